@@ -226,14 +226,14 @@ def error_response(
 def _refuse_foreign_names(request: web.Request) -> None:
     """A page under a name that was made to lead to this machine would be of our own origin."""
     if request.path not in _PROBES and not request.app[PARTS].proxies.is_ours(request):
-        message = "Nobody is served under this name. Its operator can set EVERTALK_PUBLIC_URL."
+        message = "This host name is not served. The server's operator can set EVERTALK_PUBLIC_URL."
         raise HttpRefusal(421, "unknown_host", message)
 
 
 def _refuse_packed_bodies(request: web.Request) -> None:
     """A small body could become a very large one."""
     if request.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
-        raise HttpRefusal(415, "bad_encoding", "The body must come as it is, not packed.")
+        raise HttpRefusal(415, "bad_encoding", "The body must not be compressed.")
 
 
 async def _refuse_foreign_writes(request: web.Request) -> None:

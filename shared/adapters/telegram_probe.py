@@ -23,7 +23,7 @@ class TelegramUnreachable(Exception):
 
 
 class TokenRefused(Exception):
-    """Telegram knows no bot with this token."""
+    """Telegram does not know a bot with this token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

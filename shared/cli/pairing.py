@@ -60,7 +60,7 @@ async def _list(stores: Stores, say: Callable[[str], None]) -> int:
         _cells(row, names.get(row.bot_id, str(row.bot_id))) for row in await stores.telegram_access.list_all()
     ]
     if not rows:
-        say("Nobody has asked yet. Whoever writes to the bot gets a code, which you can approve here.")
+        say("No requests yet. People who write to the bot get a code, which you can approve here.")
         return 0
     head = ("code", "state", "id", "name", "asked", "bot")
     for line in format_columns([head, *rows], most=[80] * len(head)):

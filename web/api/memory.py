@@ -216,7 +216,7 @@ def _build_reply(call: Call, result: NoteResult) -> Reply:
             raise HttpRefusal(410, "gone", "This note was erased and cannot come back.")
         case "replaced":
             newer = {} if result.note is None else {"note": _note_payload(result.note)}
-            raise HttpRefusal(409, "replaced", "There are newer words for this note.", **newer)
+            raise HttpRefusal(409, "replaced", "There is a newer text for this note.", **newer)
         case _:
             pass
     if result.event_seq is not None and result.payload is not None:

@@ -116,7 +116,7 @@ async def list_agents(authed: AuthedRequest) -> Reply:
 async def make_agent(authed: AuthedRequest, *, name: NewName) -> Reply:
     """Create an agent with the deployment's settings."""
     if not await authed.context.stores.agents.create(name, {}, by=authed.operator.name):
-        raise HttpRefusal(409, "name_taken", "There is an agent of that name already.")
+        raise HttpRefusal(409, "name_taken", "An agent with that name already exists.")
     return {"name": name}
 
 
@@ -238,7 +238,7 @@ async def agent_versions(authed: AuthedRequest, name: Name) -> Reply:
 
 @router.on(
     "GET /agents/{name}/versions/{version}", AgentVersion, role="viewer",
-    missing="There is no such thing here.",
+    missing="There is nothing at this address.",
 )  # fmt: skip
 async def agent_version(authed: AuthedRequest, name: Name, version: Version) -> Reply:
     """Get a former version with its difference to now.

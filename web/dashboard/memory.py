@@ -243,9 +243,9 @@ async def _build_reply(authed: AuthedRequest, source: NoteSource, result: NoteRe
         case "gone":
             raise HttpRefusal(410, "gone", "This note was erased and cannot come back.")
         case "replaced":
-            raise HttpRefusal(409, "replaced", "There are newer words for this note.")
+            raise HttpRefusal(409, "replaced", "There is a newer text for this note.")
         case "blocked":
-            words = "The person had this forgotten: only they can bring it back."
+            words = "The person had this erased: only they can restore it."
             raise HttpRefusal(409, "blocked", words)
         case _:
             pass

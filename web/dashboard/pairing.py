@@ -108,7 +108,7 @@ async def _by_chat(authed: AuthedRequest, bot: int | None, chat: int | None, *, 
         raise HttpRefusal(400, "bad_input", "Send `bot` and `chat`, the numbers of Telegram.")
     access = authed.context.stores.telegram_access
     if await access.find(bot, chat) is None:
-        raise HttpRefusal(404, "not_found", "Nobody of that number has written to this bot.")
+        raise HttpRefusal(404, "not_found", "No person with that number has written to this bot.")
     return await access.decide(bot, chat, allowed=allowed, by=authed.operator.name)
 
 

@@ -89,7 +89,7 @@ def parse_version(if_match: str) -> int:
 
 def build_stale_refusal(*, yours: Any, theirs: Any) -> HttpRefusal:
     """Return HTTP 409 with both versions, after another operator has changed the object."""
-    words = "Somebody else changed this meanwhile: nothing of yours was stored."
+    words = "Another operator changed this meanwhile: your changes were not saved."
     return HttpRefusal(409, "stale", words, yours=yours, theirs=theirs)
 
 

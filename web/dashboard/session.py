@@ -37,14 +37,14 @@ router = OperationRouter(refusals=(404, 409, 503))
 BODY_BYTES = 16 * 1024
 _TAKES_LONG = (404, 409, 413, 503)
 GONE = {
-    "erased": "Parts of what was sent were erased, so it cannot be shown any more.",
+    "erased": "Parts of this request were erased, so it cannot be shown any more.",
     "refused": "The turn was refused before anything was sent.",
     "none": "No call of the model is on record for this turn.",
 }
 DIFFERS = {
-    "fitted": "A later call of this turn was made to fit; this earlier one is shown as it would fit now.",
-    "tools": "The turn's last call was made without tools; which ones this earlier call had is not kept.",
-    "pictures": "Pictures were sent as files; here their descriptions stand for them.",
+    "fitted": "A later call of this turn was shortened; this earlier one is shown as it would fit now.",
+    "tools": "The turn's last call had no tools; the tools of this earlier call are not recorded.",
+    "pictures": "Pictures were sent as files; their descriptions are shown here.",
 }
 
 
@@ -349,5 +349,5 @@ def _replay(found: ReplayedCall | None, turn: int) -> dict[str, Any]:
 
 def _inspecting(authed: AuthedRequest) -> ContextInspector:
     if authed.context.context_inspector is None:
-        raise HttpRefusal(503, "not_available", "This cannot be looked at from here just now.")
+        raise HttpRefusal(503, "not_available", "This cannot be inspected from here just now.")
     return authed.context.context_inspector

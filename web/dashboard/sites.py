@@ -95,7 +95,7 @@ async def make_site(authed: AuthedRequest, *, name: NewName) -> Reply:
     if not await authed.context.stores.sites.add(
         parse_site_form(name, whole, version=1), by=authed.operator.name
     ):
-        raise HttpRefusal(409, "name_taken", "There is a site of that name already.")
+        raise HttpRefusal(409, "name_taken", "A site with that name already exists.")
     return {"name": name}
 
 
@@ -162,7 +162,7 @@ async def allow_origin(
     row = await _row(authed, name)
     settings = build_site_form(row)
     if await _problems(authed, {**settings, "origins": [*settings["origins"], origin]}):
-        raise HttpRefusal(422, "bad_site_config", "This is no origin such as https://shop.example.")
+        raise HttpRefusal(422, "bad_site_config", "This is not an origin such as https://shop.example.")
     await authed.context.stores.sites.allow_origin(row.name, origin, by=authed.operator.name)
     return await _whole(authed, await _row(authed, name))
 

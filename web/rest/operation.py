@@ -62,7 +62,7 @@ class Operation:
     strict: bool = False
     """True if unknown fields are refused instead of ignored."""
     most_bytes: int = 256 * 1024
-    missing: str = "There is no such thing here."
+    missing: str = "There is nothing at this address."
     """The sentence of 404."""
     head: bool = True
     """False for streamed answers: to HEAD they would send their body."""

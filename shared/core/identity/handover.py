@@ -208,7 +208,7 @@ class NobodyComes(EvertalkError):
     """The site on which the person writes has no people who could come."""
 
     code = "nobody_comes"
-    advice = "Nobody can be asked for here."
+    advice = "No operator can be asked for here."
 
 
 class AskedTooOften(BadInput):

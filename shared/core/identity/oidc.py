@@ -34,7 +34,7 @@ class NoEntry(EvertalkError):
     """Known to the provider, and in no group that may come in."""
 
     code = "no_entry"
-    advice = "Your account is in no group that may use this dashboard. Ask whoever runs it."
+    advice = "Your account is in no group that may use this dashboard. Ask its admin."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,7 @@ class OperatorExists(EvertalkError):
     code = "operator_exists"
 
     def __init__(self, name: str) -> None:
-        super().__init__(name, advice=f"There is an operator {name} already. Choose another name.")
+        super().__init__(name, advice=f"An operator {name} already exists. Choose another name.")
 
 
 class LastAdmin(EvertalkError):
@@ -69,7 +69,7 @@ class StaleOperator(EvertalkError):
     """Another admin has changed this operator."""
 
     code = "stale"
-    advice = "Somebody else changed this operator meanwhile. Look at the newer state, then try again."
+    advice = "Another operator changed this one meanwhile. Check the newer state, then try again."
 
     def __init__(self, *, current: Mapping[str, Any]) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ def check_operator_name(name: str) -> str:
         advice = f"A name has 1 to {MOST_NAME_CHARS} letters, digits, spaces and . @ + _ - signs."
         raise BadOperator(advice=advice)
     if name.casefold() in _TAKEN_BY_THE_PROGRAM:
-        raise BadOperator(advice=f"Nobody can be called {name}: the audit log uses this name.")
+        raise BadOperator(advice=f"{name} is a reserved name: the audit log uses it.")
     return name
 
 

@@ -30,7 +30,7 @@ def find_weakness(password: str, *, name: str = "") -> str:
     said = password.casefold()
     own = min(_own_chars(said, words), _own_chars(said.translate(_SPELLED), words))
     if own < _LEAST_OWN_CHARS:
-        return "This password is among the first that are guessed. Three unrelated words make a good one."
+        return "This password is too easy to guess. Three unrelated words make a good one."
     return ""
 
 

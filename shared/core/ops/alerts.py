@@ -26,86 +26,86 @@ Detail: TypeAlias = Mapping[str, int | str]
 
 KINDS: Mapping[Kind, tuple[str, str]] = {
     "spend_80": (
-        "80 % of the day's money is used",
-        "At 100 % nobody is answered until midnight; EVERTALK_CAP_TOTAL_PER_DAY_USD raises the cap.",
+        "80 % of today's budget is used",
+        "At 100 %, all answers stop until midnight; EVERTALK_CAP_TOTAL_PER_DAY_USD raises the cap.",
     ),
     "spend_100": (
-        "The day's money is used up",
+        "Today's budget is used up",
         "No paid model answers until midnight, or until EVERTALK_CAP_TOTAL_PER_DAY_USD is raised.",
     ),
     "agent_cap_80": (
-        "80 % of a cap of an agent is used",
-        "At 100 % whoever it is gets no answer until midnight; the page Agents has the agent's caps.",
+        "80 % of an agent's cap is used",
+        "At 100 %, answers under this cap stop until midnight; the page Agents has the agent's caps.",
     ),
     "agent_cap_100": (
-        "A cap of an agent is used up",
-        "Whoever it is gets no answer until midnight, or until the cap is raised on the page Agents.",
+        "An agent's cap is used up",
+        "Answers under this cap stop until midnight, or until it is raised on the page Agents.",
     ),
     "spend_source": (
-        "One source has used a third of the day's money",
-        "The page Costs, by person, says who. A network's visitors share EVERTALK_CAP_NETWORK_PER_DAY_USD.",
+        "One source has used a third of today's budget",
+        "The page Costs, by person, shows who. A network's visitors share EVERTALK_CAP_NETWORK_PER_DAY_USD.",
     ),
     "provider_refused": (
         "The model provider refuses the account",
-        "Look at the key, the credit and the limits of the account. Turns wait and go on by themselves.",
+        "Check the account's key, credit and limits. Turns wait and resume automatically.",
     ),
     "breaker_open": (
         "The model provider does not answer",
-        "Nothing has to be done: it is tried again every ten seconds. Look at the provider's status page.",
+        "No action is needed: it is retried every ten seconds. Check the provider's status page.",
     ),
     "window_narrowed": (
-        "A model takes less at once than it should",
-        "If that is its window, name it in a models file.",
+        "A model accepts smaller requests than it should",
+        "If that is its context window, set it in a models file.",
     ),
     "no_summaries": (
         "No model can write a summary",
-        "Mechanical excerpts stand in. The page Jobs says why; EVERTALK_SUMMARY_MODEL can name another.",
+        "Excerpts stand in. The page Jobs says why; EVERTALK_SUMMARY_MODEL can name another model.",
     ),
     "dead_job": (
         "Background jobs failed",
         "The page Jobs shows the reason; failed jobs wait until you retry them.",
     ),
     "uncertain_delivery": (
-        "An answer may not have arrived",
-        "The person is notified, and can fetch it. The page Delivery problems shows whose it is.",
+        "An answer may not have been delivered",
+        "The person can request it again. The page Delivery problems shows which answer it is.",
     ),
     "disk_low": (
         "The disk is nearly full",
-        "Make room: without it messages cannot be stored, and nobody is answered.",
+        "Free some space: without it, messages cannot be stored or answered.",
     ),
     "handover_waiting": (
-        "Somebody has been waiting for a human",
-        "Open the conversation and take it, before the assistant goes on by itself.",
+        "A person is still waiting for a human",
+        "Open the conversation and take it before the assistant resumes.",
     ),
     "no_worker": (
-        "No worker is at work",
-        "Summaries and memory wait. Start the worker, or look into its log for why it fell.",
+        "No worker is running",
+        "Summaries and memory wait. Start the worker, or check its log for why it ended.",
     ),
     "no_backup": (
         "The daily backup fails",
-        "./evertalk doctor says why; those of before are kept. ./evertalk backup makes one now.",
+        "./evertalk doctor says why; earlier backups are kept. ./evertalk backup makes one now.",
     ),
     "duty_late": (
-        "A background duty does not succeed",
-        "The page Jobs has its last error. The other duties continue; this one is tried again each period.",
+        "A background task keeps failing",
+        "The page Jobs has its last error. The other tasks continue; this one is retried each period.",
     ),
     "stuck_turn": (
-        "A message waits for a process that has forgotten it",
-        "Restart that process: another one takes the turn. Report what ./evertalk doctor says.",
+        "A message waits for a process that lost track of it",
+        "Restart that process; another one resumes the turn. Report what ./evertalk doctor says.",
     ),
     "database_lost": (
         "The database takes no writes",
-        "Nothing can be stored, and no message is answered. ./evertalk doctor repeats what PostgreSQL says.",
+        "Messages cannot be stored or answered. ./evertalk doctor shows PostgreSQL's message.",
     ),
     "model_rejects": (
         "A model refuses requests, or its answers cannot be used",
-        "People read that there is no answer. Another model can stand in: EVERTALK_FALLBACK_MODELS.",
+        "People see that there is no answer. EVERTALK_FALLBACK_MODELS can name another model.",
     ),
     "process_stopped": (
-        "A process stood still or crashed",
-        "Its log names the place in the code. The same work is tried one more time and then cancelled.",
+        "A process hung or crashed",
+        "Its log names the place in the code. The same work is retried once, then cancelled.",
     ),
-    "test": ("A test of the alerts", "Nothing is wrong: somebody pressed Send a test."),
+    "test": ("A test of the alerts", "This is only a test: an operator pressed Send a test."),
 }
 """Headline and advice by kind."""
 
@@ -146,14 +146,14 @@ _SESSIONS = re.compile(r"[0-9a-f-]{36}(?:, [0-9a-f-]{36}){0,4}")
 _FORMS = {"wording": _WORDING, "sessions": _SESSIONS}
 
 ADVICE: Mapping[str, str] = {
-    "no_connection": "Nobody answers at that address. Check it, and the network between.",
-    "timeout": "No answer in time. Check the address, and the network between.",
+    "no_connection": "No server answers at that address. Check the address and the network.",
+    "timeout": "No answer in time. Check the address and the network.",
     "tls": "The encrypted connection failed. Check the certificate there.",
     "tls_expired": "The certificate there has expired. Renew it, and check the clock here.",
     "tls_early": "The certificate there is not valid yet. Check the clock here.",
     "tls_host": "The certificate there is for another host name. Use a name that it contains.",
     "tls_authority": "The certificate there is signed by an authority that this machine does not trust.",
-    "address_refused": "Only https to the open internet, or this machine itself, may be written to.",
+    "address_refused": "Only https addresses on the internet, or this machine, are allowed.",
     "login_refused": "The mail server refuses the name or the password in EVERTALK_ALERT_SMTP_URL.",
     "address_of_mail": (
         "The mail server refuses an address: see EVERTALK_ALERT_EMAIL_FROM and EVERTALK_ALERT_EMAIL_TO."
@@ -161,9 +161,9 @@ ADVICE: Mapping[str, str] = {
     "mail_refused": "The mail server refuses the message.",
     "chat_gone": "The bot cannot write to this chat. Write to it there once, and check the number.",
     "telegram_refused": "Telegram refuses the message.",
-    "lost_connection": "The line broke while it was sent: it may have arrived. It is not sent twice.",
-    "cut_off": "The process ended while it was sent: it may have arrived. It is not sent twice.",
-    "expired": "It could not be sent for a day. Is the bot running, if it is for Telegram?",
+    "lost_connection": "The connection broke: it may have been delivered. It is not sent twice.",
+    "cut_off": "The process ended: it may have been delivered. It is not sent twice.",
+    "expired": "It could not be sent for a day. If it is for Telegram, check the bot.",
     "not_configured": "This target is not set up any more.",
     "never_told": "The start could not be sent, so the end is not sent either.",
     "tries": "It failed too often.",

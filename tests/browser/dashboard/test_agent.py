@@ -194,7 +194,7 @@ async def test_one_server_is_switched_off_for_an_agent(
         await tools.locator("summary").click()
         await expect(tools).to_contain_text("mcp_find_tools")
 
-        await servers.get_by_role("checkbox", name="All, also those added later").press("Space")
+        await servers.get_by_role("checkbox", name="All, including those added later").press("Space")
         await servers.get_by_role("checkbox", name="more").press("Space")
         await expect(tick).to_be_hidden()
         await expect(page.get_by_role("checkbox", name="mcp_web_add")).to_be_visible()
@@ -238,7 +238,7 @@ async def test_typed_text_survives_navigation_and_overwrites_no_newer_version(ho
     await page.reload()
     await expect(page.get_by_label("Persona")).to_have_value("Half a thought")
     await page.get_by_role("button", name="Save").click()
-    await expect(page.get_by_text("Somebody else changed this meanwhile").first).to_be_visible()
+    await expect(page.get_by_text("Another operator changed this meanwhile").first).to_be_visible()
     await page.get_by_role("button", name="Take theirs").click()
     await expect(page.get_by_label("Persona")).to_have_value("Theirs")
     await page.reload()
@@ -262,10 +262,10 @@ async def test_a_viewer_reads_all_of_it_and_changes_nothing(house: House) -> Non
 async def test_an_agent_is_given_a_site(house: House) -> None:
     await house.app.stores.agents.create("ada", {})
     page = await house.operator("anna", "admin", "/dashboard/agents/ada")
-    await page.get_by_label("Let it answer a site").select_option("default")
+    await page.get_by_label("Assign it to a site").select_option("default")
     await page.get_by_role("button", name="Assign").press("Enter")
-    await expect(page.get_by_label("Where it answers").get_by_role("link", name="default")).to_be_visible()
-    await expect(page.get_by_label("Let it answer a site")).to_have_count(0)
+    await expect(page.get_by_label("Used by").get_by_role("link", name="default")).to_be_visible()
+    await expect(page.get_by_label("Assign it to a site")).to_have_count(0)
 
 
 async def test_form_and_json_are_two_views_of_one_draft(house: House) -> None:
@@ -306,7 +306,7 @@ async def test_form_and_json_are_two_views_of_one_draft(house: House) -> None:
     assert json.loads(await field.input_value()) == odd
     await field.fill('{"persona": "Mine"}')
     await page.get_by_role("button", name="Save").click()
-    await page.get_by_role("button", name="Go on with mine").click()
+    await page.get_by_role("button", name="Continue with mine").click()
     await expect(field).to_have_value('{\n  "persona": "Mine"\n}')
     await page.get_by_role("button", name="Save").click()
     await expect(page.get_by_text("Saved as version 3").first).to_be_visible()

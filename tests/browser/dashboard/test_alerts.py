@@ -54,12 +54,12 @@ async def test_what_is_open_stands_first_and_is_counted_until_it_is_seen(house: 
     page = await house.operator("anna", "admin", PATH)
     menu = page.get_by_role("navigation", name="Pages").get_by_role("link", name="Operations")
     await expect(menu).to_contain_text("2")
-    waits = page.get_by_role("listitem").filter(has_text="Somebody has been waiting for a human")
+    waits = page.get_by_role("listitem").filter(has_text="A person is still waiting for a human")
     await expect(waits).to_contain_text("for more than 5 minutes")
     await expect(waits.get_by_role("link", name="Open the conversation")).to_have_attribute(
         "href", "/dashboard/sessions/11111111-2222-3333-4444-555555555555"
     )
-    await page.get_by_role("button", name="Seen: 80 % of the day's money is used").click()
+    await page.get_by_role("button", name="Seen: 80 % of today's budget is used").click()
     await expect(page.get_by_text("seen by anna", exact=False)).to_be_visible()
     await expect(menu).to_contain_text("1")
     await expect(page.get_by_role("button", name="Seen: 80 % of")).to_have_count(0)

@@ -116,12 +116,12 @@ async def test_who_asks_is_seen_taken_answered_and_given_back(house: House) -> N
     await expect(desk.locator(".message.person").last).to_contain_text("Thank you!")
     await expect(line(desk)).to_contain_text("Waiting for your reply")
     await desk.get_by_role("link", name="Session", exact=True).click()
-    await desk.get_by_role("button", name="Give back to the assistant").click()
+    await desk.get_by_role("button", name="Return to the assistant").click()
     await expect(line(desk)).to_contain_text("Handled by the assistant.")
     await answered(visitor, 2)
     await expect(desk.locator(".message.assistant")).to_have_count(2)
     await expect(desk.locator(".divider.hand")).to_contain_text(
-        ["A human was asked for by the person", "Anna took the conversation", "Given back to the assistant"]
+        ["A human was asked for by the person", "Anna took the conversation", "Returned to the assistant"]
     )
     await expect(reply_box(desk)).to_be_hidden()
     audit = [one["action"] for one in await house.app.pool.fetch("SELECT action FROM audit ORDER BY id")]
@@ -146,7 +146,7 @@ async def test_button_of_the_page_that_was_left_works_after_return(house: House)
     await desk.route("**/session.js*", come_late)
     await desk.get_by_role("link", name="Session", exact=True).click()
     await asked_for.wait()
-    await desk.get_by_role("button", name="Give back to the assistant").click()
+    await desk.get_by_role("button", name="Return to the assistant").click()
     await expect(line(desk)).to_contain_text("Handled by the assistant.")
 
 
@@ -228,12 +228,12 @@ async def test_slower_operator_sees_who_took_the_conversation(house: House) -> N
     await expect(bert.get_by_role("button", name=re.compile("Take"))).to_have_count(0)
     await bert.goto(house.url + await house.session_path())
     await expect(line(bert)).to_contain_text("Anna has this conversation")
-    for name in ("Take", "Resolve", "Snooze", "Give back to the assistant"):
+    for name in ("Take", "Resolve", "Snooze", "Return to the assistant"):
         await expect(line(bert).get_by_role("button", name=name)).to_have_count(0)
     await expect(reply_box(bert)).to_be_hidden()
     await house.app.pool.execute("UPDATE operators SET role = 'admin' WHERE name = 'Bert'")
     await bert.reload()
-    await bert.get_by_role("button", name="Give back to the assistant").click()
+    await bert.get_by_role("button", name="Return to the assistant").click()
     await expect(line(anna)).to_contain_text("Handled by the assistant.")
 
 
@@ -255,7 +255,7 @@ async def test_words_are_kept_when_the_conversation_was_taken_away(house: House)
     await expect(reply_box(page)).to_have_value("It is on its way.")
     await page.reload()
     await expect(reply_box(page)).to_have_value("It is on its way.")
-    await expect(page.locator("#reply-note")).to_contain_text("Your words are kept")
+    await expect(page.locator("#reply-note")).to_contain_text("Your text is kept")
     await line(page).get_by_role("button", name="Take").click()
     await expect(reply_box(page)).to_be_focused()
     await page.keyboard.press("Enter")
@@ -405,7 +405,7 @@ async def test_files_and_opinions_are_shown_as_words(house: House) -> None:
     page = await house.operator("Anna", path=await house.session_path())
     chip = page.locator("a.file")
     await expect(chip).to_contain_text("img src=x.txt")
-    await expect(page.locator(".judged")).to_contain_text("Found not helpful")
+    await expect(page.locator(".judged")).to_contain_text("Rated not helpful")
     await expect(page.locator(".judged")).to_contain_text(seed.HOSTILE)
     assert await page.locator("main script, main img").count() == 0
     given = await page.request.get(house.url + str(await chip.get_attribute("href")))
@@ -442,7 +442,7 @@ async def test_axe_finds_nothing_at_the_desk(house: House, width: int) -> None:
     await expect(page.locator(".message.operator")).to_be_visible()
     await reply_box(page).fill("A second one")
     await look("writes")
-    await line(page).get_by_role("button", name="Give back").click()
+    await line(page).get_by_role("button", name="Return to").click()
     await expect(line(page)).to_contain_text("Handled by the assistant.")
     await look("given back")
     assert {state: some for state, some in found.items() if some} == {}

@@ -102,8 +102,8 @@ async def test_a_name_leads_to_a_conversation_and_words_to_a_search(page: Page, 
     await expect(options.filter(has_text="Mark <b>Twain</b>")).to_be_visible()
     await expect(options).to_have_text(
         ["Maria Silvaweb · default · 392 turns", "Mark <b>Twain</b>web · default · 4 turns",
-         "Search sessions for “mar”", "Search people for “mar”", "Search memory for “mar”",
-         "Search settings for “mar”"]
+         "Search messages for “mar”", "Search sessions for “mar”", "Search people for “mar”",
+         "Search memory for “mar”", "Search settings for “mar”"]
     )  # fmt: skip
     await page.keyboard.press("ArrowDown")
     await expect(options.nth(1)).to_have_attribute("aria-selected", "true")
@@ -114,7 +114,7 @@ async def test_a_name_leads_to_a_conversation_and_words_to_a_search(page: Page, 
     await expect(page.get_by_role("heading", name="Maria Silva", level=1)).to_be_visible()
     finder = await opened(page)
     await page.keyboard.type("noah")
-    await expect(options).to_have_count(5)
+    await expect(options).to_have_count(6)
     await options.filter(has_text="Search people").click()
     await expect(page).to_have_url(f"{place.url}/dashboard/people?q=noah")
 
@@ -122,12 +122,12 @@ async def test_a_name_leads_to_a_conversation_and_words_to_a_search(page: Page, 
 async def test_finder_leads_to_a_setting_and_its_field(page: Page, place: Place) -> None:
     await page.goto(f"{place.url}/dashboard")
     finder = await opened(page)
-    await page.keyboard.type("hours rem")
-    await expect(finder.get_by_role("option").first).to_have_text("Hours without remindersPeople")
+    await page.keyboard.type("quiet hou")
+    await expect(finder.get_by_role("option").first).to_have_text("Quiet hoursPeople")
     await photograph(page, "finder-setting")
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("tab", name="Operations")).to_have_attribute("aria-selected", "true")
-    await expect(page.get_by_label("Hours without reminders")).to_be_focused()
+    await expect(page.get_by_label("Quiet hours")).to_be_focused()
 
 
 async def test_finder_knows_every_setting_of_a_form(page: Page, place: Place) -> None:

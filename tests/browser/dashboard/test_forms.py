@@ -212,7 +212,7 @@ async def test_each_control_for_operators_changes_what_is_sent(house: House) -> 
     await house.operator("ben", "viewer")
     invite = page.locator("form.inline-form")
     await invite.get_by_label("Name").fill("Grace")
-    assert await list_dead(Sending(page, invite, "Make a login link")) == []
+    assert await list_dead(Sending(page, invite, "Create login link")) == []
     await page.reload()
     await page.get_by_role("link", name="ben").click()
     one = page.get_by_role("region", name="ben", exact=True)

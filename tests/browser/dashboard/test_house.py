@@ -106,7 +106,7 @@ async def test_a_note_is_corrected_put_away_and_back(seen: Seen, place: Place) -
     note = page.locator(".note").first
     await expect(note).to_contain_text("Plans a trip to Lisbon in May")
     await note.get_by_role("button", name="Edit").click()
-    await page.get_by_label("The note’s words").fill("Plans a trip to Lisbon in June")
+    await page.get_by_label("Text of the note").fill("Plans a trip to Lisbon in June")
     await page.get_by_role("button", name="Save").click()
     await expect(page.get_by_text("The note is corrected.").first).to_be_visible()
     await expect(page.locator(".note.kept")).to_contain_text("in June")
@@ -142,7 +142,7 @@ async def test_note_is_added_to_a_searched_person_and_deleted(seen: Seen, place:
     await expect(page.get_by_text("The note is kept.").first).to_be_visible()
     kept = page.locator(".note.kept", has_text="Allergic to shellfish")
     await expect(kept).to_contain_text("from an operator")
-    await expect(kept).to_contain_text("Words of an operator")
+    await expect(kept).to_contain_text("Text of an operator")
     await expect(kept).to_contain_text(HOSTILE)
     await page.get_by_role("button", name="Undo").click()
     await expect(page.locator(".note.put_away")).to_contain_text("Allergic to shellfish")
@@ -176,11 +176,11 @@ async def test_slower_editor_sees_both_versions(seen: Seen, place: Place) -> Non
             WHERE public_id = $1""",
         place.crowd.notes["jo"],
     )
-    await page.get_by_label("The note’s words").fill("Jo drives a green bus")
+    await page.get_by_label("Text of the note").fill("Jo drives a green bus")
     await page.get_by_role("button", name="Save").click()
     await expect(page.locator(".two-versions")).to_contain_text("Jo drives a blue bus")
     await expect(page.locator(".two-versions")).to_contain_text("Jo drives a green bus")
-    await page.get_by_role("button", name="Put mine in its place").click()
+    await page.get_by_role("button", name="Replace it with mine").click()
     await page.get_by_role("button", name="Save").click()
     await expect(page.locator(".note.kept")).to_contain_text("green bus")
 
@@ -199,7 +199,7 @@ async def test_blocked_guest_can_be_allowed_again(seen: Seen, place: Place) -> N
     page = seen.page
     await page.goto(f"{place.url}/dashboard/pairing")
     await page.get_by_role("button", name="Approve Nadia").click()
-    await expect(page.get_by_text("Nadia can write from now on.").first).to_be_visible()
+    await expect(page.get_by_text("Nadia can write now.").first).to_be_visible()
     row = await place.pool.fetchrow("SELECT state, decided_by FROM telegram_access WHERE chat_id = 4001")
     assert row is not None
     assert tuple(row) == ("allowed", "admin")
@@ -234,7 +234,7 @@ async def test_an_agent_and_a_site_are_made_by_a_name(
     make = page.get_by_role("button", name=f"Create {noun}")
     await page.get_by_label("Name").fill("default")
     await make.click()
-    await expect(page.get_by_text("of that name already")).to_be_visible()
+    await expect(page.get_by_text("with that name already exists")).to_be_visible()
     assert await look_for_faults(page) == []
     if folder := os.environ.get("PICTURES_FOLDER"):
         for scheme, width in (("light", 1360), ("dark", 1360), ("light", 390)):
@@ -298,12 +298,12 @@ async def test_a_person_is_forgotten_only_by_their_name(seen: Seen, place: Place
     page = seen.page
     await page.goto(f"{place.url}/dashboard/people?q=maria")
     await page.get_by_role("link", name="Maria", exact=True).click()
-    await page.get_by_role("button", name="Forget this person …").click()
+    await page.get_by_role("button", name="Erase this person …").click()
     field = page.locator("input[name=confirm]")
     await field.fill("maria")
-    await page.get_by_role("button", name="Forget for good").click()
+    await page.get_by_role("button", name="Erase permanently").click()
     await expect(page.get_by_role("alert")).to_contain_text("Nothing was erased")
     await field.fill("Maria")
-    await page.get_by_role("button", name="Forget for good").click()
+    await page.get_by_role("button", name="Erase permanently").click()
     await expect(page.get_by_text("is in the log, without content")).to_be_visible()
     assert await place.pool.fetchval("SELECT count(*) FROM erasures WHERE state = 'done'") == 1

@@ -283,7 +283,7 @@ async def test_a_private_note_is_removed_by_keys_and_goes_from_other_pages(house
     await anna.get_by_role("button", name=remove).focus()
     await anna.keyboard.press("Enter")
     question = anna.get_by_role("dialog", name="Remove the private note?")
-    await expect(question).to_contain_text("cannot be brought back")
+    await expect(question).to_contain_text("cannot be restored")
     assert await look_for_faults(anna) == []
     await shot(anna, "note-remove")
     await anna.keyboard.press("Escape")

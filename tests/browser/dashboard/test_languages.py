@@ -14,13 +14,12 @@ from playwright.async_api import Browser, BrowserContext, Route, expect
 from shared.adapters.postgres.db.pool import open_pool
 from shared.config.settings import load_settings
 from tests.browser.axe import look_for_faults
+from tests.browser.dashboard.full_house import fill_house
 from tests.browser.dashboard.people_desk import Desk
 from tests.browser.dashboard.place import fits
-from tests.browser.dashboard.seeded_alerts import SEED
-from tests.kit.dashboard import seed, seed_work, words
+from tests.kit.dashboard import seed_work, words
 from tests.kit.dashboard.fixtures import NobodyListens, RunCommands, work_desk_of
-from tests.kit.dashboard.money_seed import a_month
-from tests.kit.dashboard.people_seed import a_bot, a_site, people, public_id_of
+from tests.kit.dashboard.people_seed import people
 from tests.kit.dashboard.serve import served
 from tests.kit.midday import MIDDAY
 from tests.kit.web.inspector import inspecting_over
@@ -120,39 +119,8 @@ async def speak(context: BrowserContext, spoken: dict[str, Any]) -> None:
     await context.route("**/dashboard/words/de", answer)
 
 
-async def a_full_house(desk: Desk) -> dict[str, str]:
-    """Something on every page; by its name the address of each page."""
-    async with desk.pool.acquire() as connection:
-        long, links = await seed.a_long_session(connection, turns=412, person="Berta")
-        await a_month(connection, long)
-        await a_bot(connection)
-        await a_site(connection)
-        await connection.execute(SEED)
-        person = await public_id_of(connection, desk.crowd.maria)
-        await connection.execute(
-            "INSERT INTO telegram_bots (bot_id, username, agent_id, mode, access)"
-            " VALUES (778, 'other_bot', $1, 'webhook', 'open')", await seed.an_agent(connection),
-        )  # fmt: skip
-    await seed_work.jobs(desk.pool)
-    await seed_work.doubts(desk.pool)
-    pages = (
-        "sessions", "inbox", "people", "memory", "jobs", "deliveries", "alerts", "costs?group=purpose",
-        "agents", "sites", "pairing", "operators", "operators?who=1", "audit", "settings", "account",
-        "search", "sessions?q=nobody", "jobs?state=done&kind=tidy", "memory?q=nothing", "search#Lisbon",
-    )  # fmt: skip
-    return {"": "", **{name: f"/{name}" for name in pages}} | {
-        "session": f"/sessions/{long.public_id}#c-{links[-1]}",
-        "person": f"/people/{person}",
-        "agent": "/agents/default",
-        "site": "/sites/shop",
-        "no session": f"/sessions/{person}",
-        "no agent": "/agents/nobody",
-        "notes of one": f"/memory?person={person}",
-    }
-
-
 async def test_no_page_keeps_an_english_word(desk: Desk) -> None:
-    pages = await a_full_house(desk)
+    pages = await fill_house(desk)
     page = await desk.operator("admin")
     await speak(page.context, marked_words())
     found: dict[str, list[str]] = {}
@@ -185,11 +153,11 @@ async def test_what_is_asked_and_answered_is_said_in_the_language_too(desk: Desk
     await page.get_by_text("⟦New agent⟧").click()
     await page.get_by_label("⟦Name⟧").fill("default")
     await page.get_by_role("button", name="⟦Create agent⟧").click()
-    await expect(page.get_by_role("alert")).to_contain_text("⟦There is an agent of that name already.⟧")
+    await expect(page.get_by_role("alert")).to_contain_text("⟦An agent with that name already exists.⟧")
     await page.goto(f"{desk.url}/dashboard/account")
     await page.get_by_role("textbox", name="⟦Password⟧").fill("1234567890ab")
     await page.get_by_role("button", name="⟦Set the password⟧").click()
-    await expect(page.get_by_role("alert")).to_contain_text("⟦This password is among the first")
+    await expect(page.get_by_role("alert")).to_contain_text("⟦This password is too easy")
     desk.complaints.clear()
 
 
@@ -217,7 +185,7 @@ async def test_an_operator_chooses_a_language_that_the_login_page_speaks_too(des
 
 async def test_right_to_left_page_is_mirrored_and_fits(desk: Desk) -> None:
     """With English words, for whoever looks; the direction is all that counts here."""
-    pages = await a_full_house(desk)
+    pages = await fill_house(desk)
     page = await desk.operator("admin")
 
     async def mirrored(route: Route) -> None:

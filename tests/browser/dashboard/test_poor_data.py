@@ -64,7 +64,7 @@ async def photograph(page: Page, name: str) -> None:
         for scheme, width in (("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390)):
             await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
             await page.set_viewport_size({"width": width, "height": 860})
-            await page.screenshot(path=Path(folder) / f"{name}-{scheme}-{width}.png")
+            await page.screenshot(path=Path(folder) / f"{name}-{width}-{scheme}.png")
         await page.set_viewport_size({"width": 1280, "height": 720})
 
 

@@ -116,14 +116,14 @@ async def test_session_links_lead_to_person_jobs_and_deliveries(desk: Desk, widt
         ("Jobs", "Jobs"),
         ("Delivery problems", "Delivery problems"),
     ):
-        await page.locator(".ways").get_by_role("link", name=name).click()
+        await page.locator(".session-head .facts").get_by_role("link", name=name).click()
         await expect(page.get_by_role("heading", name=heading, level=1)).to_be_visible()
         if name != "The person":
             await expect(page.locator(".chip")).to_contain_text(str(desk.crowd.maria.public_id)[:8])
         else:
             await expect(page).to_have_url(f"{desk.url}/dashboard/people/{await maria_of(desk)}")
         await page.go_back()
-        await expect(page.locator(".ways")).to_be_visible()
+        await expect(page.locator(".session-head .facts")).to_be_visible()
     await page.goto(f"{desk.url}/dashboard/audit?action=read.session")
     await page.get_by_role("link", name="Maria").first.click()
     await expect(page.get_by_role("heading", name="Maria", level=1)).to_be_visible()

@@ -273,7 +273,7 @@ async def test_a_summary_is_estimated_made_and_compared(talk: Talk) -> None:
     await newest.locator("summary").first.click()
     await newest.get_by_role("tab", name="Diff").click()
     await expect(newest.get_by_role("heading", name="Facts that the summary does not say")).to_be_visible()
-    await expect(newest.get_by_text("Words, against the summary before")).to_be_visible()
+    await expect(newest.get_by_text("Text, compared with the previous summary")).to_be_visible()
     assert await look_for_faults(page) == []
     gauge = await talk.guest.app.sessions.measure_context(talk.guest.session_id)
     assert gauge is not None

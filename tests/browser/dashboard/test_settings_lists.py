@@ -66,7 +66,7 @@ async def test_a_model_of_another_server_is_added_tried_and_stored(house: House,
     row = page.locator("fieldset").last
     await row.get_by_role("button", name="List its models").click()
     await expect(row.get_by_role("status")).to_contain_text("The models are listed")
-    await row.get_by_label("Its name there").fill("claude-haiku-5-5")
+    await row.get_by_label("Model ID").fill("claude-haiku-5-5")
     await row.get_by_label("Context window").fill("90000")
     await row.get_by_role("button", name="Test").click()
     await expect(row.get_by_role("status")).to_contain_text("It works: mine answered")

@@ -78,7 +78,7 @@ async def test_the_page_of_an_agent_leads_to_its_conversations_and_its_sites(des
         await a_site(connection)
     page = await desk.operator("admin")
     await page.goto(f"{desk.url}/dashboard/agents/default")
-    pairs = page.get_by_label("Where it answers")
+    pairs = page.get_by_label("Used by")
     await pairs.get_by_role("link", name="4", exact=True).click()
     await expect(page.get_by_role("heading", name="Sessions", level=1)).to_be_visible()
     await expect(page).to_have_url(f"{desk.url}/dashboard/sessions?agent=default")

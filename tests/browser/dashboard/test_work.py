@@ -122,12 +122,12 @@ async def test_jobs_of_one_session_are_found_by_its_address(work: Work) -> None:
 
 async def test_a_kind_is_paused_with_a_question_and_bounded_by_a_number(work: Work) -> None:
     await work.open("jobs", "Jobs")
-    kinds = work.page.get_by_role("table", name="Kinds of jobs")
+    kinds = work.page.get_by_role("table", name="Job types")
     row = kinds.locator("tbody tr").filter(has_text="Summarise")
     await work.page.get_by_role("button", name="Pause Summarise").click()
     dialog = work.page.get_by_role("dialog")
     await expect(dialog).to_contain_text("Due jobs wait until you resume")
-    await expect(dialog).to_contain_text("as if no worker were running")
+    await expect(dialog).to_contain_text("is handled without a worker")
     await dialog.get_by_role("button", name="Pause").click()
     await expect(work.page.locator(".told")).to_have_text("Summarise: paused in all workers.")
     await expect(row).to_contain_text("Paused")
@@ -141,7 +141,7 @@ async def test_a_kind_is_paused_with_a_question_and_bounded_by_a_number(work: Wo
 
     await work.page.route("**/jobs/kinds/*", somebody_is_faster, times=1)
     await work.page.get_by_role("button", name="Resume Summarise").click()
-    await expect(work.page.get_by_text("Somebody else changed this meanwhile")).to_be_visible()
+    await expect(work.page.get_by_text("Another operator changed this meanwhile")).to_be_visible()
     assert ["409" in one for one in work.complaints] == [True]
     work.complaints.clear()
     await work.page.get_by_role("button", name="Resume Summarise").click()
@@ -158,12 +158,12 @@ async def test_an_answer_in_doubt_is_settled(work: Work) -> None:
     await work.open("deliveries", "Delivery problems")
     await expect(work.page.get_by_text("the connection broke")).to_be_visible()
     await work.page.get_by_role("button", name="Send again: turn 2, part 1").click()
-    await expect(work.page.get_by_text("If it did arrive, the person reads it twice.")).to_be_visible()
+    await expect(work.page.get_by_text("If it was delivered, the person reads it twice.")).to_be_visible()
     await work.picture("deliveries-sure")
     await work.page.get_by_role("dialog").get_by_role("button", name="Send again").click()
-    await expect(work.page.locator(".told")).to_have_text("1 part on its way.")
-    await work.page.get_by_role("button", name="Arrived: turn 3, part 2").click()
-    await work.page.get_by_role("button", name="It arrived").click()
+    await expect(work.page.locator(".told")).to_have_text("1 part is being sent.")
+    await work.page.get_by_role("button", name="Mark as delivered: turn 3, part 2").click()
+    await work.page.get_by_role("button", name="It was delivered").click()
     await expect(work.page.locator("tbody a.row-link")).to_have_count(1)
     states = await work.pool.fetch("SELECT state FROM deliveries ORDER BY turn_no, part")
     assert [row["state"] for row in states] == ["delivered", "queued", "dead", "delivered"]
@@ -236,7 +236,7 @@ async def test_duties_are_listed_with_the_late_one_and_its_error(work: Work) -> 
                   ('partitions', 300, now(), now(), 41, 0, 0, 3, '')"""
     )
     await work.open("jobs", "Jobs")
-    duties = work.page.get_by_role("table", name="Duties of the workers")
+    duties = work.page.get_by_role("table", name="Scheduled tasks of the workers")
     late = duties.get_by_role("row", name="Count numbers by the hour")
     await expect(late).to_contain_text("Late")
     await expect(late).to_contain_text("StorageUnavailable: TimeoutError")

@@ -56,7 +56,7 @@ async def asked(access: PostgresTelegramAccess, number: int = 42, **told: str) -
 async def test_an_empty_list_says_how_it_is_filled(access: PostgresTelegramAccess, database_url: str) -> None:
     code, said = await pairing(database_url, "list")
     assert code == 0
-    assert said.startswith("Nobody has asked yet.")
+    assert said.startswith("No requests yet.")
 
 
 async def test_the_list_shows_who_waits_and_who_may_write(

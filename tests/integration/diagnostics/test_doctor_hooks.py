@@ -23,9 +23,9 @@ VALUES ($1, $2, 0, 1, 'before', '{}', $3, $4, now() - interval '{age}',
         ([("sent", "", "1 h")], None),
         ([("failed", "http_404", "25 h")], None),
         ([("failed", "http_404", "1 h"), ("due", "no_connection", "1 h"), ("due", "no_connection", "2 h")],
-         ("3 (no_connection)", "Nobody answers at that address.")),
+         ("3 (no_connection)", "No server answers at that address.")),
         ([("failed", "http_302", "1 h")], ("1 (http_302)", "it must answer 2xx")),
-        ([("failed", "address_refused", "1 h")], ("1 (address_refused)", "open internet")),
+        ([("failed", "address_refused", "1 h")], ("1 (address_refused)", "on the internet")),
     ],
 )  # fmt: skip
 async def test_messages_that_the_hook_does_not_take_are_reported(

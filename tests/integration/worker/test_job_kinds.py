@@ -1,4 +1,4 @@
-"""Kinds of jobs that an operator pauses or bounds, over workers that run, with Redis and without."""
+"""Job types that an operator pauses or bounds, over workers that run, with Redis and without."""
 
 from __future__ import annotations
 

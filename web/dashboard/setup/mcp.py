@@ -82,7 +82,7 @@ async def keep_mcp_server(
 
 @router.on(
     "DELETE /mcp-servers/{server}", McpServers, role="admin", refusals=(404, 409, 428, 503),
-    missing="There is no such thing here.",
+    missing="There is nothing at this address.",
 )  # fmt: skip
 async def remove_mcp_server(authed: AuthedRequest, server: ServerName, *, if_match: Seen = "") -> Reply:
     """Delete a stored MCP server.
@@ -158,7 +158,7 @@ def _settings(
         url = former["url"]
     if headers is None and former.get("headers"):
         if _origin(former["url"]) != _origin(url):
-            words = "Give the headers again with a new address: they are sent nowhere else."
+            words = "Enter the headers again for a new address: they are not sent to another one."
             raise HttpRefusal(422, "headers_needed", words)
         headers = former["headers"]
     return {"url": url, **({"headers": dict(headers)} if headers else {})}

@@ -211,7 +211,7 @@ async def _time_server(
     return found
 
 
-_NO_ADDRESS = (False, "There is no address here to be tested.", "")
+_NO_ADDRESS = (False, "There is no address to test.", "")
 
 
 async def _answer_of(
@@ -237,11 +237,11 @@ async def _ask_telegram(settings: Settings, name: str) -> tuple[bool, str, str]:
     stored = read_secrets(settings.telegram_tokens).get(name)
     token = SecretStr(stored) if stored else None if name else settings.telegram_bot_token
     if token is None:
-        return False, "There is no token here to be tested.", ""
+        return False, "There is no token to test.", ""
     try:
         seen = await probe_bot(token, api_url=settings.telegram_api_url)
     except TokenRefused:
-        return False, "Telegram knows no bot with this token.", ""
+        return False, "Telegram does not know a bot with this token.", ""
     except TelegramUnreachable as error:
         return False, "Telegram did not answer.", str(error)
     return True, f"It works: the bot is @{seen.username}.", ""

@@ -103,7 +103,7 @@ async def change_settings(
         if await store.change(wanted, seen=seen, by=authed.operator.name) is not None:
             return await _load_all(authed)
         found = await load_stored(authed)
-    words = "Somebody else changed this meanwhile: nothing of yours was stored."
+    words = "Another operator changed this meanwhile: your changes were not saved."
     changed = [_render_change(row) for row in found.rows if row.version > seen]
     raise HttpRefusal(409, "stale", words, changed=changed, theirs=await _load_all(authed))
 

@@ -37,16 +37,16 @@ _NEXT = re.compile(r"/dashboard(/[A-Za-z0-9/_-]*)?(\?[A-Za-z0-9=&_.%+-]*)?")
 MESSAGES = {
     "": "",
     "wrong": "Name or password are wrong.",
-    "used": "This link was used, or is too old. Ask an admin for another, or make one: ./evertalk login-link",
+    "used": "This link was used or has expired. Ask an admin for one, or run ./evertalk login-link.",
     "plain": "Logging in needs https, or a browser on the machine itself (http://127.0.0.1).",
     "out": "You are logged out.",
     "again": "Logging in did not work. Please start again.",
     "away": "Your identity provider does not answer just now. Try again in a minute.",
-    "groups": "Your account is in no group that may use this dashboard. Ask whoever runs it.",
+    "groups": "Your account is in no group that may use this dashboard. Ask its admin.",
     "code": "That code is not right, or was used already. Wait for the next one.",
     "late": "That took too long. Please start again.",
-    "sealed": "The second factor cannot be read: the secret key is another one, or is missing. "
-    "On the server, ./evertalk operator totp reset NAME takes it away.",
+    "sealed": "The second factor cannot be read: the secret key is missing or has changed. "
+    "On the server, ./evertalk operator totp reset NAME removes it.",
     "locked": "Your account is locked here. Ask an admin.",
     "wait": "Too many tries. Please wait {minutes} min.",
 }

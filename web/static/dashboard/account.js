@@ -46,7 +46,7 @@ export function accountPage({ root, me, say, entitle, signal }) {
   show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Account")), h("p", { class: "facts" }, h("span", null, `${me.name} · ${ts(me.role)}`), h("span", null, MAY[/** @type {keyof typeof MAY} */ (me.role)] ?? "")))),
     card(t("The name that people see"), [nameForm(me, say, signal), pictureForm(me, say, signal)]),
     me.has_handovers && card(t("Notifications"), [notifyForm(), me.role !== "viewer" && pushForm(me, signal)]),
-    card(t("Language"), [languageChoice()]), card(t("Active sessions"), [logins, note]), card(t("Password"), [me.by_provider ? h("p", { class: "muted" }, t("You log in by your organisation's identity provider; a password is changed there.")) : passwordForm(me, say, signal, () => load(true).catch(failed))]),
+    card(t("Language"), [languageChoice()]), card(t("Active sessions"), [logins, note]), card(t("Password"), [me.by_provider ? h("p", { class: "muted" }, t("You log in with your organisation's identity provider; change your password there.")) : passwordForm(me, say, signal, () => load(true).catch(failed))]),
     !me.by_provider && card(t("Second factor"), [secondFactor(say, signal, () => { load(true).catch(failed); })]));
   load().catch(failed);
   keepFresh(() => load(true), () => {}, signal);
@@ -58,13 +58,13 @@ function languageChoice() {
   const select = h("select", { name: "language", onchange: () => {
     document.cookie = `evertalk-language=${select.value}; path=/dashboard; max-age=${select.value ? 31_536_000 : 0}; samesite=lax`;
     location.reload();
-  } }, h("option", { value: "" }, t("as the browser")));
+  } }, h("option", { value: "" }, t("browser language")));
   const machine = h("p", { class: "muted small", hidden: true }, t("This translation was made by a machine."));
   languages().then((all) => {
     select.append(...Object.entries(all).map(([tag, about]) => h("option", { value: tag, lang: tag, selected: tag === kept }, about.name)));
     machine.hidden = all[language]?.translated !== "by machine";
   }).catch(() => {});
-  return h("div", { class: "narrow" }, h("label", null, t("Language of the dashboard"), select), h("p", { class: "muted small" }, t("It is kept in this browser, also for the page that logs you in.")), machine);
+  return h("div", { class: "narrow" }, h("label", null, t("Language of the dashboard"), select), h("p", { class: "muted small" }, t("Stored in this browser, also for the login page.")), machine);
 }
 
 /** @param {Api["Me"]} me @param {(words: string) => void} say @param {AbortSignal} signal */
@@ -80,7 +80,7 @@ function nameForm(me, say, signal) {
       say(t("The name is set."));
     } catch (error) { if (!signal.aborted) show(note, problem(error)); }
   } },
-  h("label", null, t("Display name"), field), h("p", { class: "muted small" }, t("Whoever you answer sees it, and never your login name. Without one you are {name}.", { name: "Support" })),
+  h("label", null, t("Display name"), field), h("p", { class: "muted small" }, t("People see this name, never your login name. If empty, they see {name}.", { name: "Support" })),
   h("button", { type: "submit", class: "solid" }, t("Set the name")), note);
 }
 

@@ -4,7 +4,7 @@ import { h, nameOf, problem, show, t, ts } from "./parts.js";
 
 export const KINDS = ["profile", "preference", "fact", "decision", "event", "plan", "relation", "instruction"];
 export const VOUCHES = { person: t("from the user"), assistant: t("from the assistant"), tool: t("from a tool"), operator: t("from an operator") };
-const WEIGHTS = [[8, t("before most others")], [5, t("as usual")], [2, t("only while there is room")]];
+const WEIGHTS = [[8, t("high")], [5, t("normal")], [2, t("low, only if there is room")]];
 
 /** Returns the result of adding a note in words. @param {any} told */
 export const keptWords = ({ changed, redacted }) => !changed ? t("This is known already.") : redacted ? t("The note is kept, without the secret in it.") : t("The note is kept.");
@@ -49,7 +49,7 @@ export function noteAdder({ signal, added, heir = "", look: looks = "card maker"
     const { people } = await ask(`/people?limit=20&q=${encodeURIComponent(asked)}`, { signal });
     if (asked !== search.value.trim()) return;
     const before = who.value;
-    show(who, people.length ? people.map((one) => h("option", { value: one.id, selected: one.id === before }, nameOf(one))) : h("option", { value: "" }, t("Nobody is found")));
+    show(who, people.length ? people.map((one) => h("option", { value: one.id, selected: one.id === before }, nameOf(one))) : h("option", { value: "" }, t("No person found")));
     await agentsOf(who.value);
   }
 

@@ -56,7 +56,7 @@ export function agentPage({ root, id: name, me, say, entitle, signal }) {
     const editor = draftViews(agent, typed, may, first);
     const where = h("div", { class: "stack" }, places(agent), may && assigner());
     const form = h("form", { class: "site-form", onsubmit: save }, editor.node, judge, reply,
-      may ? h("p", { class: "actions" }, h("button", { type: "submit", class: "solid" }, t("Save")), h("span", { class: "muted small" }, t("version {number}", { number: agent.version }))) : h("p", { class: "muted small" }, t("Only an admin changes them.")));
+      may ? h("p", { class: "actions" }, h("button", { type: "submit", class: "solid" }, t("Save")), h("span", { class: "muted small" }, t("version {number}", { number: agent.version }))) : h("p", { class: "muted small" }, t("Only an admin can change them.")));
     show(body, h("div", { class: "columns even" }, h("div", { class: "stack" }, card(t("Settings"), [form]), beside, versionsCard({ agent, path, may, signal, stale,
       back: (saved, former) => { say(t("Saved.")); draw({ ...agent, ...saved }, undefined, doneLine(t("Version {former} is in force again, as version {number}.", { former, number: saved.version })), editor.tab()); } })), h("div", { class: "stack" }, where, play, numbers)));
     draft = read;
@@ -92,7 +92,7 @@ export function agentPage({ root, id: name, me, say, entitle, signal }) {
       try {
         const saved = await ask(path, { method: "PUT", body: { config }, match: `"${agent.version}"`, signal });
         say(t("Saved."));
-        draw({ ...agent, ...saved }, undefined, doneLine(t("Saved as version {number}. It holds from each conversation’s next message on.", { number: saved.version })), editor.tab());
+        draw({ ...agent, ...saved }, undefined, doneLine(t("Saved as version {number}. It applies from each conversation’s next message.", { number: saved.version })), editor.tab());
       } catch (/** @type {any} */ error) {
         if (signal.aborted) return;
         if (error.code === "bad_agent_config") {
@@ -118,7 +118,7 @@ export function agentPage({ root, id: name, me, say, entitle, signal }) {
           say(t("{site} is answered by {agent}.", { site: site.value, agent: name }));
           where.replaceChildren(places(agent), assigner() ?? "");
         } catch (error) { if (!signal.aborted) show(told, problem(error)); }
-      } }, h("label", null, h("span", null, t("Let it answer a site")), site), h("label", { class: "tick" }, existing, h("span", null, t("Conversations that exist already move, too"))), told, h("p", { class: "actions" }, h("button", { type: "submit", class: "line" }, t("Assign"))));
+      } }, h("label", null, h("span", null, t("Assign it to a site")), site), h("label", { class: "tick" }, existing, h("span", null, t("Move existing conversations, too"))), told, h("p", { class: "actions" }, h("button", { type: "submit", class: "line" }, t("Assign"))));
     }
 
     /** @param {any} error @param {any} config */
@@ -174,7 +174,7 @@ function draftViews(agent, typed, may, first) {
 /** Where it answers. @param {Api["Agent"]} agent */
 function places(agent) {
   const line = (/** @type {string} */ label, /** @type {any} */ value) => h("div", null, h("dt", null, label), h("dd", { dir: "auto" }, value));
-  return card(t("Where it answers"), [h("dl", { class: "pairs" },
+  return card(t("Used by"), [h("dl", { class: "pairs" },
     line(t("Conversations"), h("a", { href: `/dashboard/sessions?agent=${encodeURIComponent(agent.name)}` }, number(agent.sessions))),
     line(t("Sites"), agent.sites.length ? agent.sites.map((/** @type {string} */ one, /** @type {number} */ at) => [at > 0 && ", ", h("a", { href: `/dashboard/sites/${one}` }, one)]) : DASH), line(t("Bots"), agent.bots.join(", ") || DASH))]);
 }

@@ -2,8 +2,8 @@
 import { area, choice, code, figure, formOf, isMap, line, lines, rows } from "./forms.js";
 import { h, show, t } from "./parts.js";
 
-const NUMBERS = [["context_window", t("Context window")], ["max_output", t("Maximum answer length")], ["soft_budget", t("Summarised above")], ["compact_at", t("Limit of a request")], ["reserve", t("Kept free")], ["flush_threshold", t("Memory saved before the limit")],
-  ["keep_turns", t("Newest turns kept as they are")], ["max_rounds", t("Newest rounds sent")], ["window_messages", t("Newest messages sent")], ["trim_tokens", t("Old messages left out above")]];
+const NUMBERS = [["context_window", t("Context window")], ["max_output", t("Maximum answer length")], ["soft_budget", t("Summarise above")], ["compact_at", t("Limit of a request")], ["reserve", t("Kept free")], ["flush_threshold", t("Save memory before the limit")],
+  ["keep_turns", t("Newest turns kept verbatim")], ["max_rounds", t("Newest rounds sent")], ["window_messages", t("Newest messages sent")], ["trim_tokens", t("Leave out old messages above")]];
 const MODELS = "known-models";
 const MODEL = { list: MODELS, maxlength: 200 };
 /** Problems that name another place than their control does. */
@@ -30,7 +30,7 @@ const servers = {
   fill(group, { known, chosen }) {
     const box = (/** @type {string} */ name, /** @type {any} */ how) => h("input", { type: "checkbox", name, ...how });
     const all = box("tools.servers", { checked: !chosen, oninput: () => { for (const one of group.querySelectorAll("li input")) { one.disabled = all.checked; if (all.checked) one.checked = true; } } });
-    show(group, h("label", { class: "tick" }, all, h("span", null, t("All, also those added later"))), h("ul", { class: "tool-switches" }, known.map((/** @type {any} */ one) => h("li", null, h("label", { class: "tick" },
+    show(group, h("label", { class: "tick" }, all, h("span", null, t("All, including those added later"))), h("ul", { class: "tool-switches" }, known.map((/** @type {any} */ one) => h("li", null, h("label", { class: "tick" },
       box(one.name, { checked: !chosen || chosen.includes(one.name), disabled: !chosen }), h("span", null, h("code", null, one.name), !one.known && h("span", { class: "warn-text" }, " ", t("not set up"))))))));
   },
   read: (group) => group.querySelector("input").checked ? undefined : [...group.querySelectorAll("li input:checked")].map((one) => one.name),
@@ -69,17 +69,17 @@ const switches = {
 /** @param {any} tools */
 const rulesOf = (tools) => ({ allow: listOf(tools?.allow) ?? ["*"], deny: listOf(tools?.deny) ?? [], chosen: listOf(tools?.servers) });
 
-const AUDIENCE = [["", t("as its site says")], ["personal", t("personal: shows everything")], ["public", t("public: a plain chat")]];
+const AUDIENCE = [["", t("as set by its site")], ["personal", t("personal: shows everything")], ["public", t("public: a plain chat")]];
 /** The parts of the form; the numbers of the context and the servers of tools are those that the server names. */
 const WHO = [{ path: "name", label: t("Display name"), kind: line({ maxlength: 80, dir: "auto", placeholder: "Evertalk" }) }, { path: "workspace", label: t("Folder"), kind: code({ maxlength: 500 }) }];
-const PERSONA = { path: "persona", label: t("Persona"), kind: area({ rows: 8, maxlength: 50_000, placeholder: t("The usual one: no persona is written.") }) };
-const ANSWERS = [["model", t("Chat model")], ["summary_model", t("Summary model")], ["helper_model", t("Model of helpers")]].map(([path, label]) => ({ path, label, kind: code({ ...MODEL, placeholder: t("Default") }) }));
-const CHOSEN = { path: "models", label: t("Models that people may choose"), kind: rows(t("Models that people may choose"), [["input", t("Model"), { ...MODEL, dir: "ltr" }]], (value) => (listOf(value) ?? []).map((one) => [one]), (found) => found.map(([one]) => one)) };
+const PERSONA = { path: "persona", label: t("Persona"), kind: area({ rows: 8, maxlength: 50_000, placeholder: t("Default persona") }) };
+const ANSWERS = [["model", t("Chat model")], ["summary_model", t("Summary model")], ["helper_model", t("Subagent model")]].map(([path, label]) => ({ path, label, kind: code({ ...MODEL, placeholder: t("Default") }) }));
+const CHOSEN = { path: "models", label: t("Selectable models"), kind: rows(t("Selectable models"), [["input", t("Model"), { ...MODEL, dir: "ltr" }]], (value) => (listOf(value) ?? []).map((one) => [one]), (found) => found.map(([one]) => one)) };
 const PRESET = { path: "preset", label: t("Preset"), kind: choice(({ agent }) => [["", t("the deployment’s")], ...agent.presets.map((/** @type {string} */ one) => [one, one])]) };
-const MODES = { path: "modes", label: t("Modes"), bare: true, kind: rows(t("Modes"), [["input", t("Name"), { dir: "ltr", maxlength: 20, autocapitalize: "none" }], ["textarea", t("What the mode asks for"), { rows: 2, dir: "auto", maxlength: 2000 }]], (value) => isMap(value) ? Object.entries(value) : [], Object.fromEntries) };
+const MODES = { path: "modes", label: t("Modes"), bare: true, kind: rows(t("Modes"), [["input", t("Name"), { dir: "ltr", maxlength: 20, autocapitalize: "none" }], ["textarea", t("Instructions of the mode"), { rows: 2, dir: "auto", maxlength: 2000 }]], (value) => isMap(value) ? Object.entries(value) : [], Object.fromEntries) };
 const SWITCHES = { path: "tools", label: t("Tools"), bare: true, kind: switches };
-const RULES = [{ path: "tools.allow", label: t("Allowed by name, one a line; * stands for anything"), kind: lines({ rows: 2, dir: "ltr", placeholder: "*" }) },
-  { path: "tools.deny", label: t("Denied by name, one a line"), kind: lines({ rows: 2, dir: "ltr" }) }, { path: "tools.search_above", label: t("Of more tools of servers than this, only the names are sent"), kind: figure({}, 20) }];
+const RULES = [{ path: "tools.allow", label: t("Allowed names, one per line; * matches anything"), kind: lines({ rows: 2, dir: "ltr", placeholder: "*" }) },
+  { path: "tools.deny", label: t("Denied names, one per line"), kind: lines({ rows: 2, dir: "ltr" }) }, { path: "tools.search_above", label: t("Above this number of server tools, only names are sent"), kind: figure({}, 20) }];
 const CAPS = [{ path: "caps.person_per_day_usd", label: t("Per person and day"), kind: figure() }, { path: "caps.session_usd", label: t("Per conversation and day"), kind: figure() }];
 const SEEN = { path: "audience", label: t("Audience"), kind: choice(AUDIENCE) };
 
@@ -101,7 +101,7 @@ export function agentForm({ draft, agent, effective, may, changed }) {
   const section = (/** @type {string} */ name, /** @type {any[]} */ ...content) => h("fieldset", null, h("legend", null, name), content);
   const node = h("fieldset", { class: "agent-form", disabled: !may },
     h("datalist", { id: MODELS }, agent.models.map((/** @type {string} */ value) => h("option", { value }))),
-    section(t("Who it is"), grid(WHO.map(form.draw)), form.draw(PERSONA)),
+    section(t("Identity"), grid(WHO.map(form.draw)), form.draw(PERSONA)),
     section(t("Model"), grid(ANSWERS.map(form.draw), form.draw(CHOSEN))),
     section(t("Context"), grid(form.draw(PRESET), NUMBERS.map(([name, label]) => number(name, label))),
       others.length > 0 && h("details", null, h("summary", null, t("All numbers")), grid(others.map((name) => number(name, h("code", null, name)))))),

@@ -5,8 +5,8 @@ import { DASH, card, empty, h, keepFocus, linked, liveMark, money, named, number
 
 const WORDS = { due: t("to be sent"), sending: t("being sent"), sent: t("sent"), failed: t("failed"), uncertain: t("uncertain") };
 const LOOKS = { due: "waiting", sending: "answering", sent: "idle", failed: "problem", uncertain: "problem" };
-const PAST = [{ label: t("Alert") }, { label: t("Began") }, { label: t("Resolved") }, { label: t("Notified") }];
-const TARGETS = [{ label: t("Goes to") }, { label: t("Last message") }, { label: t("Last arrived") }, { label: t("What to do") }];
+const PAST = [{ label: t("Alert") }, { label: t("Started") }, { label: t("Resolved") }, { label: t("Notified") }];
+const TARGETS = [{ label: t("Goes to") }, { label: t("Last message") }, { label: t("Last delivered") }, { label: t("What to do") }];
 const WAYS = { telegram: "Telegram", webhook: t("webhook"), email: t("mail") };
 /** Where one looks further, by kind. */
 const PLACES = { spend_source: ["/dashboard/costs", t("Costs")], dead_job: ["/dashboard/jobs?state=dead", t("Jobs")], uncertain_delivery: ["/dashboard/deliveries", t("Delivery problems")], no_worker: ["/dashboard/jobs", t("Jobs")], duty_late: ["/dashboard/jobs", t("Jobs")] };
@@ -118,7 +118,7 @@ const FACTS = {
   no_summaries: ({ sessions }) => sessions ?? "",
   duty_late: ({ duty }) => duty,
   process_stopped: ({ process, cause, turn, work, count }) => `${process}: ${cause.replaceAll("_", " ")}, ${turn ? t("turn {turn}", { turn }) : work}, ${count} ×`,
-  stuck_turn: ({ count }) => t("{number} in all", { number: count }),
+  stuck_turn: ({ count }) => t("{number} in total", { number: count }),
 };
 /** @param {{kind: string, facts: string, detail: any}} alert */
 export const alertFacts = ({ kind, detail, facts }) => FACTS[kind]?.(detail) ?? facts;

@@ -46,8 +46,8 @@ export function auditPage({ root, go, say, entitle, signal }) {
   function draw(found) {
     chain.className = `chain ${found.state}`;
     // A broken chain has entries before the break that hold: the state decides, not `through`.
-    const words = found.state === "broken" ? t("Chain broken at entry {id} of {time}: it, or one before it, was changed or removed.", { id: String(found.broken_at?.id), time: formatWhen(found.broken_at?.at ?? "") })
-      : found.through ? tn("Verified: {count} entry, no gaps, up to number {id} of {time}.", "Verified: {count} entries, no gaps, up to number {id} of {time}.", found.entries, { id: String(found.through.id), time: formatWhen(found.through.at) })
+    const words = found.state === "broken" ? t("The chain breaks at entry {id} of {time}: this entry or an earlier one was changed or removed.", { id: String(found.broken_at?.id), time: formatWhen(found.broken_at?.at ?? "") })
+      : found.through ? tn("Verified: {count} entry without gaps, up to entry {id} of {time}.", "Verified: {count} entries without gaps, up to entry {id} of {time}.", found.entries, { id: String(found.through.id), time: formatWhen(found.through.at) })
       : t("Nothing is in the log yet.");
     show(chain, h("span", { class: found.state }, words), again());
   }

@@ -6,7 +6,7 @@ const STEPS = {
   model: [t("Enter a model key"), t("Until then the built-in demo answers."), "/dashboard/settings?section=model"],
   try: [t("Try it"), t("Write a message, as a visitor would."), "/chat"],
   telegram: [t("Connect a Telegram bot"), t("The same assistant answers there."), "/dashboard/settings?section=telegram"],
-  widget: [t("Put the chat on a page"), t("A site has the one line for your page."), "/dashboard/sites"],
+  widget: [t("Add the chat to a page"), t("A site has the snippet for your page."), "/dashboard/sites"],
   account: [t("Protect your login"), t("With a password and a second factor."), "/dashboard/account"],
   backups: [t("Keep backups elsewhere"), t("In a folder on another disk; each backup is copied there."), "/dashboard/settings?section=backups"],
 };

@@ -6,7 +6,7 @@ import { diffView } from "./diff.js";
 import { markdown, transcript } from "./transcript.js";
 import { adoptMd as dress } from "../widget/md.js";
 
-const TRIGGERS = { auto: t("automatic"), limit: t("automatic"), turns: t("after so many turns"), manual: t("by hand"), overflow: t("overflow"), idle: t("while idle"), upgrade: t("better words later") };
+const TRIGGERS = { auto: t("automatic"), limit: t("automatic"), turns: t("after so many turns"), manual: t("manually"), overflow: t("overflow"), idle: t("while idle"), upgrade: t("better words later") };
 
 /** @typedef {{path: `/sessions/${string}`, me: Api["Me"], signal: AbortSignal, say: (words: string) => void, reload: () => void, open: Set<string>}} Tools */
 
@@ -106,6 +106,6 @@ function pageOf(page, tools) {
 
 /** @param {Api["Compactions"]} answer @param {Tools} tools */
 export function compactionList(answer, tools) {
-  if (!answer.compactions.length && !answer.failed.length) return empty(t("Nothing was summarised yet. It happens by itself when the context is nearly full."));
-  return [(answer.total ?? 0) > 0 && h("p", { class: "muted small" }, t("{number} in all", { number: number(answer.total) })), pageOf(answer, tools), answer.failed.length > 0 && h("ul", { class: "failures" }, answer.failed.map(failedItem))];
+  if (!answer.compactions.length && !answer.failed.length) return empty(t("Nothing was summarised yet. It happens automatically when the context is nearly full."));
+  return [(answer.total ?? 0) > 0 && h("p", { class: "muted small" }, t("{number} in total", { number: number(answer.total) })), pageOf(answer, tools), answer.failed.length > 0 && h("ul", { class: "failures" }, answer.failed.map(failedItem))];
 }

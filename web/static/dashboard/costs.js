@@ -37,14 +37,28 @@ export function costsPage({ root, go, entitle, signal, say }) {
     if (next === shown) return;
     shown = next;
     show(strip, totals(page.total));
-    show(body, rowsCard(page), pricesCard(page.prices));
+    show(body, rowsCard(page), page.group === "model" && page.rows.length > 0 && peoplePart(query), pricesCard(page.prices));
     if (!refresh) say(tn("{count} row", "{count} rows", page.rows.length));
+  }
+
+  /** Returns the place of the most expensive people, which asks for them once it is scrolled to. @param {string} query */
+  function peoplePart(query) {
+    const place = h("div", { class: "costs-people" });
+    const seen = new IntersectionObserver(async ([first]) => {
+      if (!first.isIntersecting) return;
+      seen.disconnect();
+      try { show(place, rowsCard(await ask(`/costs?${query.replace("group=model", "group=person")}`, { signal }), MOST_PEOPLE)); }
+      catch (error) { if (!signal.aborted) show(place, problem(error)); }
+    });
+    seen.observe(place);
+    signal.addEventListener("abort", () => seen.disconnect(), { once: true });
+    return place;
   }
 
   /** @param {Api["Costs"]} page @param {string} query */
   function drawGroups(page, query) {
     const focused = /** @type {any} */ (document.activeElement)?.dataset?.keep;
-    show(grouped, h("div", { class: "segments", role: "group", "aria-label": t("Sum up by") }, Object.entries(GROUPS).map(([group, words]) =>
+    show(grouped, h("div", { class: "segments", role: "group", "aria-label": t("Group by") }, Object.entries(GROUPS).map(([group, words]) =>
       h("button", { type: "button", "aria-pressed": String(page.group === group), data: { keep: group }, onclick: () => change({ group }) }, words))),
     h("a", { class: "line", href: `/api/v1/export/costs.csv?${query}`, download: "evertalk-costs.csv" }, "CSV"));
     if (focused) /** @type {HTMLElement | null} */ (grouped.querySelector(`[data-keep="${focused}"]`))?.focus();
@@ -68,12 +82,15 @@ function totals(total) {
   ];
 }
 
-/** @param {Api["Costs"]} page */
-function rowsCard(page) {
+/** People in the list below the models; the grouping by person has all. */
+const MOST_PEOPLE = 10;
+
+/** @param {Api["Costs"]} page @param {number} [most] rows that are shown */
+function rowsCard(page, most = page.rows.length) {
   const title = TITLES[/** @type {keyof typeof TITLES} */ (page.group)];
   const columns = [{ label: GROUPS[/** @type {keyof typeof GROUPS} */ (page.group)] }, { label: t("Calls"), num: true }, { label: t("Uncached input"), num: true }, { label: t("Cache read"), num: true }, { label: t("Cache written"), num: true }, { label: t("Out"), num: true, text: t("Tokens out") }, { label: t("Cache hit"), num: true }, { label: t("Cost"), num: true }];
-  const rows = page.rows.map((row) => [nameOfRow(page.group, row), number(row.calls), tokens(row.input_tokens), tokens(row.cache_read_tokens), tokens(row.cache_write_tokens), tokens(row.output_tokens), pct(row.cache_hit_pct), money(row.cost_micro, row.unknown_calls)]);
-  const more = page.groups > page.rows.length ? h("p", { class: "muted small" }, t("The {shown} most expensive of {all}; the CSV has them all.", { shown: page.rows.length, all: page.groups })) : null;
+  const rows = page.rows.slice(0, most).map((row) => [nameOfRow(page.group, row), number(row.calls), tokens(row.input_tokens), tokens(row.cache_read_tokens), tokens(row.cache_write_tokens), tokens(row.output_tokens), pct(row.cache_hit_pct), money(row.cost_micro, row.unknown_calls)]);
+  const more = page.groups > rows.length ? h("p", { class: "muted small" }, t("The {shown} most expensive of {all}; the CSV has them all.", { shown: rows.length, all: page.groups })) : null;
   return card(title, [rows.length ? table({ caption: title, className: "wide-grid", columns, rows }) : empty(t("No model was called in this period.")), more]);
 }
 

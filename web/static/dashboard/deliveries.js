@@ -4,15 +4,15 @@ import { beyond, pagesOf, placeOf } from "./lists.js";
 import { ask, keepFresh } from "./net.js";
 import { DASH, card, empty, h, kpi, liveMark, number, personOf, problem, repaintTimes, show, skeleton, t, table, time, tn, ts } from "./parts.js";
 
-const WORDS = { uncertain: t("Uncertain"), dead: t("Never arrived"), waiting: t("Waiting") };
-const HINTS = { uncertain: t("may be in the chat, or not"), dead: t("refused, and not tried again"), waiting: t("until the chat takes messages again") };
+const WORDS = { uncertain: t("Uncertain"), dead: t("Not delivered"), waiting: t("Waiting") };
+const HINTS = { uncertain: t("may or may not be in the chat"), dead: t("refused, not retried"), waiting: t("until the chat accepts messages again") };
 
 /** @param {Page} page */
 export function deliveriesPage({ root, go, entitle, signal, say, me }) {
   entitle(t("Delivery problems"));
   const params = new URLSearchParams(location.search);
   const acts = me.role !== "viewer";
-  const strip = h("dl", { class: "kpis" });
+  const strip = h("dl", { class: "kpis four" });
   const told = h("div", { class: "told", role: "status", hidden: true });
   const body = h("div", { class: "stack" }, skeleton(6));
   const mark = liveMark();
@@ -31,14 +31,14 @@ export function deliveriesPage({ root, go, entitle, signal, say, me }) {
   async function act(verb, part) {
     const which = { turn: part.turn, part: part.part + 1 };
     const question = verb === "arrived"
-      ? { title: t("Mark as arrived?"), words: [t("You have seen turn {turn}, part {part} in the chat. Nothing is sent.", which)], yes: t("It arrived") }
-      : { title: t("Send again?"), words: [t("The bot sends turn {turn}, part {part} once more.", which), part.state === "uncertain" ? t("If it did arrive, the person reads it twice.") : t("It was refused before, and may be refused again."), t("It comes below what was said since.")], yes: t("Send again") };
+      ? { title: t("Mark as delivered?"), words: [t("Confirms that turn {turn}, part {part} is in the chat. Nothing is sent.", which)], yes: t("It was delivered") }
+      : { title: t("Send again?"), words: [t("The bot sends turn {turn}, part {part} once more.", which), part.state === "uncertain" ? t("If it was delivered, the person reads it twice.") : t("It was refused before, and may be refused again."), t("It appears below newer messages.")], yes: t("Send again") };
     if (!await confirm(question)) return;
     try {
       const done = await ask(`/deliveries/${verb}`, { method: "POST", body: { parts: [{ session: part.session, turn: part.turn, part: part.part }] } });
       show(told, outcome(done, {
-        changed: (count) => verb === "arrived" ? tn("{count} part marked as arrived.", "{count} parts marked as arrived.", count) : tn("{count} part on its way.", "{count} parts on their way.", count),
-        none: t("No part was changed."), left: (count) => tn("{count} part left: do it again for the next.", "{count} parts left: do it again for the next.", count),
+        changed: (count) => verb === "arrived" ? tn("{count} part marked as delivered.", "{count} parts marked as delivered.", count) : tn("{count} part is being sent.", "{count} parts are being sent.", count),
+        none: t("No part was changed."), left: (count) => tn("{count} part is left: repeat this for it.", "{count} parts are left: repeat this for the next ones.", count),
       }));
       told.hidden = false;
       shown = "";
@@ -53,14 +53,14 @@ export function deliveriesPage({ root, go, entitle, signal, say, me }) {
     if (next === shown) return repaintTimes(root);
     shown = next;
     show(strip, Object.entries(WORDS).map(([state, words]) => kpi(words, h("span", { class: page.states[/** @type {keyof Api["DeliveryStates"]} */ (state)] ? "crit-text" : null }, number(page.states[/** @type {keyof Api["DeliveryStates"]} */ (state)])), HINTS[/** @type {keyof typeof HINTS} */ (state)])),
-      kpi(t("On their way"), number(page.on_their_way), page.oldest ? h("span", null, t("oldest {time}", { time: time(page.oldest) })) : t("nothing waits")));
+      kpi(t("Sending"), number(page.on_their_way), page.oldest ? h("span", null, t("oldest {time}", { time: time(page.oldest) })) : t("nothing waits")));
     show(body, partsCard(page, params, change, acts ? act : null));
     if (!refresh) say(tn("{count} delivery", "{count} deliveries", page.deliveries.length));
   }
 
   /** @param {unknown} error */
   const failed = (error) => { if (!signal.aborted) { shown = ""; show(body, problem(error, () => load().catch(failed))); } };
-  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Delivery problems")), h("p", { class: "facts" }, mark.node, h("span", null, t("Answers on their way to Telegram. On the web nothing can be lost: screens read what is stored."))))), strip, h("div", { class: "stack" }, told, body));
+  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Delivery problems")), h("p", { class: "facts" }, mark.node, h("span", null, t("Answers that Telegram has not confirmed. Web chats read stored answers, so none is lost there."))))), strip, h("div", { class: "stack" }, told, body));
   load().catch(failed);
   keepFresh(() => load(true), mark.tell, signal, undefined, ["deliveries"]);
 }
@@ -74,8 +74,8 @@ function partsCard(page, params, change, act) {
     h("button", { type: "button", "aria-pressed": String(chosen === state), onclick: () => change({ state }) }, words))),
     session && h("span", { class: "chip" }, t("Session {id}", { id: session.slice(0, 8) }), h("button", { type: "button", class: "line", "aria-label": t("All sessions"), onclick: () => change({ session: "" }) }, "×")));
   const content = page.deliveries.length ? table({ caption: t("Delivery problems"), className: "wide-grid work-grid", columns, rows: page.deliveries.map((part) => cells(part, act)) })
-    : empty(chosen || session ? t("No delivery fits these filters.") : t("Everything arrived."));
-  return card(t("In doubt"), [filter, content, h("div", { class: "pager" }, placeOf(params, page.deliveries.length, page.total ?? null), params.get("cursor") && h("button", { type: "button", class: "line", onclick: () => change({}) }, t("Newest")),
+    : empty(chosen || session ? t("No delivery fits these filters.") : t("Everything was delivered."));
+  return card(t("Unconfirmed answers"), [filter, content, h("div", { class: "pager" }, placeOf(params, page.deliveries.length, page.total ?? null), params.get("cursor") && h("button", { type: "button", class: "line", onclick: () => change({}) }, t("Newest")),
     page.next && h("button", { type: "button", class: "line", onclick: () => change({ cursor: page.next ?? "", at: beyond(params, page.deliveries.length) }) }, t("Older")))]);
 }
 
@@ -83,7 +83,7 @@ function partsCard(page, params, change, act) {
 function cells(part, act) {
   const name = t("turn {turn}, part {part}", { turn: part.turn, part: part.part + 1 });
   const doing = act && part.state !== "waiting" && h("span", { class: "act" },
-    h("button", { type: "button", class: "line", "aria-label": t("Arrived: {name}", { name }), onclick: () => act("arrived", part) }, t("Arrived")),
+    h("button", { type: "button", class: "line", "aria-label": t("Mark as delivered: {name}", { name }), onclick: () => act("arrived", part) }, t("Mark as delivered")),
     part.can_send && h("button", { type: "button", class: "line", "aria-label": t("Send again: {name}", { name }), onclick: () => act("send-again", part) }, t("Send again")));
   return [h("span", null, t("turn {turn}", { turn: part.turn }), h("span", { class: "muted" }, " ", t("part {part} of {parts}", { part: part.part + 1, parts: part.parts }))),
     h("span", { class: "state problem" }, WORDS[/** @type {keyof typeof WORDS} */ (part.state)] ?? part.state),

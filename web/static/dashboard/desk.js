@@ -122,7 +122,7 @@ export function operatorDesk({ id, me, say, signal, reload, taken, moved }) {
     const acts = held && me.role !== "viewer";
     return h("div", { class: "actions" }, me.can_take && held?.state !== "human" && button(t("Take"), "take", held?.state === "waiting"),
       returns && button(t("Resolve"), "resolve", held?.mine), acts && button(t("Assign"), "assign"), returns && button(held.snoozed_until ? t("End the snooze") : t("Snooze"), "snooze"), acts && button(t("Labels"), "label"),
-      notes && button(t("Private note"), "note"), (acts || me.can_take) && button(t("Macros"), "macro"), returns && button(t("Give back to the assistant"), "return"));
+      notes && button(t("Private note"), "note"), (acts || me.can_take) && button(t("Macros"), "macro"), returns && button(t("Return to the assistant"), "return"));
   }
 
   /** @param {Api["SessionWhole"]} session */
@@ -147,7 +147,7 @@ export function operatorDesk({ id, me, say, signal, reload, taken, moved }) {
 
   /** Asks first, for the words are gone then. @param {any} one */
   async function drop(one) {
-    if (!await confirm({ title: t("Remove the private note?"), words: [t("Its words are deleted for all operators and cannot be brought back.")], yes: t("Remove") })) return false;
+    if (!await confirm({ title: t("Remove the private note?"), words: [t("Its text is deleted for all operators and cannot be restored.")], yes: t("Remove") })) return false;
     show(note);
     try {
       await ask(`/sessions/${id}/private-notes/${one.id}`, { method: "DELETE", signal });
@@ -189,12 +189,15 @@ function composerOf({ id, me, say, signal, reload, canned = null, isNote = false
   const chosen = h("input", { type: "file", multiple: true, hidden: true, onchange: () => { void attach([...chosen.files]); chosen.value = ""; } });
   const chips = h("p", { class: "facts" });
   const files = !isNote && [chosen, h("button", { type: "button", class: "line icon-button", title: t("Attach a file"), onclick: () => chosen.click() }, drawIcon("attach"), h("span", { class: "unseen" }, t("Attach a file")))];
+  const hint = h("span", { class: "muted small", id: `${name}-hint` }, isNote ? t("Only operators see it.") : null);
   const node = h("form", { class: isNote ? "reply note" : "reply", "aria-label": isNote ? t("Private note") : t("Reply"), hidden: true, onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); submit(); } },
     h("label", null, h("span", { class: isNote ? null : "unseen" }, isNote ? t("Private note") : t("Your reply")), input), choices?.node, chips, note,
-    h("div", { class: "actions" }, files, choices?.button, h("span", { class: "muted small", id: `${name}-hint` }, isNote ? t("Only operators see it.") : t("Sent as {name}", { name: me.display_name || "Support" })), cancel, send));
+    h("div", { class: "actions" }, files, choices?.button, hint, cancel, send));
   /** @type {AbortController | null} */
   let sending = null;
   let mine = isNote;
+  /** Whether sending takes the conversation first. */
+  let takes = false;
   let told = 0;
 
   input.value = draft.text;
@@ -215,6 +218,7 @@ function composerOf({ id, me, say, signal, reload, canned = null, isNote = false
     for (const file of picked) {
       show(note, t("{name} is being sent…", { name: h("bdi", null, file.name) }));
       try {
+        await takeFirst(signal);
         const kept = await ask(`/sessions/${id}/uploads`, { method: "POST", body: file, signal, seconds: 120 });
         draft.files = [...draft.files.filter((/** @type {{id: string, name: string}} */ one) => one.id !== kept.id), { id: kept.id, name: kept.name }];
         changedFiles();
@@ -245,8 +249,8 @@ function composerOf({ id, me, say, signal, reload, canned = null, isNote = false
     const long = count > most;
     const open = isNote ? undefined : /\{\{[^{}]*\}\}/.exec(input.value)?.[0];
     set(input, { "aria-invalid": long || open ? "true" : null });
-    set(send, { "aria-disabled": long || open || !mine || !(input.value.trim() || draft.files.length) || sending ? "true" : null });
-    if (!sending) show(note, long ? t("{number} of {most} characters: please shorten it.", { number: count, most }) : open ? t("{variable} is not known here. Replace it with words to send the reply.", { variable: open }) : !mine && draft.text ? t("This conversation is not yours now. Your words are kept: take it to send them.") : "");
+    set(send, { "aria-disabled": long || open || !(mine || takes) || !(input.value.trim() || draft.files.length) || sending ? "true" : null });
+    if (!sending) show(note, long ? t("{number} of {most} characters: please shorten it.", { number: count, most }) : open ? t("{variable} is not known here. Replace it with text to send the reply.", { variable: open }) : !(mine || takes) && draft.text ? t("This conversation is not yours now. Your text is kept: take the conversation to send it.") : "");
   }
 
   /** @param {KeyboardEvent} event */
@@ -279,7 +283,7 @@ function composerOf({ id, me, say, signal, reload, canned = null, isNote = false
     } catch (error) {
       sending = null;
       judge();
-      if (!signal.aborted) show(note, mineAlone.signal.aborted ? t("Not sent again; an attempt before may have arrived.") : problem(error));
+      if (!signal.aborted) show(note, mineAlone.signal.aborted ? t("Not sent again; an earlier attempt may have been delivered.") : problem(error));
     }
     if (document.activeElement === cancel) input.focus();
     set(input, { readonly: null });
@@ -287,10 +291,18 @@ function composerOf({ id, me, say, signal, reload, canned = null, isNote = false
     if (!signal.aborted) await reload();
   }
 
+  /** Takes a conversation that waits; another operator may have been faster. @param {AbortSignal} signal */
+  async function takeFirst(signal) {
+    if (mine || !takes) return;
+    await ask(`/sessions/${id}/handover`, { method: "POST", body: { action: "take" }, signal });
+    mine = true;
+  }
+
   /** Tries again where that helps: under the same cid, so that it is stored once. @param {AbortSignal} signal */
   async function untilStored(signal) {
     for (;;) {
       try {
+        await takeFirst(signal);
         return await ask(`/sessions/${id}/${isNote ? "private-notes" : "replies"}`, { method: "POST", body: { cid: draft.cid, text: draft.text.trim(), ...(draft.files.length > 0 && { files: draft.files.map((/** @type {{id: string, name: string}} */ one) => one.id) }) }, signal });
       } catch (error) {
         const failure = /** @type {any} */ (error);
@@ -311,10 +323,12 @@ function composerOf({ id, me, say, signal, reload, canned = null, isNote = false
       if (isNote) { if (draft.text) node.hidden = false; return; }
       const again = !mine && isMine(held);
       mine = isMine(held);
+      takes = me.can_take && held?.state === "waiting";
+      show(hint, takes && !mine ? t("Sending takes the conversation.") : t("Sent as {name}", { name: me.display_name || "Support" }));
       // Who is writing is not interrupted, and words are never hidden away.
-      node.hidden = !mine && !draft.text;
+      node.hidden = !mine && !takes && !draft.text;
       if (again || !note.querySelector(".trouble")) judge();
-      else set(send, { "aria-disabled": !mine || sending || !(draft.text.trim() || draft.files.length) || input.hasAttribute("aria-invalid") ? "true" : null });
+      else set(send, { "aria-disabled": !(mine || takes) || sending || !(draft.text.trim() || draft.files.length) || input.hasAttribute("aria-invalid") ? "true" : null });
     },
   };
 }

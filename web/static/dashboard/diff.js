@@ -3,12 +3,12 @@ import { ask } from "./net.js";
 import { empty, h, problem, show, skeleton, t, tn, ts } from "./parts.js";
 
 const MARKS = { added: "+", removed: "−", same: "" };
-const CHANGES = { added: t("new"), changed: t("changed"), closed: t("closed"), lost: t("gone without a reason") };
+const CHANGES = { added: t("new"), changed: t("changed"), closed: t("closed"), lost: t("removed without a reason") };
 const SAME_SHOWN = 2;
 const NEW_SHOWN = 8;
 
 /** Stretches that did not change are folded. @param {Api["DiffLine"][]} lines @param {(count: number) => string} [folded] */
-export function linesOf(lines, folded = (count) => tn("{count} sentence as before", "{count} sentences as before", count)) {
+export function linesOf(lines, folded = (count) => tn("{count} unchanged sentence", "{count} unchanged sentences", count)) {
   const nodes = [];
   for (let at = 0; at < lines.length;) {
     let end = at;
@@ -49,10 +49,10 @@ function renderDiff(diff) {
   const facts = diff.pins.length + diff.notes.length + diff.unsaid.length;
   return [
     h("h3", null, t("Facts that the summary does not say")),
-    lost.length ? [h("ul", { class: "notes" }, lost), h("p", { class: "small muted" }, t("Pinned messages stay word for word beside the summary, notes in memory, and items of the ledger in its record: they are not lost, only not in this text."))]
+    lost.length ? [h("ul", { class: "notes" }, lost), h("p", { class: "small muted" }, t("Pinned messages stay verbatim next to the summary, notes in memory, and ledger items in its record: they are not lost, only not in this text."))]
       : h("p", { class: "muted" }, facts ? t("It says all of them.") : t("There were none to keep.")),
-    h("h3", null, t("Record")), itemsOf(diff), h("p", { class: "muted" }, tn("{count} item stands as before.", "{count} items stand as before.", diff.kept)),
-    h("h3", null, t("Words, against the summary before")), !diff.former ? h("p", { class: "muted" }, t("There was none before: all of it is new.")) : diff.lines.length ? linesOf(diff.lines) : empty(t("The summary is empty.")),
+    h("h3", null, t("Record")), itemsOf(diff), h("p", { class: "muted" }, tn("{count} item is unchanged.", "{count} items are unchanged.", diff.kept)),
+    h("h3", null, t("Text, compared with the previous summary")), !diff.former ? h("p", { class: "muted" }, t("There was none before: all of it is new.")) : diff.lines.length ? linesOf(diff.lines) : empty(t("The summary is empty.")),
   ];
 }
 

@@ -23,7 +23,7 @@ export function problemList(problems, remarks = []) {
 export function conflict(theirs, yours, takeTheirs, keepMine) {
   const both = [...new Set([...Object.keys(theirs), ...Object.keys(yours)])].filter((key) => JSON.stringify(theirs[key]) !== JSON.stringify(yours[key]));
   const lines = (/** @type {any} */ of) => h("pre", { class: "config", tabindex: 0 }, both.map((key) => `${key}: ${JSON.stringify(of[key] ?? null, null, 2)}`).join("\n"));
-  if (!both.length) return empty(t("Both versions say the same."), h("button", { type: "button", class: "line", onclick: takeTheirs }, t("Go on from theirs")));
-  return h("div", { class: "two-versions" }, card(t("As it stands now"), [lines(theirs)]), card(t("What you typed"), [lines(yours)]),
-    h("p", { class: "actions" }, h("button", { type: "button", class: "line", onclick: takeTheirs }, t("Take theirs")), h("button", { type: "button", class: "line", onclick: keepMine }, t("Go on with mine"))));
+  if (!both.length) return empty(t("Both versions say the same."), h("button", { type: "button", class: "line", onclick: takeTheirs }, t("Continue with theirs")));
+  return h("div", { class: "two-versions" }, card(t("Current version"), [lines(theirs)]), card(t("What you typed"), [lines(yours)]),
+    h("p", { class: "actions" }, h("button", { type: "button", class: "line", onclick: takeTheirs }, t("Take theirs")), h("button", { type: "button", class: "line", onclick: keepMine }, t("Continue with mine"))));
 }

@@ -1,7 +1,7 @@
 /** A conversation as a file: which form, chosen from a small menu. */
 import { h, t } from "./parts.js";
 
-const FORMS = [["json", "JSON", t("everything, for programs")], ["md", "Markdown", t("what was said, to read")]];
+const FORMS = [["json", "JSON", t("everything, machine-readable")], ["md", "Markdown", t("messages, easy to read")]];
 
 /** @param {string} id @param {AbortSignal} signal */
 export function exportMenu(id, signal) {

@@ -23,14 +23,14 @@ export function secondFactor(say, signal, changed) {
   const again = () => { load().catch(failed); };
 
   function off() {
-    return [h("p", { class: "muted" }, t("Besides the password, a login can ask for a code from an app on your phone.")),
+    return [h("p", { class: "muted" }, t("In addition to the password, a login can ask for a code from an app on your phone.")),
       h("button", { type: "button", class: "line", onclick: send("/me/second-factor", null, (begun) => show(place, ...begins(begun))) }, t("Set up a second factor"))];
   }
 
   /** @param {Api["SecondFactorKey"]} begun */
   function begins(begun) {
-    const code = codeField(t("Code that the app shows"));
-    return [h("div", { class: "once" }, h("p", null, begun.picture ? t("Let your authenticator app look at this, or type the key into it:") : t("Add an account in your authenticator app, by this key:")),
+    const code = codeField(t("Code from the app"));
+    return [h("div", { class: "once" }, h("p", null, begun.picture ? t("Scan this with your authenticator app, or enter the key:") : t("Add an account in your authenticator app with this key:")),
       begun.picture && qrCode(begun.picture), h("code", null, begun.key),
       h("a", { href: begun.address }, t("Open an app on this device"))),
     h("form", { class: "narrow", onsubmit: send("/me/second-factor/confirm", () => ({ code: code.value }), (made) => {
@@ -44,15 +44,15 @@ export function secondFactor(say, signal, changed) {
   function recovery(codes) {
     return [h("p", null, t("The second factor is on; your other logins have ended. Write down these codes: each works once, if you lose your phone. They are not shown again.")),
       h("ul", { class: "codes", "aria-label": t("Recovery codes") }, codes.map((one) => h("li", null, h("code", null, one)))),
-      h("button", { type: "button", class: "line", onclick: again }, t("I have them"))];
+      h("button", { type: "button", class: "line", onclick: again }, t("I have saved them"))];
   }
 
   /** @param {Api["SecondFactor"]} found */
   function on(found) {
-    const code = codeField(t("Code of the app, or a recovery code"));
+    const code = codeField(t("Code from the app, or a recovery code"));
     return [h("p", null, tn("On since {time}, with {count} recovery code left.", "On since {time}, with {count} recovery codes left.", found.codes_left, { time: time(found.since) })),
       h("form", { class: "narrow", onsubmit: send("/me/second-factor/remove", () => ({ code: code.value }), () => { say(t("The second factor is off.")); again(); }) },
-        code.label, h("button", { type: "submit", class: "line danger" }, t("Take it away")))];
+        code.label, h("button", { type: "submit", class: "line danger" }, t("Remove it")))];
   }
 
   again();
@@ -60,7 +60,7 @@ export function secondFactor(say, signal, changed) {
 }
 
 /** Dark on white in every theme, with the quiet border that cameras need. @param {{size: number, path: string}} picture */
-const qrCode = ({ size, path }) => svg("svg", { class: "qr", viewBox: `-4 -4 ${size + 8} ${size + 8}`, role: "img", "aria-label": t("The key as a picture for the app's camera"), "shape-rendering": "crispEdges" },
+const qrCode = ({ size, path }) => svg("svg", { class: "qr", viewBox: `-4 -4 ${size + 8} ${size + 8}`, role: "img", "aria-label": t("QR code of the key"), "shape-rendering": "crispEdges" },
   svg("rect", { x: -4, y: -4, width: size + 8, height: size + 8, fill: "#fff" }), svg("path", { d: path, fill: "#000" }));
 
 /** @param {string} label */

@@ -81,7 +81,7 @@ export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
   function nothing() {
     if (!all.enabled) return empty(t("Hand-over is switched off."), h("p", null, h("a", { class: "line button", href: addressOf("EVERTALK_HANDOVER") }, t("Switch it on"))));
     if (params.get("q") || params.get("label")) return empty(t("Nothing matches."), h("button", { type: "button", class: "line", onclick: () => { search.value = ""; change({ q: "", label: "" }); } }, t("Clear the filters")));
-    return viewOf() === "all" ? empty(t("Nobody is waiting for a human."), h("p", { class: "muted" }, t("Whoever asks for one, by {command} or through the assistant, appears here at once.", { command: "/human" }))) : empty(t("Nothing matches."));
+    return viewOf() === "all" ? empty(t("Nobody is waiting for a human."), h("p", { class: "muted" }, t("People who ask for one, with {command} or through the assistant, appear here immediately.", { command: "/human" }))) : empty(t("Nothing matches."));
   }
 
   /** @param {Api["Listed"]} one */

@@ -9,7 +9,7 @@ import { reasonOf } from "./reasons.js";
 
 const STATES = { due: t("Waiting"), running: t("Running"), failing: t("Retrying"), dead: t("Failed"), done: t("Done") };
 const COUNTED = ["due", "running", "dead", "done"];
-const HINTS = { due: t("nothing waits"), running: t("at work now"), done: t("in the last day"), dead: t("failed or cancelled (last 30 days)") };
+const HINTS = { due: t("nothing waits"), running: t("now"), done: t("in the last day"), dead: t("failed or cancelled (last 30 days)") };
 const LOOKS = { due: "waiting", running: "answering", done: "idle", dead: "problem" };
 const ASKED = ["state", "kind", "session", "before"];
 const TOPICS = ["jobs", "deliveries"];
@@ -45,7 +45,7 @@ export function jobsPage({ root, go, entitle, signal, troubles, say, me }) {
       const done = await ask(`/jobs/${verb}`, { method: "POST", body: wish });
       show(told, outcome(done, {
         changed: (count) => verb === "retry" ? tn("{count} job will run again.", "{count} jobs will run again.", count) : tn("{count} job cancelled.", "{count} jobs cancelled.", count),
-        none: t("No job was changed."), left: (count) => tn("{count} job left: do it again for the next.", "{count} jobs left: do it again for the next.", count),
+        none: t("No job was changed."), left: (count) => tn("{count} job is left: repeat this for it.", "{count} jobs are left: repeat this for the next ones.", count),
       }));
       told.hidden = false;
       shown = "";
@@ -101,19 +101,19 @@ export function jobsPage({ root, go, entitle, signal, troubles, say, me }) {
 
 /** Returns the dialog for pausing a kind of job, with its effects. @param {Api["JobKind"]} one */
 const pausing = (one) => ({ title: t("Pause {kind}?", { kind: JOB_KINDS[/** @type {keyof typeof JOB_KINDS} */ (one.kind)] }), yes: t("Pause"), words: [t("Running jobs finish. Due jobs wait until you resume. This applies to all workers at once."),
-  one.kind === "compact" && t("Meanwhile a conversation near its hard limit is treated as if no worker were running: old tool results are shortened, and in the end an excerpt takes the place of a summary."), one.kind === "flush" && t("Meanwhile nothing is saved to memory. Turns that are summarised unread are read later.")].filter(Boolean) });
+  one.kind === "compact" && t("Meanwhile, a conversation near its hard limit is handled without a worker: old tool results are shortened, and finally an excerpt replaces the summary."), one.kind === "flush" && t("Meanwhile, nothing is saved to memory. Turns that are summarised before that are read later.")].filter(Boolean) });
 
 /** @param {Api["JobKind"][]} kinds @param {((one: any, wish: {paused: boolean, concurrency: number | null}) => void) | null} set @param {Record<string, number | null>} typed what is not stored */
 function kindsCard(kinds, set, typed) {
-  const columns = [{ label: t("Kind") }, { label: t("State") }, { label: t("Running"), num: true }, { label: t("Waiting"), num: true }, { label: t("At once") }, ...(set ? [{ label: t("Actions"), num: true }] : [])];
+  const columns = [{ label: t("Kind") }, { label: t("State") }, { label: t("Running"), num: true }, { label: t("Waiting"), num: true }, { label: t("Parallel limit") }, ...(set ? [{ label: t("Actions"), num: true }] : [])];
   const rows = kinds.map((one) => {
     const name = JOB_KINDS[/** @type {keyof typeof JOB_KINDS} */ (one.kind)];
-    const most = h("input", { type: "number", min: 1, max: 100, value: typed[one.kind] ?? one.concurrency ?? "", placeholder: t("no limit"), "aria-label": t("{kind}: at once, in all workers", { kind: name }) });
+    const most = h("input", { type: "number", min: 1, max: 100, value: typed[one.kind] ?? one.concurrency ?? "", placeholder: t("no limit"), "aria-label": t("{kind}: parallel jobs in all workers", { kind: name }) });
     const form = h("form", { class: "at-once", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); set?.(one, { paused: one.paused, concurrency: most.value ? Number(most.value) : null }); } }, most, h("button", { type: "submit", class: "line", "aria-label": t("Save the limit of {kind}", { kind: name }) }, t("Save")));
     return [name, h("span", { class: `state ${one.paused ? "waiting" : "answering"}`, title: one.changed_by ? `${one.changed_by} · ${formatWhen(one.changed_at)}` : null }, one.paused ? t("Paused") : t("Running")), number(one.running), number(one.due), set ? form : one.concurrency ? number(one.concurrency) : t("no limit"),
       ...(set ? [h("button", { type: "button", class: "line", "aria-label": one.paused ? t("Resume {kind}", { kind: name }) : t("Pause {kind}", { kind: name }), onclick: () => set(one, { paused: !one.paused, concurrency: one.concurrency }) }, one.paused ? t("Resume") : t("Pause"))] : [])];
   });
-  return card(t("Kinds of jobs"), [table({ caption: t("Kinds of jobs"), className: "wide-grid", columns, rows })]);
+  return card(t("Job types"), [table({ caption: t("Job types"), className: "wide-grid", columns, rows })]);
 }
 
 /** Returns a count, with a plus if counting stopped there. @param {number} count @param {number} most */
@@ -131,7 +131,7 @@ const ALL = {
 /** @param {Api["Jobs"]} page @param {URLSearchParams} params @param {(changes: Record<string, string>) => void} change @param {Act | null} act */
 function jobsCard(page, params, change, act) {
   const filtered = params.get("state") || params.get("kind") || params.get("session");
-  const columns = [{ label: t("Job") }, { label: t("State") }, { label: t("Session") }, { label: t("Trigger") }, { label: t("Attempt"), num: true }, { label: t("Took"), num: true }, { label: t("When") }, { label: t("Error") }, ...(act ? [{ label: t("Actions"), num: true }] : [])];
+  const columns = [{ label: t("Job") }, { label: t("State") }, { label: t("Session") }, { label: t("Trigger") }, { label: t("Attempt"), num: true }, { label: t("Duration"), num: true }, { label: t("When") }, { label: t("Error") }, ...(act ? [{ label: t("Actions"), num: true }] : [])];
   const content = page.jobs.length ? table({ caption: t("Jobs"), className: "wide-grid work-grid", columns, rows: page.jobs.map((job) => cells(job, change, act)) })
     : filtered ? empty(t("No job fits these filters."), h("button", { type: "button", class: "line", onclick: () => change({ state: "", kind: "", session: "" }) }, t("Clear the filters")))
       : empty(t("No job yet: they come with the first long conversation."));
@@ -185,16 +185,16 @@ function cells(job, change, act) {
 function botsCard(bots) {
   const columns = [{ label: t("Bot") }, { label: t("State") }, { label: t("Updates by") }, { label: t("Who may write") }, { label: t("Waiting"), num: true }, { label: t("Last heard") }];
   const rows = bots.map((bot) => [bot.username ? `@${bot.username}` : String(bot.id),
-    h("span", { class: `state ${bot.problem ? "problem" : bot.served_by ? "answering" : "waiting"}` }, bot.problem ? h("span", { class: "error-text" }, ts(bot.problem)) : bot.served_by ? t("served by {process}", { process: bot.served_by }) : t("nobody serves it")),
+    h("span", { class: `state ${bot.problem ? "problem" : bot.served_by ? "answering" : "waiting"}` }, bot.problem ? h("span", { class: "error-text" }, ts(bot.problem)) : bot.served_by ? t("served by {process}", { process: bot.served_by }) : t("not served")),
     ts(bot.mode), ts(bot.access), number(bot.waiting), bot.heard_at ? time(bot.heard_at) : DASH]);
   return card("Telegram", [table({ caption: t("Bots"), className: "wide-grid", columns, rows })]);
 }
 
 /** Descriptions of duties, by their name in metrics and alerts. */
 const DUTIES = () => ({
-  session_list: t("Update the list of conversations"), erasures: t("Finish erasures"), reservations: t("Release reserved money"),
+  session_list: t("Update the list of conversations"), erasures: t("Finish erasures"), reservations: t("Release reserved budget"),
   recall_index: t("Make conversations searchable"), hourly_stats: t("Count numbers by the hour"), owed_flushes: t("Save overdue memories"),
-  contacts: t("Fill in contacts"), page_deliveries: t("Settle replies to closed pages"), consolidation: t("Tidy notes"),
+  contacts: t("Fill in contacts"), page_deliveries: t("Settle replies to closed pages"), consolidation: t("Consolidate notes"),
   partitions: t("Prepare tables of the next months"), retention: t("Delete expired data"),
 });
 
@@ -203,11 +203,11 @@ function dutiesCard(duties) {
   const states = { late: t("Late"), running: t("running"), failing: t("Retrying"), waiting: t("On schedule") };
   const looks = { late: "problem", running: "answering", failing: "waiting", waiting: "answering" };
   const names = /** @type {Record<string, string>} */ (DUTIES());
-  const columns = [{ label: t("Duty") }, { label: t("State") }, { label: t("Every"), num: true }, { label: t("Last success") }, { label: t("Took"), num: true }, { label: t("Error") }];
+  const columns = [{ label: t("Task") }, { label: t("State") }, { label: t("Every"), num: true }, { label: t("Last success") }, { label: t("Duration"), num: true }, { label: t("Error") }];
   const rows = duties.map((one) => [h("span", { title: one.name }, names[one.name] ?? one.name),
     h("span", { class: `state ${looks[/** @type {keyof typeof looks} */ (one.state)]}` }, states[/** @type {keyof typeof states} */ (one.state)]),
     duration(one.seconds * 1000), one.succeeded_at ? time(one.succeeded_at) : DASH, duration(one.duration_ms), one.error ? h("span", { translate: "no" }, one.error) : DASH]);
-  return card(t("Duties"), [rows.length ? table({ caption: t("Duties of the workers"), className: "wide-grid", columns, rows }) : empty(t("No worker has run yet: its first one shows its duties here."))]);
+  return card(t("Scheduled tasks"), [rows.length ? table({ caption: t("Scheduled tasks of the workers"), className: "wide-grid", columns, rows }) : empty(t("No worker has run yet. Its scheduled tasks appear here."))]);
 }
 
 /** @param {Api["Process"][]} workers */

@@ -26,7 +26,7 @@ export function placeOf(params, rows, total) {
   const all = total.more ? t("more than {count}", { count: number(total.count) }) : number(total.count);
   const before = Number(params.get("at")) || 0;
   const known = before || !(params.get("cursor") || params.get("before"));
-  return h("span", { class: "muted place" }, known ? t("{from} – {to} of {all}", { from: number(before + 1), to: number(before + rows), all }) : t("{number} in all", { number: all }));
+  return h("span", { class: "muted place" }, known ? t("{from} – {to} of {all}", { from: number(before + 1), to: number(before + rows), all }) : t("{number} in total", { number: all }));
 }
 
 /** The number of rows before the next page. @param {URLSearchParams} params @param {number} rows */
@@ -54,7 +54,7 @@ export function maker({ me, go, signal }, [fresh, make], api, path) {
   }
   const open = location.hash === "#add";
   if (open) setTimeout(() => name.focus());
-  return h("details", { class: "card maker", open }, h("summary", null, fresh), h("form", { class: "filters", onsubmit: submit }, h("label", null, h("span", null, t("Name")), name), button), note);
+  return h("details", { class: "card maker", open, ontoggle: (/** @type {any} */ event) => { if (event.target.open) name.focus(); } }, h("summary", null, fresh), h("form", { class: "filters", onsubmit: submit }, h("label", null, h("span", null, t("Name")), name), button), note);
 }
 
 /**

@@ -136,10 +136,10 @@ function updateTitle() {
     const sum = SUMS.get(place.name);
     if (!sum) continue;
     const within = place.pages.reduce((all, page) => all + shownCount(BADGES.get(page.path)), 0);
-    set(sum, { hidden: within === 0, "aria-label": tn("{count} needs an eye", "{count} need an eye", within) });
+    set(sum, { hidden: within === 0, "aria-label": tn("{count} needs attention", "{count} need attention", within) });
     show(sum, String(within));
   }
-  set(menuBadge, { hidden: count === 0, "aria-label": tn("{count} needs an eye", "{count} need an eye", count) });
+  set(menuBadge, { hidden: count === 0, "aria-label": tn("{count} needs attention", "{count} need attention", count) });
   show(menuBadge, String(count));
 }
 

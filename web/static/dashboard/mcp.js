@@ -16,7 +16,7 @@ export function mcpCard({ may, say, signal, changed }) {
   const test = h("button", { type: "button", class: "line", onclick: () => { if (form.reportValidity()) tried({ server: name.value.trim(), ...typed() }); } }, t("Test"));
   const form = h("form", { class: "site-form", onsubmit: save },
     h("div", { class: "pair" }, h("label", null, h("span", null, t("Name")), name), h("label", null, h("span", null, t("Address")), url)),
-    h("label", null, h("span", null, t("Headers, one a line; they are stored encrypted and never shown")), headers),
+    h("label", null, h("span", null, t("Headers, one per line; stored encrypted and never shown")), headers),
     h("p", { class: "actions" }, h("button", { type: "submit", class: "line" }, t("Add")), test));
 
   const adding = h("details", { class: "server-add" }, h("summary", null, t("Add a server")), form);

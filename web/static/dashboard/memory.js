@@ -17,21 +17,21 @@ export function memoryPage(page) {
   const note = h("div", { class: "list", role: "status" });
   const adder = may ? noteAdder({ signal, added }) : null;
   const list = listPage(page, {
-    title: t("Memory"), path: "/dashboard/memory", api: "/notes", search: t("Search the words of notes"), names: ["q", "person", "kind", "state", "authority", "cursor"],
+    title: t("Memory"), path: "/dashboard/memory", api: "/notes", search: t("Search notes"), names: ["q", "person", "kind", "state", "authority", "cursor"],
     filters: [
       ["state", t("State"), [["", t("All states")], ...Object.entries(STATES)]],
       ["kind", t("Kind"), [["", t("All kinds")], ...KINDS.map((kind) => [kind, ts(kind)])]],
       ["authority", t("Source"), [["", t("Any source")], ["person", t("The person")], ["assistant", t("The assistant")], ["tool", t("Only a tool")], ["operator", t("An operator")]]],
     ],
-    above: [adder?.node, note],
+    aside: adder?.node, above: note,
     draw: (answer, params, change) => [
       adder?.about(params.get("person") ? answer.person : null),
-      params.get("person") && h("p", { class: "chip-line" }, answer.person ? t("Notes of {person}", { person: h("a", { href: `/dashboard/people/${answer.person.id}`, dir: "auto" }, nameOf(answer.person)) }) : t("Notes of somebody who is not there"),
-        h("button", { type: "button", class: "line", onclick: () => change({ person: "" }) }, t("Show everybody’s"))),
+      params.get("person") && h("p", { class: "chip-line" }, answer.person ? t("Notes of {person}", { person: h("a", { href: `/dashboard/people/${answer.person.id}`, dir: "auto" }, nameOf(answer.person)) }) : t("Notes of an unknown person"),
+        h("button", { type: "button", class: "line", onclick: () => change({ person: "" }) }, t("Show all notes"))),
       answer.notes.length ? h("ul", { class: "notes-list", "aria-label": t("Notes") }, answer.notes.map((one) => item(one))) : null,
     ],
     count: (answer) => answer.notes.length, told: (count) => tn("{count} note", "{count} notes", count),
-    nothing: () => empty(t("Nothing is remembered yet."), h("p", { class: "muted" }, t("Notes come when somebody says what is worth keeping, and before a conversation is summarised."))),
+    nothing: () => empty(t("Nothing is remembered yet."), h("p", { class: "muted" }, t("Notes are saved when a person says something worth keeping, and before a conversation is summarised."))),
   });
 
   /** @param {any} told */
@@ -101,7 +101,7 @@ export function memoryPage(page) {
 
   /** @param {Api["FoundNoteShown"]} one @param {HTMLElement} node @param {() => void} draw @param {string} [typed] */
   function edit(one, node, draw, typed = one.text) {
-    const field = h("textarea", { name: "text", maxlength: 600, rows: 3, dir: "auto", "aria-label": t("The note’s words") });
+    const field = h("textarea", { name: "text", maxlength: 600, rows: 3, dir: "auto", "aria-label": t("Text of the note") });
     field.value = typed;
     const trouble = h("div");
     const form = h("form", { class: "note-edit", onsubmit: async (/** @type {Event} */ event) => {
@@ -121,8 +121,8 @@ export function memoryPage(page) {
   /** @param {any} details @param {HTMLElement} node @param {string} typed */
   function twoVersions({ theirs }, node, typed) {
     if (!theirs) return h("p", null, t("The note is not there any more."));
-    return h("div", { class: "two-versions" }, card(t("As it stands now"), [h("p", { dir: "auto" }, theirs.text)]), card(t("What you typed"), [h("p", { dir: "auto" }, typed)]),
-      theirs.state === "kept" && h("button", { type: "button", class: "line", onclick: () => edit(theirs, node, () => { list.hold(false); list.load(); }, typed) }, t("Put mine in its place")));
+    return h("div", { class: "two-versions" }, card(t("Current version"), [h("p", { dir: "auto" }, theirs.text)]), card(t("What you typed"), [h("p", { dir: "auto" }, typed)]),
+      theirs.state === "kept" && h("button", { type: "button", class: "line", onclick: () => edit(theirs, node, () => { list.hold(false); list.load(); }, typed) }, t("Replace it with mine")));
   }
 }
 
@@ -137,9 +137,9 @@ function facts(one) {
 function origin(one) {
   const turns = one.from_turn === null ? "" : one.through_turn && one.through_turn !== one.from_turn ? t("turns {first} – {last}", { first: one.from_turn, last: one.through_turn }) : t("turn {turn}", { turn: one.from_turn });
   const place = one.session ? h("a", { href: `/dashboard/sessions/${one.session}` }, turns || t("the conversation")) : turns || DASH;
-  return h("p", { class: "muted small" }, joinWithDots([one.authority === "operator" && one.from_turn === null ? t("Words of an operator") : t("From {place}", { place }), one.flush && t("saved before turns {first} – {last} were summarised", { first: one.flush.from_turn, last: one.flush.through_turn }), t("agent {agent}", { agent: one.agent }), t("importance {number}", { number: one.importance }),
+  return h("p", { class: "muted small" }, joinWithDots([one.authority === "operator" && one.from_turn === null ? t("Text of an operator") : t("From {place}", { place }), one.flush && t("saved before turns {first} – {last} were summarised", { first: one.flush.from_turn, last: one.flush.through_turn }), t("agent {agent}", { agent: one.agent }), t("importance {number}", { number: one.importance }),
     one.event_date && t("about {date}", { date: one.event_date }), one.subject && t("on {subject}", { subject: h("span", { dir: "auto" }, one.subject) }),
-    one.superseded_by && h("a", { href: `/dashboard/memory?q=${one.superseded_by}` }, one.superseded_reason === "duplicate" ? t("another note says the same") : t("newer words stand for it")),
-    one.undo_until && t("erased for good {date}", { date: h("time", { datetime: one.undo_until }, one.undo_until.slice(0, 10)) })]));
+    one.superseded_by && h("a", { href: `/dashboard/memory?q=${one.superseded_by}` }, one.superseded_reason === "duplicate" ? t("another note says the same") : t("replaced by a newer text")),
+    one.undo_until && t("erased permanently {date}", { date: h("time", { datetime: one.undo_until }, one.undo_until.slice(0, 10)) })]));
 }
 

@@ -103,9 +103,9 @@ function inviteForm(act) {
   const form = formOf(draft, { id: "invite" });
   const node = h("form", { class: "inline-form", onsubmit: async (/** @type {any} */ event) => {
     event.preventDefault();
-    const done = await act(() => ask("/operators", { method: "POST", body: { ...draft } }), (/** @type {Api["Invited"]} */ answer) => t("{name} may come in by the link.", { name: answer.name }));
+    const done = await act(() => ask("/operators", { method: "POST", body: { ...draft } }), (/** @type {Api["Invited"]} */ answer) => t("{name} can log in with the link.", { name: answer.name }));
     if (done) { draft.name = ""; form.refill(); }
-  } }, form.draw(NAME), form.draw(ROLE), h("button", { type: "submit", class: "solid" }, t("Make a login link")));
+  } }, form.draw(NAME), form.draw(ROLE), h("button", { type: "submit", class: "solid" }, t("Create login link")));
   if (location.hash === "#invite") setTimeout(() => node.querySelector("input").focus());
   return node;
 }
@@ -117,5 +117,5 @@ function linkCard(invited) {
     h("div", { class: "actions" }, h("button", { type: "button", class: "solid", onclick: async () => {
       try { await navigator.clipboard.writeText(invited.link); show(copied, t("Copied.")); } catch { show(copied, t("Select the link and copy it.")); }
     } }, t("Copy the link")), copied),
-    h("p", { class: "muted small" }, t("It is shown this once, logs in once, and is good until {time}. Send it by a way that only they read.", { time: time(invited.expires_at) })))]);
+    h("p", { class: "muted small" }, t("It is shown only once, works once, and is valid until {time}. Send it over a private channel.", { time: time(invited.expires_at) })))]);
 }

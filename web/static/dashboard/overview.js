@@ -2,12 +2,12 @@
 import { alertFacts } from "./alerts.js";
 import { checklistCard } from "./checklist.js";
 import { ask, keepFresh } from "./net.js";
-import { DASH, card, channelBadge, empty, h, joinWithDots, keepFocus, kpi, level, liveMark, meter, money, number, pct, personOf, problem, repaintTimes, show, skeleton, stateBadge, t, table, time, tn, tokens, ts } from "./parts.js";
+import { DASH, card, channelBadge, chatButton, empty, h, joinWithDots, keepFocus, kpi, level, liveMark, meter, money, number, pct, personOf, problem, repaintTimes, show, skeleton, stateBadge, t, table, time, tn, tokens, ts } from "./parts.js";
 import { duration } from "./figures.js";
 import { OVERVIEW, seriesPart } from "./series.js";
 
 const LEDGER_EVERY_MS = 60_000;
-const PROVIDER = { closed: t("Responding"), open: t("Failing"), refused: t("Refused us") };
+const PROVIDER = { closed: t("Responding"), open: t("Failing"), refused: t("Refused our requests") };
 
 /** @param {Page} page */
 export function overviewPage({ root, me, go, entitle, signal, troubles, say }) {
@@ -101,7 +101,7 @@ function newestCard(sessions) {
   const columns = [{ label: t("Person") }, { label: t("Channel") }, { label: t("Context now"), num: true }, { label: t("Cost"), num: true }, { label: t("Last active") }, { label: t("State") }];
   const rows = sessions.map((one) => [h("a", { class: "row-link", href: `/dashboard/sessions/${one.id}`, dir: "auto", title: one.title }, personOf(one), one.title && h("span", { class: "row-title muted small", dir: "auto" }, one.title)),
     channelBadge(one.channel), one.context_pct === null ? DASH : h("span", { class: `${level(one.context_pct)}-text` }, pct(one.context_pct)), money(one.cost_micro, one.cost_unknown_calls ?? 0), time(one.last_active_at), stateBadge(one.state)]);
-  return card(t("Newest conversations"), [sessions.length ? table({ caption: t("Newest conversations"), className: "wide-grid", columns, rows }) : empty(t("No conversation yet."), h("p", { class: "muted" }, h("a", { href: "/chat", target: "_blank", rel: "noopener" }, t("open the chat"))))],
+  return card(t("Newest conversations"), [sessions.length ? table({ caption: t("Newest conversations"), className: "wide-grid", columns, rows }) : empty(t("No conversation yet."), chatButton())],
     sessions.length > 0 && to("/dashboard/sessions", t("all sessions")));
 }
 
@@ -114,10 +114,10 @@ function firstTiles(now) {
   const caps = now.near_caps > 0 && tn("{count} near a cap of its own", "{count} near caps of their own", now.near_caps);
   return [
     kpi(t("Spent today"), money(now.spend_micro, now.spend_unknown_calls), joinWithDots([now.cap_micro ? t("{percent} of the cap of {sum} a day", { percent: pct(used), sum: money(now.cap_micro) }) : t("no cap"), caps]),
-      used === null ? null : meter(used, t("{percent} of today's cap, with what is set aside", { percent: pct(used) }))),
+      used === null ? null : meter(used, t("{percent} of today's cap, including reservations", { percent: pct(used) }))),
     kpi(t("Active"), number(now.active), t("in the last hour")),
     kpi(t("Waiting for a human"), h("span", { class: now.handovers_waiting ? "warn-text" : null }, number(now.handovers_waiting)),
-      now.oldest_waiting ? h("span", null, t("oldest {time}", { time: time(now.oldest_waiting) }), " · ", to("/dashboard/inbox", t("see"))) : to("/dashboard/inbox", t("nobody waits")), now.rating.count > 0 && [" · ", t("Rated {rating} of 5", { rating: number(now.rating.average) })]),
+      now.oldest_waiting ? h("span", null, t("oldest {time}", { time: time(now.oldest_waiting) }), " · ", to("/dashboard/inbox", t("see"))) : to("/dashboard/inbox", t("nobody is waiting")), now.rating.count > 0 && [" · ", t("Rated {rating} of 5", { rating: number(now.rating.average) })]),
   ];
 }
 
@@ -130,7 +130,7 @@ const troubleTiles = (now) => [
 ];
 
 /** @param {Api["Overview"]} now */
-const contextTile = (now) => kpi(t("Context over 90 % (24 h)"), number(now.near_limit), to("/dashboard/sessions?min_pct=90&sort=-context", t("see")));
+const contextTile = (now) => kpi(t("Context over 90 %"), number(now.near_limit), [t("last 24 hours"), " · ", to("/dashboard/sessions?min_pct=90&sort=-context", t("see"))]);
 
 /** @param {Api["Overview"]} now */
 const jobsTile = (now) => kpi(t("Background jobs failed"), h("span", { class: now.jobs_dead ? "crit-text" : null }, number(now.jobs_dead)),
@@ -140,7 +140,7 @@ const jobsTile = (now) => kpi(t("Background jobs failed"), h("span", { class: no
 const workersTile = (now) => kpi(t("Workers"), h("span", { class: now.workers ? null : "crit-text" }, number(now.workers)), now.workers ? joinWithDots([t("running"), t("jobs due: {number}", { number: now.jobs_due })]) : t("none is running"));
 
 /** @param {Api["Overview"]} now */
-const providerTile = (now) => kpi(t("Model provider"), standing(now.providers), now.summaries_resting ? tn("{count} session rests from failed summaries", "{count} sessions rest from failed summaries", now.summaries_resting) : outs(now.providers));
+const providerTile = (now) => kpi(t("Model provider"), standing(now.providers), now.summaries_resting ? tn("{count} session pauses after failed summaries", "{count} sessions pause after failed summaries", now.summaries_resting) : outs(now.providers));
 
 /** @param {Api["Overview"]} now */
 const attentionTiles = (now) => [contextTile(now), jobsTile(now), workersTile(now)];
@@ -184,7 +184,7 @@ function savingsCard(savings) {
       pair(t("Caching"), t("{sum}: all tokens of this month at the price of plain input and output, less what was paid.", { sum: saved(savings.caching.micro) })),
       pair(t("Summaries"), tn("{sum}: {tokens} tokens that standing summaries took out of {count} turn, counted once and at the price of reading a cache, less what making summaries cost ({paid}).", "{sum}: {tokens} tokens that standing summaries took out of {count} turns, each turn counted once and at the price of reading a cache, less what making summaries cost ({paid}).", savings.summarised_turns, { sum: saved(savings.summaries.micro), tokens: tokens(savings.summaries.tokens), paid: money(savings.summaries_paid_micro) })),
       pair(t("Left out"), joinWithDots([cached > 0 && tn("{count} token of caching without a known price", "{count} tokens of caching without a known price", cached, { count: tokens(cached) }), unsent > 0 && tn("{count} token of summaries without a known price", "{count} tokens of summaries without a known price", unsent, { count: tokens(unsent) }),
-        calls > 0 && tn("{count} call whose cost nobody knows", "{count} calls whose cost nobody knows", calls), !cached && !unsent && !calls && t("Nothing: every price is known.")])))]);
+        calls > 0 && tn("{count} call of unknown cost", "{count} calls of unknown cost", calls), !cached && !unsent && !calls && t("Nothing: every price is known.")])))]);
 }
 
 /** @param {string} name @param {any} words */

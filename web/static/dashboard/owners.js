@@ -11,7 +11,7 @@ export function ownersCard({ say, signal }) {
   /** @param {Api["OwnedBot"]} one */
   const row = (one) => h("li", { class: "split" }, h("span", null, h("b", { dir: "ltr", translate: "no" }, `@${one.username}`), " ",
     h("span", { class: one.owners ? "muted" : "warn-text" }, one.owners ? tn("{count} owner", "{count} owners", one.owners) : t("no owner yet"))),
-  h("button", { type: "button", class: "line", "aria-label": t("Make a link for {name}", { name: `@${one.username}` }), onclick: (/** @type {any} */ event) => make(one, event.currentTarget) }, t("Make a link")));
+  h("button", { type: "button", class: "line", "aria-label": t("Create a link for {name}", { name: `@${one.username}` }), onclick: (/** @type {any} */ event) => make(one, event.currentTarget) }, t("Create a link")));
 
   /** @param {Api["OwnedBot"]} one @param {HTMLButtonElement} button */
   async function make(one, button) {
@@ -28,9 +28,9 @@ export function ownersCard({ say, signal }) {
   async function load() {
     try {
       const { owned_bots: bots } = await ask("/pairing", { refresh: true, signal });
-      show(body, bots.length ? h("ul", { class: "plain-list" }, bots.map(row)) : empty(t("No bot has reached Telegram yet."), h("p", { class: "muted" }, t("Enter the token of one in the settings; it appears here once it runs."))), made);
+      show(body, bots.length ? h("ul", { class: "plain-list" }, bots.map(row)) : empty(t("No bot has reached Telegram yet."), h("p", { class: "muted" }, t("Enter a bot token in the settings; the bot appears here once it runs."))), made);
     } catch (error) { if (!signal.aborted) show(body, problem(error, load)); }
   }
   load();
-  return card(t("Owners of bots"), [h("p", { class: "muted" }, t("Owners decide in Telegram who may write to the bot. Whoever opens a link first becomes one.")), body]);
+  return card(t("Owners of bots"), [h("p", { class: "muted" }, t("Owners decide in Telegram who may write to the bot. The first person to open a link becomes one.")), body]);
 }

@@ -4,9 +4,9 @@ import { DASH, card, empty, h, problem, show, t, table, time, tn } from "./parts
 import { ownersCard } from "./owners.js";
 import { listPage } from "./lists.js";
 
-const WORDS = { pending: t("asks"), lapsed: t("lapsed"), allowed: t("may write"), refused: t("may not") };
+const WORDS = { pending: t("pending"), lapsed: t("expired"), allowed: t("may write"), refused: t("may not") };
 const TONES = { pending: "waiting", allowed: "answering", refused: "problem" };
-const columns = () => [{ label: t("Who") }, { label: t("State") }, { label: t("Code") }, { label: t("Number"), num: true }, { label: t("Bot") }, { label: t("Asked") }, { label: t("Decided by") }, { label: h("span", { class: "unseen" }, t("Action")), text: "" }];
+const columns = () => [{ label: t("Who") }, { label: t("State") }, { label: t("Code") }, { label: t("Telegram ID"), num: true }, { label: t("Bot") }, { label: t("Asked") }, { label: t("Decided by") }, { label: h("span", { class: "unseen" }, t("Action")), text: "" }];
 
 /** @param {Page} page */
 export function pairingPage(page) {
@@ -17,12 +17,12 @@ export function pairingPage(page) {
   const list = listPage(page, {
     title: t("Telegram access"), path: "/dashboard/pairing", api: "/pairing", names: [], filters: [], above: note, told: (count) => tn("{count} request", "{count} requests", count),
     count: (answer) => answer.requests.length,
-    nothing: () => h("div", { class: "stack" }, empty(t("Nobody has asked yet."), h("p", { class: "muted" }, t("Whoever writes to the bot gets a code, which can be approved here."))), owners),
+    nothing: () => h("div", { class: "stack" }, empty(t("No requests yet."), h("p", { class: "muted" }, t("People who write to the bot get a code, which you can approve here."))), owners),
     draw: (answer) => {
       const asks = answer.requests.filter((one) => one.state === "pending");
       const rest = answer.requests.filter((one) => one.state !== "pending");
       return h("div", { class: "stack" },
-        answer.requests.length > 0 && card(asks.length ? t("Requests ({number})", { number: asks.length }) : t("Requests"), [asks.length ? grid(t("Requests"), asks) : empty(t("No request waits.")), h("p", { class: "muted small" }, tn("A code lives for {count} hour; whoever writes again gets a new one.", "A code lives for {count} hours; whoever writes again gets a new one.", answer.code_hours))]),
+        answer.requests.length > 0 && card(asks.length ? t("Requests ({number})", { number: asks.length }) : t("Requests"), [asks.length ? grid(t("Requests"), asks) : empty(t("No request waits.")), h("p", { class: "muted small" }, tn("A code expires after {count} hour; writing again creates a new one.", "A code expires after {count} hours; writing again creates a new one.", answer.code_hours))]),
         rest.length > 0 && card(t("Decided"), [grid(t("Decided"), rest)]), me.role === "admin" && owners);
     },
   });
@@ -32,7 +32,7 @@ export function pairingPage(page) {
 
   /** @param {Api["AccessRequest"]} one */
   function cells(one) {
-    const name = one.name ?? (one.group ? t("a group") : t("somebody"));
+    const name = one.name ?? (one.group ? t("a group") : t("unknown person"));
     return [
       h("span", { dir: "auto", class: "strong" }, name, one.handle && h("span", { class: "muted" }, ` @${one.handle}`)),
       h("span", { class: `state ${TONES[/** @type {keyof typeof TONES} */ (one.state)] ?? ""}` }, one.owner ? t("owner") : WORDS[/** @type {keyof typeof WORDS} */ (one.state)]),
@@ -48,9 +48,9 @@ export function pairingPage(page) {
     const block = (/** @type {string} */ done) => button(t("Block"), t("Block {name}", { name }), { action: "block", ...place }, done);
     const place = { bot: one.bot, chat: one.chat };
     if (one.state === "pending") {
-      return [button(t("Approve"), t("Approve {name}", { name }), { action: "approve", code: one.code }, t("{name} can write from now on.", { name }), "solid"), button(t("Refuse"), t("Refuse {name}", { name }), { action: "refuse", code: one.code }, t("{name} was refused.", { name })), block(t("{name} is shut out.", { name }))];
+      return [button(t("Approve"), t("Approve {name}", { name }), { action: "approve", code: one.code }, t("{name} can write now.", { name }), "solid"), button(t("Refuse"), t("Refuse {name}", { name }), { action: "refuse", code: one.code }, t("{name} was refused.", { name })), block(t("{name} is blocked.", { name }))];
     }
-    return one.state === "allowed" ? block(t("{name} can no longer write.", { name })) : button(t("Allow"), t("Allow {name}", { name }), { action: "allow", ...place }, t("{name} can write from now on.", { name }));
+    return one.state === "allowed" ? block(t("{name} can no longer write.", { name })) : button(t("Allow"), t("Allow {name}", { name }), { action: "allow", ...place }, t("{name} can write now.", { name }));
   }
 
   /** @param {any} body @param {string} words */

@@ -50,6 +50,7 @@ export function palette({ pages, acts, go }) {
     const more = words ? [...acts(), ...settings].filter((one) => parts.every((/** @type {string} */ part) => begins(`${one.words} ${one.hint}`, part))).slice(0, MOST_FOUND) : [];
     const searches = words && LISTS.filter(([, path]) => pages().some((page) => page.path === path))
       .map(([name, path]) => ({ words: name(words), hint: "", path: `${path}?q=${encodeURIComponent(words)}` }));
+    if (searches) searches.unshift({ words: t("Search messages for “{words}”", { words }), hint: "", path: `/dashboard/search#${encodeURIComponent(words)}` });
     return [...named, ...more, ...sessions, ...searches || []];
   }
 

@@ -95,8 +95,11 @@ export function problem(error, again) {
 /** @param {string} words @param {any} [more] */
 export const empty = (words, more = null) => h("div", { class: "empty" }, h("p", null, words), more);
 
+/** Returns the button of empty lists, which opens the chat in a new tab. */
+export const chatButton = () => h("a", { class: "line button", href: "/chat", target: "_blank", rel: "noopener" }, t("Open the chat"));
+
 /** The whole page of a thing that is not there. @param {string} words @param {string} href @param {string} all */
-export const notFoundPage = (words, href, all) => [h("div", { class: "page-head" }, h("h1", null, words)), h("p", { class: "facts" }, h("a", { href }, all))];
+export const notFoundPage = (words, href, all) => [h("div", { class: "page-head" }, h("h1", null, words)), h("p", { class: "actions" }, h("a", { class: "line button", href }, all))];
 
 /** Redraws without losing the row that has the focus. @param {HTMLElement} body @param {() => void} draw */
 export function keepFocus(body, draw) {
@@ -152,6 +155,8 @@ export function tabPanels(label, tabs, { first = 0, moved = () => {} } = {}) {
     buttons[now].focus();
   } }, buttons);
   choose(first);
+  // On a narrow screen the tabs scroll sideways: the chosen one is in sight.
+  requestAnimationFrame(() => { const [line, tab] = [list, buttons[now]].map((one) => one.getBoundingClientRect()); list.scrollLeft += tab.left - line.left - (line.width - tab.width) / 2; });
   return { node: h("div", null, list, panels), choose };
 }
 

@@ -1,5 +1,5 @@
 /** List of people, with search and pages, last seen first. */
-import { channelBadge, empty, h, money, nameOf, number, t, table, time, tn } from "./parts.js";
+import { channelBadge, chatButton, empty, h, money, nameOf, number, t, table, time, tn } from "./parts.js";
 import { listPage } from "./lists.js";
 
 const COLUMNS = [{ label: t("Person") }, { label: t("Channels") }, { label: t("Conversations"), num: true }, { label: t("Turns"), num: true }, { label: t("Notes"), num: true }, { label: t("Spent"), num: true }, { label: t("Last seen") }];
@@ -13,9 +13,9 @@ export function peoplePage(page) {
       ["channel", t("Channel"), [["", t("All channels")], ["web", t("Web")], ["telegram", "Telegram"]]],
       ["kind", t("Kind"), [["", t("People and groups")], ["person", t("People")], ["group", t("Groups")]]],
     ],
-    draw: (answer) => answer.people.length > 0 && h("div", { class: "card flush-card" }, table({ caption: t("People"), className: "wide-grid", columns: COLUMNS, rows: answer.people.map(cells) })),
+    draw: (answer) => answer.people.length > 0 && h("div", { class: "card flush-card" }, table({ caption: t("People"), className: "wide-grid people-grid", columns: COLUMNS, rows: answer.people.map(cells) })),
     count: (answer) => answer.people.length, told: (count) => tn("{count} person", "{count} people", count),
-    nothing: () => empty(t("Nobody has come yet."), h("p", { class: "muted" }, t("Whoever writes first appears here: {link}.", { link: h("a", { href: "/chat" }, t("open the chat")) }))),
+    nothing: () => empty(t("No people yet."), [h("p", null, t("The first person to write appears here.")), chatButton()]),
   });
 }
 

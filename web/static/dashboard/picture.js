@@ -28,7 +28,7 @@ export function pictureForm(me, say, signal) {
     field.value = "";
   }
   draw();
-  return h("div", { class: "narrow picture" }, place, h("label", null, t("Picture"), field), h("p", { class: "muted small" }, t("The middle of it is shown beside your name, in a circle.")), note);
+  return h("div", { class: "narrow picture" }, place, h("label", null, t("Picture"), field), h("p", { class: "muted small" }, t("Its middle is shown next to your name, in a circle.")), note);
 }
 
 /** The middle square, as base64. @param {File} file */

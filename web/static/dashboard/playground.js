@@ -55,5 +55,5 @@ export function playground({ path, draft, signal }) {
       if (!signal.aborted) text.focus();
     }
   }
-  return card(t("Playground"), [h("p", { class: "muted small" }, t("Talks with what is typed here, saved or not. Tools are not carried out, and nothing is stored but the cost.")), log, form]);
+  return card(t("Playground"), [h("p", { class: "muted small" }, t("Uses the settings on this page, saved or not. Tools are not run, and only the cost is stored.")), log, form]);
 }

@@ -17,7 +17,7 @@ function strikeText(text, chars = 0) {
   const node = h("del", null, h("span", { class: "unseen" }, t("left out:"), " "), text.slice(0, STRUCK));
   const more = Math.max(chars, text.length) > STRUCK;
   if (!more) return node;
-  const rest = h("button", { type: "button", class: "link", onclick: () => { rest.replaceWith(h("del", null, text.slice(STRUCK), chars > text.length && [" … ", tn("({count} character in all)", "({count} characters in all)", chars)])); } }, " … ", tn("show all {count} character", "show all {count} characters", Math.max(chars, text.length)));
+  const rest = h("button", { type: "button", class: "link", onclick: () => { rest.replaceWith(h("del", null, text.slice(STRUCK), chars > text.length && [" … ", tn("({count} character in total)", "({count} characters in total)", chars)])); } }, " … ", tn("show all {count} character", "show all {count} characters", Math.max(chars, text.length)));
   return [node, rest];
 }
 
@@ -97,7 +97,7 @@ export function replay({ path, id, signal, moved }) {
   const slider = h("input", { type: "range", min: 1, max: 1, step: 1, value: 1, "aria-label": t("Turn"), oninput: () => { field.value = slider.value; soon(); } });
   const field = h("input", { type: "number", min: 1, step: 1, inputmode: "numeric", "aria-label": t("Turn number"), onchange: () => { slider.value = field.value; field.value = slider.value; soon(); } });
   const calls = h("div", { class: "segments", role: "group", "aria-label": t("Call") });
-  const line = h("p", { class: "small muted", role: "status" }, t("Each look is written to the audit log, like the reading of a transcript."));
+  const line = h("p", { class: "small muted", role: "status" }, t("Each view is recorded in the audit log, like the reading of a transcript."));
   const show_ = h("button", { type: "button", class: "line", onclick: () => see(Number(slider.value), null) }, t("Show what the model saw"));
   const download = h("button", { type: "button", class: "line", hidden: true, onclick: () => fetchBody() }, t("Save the request"));
   const place = h("div", { class: "replayed", role: "region", "aria-label": t("What the model saw"), tabindex: 0, hidden: true });

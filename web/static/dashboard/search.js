@@ -8,7 +8,7 @@ const WHO = { person: t("Person"), assistant: t("Assistant"), operator: t("Opera
 export function searchPage({ root, say, entitle, signal }) {
   entitle(t("Search messages"));
   const session = new URLSearchParams(location.search).get("session") ?? "";
-  const field = h("input", { type: "search", name: "q", placeholder: `${t("Words that were said")}   /`, value: remembered(), maxlength: 300, autocomplete: "off", spellcheck: "false" });
+  const field = h("input", { type: "search", name: "q", placeholder: `${t("Search text")}   /`, value: remembered(), maxlength: 300, autocomplete: "off", spellcheck: "false" });
   const body = h("div");
   const older = h("button", { type: "button", class: "line", hidden: true, onclick: () => void load(true) }, t("Search further back"));
   let next = /** @type {string | null} */ (null);
@@ -54,7 +54,7 @@ export function searchPage({ root, say, entitle, signal }) {
   }
 
   const bar = h("form", { class: "filters", role: "search", "aria-label": t("Search messages"), onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); void load(); } },
-    h("label", { class: "grow" }, h("span", { class: "unseen" }, t("Words that were said")), field), h("button", { type: "submit", class: "solid" }, t("Search")));
+    h("label", { class: "grow" }, h("span", { class: "unseen" }, t("Search text")), field), h("button", { type: "submit", class: "solid" }, t("Search")));
   show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Search messages")),
     h("p", { class: "facts" }, session ? [t("In one conversation"), " · ", h("a", { href: `/dashboard/sessions/${session}` }, t("back to it")), " · ", h("a", { href: "/dashboard/search" }, t("search all"))] : t("In all conversations, the last active first. The audit log records whose messages are shown.")))), bar, body, h("div", { class: "pager" }, older));
   set(field, { autofocus: true });

@@ -108,7 +108,7 @@ function charts(page, panels) {
   const drawn = [];
   for (const panel of panels) drawn.push(chart(panel, page, { short, whole }, (place) => drawn.forEach((other) => other.cross(place))));
   return [h("div", { class: "multiples" }, drawn.map((each) => each.node)), seriesAsTable(page, panels, whole),
-    h("p", { class: "muted small" }, page.counted_at ? t("Counted {time}.", { time: time(page.counted_at) }) : t("Nothing is counted yet: a worker does it every 15 seconds."), page.since !== null && page.since > page.steps[0].at && [" ", t("Older hours are still being counted.")], " · ", h("span", { translate: "no" }, page.timezone))];
+    h("p", { class: "muted small" }, page.counted_at ? t("Counted {time}.", { time: time(page.counted_at) }) : t("Nothing is counted yet. A worker counts every 15 seconds."), page.since !== null && page.since > page.steps[0].at && [" ", t("Older hours are still being counted.")], " · ", h("span", { translate: "no" }, page.timezone))];
 }
 
 /** @param {Panel} panel @param {Api["Series"]} page @param {{short: (step: any) => string, whole: (step: any) => string}} named @param {(place: number | null) => void} moved */

@@ -38,7 +38,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   /** @type {any} */
   let session = null;
   let tab = tabOfAddress(me.can_inspect);
-  const head = h("div", { class: "page-head" }, facts,
+  const head = h("div", { class: "page-head session-head" }, facts,
     h("div", { class: "actions head-actions" }, h("a", { class: "line", href: `/dashboard/search?session=${id}` }, t("Search messages")), exportMenu(id, signal), upkeepButtons({ path, me, say, signal, reload: () => load(true).catch(() => {}), running: () => session?.running ?? null, chosen: () => session })));
   const strip = h("dl", { class: "kpis four strip" });
   const numbers = h("p", { class: "muted small" });
@@ -228,9 +228,9 @@ function heading(session, mark) {
     h("p", { class: "facts" }, channelBadge(session.channel), session.for_owner && h("span", { class: "badge", dir: "auto" }, t("for {owner}", { owner: session.for_owner })), AGENT.test(session.agent) ? h("a", { href: `/dashboard/agents/${session.agent}` }, session.agent) : h("span", null, session.agent), h("span", null, tn("{count} turn", "{count} turns", session.turns)),
       h("span", null, t("started {time}", { time: time(session.created_at) })), h("span", null, t("active {time}", { time: time(session.last_active_at) })), stateBadge(session.state),
       session.held && h("span", { class: "badge", title: t("After an undo it waits for the next overflow") }, t("summaries on hold")),
-      session.compaction === "off" && h("span", { class: "badge", title: t("By /compact off; /compact on switches them on") }, t("summaries off")),
-      session.compact_at && h("span", { class: "badge", title: t("Chosen for this conversation") }, t("summaries above {tokens}", { tokens: tokens(session.compact_at) })), mark),
-    h("p", { class: "facts ways" }, h("a", { href: `/dashboard/people/${session.party}` }, session.kind === "group" ? t("The group") : session.anonymous ? t("The visitor") : t("The person")),
+      session.compaction === "off" && h("span", { class: "badge", title: t("Switched off by /compact off; /compact on switches them on") }, t("summaries off")),
+      session.compact_at && h("span", { class: "badge", title: t("Chosen for this conversation") }, t("summaries above {tokens}", { tokens: tokens(session.compact_at) })), mark,
+      h("a", { href: `/dashboard/people/${session.party}` }, session.kind === "group" ? t("The group") : session.anonymous ? t("The visitor") : t("The person")),
       h("a", { href: `/dashboard/jobs?session=${session.id}` }, t("Jobs")), session.channel === "telegram" && h("a", { href: `/dashboard/deliveries?session=${session.id}` }, t("Delivery problems"))));
 }
 
@@ -267,7 +267,7 @@ function contextTable(session) {
 
 /** @param {Api["SessionFlush"][]} flushes */
 function flushList(flushes) {
-  if (!flushes.length) return empty(t("Nothing was saved by itself yet. It happens before older messages are summarised."));
+  if (!flushes.length) return empty(t("Nothing was saved automatically yet. It happens before older messages are summarised."));
   const words = { running: t("running"), saved: t("saved"), nothing: t("nothing worth keeping"), failed: t("failed") };
   return h("ul", { class: "plain-list" }, flushes.map((flush) => h("li", null,
     h("p", null, h("b", { class: flush.outcome === "failed" ? "crit-text" : null }, flush.outcome === "saved" ? tn("{count} note", "{count} notes", flush.note_count) : words[/** @type {keyof typeof words} */ (flush.outcome)]),
@@ -283,7 +283,7 @@ function spendTable(spend) {
   const columns = [{ label: t("Purpose") }, { label: t("Calls"), num: true }, { label: t("In"), num: true }, { label: t("Out"), num: true }, { label: t("Cost"), num: true }];
   return table({ caption: t("Spend by purpose and model"), className: "plain", columns, rows: spend.map((row) => [
     h("span", null, PURPOSES[/** @type {keyof typeof PURPOSES} */ (row.purpose)] ?? row.purpose, h("span", { class: "muted small block" }, row.model)),
-    h("span", { title: row.aborted ? tn("{count} thrown away", "{count} thrown away", row.aborted) : "" }, number(row.calls)), tokens(row.input_tokens + row.cache_read_tokens + row.cache_write_tokens), tokens(row.output_tokens), money(row.cost_micro, row.unknown_cost)]) });
+    h("span", { title: row.aborted ? tn("{count} discarded", "{count} discarded", row.aborted) : "" }, number(row.calls)), tokens(row.input_tokens + row.cache_read_tokens + row.cache_write_tokens), tokens(row.output_tokens), money(row.cost_micro, row.unknown_cost)]) });
 }
 
 /**
@@ -321,7 +321,7 @@ function auditTable(audit, see) {
   if (!audit.calls.length) return empty(t("No model call yet."));
   const columns = [t("Turn"), t("Estimated"), t("After summary"), t("After trimming"), t("Reported"), t("Context"), t("Budget")].map((label) => ({ label, num: true }));
   const place = h("div", { class: "scroll calls", role: "region", "aria-label": t("Model calls"), tabindex: 0 });
-  show(place, table({ caption: t("What each turn's call was given, newest first"), className: "plain", columns: [...columns, { label: t("Model") }, { label: t("Trimming applied") }, { label: t("When") }], rows: audit.calls.map((call) => [
+  show(place, table({ caption: t("Input of each turn's call, newest first"), className: "plain", columns: [...columns, { label: t("Model") }, { label: t("Trimming applied") }, { label: t("When") }], rows: audit.calls.map((call) => [
     h("button", { type: "button", class: "link turn-link", "aria-label": t("Turn {turn}: what the model saw", { turn: call.turn }), onclick: () => see(call.turn) }, number(call.turn)), number(call.before), number(call.after_summary), number(call.after_prune), number(call.reported), number(call.context), number(call.budget), call.model,
     [call.summary && t("summarised"), call.prune && t("shortened"), call.overflow && t("refused")].filter(Boolean).join(", ") || DASH, time(call.at)]) }));
   return place;

@@ -1,7 +1,7 @@
 /** The list of sessions: searched, filtered, sorted and paged, with all of it in the address. */
 import { beyond, pagesOf, placeOf } from "./lists.js";
 import { keepFresh } from "./net.js";
-import { DASH, channelBadge, empty, h, keepFocus, level, liveMark, meter, money, number, pct, personOf, problem, repaintTimes, show, skeleton, stateBadge, t, table, time, tn, tokens } from "./parts.js";
+import { DASH, channelBadge, chatButton, empty, h, keepFocus, level, liveMark, meter, money, number, pct, personOf, problem, repaintTimes, show, skeleton, stateBadge, t, table, time, tn, tokens } from "./parts.js";
 import { savedViews } from "./views.js";
 
 const COLUMNS = [
@@ -92,10 +92,10 @@ function list(page, params, change) {
   if (!page.sessions.length) {
     if (params.get("cursor")) return empty(t("Nothing more."), firstPage(change));
     if (filtered) return empty(t("No session matches."), h("button", { type: "button", class: "line", onclick: () => location.assign("/dashboard/sessions") }, t("Clear the filters")));
-    return empty(t("No conversation yet."), h("p", { class: "muted" }, t("The first one appears here as soon as somebody writes: {link}.", { link: h("a", { href: "/chat" }, t("open the chat")) })));
+    return empty(t("No conversation yet."), [h("p", null, t("The first conversation appears here as soon as somebody writes.")), chatButton()]);
   }
   return [
-    h("div", { class: "card flush-card" }, table({ caption: t("Sessions"), className: "wide-grid", columns: COLUMNS.map((column) => header(column, params, change)), rows: page.sessions.map(cells) })),
+    h("div", { class: "card flush-card" }, table({ caption: t("Sessions"), className: "wide-grid sessions-grid", columns: COLUMNS.map((column) => header(column, params, change)), rows: page.sessions.map(cells) })),
     h("div", { class: "pager" }, h("a", { class: "line sheet", href: `/api/v1/export/sessions.csv?${sheetQuery(params)}`, download: "evertalk-sessions.csv" }, "CSV"), placeOf(params, page.sessions.length, page.total ?? null), params.get("cursor") && firstPage(change),
       page.next && h("button", { type: "button", class: "line", onclick: () => { change({ cursor: page.next ?? "", at: beyond(params, page.sessions.length) }); scrollTo(0, 0); } }, t("Next page"))),
   ];

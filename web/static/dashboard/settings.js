@@ -56,7 +56,7 @@ export function settingsPage({ root, go, me, say, entitle, signal }) {
 
 /** Returns the reasons why stored settings are not in force. @param {Api["AllSettings"]} now */
 const warnings = (now) => [
-  now.unpriced.length > 0 && h("p", { class: "trouble" }, t("Enter the prices of {models}, 0 where tokens cost nothing. Until then a cap of {tokens} tokens a day stands in for the caps in dollars.", { models: now.unpriced.join(", "), tokens: number(now.token_cap) })),
+  now.unpriced.length > 0 && h("p", { class: "trouble" }, t("Enter the prices of {models}, or 0 if tokens are free. Until then, a cap of {tokens} tokens a day replaces the caps in dollars.", { models: now.unpriced.join(", "), tokens: number(now.token_cap) })),
   now.problems.length > 0 && h("div", { class: "trouble" }, h("p", null, t("The stored settings cannot be used; the former ones stay in force:")),
     h("ul", { class: "findings" }, now.problems.map((one) => h("li", null, labelOf(one.name), ": ", h("span", { dir: "auto" }, ts(one.reason)))))),
 ];

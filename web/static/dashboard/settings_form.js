@@ -2,7 +2,7 @@
 import { targetsCard } from "./alerts.js";
 import { choice, code, tick } from "./forms.js";
 import { ask } from "./net.js";
-import { card, h, labelOf, named, problem, set, show, t, time, ts } from "./parts.js";
+import { card, chatButton, h, labelOf, named, problem, set, show, t, time, ts } from "./parts.js";
 import { providerCards } from "./settings_providers.js";
 import { rowsField, secretsOf } from "./settings_rows.js";
 
@@ -73,7 +73,7 @@ export function settingsForm(section, { now, took, may, who, say, signal }) {
     const both = changed.filter((/** @type {any} */ one) => typed.has(one.name));
     sync();
     const mine = h("button", { type: "button", class: "solid", onclick: () => store() }, t("Save mine"));
-    show(reply, h("div", { class: "trouble", role: "alert" }, h("p", null, t("Somebody else changed this meanwhile: nothing of yours was stored.")),
+    show(reply, h("div", { class: "trouble", role: "alert" }, h("p", null, t("Another operator changed this meanwhile: your changes were not saved.")),
       h("ul", { class: "findings" }, changed.map((/** @type {any} */ one) => h("li", null, h("bdi", null, one.by), ", ", time(one.at), ": ", labelOf(one.name), ": ", h("code", null, one.value ?? "–")))),
       h("p", { class: "actions" }, mine, both.length > 0 && h("button", { type: "button", class: "line", onclick: () => { for (const one of both) typed.delete(one.name); sync(); show(reply); save.focus(); } }, t("Take theirs")))));
     mine.focus();
@@ -109,7 +109,7 @@ export function settingsForm(section, { now, took, may, who, say, signal }) {
       if (signal.aborted) return;
       try { take(await ask("/settings", { signal })); } catch { /* it begins anew just now */ }
     }
-    if (!signal.aborted && !waits() && !Object.keys(changes()).length) show(reply, h("p", { class: "done" }, t("Saved, and in force.")));
+    if (!signal.aborted && !waits() && !Object.keys(changes()).length) show(reply, h("p", { class: "done actions" }, t("Saved, and in force."), section.id === "model" && chatButton()));
   }
 
   /** @param {"model" | "voice" | "speech" | "pictures" | "recall" | "telegram" | "alerts" | "backups"} what */
@@ -128,7 +128,7 @@ export function settingsForm(section, { now, took, may, who, say, signal }) {
 
   /** Sends a test alert with the stored settings. */
   async function testAlerts() {
-    if (Object.keys(changes()).length) return show(tested, h("p", { class: "crit-text" }, t("Save first: the test goes to what is stored.")));
+    if (Object.keys(changes()).length) return show(tested, h("p", { class: "crit-text" }, t("Save first: the test uses stored values.")));
     await ask("/alerts/test", { method: "POST", signal });
     for (const until = Date.now() + FOLLOWS_MS; ;) {
       const page = await ask("/alerts?limit=1", { refresh: true, signal });
@@ -141,7 +141,7 @@ export function settingsForm(section, { now, took, may, who, say, signal }) {
   const form = h("form", { class: "site-form", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); store(); } },
     h("p", { class: "muted" }, section.help), section.more && h("p", { class: "small" }, h("a", { href: section.more[0] }, section.more[1])),
     cards?.node, h("div", { class: "settings-fields" }, fields.slice(0, section.fields.length).map((one) => one.node)), folded, reply, tested,
-    may ? h("p", { class: "actions" }, save, section.test && h("button", { type: "button", class: "line", onclick: () => test(/** @type {any} */ (section.test)) }, t("Test"))) : h("p", { class: "muted small" }, t("Only an admin changes them.")));
+    may ? h("p", { class: "actions" }, save, section.test && h("button", { type: "button", class: "line", onclick: () => test(/** @type {any} */ (section.test)) }, t("Test"))) : h("p", { class: "muted small" }, t("Only an admin can change them.")));
   cards?.paint();
   return { node: card(section.name, [form]), sync, lead: (/** @type {string} */ name) => lead(fields.find((one) => one.name === name)) };
 }

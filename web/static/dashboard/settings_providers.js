@@ -82,7 +82,7 @@ export function providerCards(fieldOf, may, signal) {
       key.rename(other ? t("Key") : t("{provider}: key", { provider }));
       address.rename(other ? t("Address") : t("{provider}: address", { provider }));
     }
-    fieldOf(MODEL).explain(wire === "openai" ? t("Needed with this provider; its models are listed once it has the key.") : t("Answers people; chosen from the account if empty."));
+    fieldOf(MODEL).explain(wire === "openai" ? t("Needed with this provider; its models are listed once it has the key.") : t("Answers people; if empty, chosen from the account's models."));
     const [hidden] = PAIRS[wire === "openai" ? "messages" : "openai"].map(fieldOf);
     show(lost, wire === "openai" && hidden.kept() && !hidden.text() && [t("{provider}: key", { provider: "Anthropic" }), " – ", t("Removed when you save.")]);
   }

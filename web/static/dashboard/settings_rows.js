@@ -7,7 +7,7 @@ import { h, named, problem, set, show, t, ts } from "./parts.js";
 const SECRETS = { models: "EVERTALK_MODEL_KEYS", bots: "EVERTALK_TELEGRAM_TOKENS" };
 const WORDS = { models: { add: t("Add a model"), none: t("No other model is set.") }, bots: { add: t("Add a bot"), none: t("No other bot is set.") } };
 const SECRET = "secret", PROVIDER = "provider";
-const USUAL = t("as the first bot");
+const USUAL = t("same as the first bot");
 /** A secret; the placeholder says that one is stored, for its text is never shown. @type {import("./forms.js").Kind} */
 const secret = { ...code(), make: ({ stored }) => h("input", { type: "password", dir: "ltr", autocomplete: "new-password", placeholder: stored ? t("set, never shown") : "" }) };
 /** A choice writes API and address at once. @type {import("./forms.js").Kind} */
@@ -30,12 +30,12 @@ const addressOf = (entry) => entry.base_url ?? (entry.wire && entry.wire !== "me
 /** Controls of a model. Another server has an address and an API, and its own key. @param {any} entry @param {string} ids @returns {import("./forms.js").Control[]} */
 const modelControls = (entry, ids) => [
   { path: "name", label: t("Name"), kind: code() },
-  { path: PROVIDER, label: t("Provider"), kind: provider, help: !entry.base_url && t("Its key is the one above.") },
+  { path: PROVIDER, label: t("Provider"), kind: provider, help: !entry.base_url && t("Uses the key above.") },
   ...isOther(entry) ? [{ path: "base_url", label: t("Address"), kind: code({ inputmode: "url" }) },
     { path: "wire", label: "API", kind: choice([["messages", "Messages"], ["openai", "Chat Completions"], ["responses", "Responses"]]) }] : [],
-  { path: "model", label: t("Its name there"), kind: code({ list: ids, placeholder: entry.name ?? "" }) },
+  { path: "model", label: t("Model ID"), kind: code({ list: ids, placeholder: entry.name ?? "" }) },
   ...entry.base_url ? [{ path: SECRET, label: t("Key"), kind: secret }] : [],
-  { path: "window", label: t("Context window"), kind: figure({ inputmode: "numeric" }, t("as the server says")) },
+  { path: "window", label: t("Context window"), kind: figure({ inputmode: "numeric" }, t("as reported by the server")) },
   { path: "prices.input", label: t("Dollars per million tokens in"), kind: figure() },
   { path: "prices.output", label: t("Dollars per million tokens out"), kind: figure() },
   { path: "prices.cache_read", label: t("Dollars per million tokens from the cache"), kind: figure() },
@@ -65,7 +65,7 @@ export function rowsField(row, label, may, { typed, rowOf, changes, signal }) {
   const error = h("p", { class: "crit-text small", role: "alert" });
   const found = h("div", { class: "actions" });
   const add = h("button", { type: "button", class: "line", onclick: () => { entries.push(kind === "models" ? { name: "", wire: "openai" } : {}); changed(); draw(); list.lastElementChild?.querySelector("input")?.focus(); } }, WORDS[kind].add);
-  const search = kind === "models" && h("button", { type: "button", class: "line", onclick: look }, t("Look for models on this machine"));
+  const search = kind === "models" && h("button", { type: "button", class: "line", onclick: look }, t("Find models on this machine"));
   /** @type {any[]} */
   let entries = [];
   let now = row;

@@ -60,7 +60,7 @@ export function sitePage({ root, id: name, me, say, entitle, signal }) {
         show(reply, problem(error), error.code === "stale" && conflict(error.details.theirs.settings, mine, () => draw(error.details.theirs), () => draw(error.details.theirs, mine)));
       }
     });
-    form.append(judge, reply, may ? h("p", { class: "actions" }, h("button", { type: "submit", class: "solid" }, t("Save")), h("span", { class: "muted small" }, t("version {number}", { number: site.version }))) : h("p", { class: "muted small" }, t("Only an admin changes a site.")));
+    form.append(judge, reply, may ? h("p", { class: "actions" }, h("button", { type: "submit", class: "solid" }, t("Save")), h("span", { class: "muted small" }, t("version {number}", { number: site.version }))) : h("p", { class: "muted small" }, t("Only an admin can change a site.")));
     show(body, h("div", { class: "columns even" }, card(t("Settings"), [form]), h("div", { class: "stack" }, card(t("Preview"), [look.node]), snippet(site, say), refusals(site, may), secrets(site, may))));
     check().catch(() => {});
   }
@@ -69,7 +69,7 @@ export function sitePage({ root, id: name, me, say, entitle, signal }) {
   function refusals(site, may) {
     const reply = h("div", { role: "status" });
     if (!site.refused.length) return null;
-    return card(t("Refused pages"), [h("p", { class: "muted small" }, t("The chat was asked for there, and they are not among the origins.")),
+    return card(t("Refused pages"), [h("p", { class: "muted small" }, t("These pages requested the chat but are not among the allowed origins.")),
       h("ul", { class: "plain-list" }, site.refused.map((one) => h("li", { class: "split" }, h("span", null, h("code", null, one.origin), " ", t("{number} ×, last {time}", { number: one.count, time: time(one.last_at) })),
         may && h("button", { type: "button", class: "line", "aria-label": t("Allow {origin}", { origin: one.origin }), onclick: () => allow(one.origin) }, t("Allow"))))), reply]);
 
@@ -88,7 +88,7 @@ export function sitePage({ root, id: name, me, say, entitle, signal }) {
     const fresh = h("div");
     const section = card(t("Secrets that sign people in"), [
       site.secrets.length ? h("ul", { class: "plain-list" }, site.secrets.map((one) => h("li", { class: "split" }, h("span", null, h("code", null, one.id), " ", t("made {time}", { time: time(one.created_at) })),
-        may && h("button", { type: "button", class: "line danger", "aria-label": t("Revoke {secret}", { secret: one.id }), onclick: () => revoke(one.id) }, t("Revoke"))))) : h("p", { class: "muted" }, t("None: everybody comes as a visitor.")),
+        may && h("button", { type: "button", class: "line danger", "aria-label": t("Revoke {secret}", { secret: one.id }), onclick: () => revoke(one.id) }, t("Revoke"))))) : h("p", { class: "muted" }, t("None: all people are anonymous visitors.")),
       fresh, may && h("p", { class: "actions" }, h("button", { type: "button", class: "line", disabled: site.secrets.length > 1, onclick: add }, t("Generate secret"))),
       h("p", { class: "muted small" }, t("Two secrets can be active at once: generate the new one, put it on your server, then revoke the old one."))]);
 
@@ -124,27 +124,27 @@ const snippet = (site, say) => card(t("On your page"), [h("p", { class: "copy-li
 
 /** The form: its parts, in rows of controls that stand beside each other. @type {[string, import("./forms.js").Control[][]][]} */
 const FORM = [
-  [t("Where and for whom"), [
-    [{ path: "origins", label: t("Origins of its pages, one a line"), kind: lines({ maxlength: 8000, rows: 2, dir: "ltr" }, true) }],
+  [t("Pages and audience"), [
+    [{ path: "origins", label: t("Allowed origins, one per line"), kind: lines({ maxlength: 8000, rows: 2, dir: "ltr" }, true) }],
     [{ path: "agent", label: t("Agent"), kind: choice((site) => site.agents.map((/** @type {string} */ one) => [one, one]), { stored: true }) },
       { path: "audience", label: t("Audience"), kind: choice([["personal", t("personal: shows everything")], ["public", t("public: a plain chat")]], { stored: true }) },
       { path: "verified", label: t("Signed-in people"), kind: choice([["off", t("off")], ["optional", t("optional")], ["required", t("required")]]) }],
   ]],
-  [t("Look"), [[{ path: "accent", label: t("Colour"), kind: code({ placeholder: "#4f46e5", maxlength: 7 }) }, { path: "font", label: t("Font"), kind: code({ placeholder: "Inter, sans-serif", maxlength: 200 }) }, { path: "position", label: t("Side"), kind: choice([["", t("Follow page direction")], ["left", t("left")], ["right", t("right")]]) }]]],
-  [t("Words"), [
+  [t("Appearance"), [[{ path: "accent", label: t("Colour"), kind: code({ placeholder: "#4f46e5", maxlength: 7 }) }, { path: "font", label: t("Font"), kind: code({ placeholder: "Inter, sans-serif", maxlength: 200 }) }, { path: "position", label: t("Side"), kind: choice([["", t("Follow page direction")], ["left", t("left")], ["right", t("right")]]) }]]],
+  [t("Texts"), [
     [{ path: "title", label: t("Title"), kind: words(60) }],
     [{ path: "welcome", label: t("Welcome"), kind: long(500) }],
-    [{ path: "ai_notice", label: t("Notice that this is an AI"), kind: long(500) }],
-    [{ path: "offline_text", label: t("When nobody can be reached"), kind: long(500) }],
+    [{ path: "ai_notice", label: t("AI notice"), kind: long(500) }],
+    [{ path: "offline_text", label: t("Message when no operator is available"), kind: long(500) }],
     [{ path: "launcher_label", label: t("Launcher label"), kind: words(60) }],
     [{ path: "starters", label: t("Starter questions (one per line, max 6)"), kind: lines({ maxlength: 600, rows: 2 }) }],
     [{ path: "privacy_url", label: t("Privacy page"), kind: code({ type: "url", placeholder: "https://", maxlength: 500 }) }],
-    [{ path: "texts", label: t("The same in other languages, as JSON by language"), kind: json({ maxlength: 40_000, rows: 3 }) }],
+    [{ path: "texts", label: t("Translations, as JSON by language"), kind: json({ maxlength: 40_000, rows: 3 }) }],
   ]],
-  [t("What visitors may"), [
+  [t("Visitor permissions"), [
     [{ path: "uploads", label: t("Send files"), kind: choice([[null, t("in personal chats only")], [true, t("yes")], [false, t("no")]]) }],
-    [{ path: "conversations", label: t("Conversations of one person"), kind: choice([["one", t("one")], ["many", t("many")]]) }],
-    [{ path: "handover", label: t("Ask for a human"), kind: tick(true) }], [{ path: "memory_toasts", label: t("See when something is remembered"), kind: tick() }], [{ path: "webview", label: t("Allow native apps (no Origin header)"), kind: tick() }],
+    [{ path: "conversations", label: t("Conversations per person"), kind: choice([["one", t("one")], ["many", t("many")]]) }],
+    [{ path: "handover", label: t("Ask for a human"), kind: tick(true) }], [{ path: "memory_toasts", label: t("Show when something is remembered"), kind: tick() }], [{ path: "webview", label: t("Allow native apps (no Origin header)"), kind: tick() }],
   ]],
 ];
 

@@ -8,8 +8,8 @@ const COLUMNS = [{ label: t("Site") }, { label: t("Agent") }, { label: t("Audien
 export function sitesPage(page) {
   page.entitle(t("Sites"));
   listPage(page, {
-    title: t("Sites"), above: maker(page, [t("New site"), t("Create site")], "/sites", "/dashboard/sites"), path: "/dashboard/sites", api: "/sites", names: [], filters: [], told: (count) => tn("{count} site", "{count} sites", count),
-    count: (answer) => answer.sites.length, nothing: () => empty(t("No site yet."), h("p", { class: "muted" }, t("{command} makes one.", { command: "./evertalk site add NAME" }))),
+    title: t("Sites"), aside: maker(page, [t("New site"), t("Create site")], "/sites", "/dashboard/sites"), path: "/dashboard/sites", api: "/sites", names: [], filters: [], told: (count) => tn("{count} site", "{count} sites", count),
+    count: (answer) => answer.sites.length, nothing: () => empty(t("No site yet."), h("p", { class: "muted" }, t("{command} creates one.", { command: "./evertalk site add NAME" }))),
     draw: (answer) => h("div", { class: "card flush-card" }, table({ caption: t("Sites"), className: "wide-grid", columns: COLUMNS, rows: answer.sites.map((one) => [
       h("a", { class: "row-link", href: `/dashboard/sites/${one.name}` }, one.name, one.title && h("span", { class: "muted", dir: "auto" }, [" ", h("q", null, one.title)])),
       one.agent, ts(one.audience), ts(one.verified), one.origins.length ? h("span", { class: "reason", title: one.origins.join(" ") }, one.origins.join(", ")) : DASH, number(one.visitors)]) })),

@@ -54,7 +54,7 @@ function fileOf(file) {
 function blockOf(block, message) {
   const file = block.attachment_id && message.files?.find((one) => one.number === block.attachment_id);
   if (file) return [fileOf(file), (block.type === "text" ? block.text : block.description) && h("details", { class: "tool" },
-    h("summary", null, block.type === "text" ? t("What was read of it") : t("What is seen in it")), words(block.type === "text" ? block.text : block.description))];
+    h("summary", null, block.type === "text" ? t("Extracted text") : t("Description")), words(block.type === "text" ? block.text : block.description))];
   if (block.type === "text") return markdown(block.text);
   if (block.type === "tool_use") return h("details", { class: "tool" }, h("summary", null, t("Uses {tool}", { tool: h("code", null, block.name) })), h("pre", { tabindex: 0 }, JSON.stringify(block.input, null, 2)));
   if (block.type === "tool_result") return h("details", { class: "tool" }, h("summary", null, block.is_error ? t("Result: failed") : t("Result"), h("span", { class: "muted" }, " · ", tn("{count} character", "{count} characters", block.text.length))), words(block.text));
@@ -75,7 +75,7 @@ export function messageNode(message, { isPlain = false } = {}) {
     message.blocks.map((block) => blockOf(block, message)), message.judged && message.feedback && judgement(message.feedback));
 }
 
-const OPINIONS = { good: t("Found helpful"), bad: t("Found not helpful") };
+const OPINIONS = { good: t("Rated helpful"), bad: t("Rated not helpful") };
 /** Returns the person's opinion of an answer. @param {Api["LineFeedback"]} feedback */
 function judgement(feedback) {
   return h("div", { class: `judged ${feedback.opinion ?? ""}` }, h("b", null, OPINIONS[/** @type {keyof typeof OPINIONS} */ (feedback.opinion)] ?? t("Feedback")), feedback.words && words(feedback.words));
@@ -90,7 +90,7 @@ function dividerNode(divider) {
     summary && h("span", { class: "muted" }, " · ", h("span", { dir: "ltr" }, `${tokens(divider.tokens_before)} → ${tokens(divider.tokens_after)}`))));
 }
 
-const ENDS = { operator: t("Given back to the assistant"), person: t("The person went back to the assistant"), unanswered: t("Nobody came: back to the assistant"), silent: t("No word came: back to the assistant"), off: t("Hand-over was switched off: back to the assistant"), resolved: t("Resolved") };
+const ENDS = { operator: t("Returned to the assistant"), person: t("The person went back to the assistant"), unanswered: t("No operator came: back to the assistant"), silent: t("The operator fell silent: back to the assistant"), off: t("Hand-over was switched off: back to the assistant"), resolved: t("Resolved") };
 
 /** @typedef {Pick<Api["Lines"], "messages" | "before"> & Partial<Api["Lines"]>} Messages */
 

@@ -25,7 +25,7 @@ function costOf(found) {
 /** @param {any} found @param {string} what */
 function renderForecast(found, what) {
   if (!found.possible) return h("p", null, REASONS[found.reason] ?? ts(found.reason), found.detail && h("span", { class: "muted block small" }, ts(found.detail)));
-  if (what === "flush") return h("dl", { class: "pairs" }, pair(t("Reads"), turnsOf(found)), pair(t("With"), costOf(found)), pair(t("Then"), t("facts worth keeping are saved as notes; the conversation does not show it")));
+  if (what === "flush") return h("dl", { class: "pairs" }, pair(t("Reads"), turnsOf(found)), pair(t("With"), costOf(found)), pair(t("Then"), t("facts worth keeping are saved as notes; nothing appears in the conversation")));
   return h("dl", { class: "pairs" }, pair(t("Summarises"), turnsOf(found)), pair(t("Context"), t("{before} → about {after} tokens", { before: tokens(found.before), after: tokens(found.after) })), pair(t("With"), costOf(found)),
     found.flush && pair(t("Before that"), [t("saved to memory: {turns}", { turns: turnsOf(found.flush) }), "; ", costOf(found.flush)]));
 }
@@ -53,7 +53,7 @@ export function upkeepButtons({ path, me, say, signal, reload, running, chosen }
     const insists = h("label", { class: "check", hidden: true }, force, h("span", null, t("Do it anyway")));
     const start = h("button", { type: "button", class: "solid", disabled: true, onclick: () => run() }, title);
     const end = h("button", { type: "button", class: "line", onclick: () => dialog.close() }, t("Cancel"));
-    show(dialog, h("h2", { id: "upkeep-title" }, title), told, what === "compact" && h("label", null, h("span", null, t("What matters most (may stay empty)")), focus), insists, note, h("div", { class: "actions" }, start, end));
+    show(dialog, h("h2", { id: "upkeep-title" }, title), told, what === "compact" && h("label", null, h("span", null, t("What matters most (optional)")), focus), insists, note, h("div", { class: "actions" }, start, end));
     closed = false;
     dialog.showModal();
 
@@ -70,7 +70,7 @@ export function upkeepButtons({ path, me, say, signal, reload, running, chosen }
       for (const control of [start, focus, force]) set(control, { disabled: true });
       show(end, t("Close"));
       const began = Date.now();
-      const words = h("span", null, t("It is asked for."));
+      const words = h("span", null, t("Requested."));
       const bar = h("span", { class: "bar", role: "progressbar", "aria-label": title });
       show(note, h("p", { class: "working" }, bar, words));
       /** @type {number | null} */
@@ -105,7 +105,7 @@ export function upkeepButtons({ path, me, say, signal, reload, running, chosen }
     const now = chosen();
     const automatic = h("input", { type: "checkbox", checked: now?.compaction !== "off" });
     const limit = h("input", { type: "text", inputmode: "numeric", dir: "ltr", maxlength: 8, autocomplete: "off", value: now?.compact_at ?? "", "aria-describedby": "upkeep-most" });
-    const most = h("span", { class: "muted small block", id: "upkeep-most" }, t("Empty: as the agent is configured."));
+    const most = h("span", { class: "muted small block", id: "upkeep-most" }, t("If empty, the agent's setting applies."));
     const note = h("div", { role: "status" });
     const save = h("button", { type: "button", class: "solid", onclick: () => store() }, t("Save"));
     show(dialog, h("h2", { id: "upkeep-title" }, t("When to summarise")),
@@ -113,7 +113,7 @@ export function upkeepButtons({ path, me, say, signal, reload, running, chosen }
       h("label", null, h("span", null, t("Summarise above this many tokens")), limit, most), note,
       h("div", { class: "actions" }, save, h("button", { type: "button", class: "line", onclick: () => dialog.close() }, t("Cancel"))));
     dialog.showModal();
-    ask(`${path}/now`, { signal }).then((built) => show(most, t("At most {most}. Empty: as the agent is configured.", { most: number(built.hard) }))).catch(() => {});
+    ask(`${path}/now`, { signal }).then((built) => show(most, t("At most {most}. If empty, the agent's setting applies.", { most: number(built.hard) }))).catch(() => {});
 
     async function store() {
       const tokens = Number(limit.value.replace(/[\s.,'_]/g, "") || 0);

@@ -298,7 +298,7 @@ class PostgresJobs(PoolStore):
             link = await _link(connection, session["redo"])
             if link is None or link["parent"] != session["head"]:
                 return ChangeRefused(
-                    reason="nothing_to_restore", advice="There is no undone summary to bring back."
+                    reason="nothing_to_restore", advice="There is no undone summary to restore."
                 )
             await connection.execute(*_RESTORE(link_id=link["id"]))
             if link["kind"] == "digest":
@@ -455,7 +455,7 @@ _NOT_CROSSED: Mapping[str, ChangeRefused] = {
 }
 _NOTHING_BEFORE = {
     "new": "It's already a new conversation.",
-    "separator": "Nothing stands before this point.",
+    "separator": "Nothing comes before this point.",
 }
 
 

@@ -32,7 +32,7 @@ CASE WHEN j.id IS NULL THEN 'there is no such job'
      WHEN j.state = 'due' THEN 'it waits for a worker already'
      WHEN {_TAKEN} OR {_NEWER} THEN 'the same was requested again since'
      WHEN {_ERASED} THEN 'its conversation was erased'
-     ELSE 'it has moved on' END
+     ELSE 'it has changed since' END
 """
 
 _STATES = {
@@ -249,10 +249,10 @@ UPDATE deliveries d SET state = 'queued', remote_id = NULL, error = '{ASKED_AGAI
 NOT_CHANGED = Named(f"""{_WANTED}
 SELECT x.place, CASE WHEN d.session_id IS NULL THEN 'there is no such part'
      WHEN d.turn_no <= x.erased_turn THEN 'its conversation was erased'
-     WHEN d.state = 'delivered' THEN 'it has arrived'
+     WHEN d.state = 'delivered' THEN 'it has been delivered'
      WHEN d.state IN ('queued', 'sending', 'sent') THEN 'it is on its way already'
      WHEN a.unreachable_since IS NOT NULL OR a.channel <> 'telegram' THEN 'the chat cannot be reached any more'
-     ELSE 'it has moved on' END AS why
+     ELSE 'it has changed since' END AS why
   FROM wanted x LEFT JOIN deliveries d ON d.session_id = x.id AND d.turn_no = x.turn AND d.part = x.part
   LEFT JOIN addresses a ON a.id = d.address_id ORDER BY x.place
 """)

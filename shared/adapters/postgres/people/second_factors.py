@@ -53,14 +53,14 @@ class NoSuchFactor(EvertalkError):
     """No second factor to confirm or remove."""
 
     code = "no_second_factor"
-    advice = "There is no second factor to do this with. Start again on the page Account."
+    advice = "There is no second factor. Start again on the page Account."
 
 
 class HasFactor(EvertalkError):
     """The operator has a second factor already."""
 
     code = "has_second_factor"
-    advice = "You have a second factor already. Take it away first, then set up another."
+    advice = "You already have a second factor. Remove it first, then set up another."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,7 +107,7 @@ async def test_alert_targets_are_listed_with_their_last_result(told: Dashboard) 
     )
     assert mail["name"] == "Mail to anna@example.org, bert@example.org"
     assert (mail["state"], mail["error"]) == ("due", "no_connection")
-    assert mail["advice"].startswith("Nobody answers at that address.")
+    assert mail["advice"].startswith("No server answers at that address.")
     assert (page["past"][0]["kind"], page["open"], page["unseen"]) == ("test", [], 0)
     text = str(page)
     assert not [word for word in ("secret-path", "hidden", SECRET) if word in text]

@@ -243,7 +243,7 @@ def part_of(seeded: seed.Seeded, turn: int, part: int = 0) -> dict[str, Any]:
 async def test_an_operator_can_say_that_a_part_arrived(dashboard: Dashboard) -> None:
     seeded = await seed_work.doubts(dashboard.pool)
     done = await post(dashboard, "/deliveries/arrived", {"parts": [part_of(seeded, 2), part_of(seeded, 1)]})
-    assert (done["changed"], done["why"][0]["why"]) == (1, "it has arrived")
+    assert (done["changed"], done["why"][0]["why"]) == (1, "it has been delivered")
     assert (await dashboard.get("/deliveries"))["states"] == {"uncertain": 0, "dead": 2, "waiting": 0}
     (line,) = await audited(dashboard, "delivery.arrived")
     assert line["object"] == f"delivery:{seeded.public_id}/2/0"

@@ -66,7 +66,7 @@ async def test_a_turn_whose_parts_are_gone_says_so(dashboard: Dashboard) -> None
     seeded, _ = await long_session(dashboard, turns=40)
     seen = await dashboard.get(f"/sessions/{seeded.public_id}/replay")
     assert (seen["turn"], seen["newest"], seen["pieces"]) == (40, 40, [])
-    assert seen["gone"].startswith("Parts of what was sent were erased")
+    assert seen["gone"].startswith("Parts of this request were erased")
 
 
 async def test_compact_and_flush_run_the_commands_and_are_on_record(dashboard: Dashboard) -> None:

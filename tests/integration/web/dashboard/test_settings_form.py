@@ -190,7 +190,7 @@ async def test_a_key_is_tried_with_a_tiny_request_before_it_is_stored(house: Das
 
 
 async def test_who_transcribes_is_tried_with_a_second_of_silence(house: Dashboard) -> None:
-    assert (await tried(house, "voice"))["message"] == "There is no address here to be tested."
+    assert (await tried(house, "voice"))["message"] == "There is no address to test."
     async with RunningTranscriptions() as service:
         typed = service.settings
         told = await tried(house, "voice", **typed)
@@ -210,7 +210,7 @@ async def test_who_transcribes_is_tried_with_a_second_of_silence(house: Dashboar
 async def test_who_orders_what_is_recalled_is_tried_with_passages(
     kind: type[RunningReranker | RunningEmbeddings], house: Dashboard
 ) -> None:
-    assert (await tried(house, "recall"))["message"] == "There is no address here to be tested."
+    assert (await tried(house, "recall"))["message"] == "There is no address to test."
     async with kind() as server:
         address, key, _ = (f"EVERTALK_{name.upper()}" for name in server.settings)
         typed = {f"EVERTALK_{name.upper()}": text for name, text in server.settings.items()}
@@ -250,7 +250,7 @@ async def test_who_speaks_is_tried_with_a_word(house: Dashboard) -> None:
         told = await tried(house, "speech", **service.settings | {"EVERTALK_SPEECH_KEY": BAD_KEY})
         assert (told["ok"], told["message"]) == (False, "The provider refuses the key or the account.")
         assert [one["input"] for one in await service.requests()] == ["Hello.", "Hello."]
-    assert (await tried(house, "speech"))["message"] == "There is no address here to be tested."
+    assert (await tried(house, "speech"))["message"] == "There is no address to test."
 
 
 async def test_a_stored_key_is_not_sent_to_another_address_by_a_test(house: Dashboard) -> None:
@@ -261,13 +261,13 @@ async def test_a_stored_key_is_not_sent_to_another_address_by_a_test(house: Dash
 
 
 async def test_a_token_is_shown_to_telegram(house: Dashboard, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (await tried(house, "telegram"))["message"] == "There is no token here to be tested."
+    assert (await tried(house, "telegram"))["message"] == "There is no token to test."
     async with running_bot_api() as telegram:
         monkeypatch.setenv("EVERTALK_TELEGRAM_API_URL", telegram.base_url)
         told = await tried(house, "telegram", TELEGRAM_BOT_TOKEN=TOKEN)
         assert (told["ok"], f"@{USERNAME}" in told["message"]) == (True, True)
         told = await tried(house, "telegram", TELEGRAM_BOT_TOKEN="1234567890:" + "B" * 35)
-        assert (told["ok"], told["message"]) == (False, "Telegram knows no bot with this token.")
+        assert (told["ok"], told["message"]) == (False, "Telegram does not know a bot with this token.")
     told = await tried(house, "telegram", TELEGRAM_BOT_TOKEN=TOKEN)
     assert (told["ok"], told["message"], TOKEN in str(told)) == (False, "Telegram did not answer.", False)
     audit = await house.pool.fetch("SELECT detail FROM audit WHERE action = 'settings.tested'")

@@ -138,4 +138,4 @@ async def test_one_bot_of_the_list_is_shown_to_telegram(
         _, told = await ask(house, "POST", "/settings/test", json=wanted)
         assert told["message"] == f"It works: the bot is @{USERNAME}."
         _, told = await ask(house, "POST", "/settings/test", json={"what": "telegram", "name": "9"})
-        assert told["message"] == "There is no token here to be tested."
+        assert told["message"] == "There is no token to test."

@@ -65,14 +65,14 @@ def test_no_alert_holds_words(detail: dict[str, Any]) -> None:
 
 def test_a_message_says_what_how_much_and_what_to_do() -> None:
     assert message(SPENT, "opened", dashboard_url=URL) == (
-        "80 % of the day's money is used\n$4.10 of $5.00\n\n"
-        "At 100 % nobody is answered until midnight; EVERTALK_CAP_TOTAL_PER_DAY_USD raises the cap.\n\n"
+        "80 % of today's budget is used\n$4.10 of $5.00\n\n"
+        "At 100 %, all answers stop until midnight; EVERTALK_CAP_TOTAL_PER_DAY_USD raises the cap.\n\n"
         f"{URL}/alerts"
     )
 
 
 def test_alert_end_has_its_own_type() -> None:
-    assert headline(SPENT, "ended") == "Over: 80 % of the day's money is used"
+    assert headline(SPENT, "ended") == "Over: 80 % of today's budget is used"
     over = replace(SPENT, ended_at=AT)
     assert json.loads(payload(sending(over, phase="ended"), dashboard_url=URL))["type"] == "alert.ended"
 
