@@ -1,9 +1,13 @@
 """How far the gauge is from what the provider counts: `python -m tests.bench.gauge [--json] [--turns N]`.
 
-Talks go through the running system: short and long turns, several presets, over Messages and over Chat
-Completions, with recall on. The gauge that is shown between two turns is held against the strict fake's own
-count of the next request, less what came with it: the new message, recalled passages and the clock. `saved`
-holds what a compaction says it saved against the difference of the two real requests around it.
+Talks go through the running system: short and long turns, every preset and the shipped default, over Messages
+and over Chat Completions, with recall on. The gauge that is shown between two turns is held against the strict
+fake's own count of the next request, less what came with it: the new message, recalled passages and the clock.
+The next request is the first of its turn, also when the provider refuses it: what is sent after a refusal is cut.
+A summary that its turn waited for has shown a gauge of its own before the request, and that one is read.
+`saved` holds what a compaction says it saved against the difference of the two real requests around it.
+`cut` counts requests that were cut before they were sent, since the new message did not fit: nobody can show their
+size before the message is known.
 """
 
 from __future__ import annotations
@@ -18,9 +22,9 @@ from typing import Any
 
 from shared.config.settings import Settings
 from shared.core.context.prompts import DAY_TAG, FACTS_TAG, RECALL_TAG
-from shared.core.presets.catalog import preset
+from shared.core.presets.catalog import PRESETS, preset
 from tests.bench.ground import ground, run, settings_of, share
-from tests.bench.peers.__main__ import DATA, NEEDED
+from tests.bench.peers.__main__ import DATA, DEFAULT, NEEDED
 from tests.bench.peers.ideal_mind import IdealMind
 from tests.bench.peers.play import window_for
 from tests.bench.peers.provider import SECONDS_BETWEEN_TURNS, listening
@@ -29,6 +33,7 @@ from tests.kit.app_driver import Visit, running_app, visit
 from tests.kit.fakes.chat_completions.requests import as_messages
 from tests.kit.fakes.chat_completions.server import ChatCompletionsApi
 from tests.kit.fakes.messages_api import prefix
+from tests.kit.fakes.messages_api.journal import Record
 from tests.kit.fakes.messages_api.server import MessagesApi
 from tests.kit.fakes.messages_api.shapes import Json, blocks_of
 from tests.kit.fakes.messages_api.tokens import block_tokens
@@ -50,21 +55,35 @@ class Run:
     preset: str
     talk: str
     wire: str
-    trigger: int
 
     @property
     def name(self) -> str:
         return f"{self.preset}, {self.talk} turns, {self.wire}"
 
+    @property
+    def window(self) -> int:
+        """The model's window; the default has the one in which `steady` has that limit."""
+        trigger = 12_000 if self.preset == "pantheon" and self.talk == "long" else TRIGGERS[self.talk]
+        return window_for(preset("steady" if self.preset == DEFAULT else self.preset), trigger)
 
-RUNS = (
-    Run(preset="steady", talk="short", wire="messages", trigger=6_000),
-    Run(preset="steady", talk="long", wire="messages", trigger=16_000),
-    Run(preset="steady", talk="short", wire="completions", trigger=6_000),
-    Run(preset="steady", talk="long", wire="completions", trigger=16_000),
-    Run(preset="langmem", talk="short", wire="messages", trigger=6_000),
-    Run(preset="pantheon", talk="long", wire="messages", trigger=12_000),
-    Run(preset="openclaw", talk="long", wire="completions", trigger=16_000),
+    @property
+    def models(self) -> dict[str, str]:
+        """The same model for answers and summaries; by default the two that are shipped."""
+        if self.preset == DEFAULT:
+            return {"preset": "steady", "model": MODEL}
+        return {"preset": self.preset, "model": MODEL, "summary_model": MODEL}
+
+
+TRIGGERS = {"short": 6_000, "long": 16_000}
+WIRES = ("messages", "completions")
+SHORT_TURNS = frozenset({"steady", "langmem", "chatbox", DEFAULT})
+LONG_TURNS = frozenset({*PRESETS, DEFAULT} - {"langmem", "chatbox"})
+"""The two that never send more than 4,000 tokens or six messages are played with short turns alone."""
+RUNS = tuple(
+    Run(preset=name, talk=talk, wire=wire)
+    for wire in WIRES
+    for talk, names in (("short", SHORT_TURNS), ("long", LONG_TURNS))
+    for name in sorted(names)
 )
 
 
@@ -78,6 +97,8 @@ class Readings:
     """From the first summary on."""
     just_after: list[tuple[int, int]] = field(default_factory=list)
     """Of `after` those between a compaction and the next turn."""
+    cut: int = 0
+    """Readings without a request to compare, since it was cut to fit."""
     saved: list[tuple[int, int]] = field(default_factory=list)
     """What compactions say that they saved, and the difference of the two real requests around them."""
 
@@ -88,6 +109,7 @@ class Readings:
             "after": _spread(_errors(self.after)),
             "just_after": _spread(_errors(self.just_after)),
             "saved": _spread(saved),
+            "cut": self.cut,
         }
 
 
@@ -101,30 +123,44 @@ async def play(talk: Talk, settings: Settings, api: MessagesApi, mind: IdealMind
     found = Readings()
     async with running_app(settings) as app:
         guest = await visit(app)
-        shown, whole, summaries, claimed = 0, 0, 0, None
+        shown, head = 0, None
+        whole: int | None = None
+        claimed: int | None = None
         for number, exchange in enumerate(talk.exchanges):
             mind.next_answer = exchange.answer
             api.journal.reset()
             await guest.ask(exchange.person)
-            counted = count_again(_newest_body(api), exchange.person)
-            if number > SETTLED_AFTER:
-                (found.after if summaries else found.before).append((shown, counted.sent))
+            sent = await guest.app.pool.fetchrow(_SENT, guest.session_id)
+            assert sent is not None
+            if sent["head"] != head and sent["head"] is not None:
+                head, shown, claimed = sent["head"], sent["after"], sent["saved"]
+            first = _first_request(api)
+            counted = count_again(_body_of(api, first), exchange.person)
+            cut = sent["cut"] and first.outcome == "answered"
+            if cut:
+                found.cut += 1
+            elif number > SETTLED_AFTER:
+                (found.after if head else found.before).append((shown, counted.sent))
                 if claimed is not None:
                     found.just_after.append((shown, counted.sent))
-                    found.saved.append((claimed, whole - counted.sent))
-            whole, claimed = counted.with_message + _text_tokens(exchange.answer), None
+                    if whole is not None:
+                        found.saved.append((claimed, whole - counted.sent))
+            whole, claimed = None if cut else counted.with_message + _answer_tokens(api), None
             await guest.run_due_jobs()
-            if (now := await guest.one(_SUMMARIES)) > summaries:
-                summaries, claimed = now, await guest.one(_CLAIMED)
+            if (now := await guest.one(_HEAD)) not in (None, head):
+                head, claimed = now, await guest.one(_CLAIMED)
             shown = await _read_gauge(guest)
             api.advance_clock(SECONDS_BETWEEN_TURNS)
     return found
 
 
-_SUMMARIES = "SELECT count(*) FROM links WHERE kind IN ('summary', 'digest')"
-_CLAIMED = """
-SELECT (outcome->>'before')::int - (outcome->>'after')::int FROM jobs
- WHERE outcome ? 'after' ORDER BY id DESC LIMIT 1
+_HEAD = "SELECT max(id) FROM links WHERE kind IN ('summary', 'digest')"
+_CLAIMED = "SELECT tokens_before - tokens_after FROM links WHERE kind IN ('summary', 'digest') ORDER BY id DESC LIMIT 1"
+_SENT = """
+SELECT l.id AS head, l.tokens_after AS after, l.tokens_before - l.tokens_after AS saved, 
+       a.recipe ? 'fit' OR a.estimated_input_tokens_before > a.hard_limit AS cut
+  FROM turn_context_audit a LEFT JOIN links l ON l.id = a.head AND l.kind IN ('summary', 'digest')
+ WHERE a.session_id = $1 ORDER BY a.id DESC LIMIT 1
 """
 
 
@@ -157,10 +193,20 @@ def _text_tokens(text: str) -> int:
     return block_tokens({"type": "text", "text": text})
 
 
-def _newest_body(api: MessagesApi) -> Json:
-    record = [record for record in api.journal.records if record.outcome == "answered"][-1]
+def _first_request(api: MessagesApi) -> Record:
+    """Return the turn's first request for an answer, whether it was answered or refused."""
+    return next(record for record in api.journal.records if record.kind == "chat")
+
+
+def _body_of(api: MessagesApi, record: Record) -> Json:
     body = json.loads(record.raw or b"")
     return as_messages(body) if isinstance(api, ChatCompletionsApi) else body
+
+
+def _answer_tokens(api: MessagesApi) -> int:
+    """Return the tokens of the newest answer as the next request holds it; the window may have cut it."""
+    newest = [one for one in api.journal.records if one.kind == "chat" and one.outcome == "answered"][-1]
+    return sum(map(block_tokens, newest.answer))
 
 
 async def _read_gauge(guest: Visit) -> int:
@@ -192,11 +238,9 @@ async def measure(*, turns: int, seed: int) -> dict[str, Any]:
         talk = talk_of(one.talk, turns, seed, folder)
         mind = IdealMind(talk.facts)
         api = (ChatCompletionsApi if one.wire == "completions" else MessagesApi)(mind=mind)
-        api.models.set_window(MODEL, window_for(preset(one.preset), one.trigger))
+        api.models.set_window(MODEL, one.window)
         async with ground(durable=False) as (servers, where), listening(api) as url:
-            settings = settings_of(
-                servers, where, preset=one.preset, model=MODEL, summary_model=MODEL, **_way(one, url, where)
-            )
+            settings = settings_of(servers, where, **one.models, **_way(one, url, where))
             found[one.name] = (await play(talk, settings, api, mind)).as_json()
         sys.stderr.write(f"{one.name}: {json.dumps(found[one.name])}\n")
     rows = tuple(found.values())
@@ -211,12 +255,11 @@ def _way(one: Run, url: str, folder: Path) -> dict[str, Any]:
     if one.wire == "messages":
         return {"anthropic_api_key": "bench", "anthropic_base_url": url}
     models = folder / "models.json"
-    window = window_for(preset(one.preset), one.trigger)
     entry = {
         "name": MODEL,
         "wire": "openai",
         "base_url": url,
-        "window": window,
+        "window": one.window,
         "prices": {"input": 2, "output": 9},
     }
     models.write_text(json.dumps([entry]))

@@ -97,6 +97,8 @@ class BuiltContext:
     pin_seqs: tuple[int, ...]
     volatile: int = 0
     """Tokens of the estimate that follow the newest message and are not sent again."""
+    facts: int = 0
+    """Tokens of these that are the program's own, such as the time."""
     renderer: int = RENDERER_VERSION
 
 
@@ -122,8 +124,9 @@ def build_context(
     """
     system_parts = _system_parts(system, known.block)
     background, late_pins = background_of(view, zone), pins_since(view, zone)
+    own_facts = defuse(runtime_facts)
     volatile = volatile_block(
-        runtime_facts=defuse(runtime_facts), recall=defuse(recall, keep_fences=recall.startswith(FENCE))
+        runtime_facts=own_facts, recall=defuse(recall, keep_fences=recall.startswith(FENCE))
     )
     through = find_last_described_turn(view, policy)
     live = [render_entry(entry, view.open_turn, policy, through=through) for entry in view.entries]
@@ -155,6 +158,7 @@ def build_context(
         entry_seqs=tuple(map(_SEQ, view.entries)),
         pin_seqs=tuple(entry.seq for entry in view.pins if not is_correction(entry)),
         volatile=passing,
+        facts=_text_tokens(volatile_block(runtime_facts=own_facts, recall=""), count) if recall else passing,
     )
 
 

@@ -37,6 +37,8 @@ class SessionState:
     """Tokens that a request keeps free for recalled passages."""
     token_scale: Mapping[str, Any] = field(default_factory=dict)
     """How the session's model counts each kind of text, as it is stored."""
+    learned_scale: Mapping[str, Any] | None = None
+    """The scale to store with a change of the view; None keeps the stored one."""
     channel: str = ""
     """Where the last answered turn came from: its limits hold for the gauge and for ghost turns."""
     measured_by: str = ""
@@ -60,6 +62,7 @@ class SessionState:
             fixed_tokens=after.fixed_tokens,
             talk_ratio=after.talk_ratio,
             reserved_tokens=after.reserved_tokens,
+            learned_scale=after.learned_scale,
         )
 
 

@@ -19,19 +19,19 @@ _OWN_SPREAD: Mapping[Kind, float] = {
 }  # fmt: skip
 """How far a ratio may be from what is assumed at first; prose of all kinds is assumed to be like messages."""
 _DRIFT: Mapping[Kind, float] = {
-    "steady": 0.002, "notes": 0.01, "summary": 0.01, "talk": 0.01, "passing": 0.02,
+    "steady": 0.0, "notes": 0.0, "summary": 0.0, "talk": 0.01, "passing": 0.02,
 }  # fmt: skip
-"""How far a ratio may move with a turn."""
-_MOVED_DRIFT: Mapping[Kind, float] = {
-    "steady": 0.002, "notes": 0.05, "summary": 0.05, "talk": 0.01, "passing": 0.02,
+"""How far a ratio may move with a turn whose text of the kind is the same; that of messages is always new."""
+_REPLACED_DRIFT: Mapping[Kind, float] = {
+    "steady": 0.1, "notes": 0.1, "summary": 0.1, "talk": 0.0, "passing": 0.0,
 }  # fmt: skip
-"""The same with a new summary."""
+"""How far a ratio may move when all text of the kind is another one; less when a part of it is."""
 ROUNDING = 4.0
 """Tokens by which any count may differ from a sum of ratios."""
 HISTORY_NOISE, MESSAGE_NOISE = 0.05, 0.1
 """Share by which a history of few turns, and a single message, differ from the ratio of messages."""
-FORESEEN_NOISE = 0.01
-"""Share by which a foreseen size differs from its count."""
+TAIL_NOISE = 0.005
+"""Share by which kept messages differ from the sum of what they were counted as."""
 STRUCTURED_SHARE = 0.92
 """Ratio of notes and summaries beside that of messages, until a request with them was counted."""
 
@@ -56,11 +56,13 @@ class TokenScale:
         """Return the counted tokens that a request with these estimates would have."""
         return round(sum(self.ratio(kind) * tokens for kind, tokens in estimates.items()))
 
-    def drift(self, *, moved: bool) -> TokenScale:
-        """Return the scale before another turn; `moved` when the view has changed since the last count."""
-        drift, spread = (_MOVED_DRIFT if moved else _DRIFT), list(self.spread)
+    def drift(self, whole: Estimates, *, moved: bool) -> TokenScale:
+        """Return the scale before the count of another request; `moved` when it has a new summary."""
+        spread, former = list(self.spread), self.last[1:] or (0,) * len(KINDS)
         for place, kind in enumerate(KINDS):
-            spread[place * len(KINDS) + place] += drift[kind] ** 2
+            new = 1.0 if moved and kind == "summary" else _share_changed(former[place], whole[kind])
+            drift = _DRIFT[kind] ** 2 + (new * _REPLACED_DRIFT[kind]) ** 2
+            spread[place * len(KINDS) + place] += drift
         return _changed(self, spread=spread)
 
     def observe(self, estimates: Estimates, counted: float, *, noise: float) -> TokenScale:
@@ -130,6 +132,7 @@ def learn_from_call(
     *,
     counted: int,
     epoch: int,
+    passes: Estimates | None = None,
     passed: int | None = None,
     foreseen: int | None = None,
     added: int = 0,
@@ -139,19 +142,25 @@ def learn_from_call(
     """Return the scale after a counted call.
 
     A call of the same view tells by how much it differs from the one before: the rest of both cancels out.
-    The first call of a view is compared with the size that was `foreseen` without its `added` estimate of new
-    messages. `passed` is the count of what passes with the turn, where the provider tells it apart. `answer`
-    is the estimate of an answer of `answered` tokens, 0 without one to compare.
+    The first call of a view has messages that were counted before and stand in the size that was `foreseen`
+    without its `added` estimate of new ones: only what is around them is learned from it. `passes` is the
+    estimate of what passes with the turn, `passed` its count where the provider tells it apart. `answer` is
+    the estimate of an answer of `answered` tokens, 0 without one to compare.
     """
     moved = scale.epoch != epoch or len(scale.last) != 1 + len(KINDS)
-    learned = scale.drift(moved=moved)
+    passes = {"passing": whole["passing"]} if passes is None else passes
+    learned = scale.drift(whole, moved=moved)
     if passed is not None:
-        learned = learned.observe({"passing": whole["passing"]}, passed, noise=ROUNDING)
-    if moved:
-        if foreseen is not None and scale.last:
-            noise = ROUNDING + FORESEEN_NOISE * foreseen + MESSAGE_NOISE * added
-            new: Estimates = {"talk": added, "passing": whole["passing"]}
-            learned = learned.observe(new, counted - foreseen, noise=noise)
+        learned = learned.observe(passes, passed, noise=ROUNDING)
+    if moved and foreseen is not None and scale.last:
+        around: Estimates = {
+            "steady": whole["steady"] - passes.get("steady", 0),
+            "notes": whole["notes"], "summary": whole["summary"],
+        }  # fmt: skip
+        kept = foreseen - scale.size(around)
+        noise = ROUNDING + TAIL_NOISE * abs(kept) + MESSAGE_NOISE * added
+        learned = learned.observe({**whole, "talk": added}, counted - kept, noise=noise)
+    elif moved:
         noise = ROUNDING + HISTORY_NOISE * whole["talk"]
         learned = learned.observe(whole, counted, noise=noise)
     else:
@@ -166,6 +175,29 @@ def learn_from_call(
         learned = learned.observe({"talk": answer}, answered, noise=noise)
     last = (counted, *(whole[kind] for kind in KINDS))
     return replace(learned, epoch=epoch, last=last)
+
+
+def learn_from_foreseen(
+    scale: TokenScale, estimates: Estimates, *, counted: int, kept: int | None, epoch: int
+) -> TokenScale:
+    """Return the scale after the provider counted the next request of a view that will have this epoch.
+
+    `kept` is the count of its messages, None if only their estimate is known.
+    """
+    learned = scale.drift(estimates, moved=True)
+    if kept is None:
+        noise = ROUNDING + HISTORY_NOISE * estimates["talk"]
+        learned = learned.observe(estimates, counted, noise=noise)
+    else:
+        noise = ROUNDING + TAIL_NOISE * kept
+        learned = learned.observe({**estimates, "talk": 0}, counted - kept, noise=noise)
+    last = (counted, *(estimates[kind] for kind in KINDS))
+    return replace(learned, epoch=epoch, last=last)
+
+
+def _share_changed(former: int, now: int) -> float:
+    """Return which share of a text is new, judged by its size alone."""
+    return min(1.0, abs(now - former) / now) if now else 0.0
 
 
 def _changed(

@@ -31,7 +31,8 @@ from shared.core.session.turns import Caps
 from shared.core.values.errors import ModelUnavailable, PromptTooLong
 from shared.core.values.local_time import minute_text
 from shared.core.values.messages import text_message
-from shared.core.values.tokens import Count, estimate_messages, estimate_system, estimate_tools
+from shared.core.values.token_scale import learn_from_foreseen
+from shared.core.values.tokens import Count, estimate_blocks, estimate_messages, estimate_system, estimate_tools
 from shared.core.verdicts.summaries import unusable_seconds
 from shared.core.verdicts.unable_models import UnableModels
 from shared.ports import (
@@ -59,6 +60,8 @@ KNOWN_SHARE = 5
 """Divisor of a small request: known notes take at most a fifth."""
 PIECES_AT_MOST = 8
 """Pieces of one message that no request can hold; of a longer one its head and tail are read."""
+_PLACEHOLDER = "."
+"""Message to count a request with that has no new one yet."""
 _BESIDE = 60
 """Tags and last sentence around a transcript."""
 _CHARS_PER_TOKEN = 8
@@ -170,23 +173,56 @@ class SilentRequests:
         )
         prepared = await self.build_next(replace(state, view=after))
         shown = prepared.selection.view
-        counted = link.tokens + sum(entry.tokens for entry in (*shown.entries, *shown.pins))
+        stored = link.tokens + sum(entry.tokens for entry in (*shown.entries, *shown.pins))
         scale = prepared.read_scale(state.token_scale)
         talk_ratio = scale.ratio("talk")
-        size = plain = scale.size(prepared.estimates)
-        if view.base_turn < through:
+        plain = scale.size(prepared.estimates)
+        tail = await self._find_counted_tail(state, after, talk_ratio=talk_ratio)
+        counted = await self._count_next(prepared)
+        if counted is not None:
+            size = counted
+            scale = learn_from_foreseen(
+                scale, prepared.estimates, counted=counted, kept=tail, epoch=view.view_epoch + 1
+            )
+        else:
             # What stays was counted turn by turn: only what replaces the rest is estimated.
             kept = round(talk_ratio * sum(entry.tokens for entry in after.entries))
-            former = await self._owed.find_size_after(state.session_id, through)
-            counted_tail = view.context_tokens - former if former is not None else kept
-            size += counted_tail - kept if abs(counted_tail - kept) <= TAIL_DOUBT * kept else 0
+            size = plain + (0 if tail is None else tail - kept)
         return replace(
             state,
             view=replace(view, context_tokens=plain),
-            fixed_tokens=max(0, size - round(talk_ratio * counted)),
+            fixed_tokens=max(0, size - round(talk_ratio * stored)),
             talk_ratio=talk_ratio,
             reserved_tokens=prepared.reserved,
+            learned_scale=None if counted is None else scale.to_json(),
         )
+
+    async def _find_counted_tail(self, state: SessionState, after: View, *, talk_ratio: float) -> int | None:
+        """Return the counted tokens of the turns that stay live; None where their count is doubtful."""
+        view, kept = state.view, round(talk_ratio * sum(entry.tokens for entry in after.entries))
+        if view.base_turn == after.base_turn or any(entry.pruned == "hide" for entry in view.entries):
+            return None
+        former = await self._owed.find_size_after(state.session_id, after.base_turn)
+        if former is None:
+            return None
+        tail = view.context_tokens - former
+        return tail if abs(tail - kept) <= TAIL_DOUBT * kept else None
+
+    async def _count_next(self, prepared: PreparedRequest) -> int | None:
+        """Return what the provider counts for a request before its new message; None where it counts none.
+
+        A request ends with a message of the person, so a short one is added and taken off again.
+        """
+        if "count_tokens" not in prepared.card.capabilities:
+            return None
+        request = await self.with_pictures(prepared)
+        added = 0
+        if not request.messages or request.messages[-1].role == "assistant":
+            message = text_message("user", _PLACEHOLDER)
+            request = replace(request, messages=(*request.messages, message))
+            added = estimate_blocks(message.blocks, self.count_tokens)
+        counted = await self._model.count_tokens(request)
+        return max(0, counted - added) if counted else None
 
     async def estimate_size(self, state: SessionState) -> int:
         """Return the size of the whole view as a request, all of it estimated, with what is known by now.

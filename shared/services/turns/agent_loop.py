@@ -22,6 +22,7 @@ from shared.core.context.build_context import (
     count_replaced_pictures,
     find_last_described_turn,
     left_out_counter,
+    select,
 )
 from shared.core.overflow.filler_trimming import plan_hiding
 from shared.core.session.artifacts import Artifact
@@ -517,9 +518,8 @@ class AgentLoop:
         fades = count_fading((*mine, build_entry(blocks, tokens, mine[-1])), prepared.policy, count)
         scale = learn_scale(state, reply, prepared, tokens)
         passed = count_passed(reply, prepared)
-        faded = scale.size({"talk": fades, "passing": prepared.built.volatile if passed is None else 0})
-        faded += passed or 0
-        sent = max(0, used + prepared.left_out - faded)
+        faded = scale.size({"talk": fades}) + (scale.size(prepared.passing) if passed is None else passed)
+        sent = max(0, used + scale.size(prepared.kept_out) - faded)
         whole = sent if usual is prepared else round(sent * usual.ratio / ratio)
         turn_tokens = tokens + sum(entry.tokens for entry in mine) - fades
         parts = collect_prompt_parts(prepared)
@@ -532,7 +532,18 @@ class AgentLoop:
         known = reply.usage.known
         needed = whole + usual.reserved
         job = self._due_job(state, usual, needed)
-        said = tokens - fades + round(prepared.left_out / ratio)
+        ended = replace(
+            state.view,
+            entries=(*state.view.entries, build_entry(blocks, tokens, mine[-1])),
+            open_turn=None,
+        )
+        # What the next turn would hide whatever its message is, it need not decide again.
+        hides = () if job is not None and is_due_summary(job) else plan_hiding(
+            ended, usual.policy, budget=usual.budget, context_tokens=whole, ratio=scale.ratio("talk")
+        )
+        leaving = _estimate_leaving(ended, hides, usual)
+        whole = max(0, whole - scale.size({"talk": leaving}))
+        said = tokens - fades + round(prepared.left_out / ratio) - leaving
         measured = measure_context(
             usual, whole, estimated=not known or usual is not prepared, said=said, view=state.view,
             choice=state.claim.compaction,
@@ -555,7 +566,7 @@ class AgentLoop:
                 prune_triggered=bool(state.prunes),
             ),
             prompt_parts=self._select_unstored(parts, state.claim),
-            prunes=state.prunes,
+            prunes=tuple({one.seq: one for one in (*state.prunes, *hides)}.values()),
             context_tokens=whole,
             turn_tokens=round((ratio if usual is prepared else usual.ratio) * turn_tokens),
             context_limit=measured.limit,
@@ -626,6 +637,23 @@ class AgentLoop:
             first_text_at=state.stream.first_text_at,
         )
         return TurnResult(outcome=outcome, measured=None)
+
+
+def _estimate_leaving(view: View, hides: Sequence[PruneDecision], prepared: PreparedRequest) -> int:
+    """Estimate the messages of the newest request that the next one leaves out, whatever its message is."""
+    policy, newest = prepared.policy, view.entries[-1]
+    if not hides and not policy.keeping.limits(prepared.channel):
+        return 0
+    coming = replace(
+        newest, seq=newest.seq + 1, turn=newest.turn + 1, role="user", author="person", blocks=(), tokens=0
+    )
+    next_view = replace(
+        view, entries=(*apply_decisions(view.entries, hides), coming), open_turn=coming.turn
+    )
+    sent = select(next_view, policy, channel=prepared.channel, ratio=prepared.ratio).view
+    staying = {entry.seq for entry in (*sent.entries, *sent.pins)}
+    former = (*prepared.selection.view.entries, newest)
+    return sum(entry.tokens for entry in former if entry.seq not in staying)
 
 
 def measure_context(

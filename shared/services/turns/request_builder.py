@@ -94,6 +94,8 @@ class PreparedRequest:
     instruction: str = ""
     left_out: int = 0
     """Tokens of the view that the ladder kept out of this request; they are still there."""
+    kept_out: Estimates = field(default_factory=dict)
+    """Estimated tokens of these by kind; negative where a shorter form is sent."""
     before: int = 0
     """Tokens of the whole view as it was before this turn's summary and pruning."""
     saved: int = 0
@@ -128,15 +130,20 @@ class PreparedRequest:
 
     @property
     def estimates(self) -> Estimates:
-        """Estimated tokens by kind of text."""
-        parts, passing = self.built.parts, self.built.volatile
+        """Estimated tokens by kind of text; the program's own facts are like the system prompt."""
+        parts, built = self.built.parts, self.built
         return {
-            "steady": parts["system"] + parts["tools"],
-            "notes": parts["memory"] - passing,
+            "steady": parts["system"] + parts["tools"] + built.facts,
+            "notes": parts["memory"] - built.volatile,
             "summary": parts["summary"],
             "talk": parts["history"],
-            "passing": passing,
+            "passing": built.volatile - built.facts,
         }
+
+    @property
+    def passing(self) -> Estimates:
+        """Estimated tokens by kind that are sent with this turn alone."""
+        return {"steady": self.built.facts, "passing": self.built.volatile - self.built.facts}
 
     def read_scale(self, stored: Mapping[str, Any]) -> TokenScale:
         """Return how this request's model counts each kind of text in the session."""
@@ -375,8 +382,14 @@ class RequestBuilder:
         )
         left_out = max(0, prepared.built.estimate - small.context.estimate)
         estimate = round(prepared.ratio * small.context.estimate)
+        shrunk = replace(prepared, built=small.context)
+        kept_out: Estimates = {
+            kind: prepared.kept_out.get(kind, 0) + tokens - shrunk.estimates[kind]
+            for kind, tokens in prepared.estimates.items()
+        }
         return replace(
             prepared,
+            kept_out=kept_out,
             built=small.context,
             estimate=estimate,
             left_out=prepared.left_out + round(prepared.ratio * left_out),

@@ -384,6 +384,7 @@ def learn_scale(state: TurnAttempt, reply: ModelReply, prepared: PreparedRequest
         prepared.estimates,
         counted=usage.context_tokens - usage.output_tokens,
         epoch=state.view.view_epoch,
+        passes=prepared.passing,
         passed=count_passed(reply, prepared),
         foreseen=None if state.meter.anchored or state.meter.restarts else state.meter.anchor,
         added=state.meter.pending,

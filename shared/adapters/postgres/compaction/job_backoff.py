@@ -186,7 +186,7 @@ class PostgresJobBackoff(PoolStore):
             return await move_view(
                 connection, session, base=base, head=row["id"], redo=None, cycles=0, context_tokens=after,
                 reserved=seen.state.reserved_tokens, hold=session["hold_compaction"], state="done",
-                shown=row["id"], replaces=seen.link_id,
+                shown=row["id"], replaces=seen.link_id, token_scale=seen.state.learned_scale,
             )  # fmt: skip
 
 

@@ -225,7 +225,7 @@ class PostgresJobs(PoolStore):
                 )
             return await _move(
                 connection, session, base=link.through_turn, head=row["id"], redo=None, cycles=1,
-                context_tokens=after, reserved=seen.reserved_tokens,
+                context_tokens=after, reserved=seen.reserved_tokens, token_scale=seen.learned_scale,
                 hold=session["hold_compaction"] and not summarised,
                 state="done" if summarised else link.kind, shown=row["id"],
             )  # fmt: skip
@@ -583,6 +583,7 @@ async def _move(
     state: str,
     shown: int | None,
     replaces: int | None = None,
+    token_scale: Mapping[str, Any] | None = None,
 ) -> CompactionStored:
     event_seq = await connection.fetchval(
         *sql.MOVE_VIEW(
@@ -594,6 +595,7 @@ async def _move(
             context_tokens=context_tokens,
             hold=hold,
             reserved=reserved,
+            token_scale=token_scale and dict(token_scale),
         )
     )
     if base > session["flushed_turn"]:

@@ -231,7 +231,7 @@ SELECT coalesce(sum(e.tokens), 0)::bigint FROM pins p JOIN turn_entries te USING
 MOVE_VIEW = Named("""
 UPDATE sessions SET base_turn = :base_turn, head = :head, redo = :redo, view_epoch = view_epoch + 1,
        cycle = cycle + :cycles, context_tokens = :context_tokens, hold_compaction = :hold,
-          context_reserved = :reserved,
+          context_reserved = :reserved, token_scale = coalesce(:token_scale::jsonb, token_scale),
        context_limit = CASE WHEN context_limit = 0 THEN 0
           ELSE greatest(1, context_limit + context_reserved - :reserved) END,
        compaction_rest = NULL, next_event_seq = next_event_seq + 1
