@@ -1,13 +1,13 @@
 """How far the gauge is from what the provider counts: `python -m tests.bench.gauge [--json] [--turns N]`.
 
-Talks go through the running system: short and long turns, every preset and the shipped default, over Messages
-and over Chat Completions, with recall on. The gauge that is shown between two turns is held against the strict
-fake's own count of the next request, less what came with it: the new message, recalled passages and the clock.
-The next request is the first of its turn, also when the provider refuses it: what is sent after a refusal is cut.
-A summary that its turn waited for has shown a gauge of its own before the request, and that one is read.
-`saved` holds what a compaction says it saved against the difference of the two real requests around it.
-`cut` counts requests that were cut before they were sent, since the new message did not fit: nobody can show their
-size before the message is known.
+Talks go through the running system: short and long turns, every preset and the shipped default, over
+Messages and over Chat Completions, with recall on. The gauge that is shown between two turns is held against
+the strict fake's own count of the next request, less what came with it: the new message, recalled passages
+and the clock. The next request is the first of its turn, also when the provider refuses it: what is sent
+after a refusal is cut. A summary that its turn waited for has shown a gauge before the request: that one is
+read. `saved` holds what a compaction says it saved against the difference of the two real requests around it.
+`cut` counts requests that were cut or pruned before they were sent, since the new message did not fit: their
+size depends on that message.
 """
 
 from __future__ import annotations
@@ -155,9 +155,11 @@ async def play(talk: Talk, settings: Settings, api: MessagesApi, mind: IdealMind
 
 
 _HEAD = "SELECT max(id) FROM links WHERE kind IN ('summary', 'digest')"
-_CLAIMED = "SELECT tokens_before - tokens_after FROM links WHERE kind IN ('summary', 'digest') ORDER BY id DESC LIMIT 1"
+_CLAIMED = """
+SELECT tokens_before - tokens_after FROM links WHERE kind IN ('summary', 'digest') ORDER BY id DESC LIMIT 1
+"""
 _SENT = """
-SELECT l.id AS head, l.tokens_after AS after, l.tokens_before - l.tokens_after AS saved, 
+SELECT l.id AS head, l.tokens_after AS after, l.tokens_before - l.tokens_after AS saved,
        a.recipe ? 'fit' OR a.estimated_input_tokens_before > a.hard_limit AS cut
   FROM turn_context_audit a LEFT JOIN links l ON l.id = a.head AND l.kind IN ('summary', 'digest')
  WHERE a.session_id = $1 ORDER BY a.id DESC LIMIT 1

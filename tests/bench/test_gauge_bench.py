@@ -18,11 +18,11 @@ from tests.kit.fakes.messages_api.server import MessagesApi
 async def test_gauge_says_what_the_provider_counts_with_recall_on(
     database_url: str, redis_url: str, tmp_path: Path
 ) -> None:
-    one = Run(preset="steady", talk="short", wire="messages", trigger=5_000)
+    one = Run(preset="steady", talk="short", wire="messages")
     talk = talk_of(one.talk, 60, seed=3)
     mind = IdealMind(talk.facts)
     api = MessagesApi(mind=mind)
-    api.models.set_window(MODEL, window_for(preset(one.preset), one.trigger))
+    api.models.set_window(MODEL, window_for(preset(one.preset), 5_000))
     async with listening(api) as url:
         settings = partial(settings_for, database_url, redis_url, data_dir=tmp_path, **CAPS)(
             preset=one.preset, model=MODEL, summary_model=MODEL, anthropic_api_key="bench",

@@ -15,7 +15,7 @@ LEAST, MOST = 0.3, 4.0
 """Bounds of a ratio: no tokenizer differs more from the estimates."""
 
 _OWN_SPREAD: Mapping[Kind, float] = {
-    "steady": 0.3, "notes": 0.1, "summary": 0.1, "talk": 0.35, "passing": 0.25,
+    "steady": 0.3, "notes": 0.4, "summary": 0.4, "talk": 0.35, "passing": 0.35,
 }  # fmt: skip
 """How far a ratio may be from what is assumed at first; prose of all kinds is assumed to be like messages."""
 _DRIFT: Mapping[Kind, float] = {
@@ -32,8 +32,13 @@ HISTORY_NOISE, MESSAGE_NOISE = 0.05, 0.1
 """Share by which a history of few turns, and a single message, differ from the ratio of messages."""
 TAIL_NOISE = 0.005
 """Share by which kept messages differ from the sum of what they were counted as."""
-STRUCTURED_SHARE = 0.92
-"""Ratio of notes and summaries beside that of messages, until a request with them was counted."""
+KEPT_DOUBT = 0.5
+"""Share of its estimate by which the count of kept messages may differ; beyond it, others are live."""
+STRUCTURED_SHARE = 0.8
+"""Ratio of notes and summaries beside that of messages, until a request with them was counted.
+
+They hold names and numbers in many estimated tokens.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,12 +157,8 @@ def learn_from_call(
     learned = scale.drift(whole, moved=moved)
     if passed is not None:
         learned = learned.observe(passes, passed, noise=ROUNDING)
-    if moved and foreseen is not None and scale.last:
-        around: Estimates = {
-            "steady": whole["steady"] - passes.get("steady", 0),
-            "notes": whole["notes"], "summary": whole["summary"],
-        }  # fmt: skip
-        kept = foreseen - scale.size(around)
+    kept = _find_kept(scale, whole, foreseen, passes=passes, added=added) if moved and scale.last else None
+    if kept is not None:
         noise = ROUNDING + TAIL_NOISE * abs(kept) + MESSAGE_NOISE * added
         learned = learned.observe({**whole, "talk": added}, counted - kept, noise=noise)
     elif moved:
@@ -175,6 +176,20 @@ def learn_from_call(
         learned = learned.observe({"talk": answer}, answered, noise=noise)
     last = (counted, *(whole[kind] for kind in KINDS))
     return replace(learned, epoch=epoch, last=last)
+
+
+def _find_kept(
+    scale: TokenScale, whole: Estimates, foreseen: int | None, *, passes: Estimates, added: int
+) -> int | None:
+    """Return the count of the messages that a foreseen size holds; None where it cannot be theirs."""
+    if foreseen is None:
+        return None
+    around: Estimates = {
+        "steady": whole["steady"] - passes.get("steady", 0),
+        "notes": whole["notes"], "summary": whole["summary"],
+    }  # fmt: skip
+    kept, usual = foreseen - scale.size(around), scale.ratio("talk") * (whole["talk"] - added)
+    return kept if abs(kept - usual) <= KEPT_DOUBT * usual + ROUNDING else None
 
 
 def learn_from_foreseen(

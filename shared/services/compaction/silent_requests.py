@@ -32,7 +32,13 @@ from shared.core.values.errors import ModelUnavailable, PromptTooLong
 from shared.core.values.local_time import minute_text
 from shared.core.values.messages import text_message
 from shared.core.values.token_scale import learn_from_foreseen
-from shared.core.values.tokens import Count, estimate_blocks, estimate_messages, estimate_system, estimate_tools
+from shared.core.values.tokens import (
+    Count,
+    estimate_blocks,
+    estimate_messages,
+    estimate_system,
+    estimate_tools,
+)
 from shared.core.verdicts.summaries import unusable_seconds
 from shared.core.verdicts.unable_models import UnableModels
 from shared.ports import (

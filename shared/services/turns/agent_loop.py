@@ -538,8 +538,12 @@ class AgentLoop:
             open_turn=None,
         )
         # What the next turn would hide whatever its message is, it need not decide again.
-        hides = () if job is not None and is_due_summary(job) else plan_hiding(
-            ended, usual.policy, budget=usual.budget, context_tokens=whole, ratio=scale.ratio("talk")
+        hides = (
+            ()
+            if job is not None and is_due_summary(job)
+            else plan_hiding(
+                ended, usual.policy, budget=usual.budget, context_tokens=whole, ratio=scale.ratio("talk")
+            )
         )
         leaving = _estimate_leaving(ended, hides, usual)
         whole = max(0, whole - scale.size({"talk": leaving}))
@@ -647,9 +651,7 @@ def _estimate_leaving(view: View, hides: Sequence[PruneDecision], prepared: Prep
     coming = replace(
         newest, seq=newest.seq + 1, turn=newest.turn + 1, role="user", author="person", blocks=(), tokens=0
     )
-    next_view = replace(
-        view, entries=(*apply_decisions(view.entries, hides), coming), open_turn=coming.turn
-    )
+    next_view = replace(view, entries=(*apply_decisions(view.entries, hides), coming), open_turn=coming.turn)
     sent = select(next_view, policy, channel=prepared.channel, ratio=prepared.ratio).view
     staying = {entry.seq for entry in (*sent.entries, *sent.pins)}
     former = (*prepared.selection.view.entries, newest)

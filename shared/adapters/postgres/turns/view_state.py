@@ -26,7 +26,8 @@ def build_state(row: Record | Mapping[str, Any], entries: Sequence[Entry]) -> Se
         redo_id=row["redo"],
         channel=row["last_channel"],
         talk_ratio=None,
-        reserved_tokens=row["context_reserved"], learned_scale=None,
+        reserved_tokens=row["context_reserved"],
+        learned_scale=None,
     )
 
 
