@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from shared.core.compaction.jobs import rests
 from shared.core.compaction.plan import NothingToCompact, plan_compaction
 from shared.core.context.build_context import Turn, units_of
 from shared.core.session.budget import ContextBudget
@@ -55,6 +56,8 @@ def _can_be_summarised(
     view: View, policy: ContextPolicy, budget: ContextBudget, context_tokens: int, ratio: float
 ) -> bool:
     if view.hold_compaction or not policy.timing.compact_auto:
+        return False
+    if view.rest is not None and rests(view, limit=budget.limit, model=view.rest.model):
         return False
     plan = plan_compaction(view, budget=budget, policy=policy, now_tokens=context_tokens, ratio=ratio)
     return not isinstance(plan, NothingToCompact)

@@ -181,9 +181,10 @@ class SilentRequests:
         shown = prepared.selection.view
         stored = link.tokens + sum(entry.tokens for entry in (*shown.entries, *shown.pins))
         scale = prepared.read_scale(state.token_scale)
-        talk_ratio = scale.ratio("talk")
+        talk_ratio = prepared.ratio_of_stored(scale)
         plain = scale.size(prepared.estimates)
-        tail = await self._find_counted_tail(state, after, talk_ratio=talk_ratio)
+        kept = scale.size({"talk": prepared.estimates["talk"]})
+        tail = None if prepared.unsent else await self._find_counted_tail(state, after, kept=kept)
         counted = await self._count_next(prepared)
         if counted is not None:
             size = counted
@@ -192,7 +193,6 @@ class SilentRequests:
             )
         else:
             # What stays was counted turn by turn: only what replaces the rest is estimated.
-            kept = round(talk_ratio * sum(entry.tokens for entry in after.entries))
             size = plain + (0 if tail is None else tail - kept)
         return replace(
             state,
@@ -203,9 +203,9 @@ class SilentRequests:
             learned_scale=None if counted is None else scale.to_json(),
         )
 
-    async def _find_counted_tail(self, state: SessionState, after: View, *, talk_ratio: float) -> int | None:
-        """Return the counted tokens of the turns that stay live; None where their count is doubtful."""
-        view, kept = state.view, round(talk_ratio * sum(entry.tokens for entry in after.entries))
+    async def _find_counted_tail(self, state: SessionState, after: View, *, kept: int) -> int | None:
+        """Return the counted tokens of the turns that stay live, `kept` by their estimate; None in doubt."""
+        view = state.view
         if view.base_turn == after.base_turn or any(entry.pruned == "hide" for entry in view.entries):
             return None
         former = await self._owed.find_size_after(state.session_id, after.base_turn)

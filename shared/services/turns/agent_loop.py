@@ -468,7 +468,7 @@ class AgentLoop:
         return RequestLimits(
             hard=prepared.budget.hard,
             fixed=scale.size(beside),
-            talk_ratio=scale.ratio("talk"),
+            talk_ratio=prepared.ratio_of_stored(scale),
             reserved=prepared.budget.recall,
             left_out=left_out,
         )

@@ -50,7 +50,7 @@ from shared.core.session.turns import Claim, ContextAudit
 from shared.core.values.local_time import resolve_zone
 from shared.core.values.messages import Image, ToolUse
 from shared.core.values.token_scale import Estimates, TokenScale, scale_from_json
-from shared.core.values.tokens import estimate_tools
+from shared.core.values.tokens import estimate_blocks, estimate_tools
 from shared.core.values.ttl_cache import ttl_cache
 from shared.ports import ModelCard, ModelRequest, TokenCounter, ToolSpec
 
@@ -94,6 +94,8 @@ class PreparedRequest:
     instruction: str = ""
     left_out: int = 0
     """Tokens of the view that the ladder kept out of this request; they are still there."""
+    talk: int | None = None
+    """Estimated tokens of its messages where stored ones are counts; None takes the stored ones."""
     kept_out: Estimates = field(default_factory=dict)
     """Estimated tokens of these by kind; negative where a shorter form is sent."""
     before: int = 0
@@ -136,7 +138,7 @@ class PreparedRequest:
             "steady": parts["system"] + parts["tools"] + built.facts,
             "notes": parts["memory"] - built.volatile,
             "summary": parts["summary"],
-            "talk": parts["history"],
+            "talk": parts["history"] if self.talk is None else self.talk,
             "passing": built.volatile - built.facts,
         }
 
@@ -144,6 +146,10 @@ class PreparedRequest:
     def passing(self) -> Estimates:
         """Estimated tokens by kind that are sent with this turn alone."""
         return {"steady": self.built.facts, "passing": self.built.volatile - self.built.facts}
+
+    def ratio_of_stored(self, scale: TokenScale) -> float:
+        """Return the model's tokens per stored token of messages."""
+        return scale.ratio("talk") if self.talk is None else self.ratio
 
     def read_scale(self, stored: Mapping[str, Any]) -> TokenScale:
         """Return how this request's model counts each kind of text in the session."""
@@ -336,6 +342,7 @@ class RequestBuilder:
             recalled=recalled,
             known=known,
             recall_room=recall if view.base_turn else 0,
+            talk=self._estimate_talk(chosen.view, policy),
         )
 
     def build_next(
@@ -382,13 +389,15 @@ class RequestBuilder:
         )
         left_out = max(0, prepared.built.estimate - small.context.estimate)
         estimate = round(prepared.ratio * small.context.estimate)
-        shrunk = replace(prepared, built=small.context)
+        talk = self._estimate_talk(small.view, prepared.policy)
+        shrunk = replace(prepared, built=small.context, talk=talk)
         kept_out: Estimates = {
             kind: prepared.kept_out.get(kind, 0) + tokens - shrunk.estimates[kind]
             for kind, tokens in prepared.estimates.items()
         }
         return replace(
             prepared,
+            talk=talk,
             kept_out=kept_out,
             built=small.context,
             estimate=estimate,
@@ -406,6 +415,11 @@ class RequestBuilder:
                 about=_build_about(view),
             ),
         )
+
+    def _estimate_talk(self, view: View, policy: ContextPolicy) -> int | None:
+        if not policy.exact_outputs:
+            return None
+        return sum(estimate_blocks(entry.blocks, self.estimate_tokens) for entry in view.entries)
 
     def _offered(
         self,

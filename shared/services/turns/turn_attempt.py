@@ -388,7 +388,7 @@ def learn_scale(state: TurnAttempt, reply: ModelReply, prepared: PreparedRequest
         passed=count_passed(reply, prepared),
         foreseen=None if state.meter.anchored or state.meter.restarts else state.meter.anchor,
         added=state.meter.pending,
-        answer=answer if plain and usage.output_tokens <= MOST * answer else 0,
+        answer=answer if plain and prepared.talk is None and usage.output_tokens <= MOST * answer else 0,
         answered=usage.output_tokens,
     )
 
