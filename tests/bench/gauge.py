@@ -242,7 +242,9 @@ async def measure(*, turns: int, seed: int) -> dict[str, Any]:
         api = (ChatCompletionsApi if one.wire == "completions" else MessagesApi)(mind=mind)
         api.models.set_window(MODEL, one.window)
         async with ground(durable=False) as (servers, where), listening(api) as url:
-            settings = settings_of(servers, where, **one.models, **_way(one, url, where))
+            settings = settings_of(
+                servers, where, **one.models, **connect(one, url, where, window=one.window)
+            )
             found[one.name] = (await play(talk, settings, api, mind)).as_json()
         sys.stderr.write(f"{one.name}: {json.dumps(found[one.name])}\n")
     rows = tuple(found.values())
@@ -253,7 +255,8 @@ async def measure(*, turns: int, seed: int) -> dict[str, Any]:
     return found
 
 
-def _way(one: Run, url: str, folder: Path) -> dict[str, Any]:
+def connect(one: Run, url: str, folder: Path, *, window: int) -> dict[str, Any]:
+    """Return the settings with which a model of this window is asked over the run's wire."""
     if one.wire == "messages":
         return {"anthropic_api_key": "bench", "anthropic_base_url": url}
     models = folder / "models.json"
@@ -261,7 +264,7 @@ def _way(one: Run, url: str, folder: Path) -> dict[str, Any]:
         "name": MODEL,
         "wire": "openai",
         "base_url": url,
-        "window": one.window,
+        "window": window,
         "prices": {"input": 2, "output": 9},
     }
     models.write_text(json.dumps([entry]))

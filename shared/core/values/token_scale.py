@@ -19,7 +19,7 @@ _OWN_SPREAD: Mapping[Kind, float] = {
 }  # fmt: skip
 """How far a ratio may be from what is assumed at first; prose of all kinds is assumed to be like messages."""
 _DRIFT: Mapping[Kind, float] = {
-    "steady": 0.0, "notes": 0.0, "summary": 0.0, "talk": 0.01, "passing": 0.02,
+    "steady": 0.0, "notes": 0.0, "summary": 0.0, "talk": 0.01, "passing": 0.005,
 }  # fmt: skip
 """How far a ratio may move with a turn whose text of the kind is the same; that of messages is always new."""
 _REPLACED_DRIFT: Mapping[Kind, float] = {
@@ -28,17 +28,16 @@ _REPLACED_DRIFT: Mapping[Kind, float] = {
 """How far a ratio may move when all text of the kind is another one; less when a part of it is."""
 ROUNDING = 4.0
 """Tokens by which any count may differ from a sum of ratios."""
-HISTORY_NOISE, MESSAGE_NOISE = 0.05, 0.1
-"""Share by which a history of few turns, and a single message, differ from the ratio of messages."""
+HISTORY_NOISE, MESSAGE_NOISE, PASSING_NOISE = 0.05, 0.1, 0.05
+"""Share by which a history of few turns, a single message, and a turn's passages differ from their ratio."""
 TAIL_NOISE = 0.005
 """Share by which kept messages differ from the sum of what they were counted as."""
 KEPT_DOUBT = 0.5
 """Share of its estimate by which the count of kept messages may differ; beyond it, others are live."""
-STRUCTURED_SHARE = 0.8
-"""Ratio of notes and summaries beside that of messages, until a request with them was counted.
-
-They hold names and numbers in many estimated tokens.
-"""
+_ASSUMED_SHARE: Mapping[Kind, float] = {
+    "steady": 1.0, "notes": 0.8, "summary": 0.8, "talk": 1.0, "passing": 0.92,
+}  # fmt: skip
+"""Ratio beside that of messages until a request was counted: names and numbers take many estimated tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +105,7 @@ def assume_scale(model: str, ratio: float) -> TokenScale:
             shared = talk if "steady" not in (one, other) else 0.0
             own = _OWN_SPREAD[one] ** 2 if one == other and one != "talk" else 0.0
             spread[i * size + j] = shared + own
-    ratios = tuple(ratio * (STRUCTURED_SHARE if kind in ("notes", "summary") else 1) for kind in KINDS)
+    ratios = tuple(ratio * _ASSUMED_SHARE[kind] for kind in KINDS)
     return TokenScale(model=model, ratios=ratios, spread=tuple(spread))
 
 
@@ -159,7 +158,7 @@ def learn_from_call(
         learned = learned.observe(passes, passed, noise=ROUNDING)
     kept = _find_kept(scale, whole, foreseen, passes=passes, added=added) if moved and scale.last else None
     if kept is not None:
-        noise = ROUNDING + TAIL_NOISE * abs(kept) + MESSAGE_NOISE * added
+        noise = ROUNDING + TAIL_NOISE * abs(kept) + MESSAGE_NOISE * added + PASSING_NOISE * whole["passing"]
         learned = learned.observe({**whole, "talk": added}, counted - kept, noise=noise)
     elif moved:
         noise = ROUNDING + HISTORY_NOISE * whole["talk"]
@@ -169,7 +168,8 @@ def learn_from_call(
         grown: dict[Kind, int] = {
             kind: whole[kind] - tokens for kind, tokens in zip(KINDS, former, strict=True)
         }
-        noise = ROUNDING + MESSAGE_NOISE * abs(grown["talk"])
+        passed_by = whole["passing"] + former[KINDS.index("passing")]
+        noise = ROUNDING + MESSAGE_NOISE * abs(grown["talk"]) + PASSING_NOISE * passed_by
         learned = learned.observe(grown, counted - before, noise=noise)
     if answer and answered:
         noise = ROUNDING + MESSAGE_NOISE * answer

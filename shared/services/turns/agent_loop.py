@@ -567,7 +567,7 @@ class AgentLoop:
                 model_ms=round(state.model_seconds * 1000),
                 context_tokens=sent,
                 summary_triggered=has_requested_summary(state, job),
-                prune_triggered=bool(state.prunes),
+                prune_triggered=bool(state.prunes or hides),
             ),
             prompt_parts=self._select_unstored(parts, state.claim),
             prunes=tuple({one.seq: one for one in (*state.prunes, *hides)}.values()),

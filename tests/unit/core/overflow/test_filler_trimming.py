@@ -17,7 +17,7 @@ from shared.core.presets.catalog import preset
 from shared.core.session.budget import ContextBudget, budget_for
 from shared.core.session.ledger import ItemKind, Ledger, LedgerItem
 from shared.core.session.pruning import PruneDecision
-from shared.core.session.session import Compaction, Entry, View
+from shared.core.session.session import Compaction, CompactionBackoff, Entry, View
 from tests.kit.builders import entry, exchange, exchanges, tool_turn, view, words
 from tests.kit.valid_requests import assert_valid_request
 
@@ -97,6 +97,15 @@ def test_summarising_comes_first_while_it_can_help() -> None:
     assert plan_hiding(state, PANTHEON, budget=BUDGET, context_tokens=AT) == ()
     over_hard = plan_hiding(state, PANTHEON, budget=BUDGET, context_tokens=BUDGET.hard + 1)
     assert over_hard, "what does not fit at all cannot wait for a summary"
+
+
+@pytest.mark.parametrize(("until_turn", "hidden"), [(0, False), (10_000, True)])
+def test_chatter_is_hidden_while_a_refused_summary_rests(until_turn: int, hidden: bool) -> None:
+    rest = CompactionBackoff(
+        reason="thrashing", limit=BUDGET.limit, model="chat-model", pins=(), until_turn=until_turn
+    )
+    log = exchanges(20, tokens=200)
+    assert bool(asked(log, hold_compaction=False, rest=rest)) is hidden
 
 
 def test_decisions_stick_and_asking_again_takes_the_next_ones() -> None:

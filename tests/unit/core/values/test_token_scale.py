@@ -12,6 +12,7 @@ from shared.core.values.token_scale import (
     TokenScale,
     assume_scale,
     learn_from_call,
+    learn_from_foreseen,
     scale_from_json,
 )
 
@@ -51,6 +52,48 @@ def test_scale_takes_the_count_that_a_provider_tells_apart() -> None:
     whole = request(300, passing=400)
     scale = learn_from_call(assume_scale(MODEL, 1.43), whole, counted=count(whole), epoch=0, passed=440)
     assert scale.ratio("passing") == pytest.approx(1.1, rel=0.01)
+
+
+def test_steady_ratio_keeps_what_the_first_calls_told_through_many_summaries() -> None:
+    scale = cycle(assume_scale(MODEL, 1.43), epoch=0, summary=0)
+    for epoch in range(1, 30):
+        scale = cycle(scale, epoch=epoch, summary=200 + 40 * (epoch % 3), notes=10 * epoch, turns=4)
+    assert scale.ratio("steady") == pytest.approx(TRUE["steady"], rel=0.01)
+
+
+def test_first_call_after_a_summary_tells_the_size_of_what_is_around_kept_messages() -> None:
+    scale = cycle(assume_scale(MODEL, 1.43), epoch=0, summary=0)
+    kept = 431  # messages that are counted at another ratio than the usual one
+    for epoch in (1, 2, 3):
+        whole = request(350, passing=120, summary=150 + 30 * epoch, notes=60 * epoch)
+        before = {**whole, "talk": 0, "passing": 0}
+        foreseen = scale.size(before) + kept
+        counted = count({**whole, "talk": 20}) + kept
+        scale = learn_from_call(
+            scale, whole, counted=counted, epoch=epoch, foreseen=foreseen, added=20, passed=None
+        )
+    shown = scale.size({**before, "summary": 250, "notes": 200}) + kept
+    assert shown == pytest.approx(count({**before, "summary": 250, "notes": 200}) + kept, rel=0.01)
+
+
+def test_facts_of_the_program_are_sized_like_its_prompt() -> None:
+    scale, facts = assume_scale(MODEL, 1.43), 40
+    for talk in (30, 200, 400):
+        whole = {**request(talk, passing=0), "steady": 1_900 + facts}
+        scale = learn_from_call(
+            scale, whole, counted=count(whole), epoch=0, passes={"steady": facts, "passing": 0}
+        )
+    assert scale.size({"steady": facts, "passing": 0}) == pytest.approx(TRUE["steady"] * facts, abs=2)
+
+
+def test_count_of_a_foreseen_request_is_learned_before_the_next_call() -> None:
+    scale = cycle(assume_scale(MODEL, 1.43), epoch=0, summary=0)
+    ahead = request(300, passing=0, summary=220, notes=160)
+    counted = count(ahead) - 120  # summaries and notes of few tokens
+    learned = learn_from_foreseen(scale, ahead, counted=counted, kept=360, epoch=1)
+    assert abs(scale.size(ahead) - counted) > 0.04 * counted
+    assert learned.size(ahead) == pytest.approx(counted, rel=0.01)
+    assert (learned.epoch, learned.last[0]) == (1, counted)
 
 
 def test_scale_of_another_model_is_not_used() -> None:
