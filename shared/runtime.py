@@ -222,6 +222,7 @@ CRASH_POINTS = (
     "after_flush_model",
     "after_flush",
     "after_summary_model",
+    "before_compaction",
     "after_compaction",
     "after_tidy",
     "before_hearing",

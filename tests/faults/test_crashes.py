@@ -79,6 +79,7 @@ WORKER_CASES = (
     pytest.param("after_flush_model", marks=pytest.mark.row("F13")),
     pytest.param("after_flush", marks=pytest.mark.row("F14")),
     pytest.param("after_summary_model", marks=pytest.mark.row("F15")),
+    "before_compaction",
     pytest.param("after_compaction", marks=pytest.mark.row("F16")),
     "before_indexing",
 )
@@ -87,6 +88,7 @@ WORKER = (
     "after_flush_model",
     "after_flush",
     "after_summary_model",
+    "before_compaction",
     "after_compaction",
     "before_indexing",
 )
@@ -176,6 +178,7 @@ async def _a_web_process_falls(case: Case, recovery: Recovery, point: str, seed:
         await case.promises_hold(person)
         assert person.connections >= 2
         assert await case.value("SELECT count(*) FROM notes") == 1
+        await _gauge_foretells_the_next_call(case, person)
         if point.startswith("mid_stream"):
             assert await case.value(ABORTED) == 1
 
@@ -276,6 +279,25 @@ async def _a_worker_falls(case: Case, recovery: Recovery, point: str, seed: int)
             await case.promises_hold(person)
             for what, number in ONCE.items():
                 assert await case.value(what, next(iter(person.said))) == number, what
+            await _gauge_foretells_the_next_call(case, person)
+
+
+GAUGE = "SELECT context_tokens FROM sessions WHERE id = (SELECT session_id FROM entries WHERE cid = $1)"
+COUNTED = """SELECT reported_input_tokens FROM turn_context_audit WHERE session_id =
+               (SELECT session_id FROM entries WHERE cid = $1) ORDER BY id DESC LIMIT 1"""
+RESERVED = """SELECT context_reserved FROM sessions
+               WHERE id = (SELECT session_id FROM entries WHERE cid = $1)"""
+SHORT_MESSAGE = 120
+"""More tokens than a short message takes, with the clock and a mark of the day."""
+
+
+async def _gauge_foretells_the_next_call(case: Case, person: Person) -> None:
+    """The next call holds what the gauge says, its message, and at most what is reserved."""
+    cid = next(iter(person.said))
+    shown, reserved = await case.value(GAUGE, cid), await case.value(RESERVED, cid)
+    await person.ask("Is all well again?")
+    counted = await case.value(COUNTED, cid)
+    assert 0.99 * shown <= counted <= 1.01 * shown + reserved + SHORT_MESSAGE, (shown, reserved, counted)
 
 
 async def _talked(port: int, messages: int) -> str | None:

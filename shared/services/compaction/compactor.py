@@ -321,6 +321,7 @@ class Compactor:
         grows = why_not_smaller(await self._silent_requests.estimate_size(now), after.view.context_tokens)
         if grows is not None:
             return await self._refuse(context, grows, written)
+        self._crash_point("before_compaction")
         prepared = context.prepared
         spent = context.tracker.take_spent()
         try:

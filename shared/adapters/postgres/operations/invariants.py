@@ -359,6 +359,12 @@ _VIEW = {
         SELECT {_at("session=d.session_id", "seq=d.seq")} FROM prune_decisions d
           JOIN entries e USING (session_id, seq)
          WHERE d.form = 'hide' AND e.author NOT IN ('assistant', 'tool')""",
+    "I5: the gauge was learned from a view that the session does not have yet": f"""
+        SELECT {_at("session=s.id", "view_epoch=s.view_epoch")} FROM sessions s
+         WHERE (s.token_scale ->> 'epoch')::bigint > s.view_epoch""",
+    "I5: the gauge keeps room for recalled passages, but no turn is hidden": f"""
+        SELECT {_at("session=s.id", "reserved=s.context_reserved")} FROM sessions s
+         WHERE s.context_reserved > 0 AND s.base_turn = 0""",
     "I6: messages were summarised, and nobody asked what to remember of them": f"""
         SELECT {_at("session=l.session_id", "link=l.id")} FROM links l
           JOIN sessions s ON s.id = l.session_id

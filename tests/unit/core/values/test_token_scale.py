@@ -72,8 +72,9 @@ def test_first_call_after_a_summary_tells_the_size_of_what_is_around_kept_messag
         scale = learn_from_call(
             scale, whole, counted=counted, epoch=epoch, foreseen=foreseen, added=20, passed=None
         )
-    shown = scale.size({**before, "summary": 250, "notes": 200}) + kept
-    assert shown == pytest.approx(count({**before, "summary": 250, "notes": 200}) + kept, rel=0.01)
+    later = request(0, passing=0, summary=250, notes=200)
+    shown = scale.size(later) + kept
+    assert shown == pytest.approx(count(later) + kept, rel=0.01)
 
 
 def test_facts_of_the_program_are_sized_like_its_prompt() -> None:

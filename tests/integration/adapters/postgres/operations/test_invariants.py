@@ -75,16 +75,20 @@ async def seeded(
     await database_server.drop(name)
 
 
+FILLER = "Then we talked about the weather, the garden and the long way home along the river. " * 3
+"""Text that a summary leaves out, so that it makes the next request smaller."""
+
+
 async def _talk(guest: Visit) -> None:
     await guest.ask("Please remember that my cat is called Miso.")
     for number in range(9):
-        await guest.ask(f"Number {number}: we decided to meet on 2026-05-{number + 10} in Lisbon.")
+        await guest.ask(f"Number {number}: we decided to meet on 2026-05-{number + 10} in Lisbon. {FILLER}")
     await _compacted(guest)
     undone = await guest.app.stores.jobs.undo_compaction(guest.session_id, limit_tokens=10**9, fixed_tokens=0)
     assert hasattr(undone, "link_id"), undone
     await _compacted(guest)
     for number in range(7):
-        await guest.ask(f"Later {number}: the train to Porto leaves at 1{number}:20.")
+        await guest.ask(f"Later {number}: the train to Porto leaves at 1{number}:20. {FILLER}")
     await _compacted(guest)
 
 
@@ -267,6 +271,16 @@ BROKEN = [
     ("I5", "no head stands", "UPDATE sessions SET head = NULL WHERE id = 1"),
     ("I5", "have not ended", "UPDATE sessions SET answered_turn = 1 WHERE id = 1"),
     ("I5", "inside a turn", "UPDATE links SET through_seq = through_seq - 1 WHERE active"),
+    (
+        "I5",
+        "was learned from a view",
+        """UPDATE sessions SET token_scale = jsonb_build_object('epoch', view_epoch + 1) WHERE id = 1""",
+    ),
+    (
+        "I5",
+        "room for recalled passages",
+        "UPDATE sessions SET context_reserved = 400, base_turn = 0 WHERE id = 1",
+    ),
     (
         "I6",
         "nobody asked what to remember",
