@@ -54,14 +54,14 @@ def test_scale_takes_the_count_that_a_provider_tells_apart() -> None:
     assert scale.ratio("passing") == pytest.approx(1.1, rel=0.01)
 
 
-def test_steady_ratio_keeps_what_the_first_calls_told_through_many_summaries() -> None:
+def test_steady_ratio_survives_many_summaries() -> None:
     scale = cycle(assume_scale(MODEL, 1.43), epoch=0, summary=0)
     for epoch in range(1, 30):
         scale = cycle(scale, epoch=epoch, summary=200 + 40 * (epoch % 3), notes=10 * epoch, turns=4)
     assert scale.ratio("steady") == pytest.approx(TRUE["steady"], rel=0.01)
 
 
-def test_first_call_after_a_summary_tells_the_size_of_what_is_around_kept_messages() -> None:
+def test_first_call_after_a_summary_teaches_notes_and_summary() -> None:
     scale = cycle(assume_scale(MODEL, 1.43), epoch=0, summary=0)
     kept = 431  # messages that are counted at another ratio than the usual one
     for epoch in (1, 2, 3):
