@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from shared.adapters.postgres.dashboard.read_models import Insights
+from shared.adapters.postgres.db.pool import open_pool
 from shared.bootstrap.app import open_app
 from shared.config.settings import load_settings
 from tests.kit.fakes.bot_api import Person
@@ -347,6 +349,23 @@ async def test_stranger_who_connects_the_bot_gets_a_refusal_and_no_drafts(here: 
     await here.house.handled()
     turns = "SELECT count(*) FROM addresses WHERE chat = $1"
     assert await here.house.one(turns, f"{eve.id}:{cara.id}") == 0
+
+
+async def test_session_page_names_the_owner_of_a_customers_chat(here: Deployment) -> None:
+    olga, cara = await owner(here), await customer(here)
+    await cara.writes_to_owner(olga, "When does the ferry leave?")
+    await draft(olga, "noon")
+    public_id = await here.house.one(
+        "SELECT s.public_id FROM sessions s JOIN addresses a ON a.session_id = s.id WHERE a.chat = $1",
+        f"{olga.id}:{cara.id}",
+    )
+    pool = await open_pool(here.house.database_url, size=1)
+    try:
+        session = await Insights(pool).load_session(public_id)
+    finally:
+        await pool.close()
+    assert session is not None
+    assert (session["channel"], session["for_owner"]) == ("telegram", "Olga")
 
 
 async def test_erased_customer_leaves_no_draft_behind(here: Deployment) -> None:
