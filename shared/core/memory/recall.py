@@ -73,7 +73,7 @@ CALLED, CALLED_SHARE = 3, 0.3
 CHARS_PER_TOKEN_MOST = 8
 """Longer words than these say nothing that is worth recalling."""
 MAX_CACHED_PASSAGES = 2_048
-"""Passages of some ten conversations, whose next turns weigh mostly the same ones: a megabyte at most."""
+"""Passages of some ten conversations, whose next turns weigh mostly the same ones; they take one megabyte."""
 NOTE_MARK = "[note] "
 OF_FILES = "Files; when an answer rests on one of them, name the file and the heading"
 BEGINS = r"^(([A-Z][a-z]+, )?[0-9]{4}-[0-9]{2}-[0-9]{2}( \([a-z0-9 ]+\))?:|Files[;:])"
