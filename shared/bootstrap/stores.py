@@ -59,13 +59,14 @@ from shared.adapters.postgres.privacy.leftovers import PostgresLeftovers
 from shared.adapters.postgres.privacy.retention import PostgresRetention
 from shared.adapters.postgres.telegram.access import PostgresTelegramAccess
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
+from shared.adapters.postgres.telegram.deliveries import PostgresDeliveries
 from shared.adapters.postgres.telegram.guest_queries import PostgresGuestQueries
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
+from shared.adapters.postgres.telegram.receipts import FOLLOW_WORDING
 from shared.adapters.postgres.telegram.secretary import PostgresSecretary
 from shared.adapters.postgres.telegram.uncertain_notices import PostgresUncertainNotices
 from shared.adapters.postgres.turns.allowance import PostgresTokenReservations
 from shared.adapters.postgres.turns.attachments import PostgresAttachments
-from shared.adapters.postgres.turns.deliveries import PostgresDeliveries
 from shared.adapters.postgres.turns.edits import PostgresEdits
 from shared.adapters.postgres.turns.events import PostgresEvents
 from shared.adapters.postgres.turns.feedback import PostgresFeedback
@@ -208,7 +209,7 @@ def build_stores(
         workers=PostgresWorkers(pool),
         attachments=PostgresAttachments(pool),
         deliveries=PostgresDeliveries(pool),
-        edits=PostgresEdits(pool),
+        edits=PostgresEdits(pool, follow=(FOLLOW_WORDING,)),
         events=PostgresEvents(pool),
         feedback=PostgresFeedback(pool),
         history=PostgresHistory(pool),

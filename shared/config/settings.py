@@ -29,7 +29,6 @@ from shared.core.identity.oidc import is_safe_address, parse_groups
 from shared.core.identity.operators import Role
 from shared.core.identity.working_hours import parse_working_hours
 from shared.core.presets.catalog import PRESETS
-from shared.core.session.keep_strategy import Channel
 from shared.core.tools.mcp import servers_in
 from shared.core.tools.reminders import parse_quiet_hours
 from shared.core.tools.web_address import is_this_machine
@@ -57,7 +56,7 @@ Words = Annotated[tuple[str, ...], NoDecode]
 """A list written as `a, b c` in the environment."""
 ChatIds = Annotated[tuple[int, ...], NoDecode]
 """Telegram's numbers of people (positive) and groups (negative), written like `Words`."""
-TurnsByChannel = Annotated[tuple[tuple[Channel, int], ...], NoDecode]
+TurnsByChannel = Annotated[tuple[tuple[str, int], ...], NoDecode]
 """Turns of history by channel, written `telegram=50,web=200`."""
 RolesByGroup = Annotated[tuple[tuple[str, Role], ...], NoDecode]
 """Roles of operators by groups of an identity provider, written `ops=operator,admins=admin`."""

@@ -25,8 +25,8 @@ from shared.adapters.postgres.db.leases import PostgresLeases
 from shared.adapters.postgres.handover.handovers import PostgresHandovers
 from shared.adapters.postgres.memory.reminders import PostgresReminders
 from shared.adapters.postgres.telegram.access import PostgresTelegramAccess
+from shared.adapters.postgres.telegram.deliveries import PostgresDeliveries
 from shared.adapters.postgres.telegram.uncertain_notices import PostgresUncertainNotices
-from shared.adapters.postgres.turns.deliveries import PostgresDeliveries
 from shared.adapters.postgres.turns.samples import PostgresSamples
 from shared.bootstrap.app import open_app
 from shared.config.bots import load_bots

@@ -18,7 +18,7 @@ from bot.telegram.markup.entity_text import build_messages
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
 from bot.telegram.texts import escape_markdown, get_chat_texts, get_texts
 from shared.adapters.postgres.telegram.chats import ChatRow
-from shared.adapters.postgres.turns.deliveries import EndedTurn
+from shared.adapters.postgres.telegram.deliveries import EndedTurn
 from shared.core.session.turns import Inbound
 from shared.core.values.errors import EvertalkError
 from shared.core.values.messages import Text

@@ -33,6 +33,7 @@ from bot.telegram.texts import (
     get_texts,
 )
 from shared.adapters.postgres.telegram.chats import ChatRow, MessageRow
+from shared.adapters.postgres.telegram.receipts import TelegramEditReceipt, TelegramReceipt
 from shared.core.context.untrusted_text import (
     OF_REPLIED,
     file_name_text,
@@ -41,7 +42,7 @@ from shared.core.context.untrusted_text import (
     may_be_read_later,
     unread_file_text,
 )
-from shared.core.session.turns import EditedPart, Inbound, InboxReceipt
+from shared.core.session.turns import Inbound
 from shared.core.values.errors import (
     BadInput,
     CapHeld,
@@ -225,7 +226,7 @@ class MessageHandlers:
             text=text if text.strip() else "",
             dedupe_key=f"tg:{self._bot_id}:{first.update_id}",
             more=more,
-            receipt=InboxReceipt(
+            receipt=TelegramReceipt(
                 bot_id=self._bot_id,
                 update_ids=batch.update_ids,
                 chat_id=chat.chat_id,
@@ -469,7 +470,7 @@ class MessageHandlers:
             known.seq,
             reword=lambda blocks: _reword_blocks(blocks, message, known, replaced),
             dedupe_key=f"tg:{self._bot_id}:{message.update_id}",
-            part=EditedPart(
+            receipt=TelegramEditReceipt(
                 bot_id=self._bot_id,
                 chat_id=message.chat.chat_id,
                 message_id=message.message_id,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shared.adapters.postgres.telegram.chats import ChatRow
+from shared.adapters.postgres.telegram.receipts import TelegramReceipt
 from shared.adapters.postgres.turns.edits import PostgresEdits
-from shared.core.session.turns import Inbound, InboxReceipt
+from shared.core.session.turns import Inbound
 from shared.services.turns.session_service import SessionService
 
 
@@ -76,7 +77,7 @@ class QuickActions:
                 address_id=chat.address_id,
                 text=text,
                 dedupe_key=key or f"tg:{chat.bot_id}:{update_id}",
-                receipt=InboxReceipt(
+                receipt=TelegramReceipt(
                     bot_id=chat.bot_id, update_ids=(update_id,), chat_id=chat.chat_id, message_ids=()
                 ),
             )

@@ -27,8 +27,8 @@ from bot.telegram.outbound.buttons import is_setting_on
 from bot.telegram.outbound.native_drafts import AnswerForm, FormSupport
 from bot.telegram.texts import describe_work, escape_markdown, explain_failure, get_chat_texts
 from shared.adapters.postgres.telegram.chats import ChatRow, PostgresTelegramChats
+from shared.adapters.postgres.telegram.deliveries import EndedTurn, PostgresDeliveries
 from shared.adapters.postgres.telegram.uncertain_notices import PostgresUncertainNotices
-from shared.adapters.postgres.turns.deliveries import EndedTurn, PostgresDeliveries
 from shared.core.values.errors import StorageUnavailable
 from shared.core.values.files import Attached
 from shared.runtime import NULL_TRACER, BackgroundTasks, CrashPoint, Tracer, ignore_crash_point

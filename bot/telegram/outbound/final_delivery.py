@@ -37,7 +37,7 @@ from bot.telegram.outbound.delivery_context import (
 from bot.telegram.outbound.native_drafts import edit_rich, is_form_refused, send_rich
 from bot.telegram.outbound.uncertain_notices import UncertainNotices
 from shared.adapters.postgres.telegram.chats import ChatRow
-from shared.adapters.postgres.turns.deliveries import EndedTurn, PartRow
+from shared.adapters.postgres.telegram.deliveries import EndedTurn, PartRow
 from shared.core.identity.handover import ANSWERED_TOGETHER
 from shared.core.values.files import PICTURE_MIMES
 from shared.runtime import BackgroundTasks

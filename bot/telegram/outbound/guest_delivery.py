@@ -14,8 +14,8 @@ from bot.telegram.client.sender import Sender
 from bot.telegram.markup.entity_text import LIVE_UNITS, MessagePart, RenderedText, render, split
 from bot.telegram.outbound.delivery_context import EMPTY_ANSWER, is_notice
 from bot.telegram.texts import explain_failure, get_texts
+from shared.adapters.postgres.telegram.deliveries import EndedTurn, PostgresDeliveries
 from shared.adapters.postgres.telegram.guest_queries import DueGuestQuery, GuestSend, PostgresGuestQueries
-from shared.adapters.postgres.turns.deliveries import EndedTurn, PostgresDeliveries
 from shared.core.session.turns import ReplyEvent, RunEnded
 from shared.core.values.errors import StorageUnavailable
 from shared.locales import Catalogue

@@ -27,7 +27,7 @@ from shared.core.context.prompts import (
 )
 from shared.core.context.untrusted_text import FENCE, defuse
 from shared.core.session.artifacts import LONG_CHARS, shorten_blocks
-from shared.core.session.keep_strategy import Channel, KeepStrategy
+from shared.core.session.keep_strategy import KeepStrategy
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.pruning import apply_pruning, places_to_change
 from shared.core.session.session import (
@@ -468,7 +468,7 @@ def select(
     view: View,
     policy: ContextPolicy,
     *,
-    channel: Channel | None = None,
+    channel: str | None = None,
     ratio: float = 1.0,
     unread: bool = False,
 ) -> Selection:
@@ -490,7 +490,7 @@ def select(
     return Selection(view=replace(view, entries=kept, pins=pins), left_out=left_out)
 
 
-def left_out_counter(policy: ContextPolicy, *, channel: Channel | None, ratio: float) -> LeftOut | None:
+def left_out_counter(policy: ContextPolicy, *, channel: str | None, ratio: float) -> LeftOut | None:
     """Measures what of a view the policy would not send; None when it may send all of any."""
     if not policy.keeping.limits(channel):
         return None
@@ -500,13 +500,13 @@ def left_out_counter(policy: ContextPolicy, *, channel: Channel | None, ratio: f
 # ---- windows, rounds, turns, tokens
 
 
-def _selects(view: View, policy: ContextPolicy, channel: Channel | None) -> bool:
+def _selects(view: View, policy: ContextPolicy, channel: str | None) -> bool:
     if policy.keeping.limits(channel):
         return True
     return policy.keeping.hides_chatter and any(entry.pruned == "hide" for entry in view.entries)
 
 
-def _choose(view: View, policy: ContextPolicy, channel: Channel | None, ratio: float) -> Chosen:
+def _choose(view: View, policy: ContextPolicy, channel: str | None, ratio: float) -> Chosen:
     keeping = policy.keeping
     kept = _without_hidden(view.entries, keeping)
     if keeping.max_rounds is not None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, Union, get_args, get_origin
 
 from shared.core.presets.catalog import PRESETS, preset
-from shared.core.session.keep_strategy import Channel
+from shared.core.session.channels import CHANNELS
 from shared.core.session.policy import (
     SETTING_KINDS,
     ContextPolicy,
@@ -79,17 +79,17 @@ def _apply(policy: ContextPolicy, own: Mapping[str, Any]) -> ContextPolicy:
 _TURNS = re.compile(r"[0-9]{1,6}")
 
 
-def parse_history_turns(text: str) -> tuple[tuple[Channel, int], ...]:
+def parse_history_turns(text: str) -> tuple[tuple[str, int], ...]:
     """`telegram=50,web=200`; raises ValueError with a reason for people."""
     found: dict[str, int] = {}
     for word in text.replace(",", " ").split():
         channel, _, turns = word.partition("=")
-        if channel not in get_args(Channel):
+        if channel not in CHANNELS:
             raise ValueError(f"{channel!r} is not a channel; write telegram=50,web=200")
         if not _TURNS.fullmatch(turns) or int(turns) < 1:
             raise ValueError(f"{word!r} needs a number of turns, such as {channel}=50")
         found[channel] = int(turns)
-    return tuple((channel, found[channel]) for channel in get_args(Channel) if channel in found)
+    return tuple((channel, found[channel]) for channel in CHANNELS if channel in found)
 
 
 def _preset_problems(name: object) -> Iterator[str]:
@@ -124,7 +124,7 @@ def _own_values(wanted: Mapping[str, Any]) -> dict[str, Any]:
     own: dict[str, Any] = {}
     for name, value in wanted.items():
         if isinstance(value, Mapping):
-            value = tuple((channel, value[channel]) for channel in get_args(Channel) if channel in value)
+            value = tuple((channel, value[channel]) for channel in CHANNELS if channel in value)
         elif isinstance(value, list | tuple):
             value = tuple(value)
         own[name] = value
@@ -150,11 +150,7 @@ def _mismatched_tuple(kind: Any, value: object) -> str | None:
     if get_args(kind)[0] is float:
         fits = isinstance(value, list | tuple) and all(map(_is_number, value))
         return None if fits else "a list of numbers"
-    fits = (
-        isinstance(value, Mapping)
-        and set(value) <= set(get_args(Channel))
-        and all(map(_is_whole, value.values()))
-    )
+    fits = isinstance(value, Mapping) and set(value) <= set(CHANNELS) and all(map(_is_whole, value.values()))
     return None if fits else 'turns by channel, such as {"telegram": 50}'
 
 

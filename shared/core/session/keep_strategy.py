@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import floor
-from typing import Literal, get_args
+from typing import Literal
 
+from shared.core.session.channels import CHANNELS
 from shared.core.session.prune_strategy import Findings
-
-Channel = Literal["telegram", "web"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +21,7 @@ class KeepStrategy:
     """
     max_rounds: int | None = None
     """Newest rounds to send: a person's message and its answer; the open turn is one."""
-    history_turns: tuple[tuple[Channel, int], ...] = ()
+    history_turns: tuple[tuple[str, int], ...] = ()
     """The most turns of history that stand before the newest message, by the channel that asks."""
     trim_tokens: int | None = None
     """Whole messages are left out until summary, pins and messages take at most this much."""
@@ -53,11 +52,11 @@ class KeepStrategy:
     recall_tokens: int = 0
     """Tokens of hidden passages that each turn recalls; 0 is none."""
 
-    def turns_for(self, channel: Channel | None) -> int | None:
+    def turns_for(self, channel: str | None) -> int | None:
         """Return how many turns of history a channel gets; None when all."""
         return dict(self.history_turns).get(channel) if channel else None
 
-    def limits(self, channel: Channel | None) -> bool:
+    def limits(self, channel: str | None) -> bool:
         """Return whether a request of this channel may leave out messages by their number or size."""
         limits = (self.window_messages, self.max_rounds, self.trim_tokens, self.turns_for(channel))
         return any(limit is not None for limit in limits)
@@ -70,7 +69,7 @@ class KeepStrategy:
     @property
     def turns_of_all_channels(self) -> int | None:
         """Turns of history that the most generous channel gets; None if a channel has no limit."""
-        if {channel for channel, _ in self.history_turns} != set(get_args(Channel)):
+        if {channel for channel, _ in self.history_turns} != set(CHANNELS):
             return None
         return max(turns for _, turns in self.history_turns)
 

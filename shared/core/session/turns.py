@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from shared.core.session.ledger import ledger_from_json
 from shared.core.session.pruning import PruneDecision
@@ -14,20 +14,39 @@ from shared.core.values.files import Attached
 from shared.core.values.messages import Block, Text, text_without_files
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InboxReceipt:
-    """Raw updates that end with this message's commit, and the messages of the chat that it is made of."""
+class MessageReceipt(Protocol):
+    """What a channel stores with a message: in the transaction that stores the message, or not at all.
 
-    bot_id: int
-    update_ids: tuple[int, ...]
-    chat_id: int
-    message_ids: tuple[int, ...] = ()
-    own_texts: tuple[str | None, ...] = ()
-    """The text of each of these messages, where the entry holds more than that; else None."""
-    files: tuple[str | None, ...] = ()
-    """Telegram's unique id of the file of each of these messages; None without one."""
-    late_for: int | None = None
-    """An earlier message of the chat that this one is the rest of: it joins its turn where it still can."""
+    `transaction` is the connection of the store that runs it.
+    """
+
+    async def claim(self, transaction: Any, inbound: Inbound) -> bool:
+        """Lock what the message was made of; False refuses the message, and nothing is stored."""
+        ...
+
+    async def find_joined_turn(self, transaction: Any, inbound: Inbound) -> int | None:
+        """Return the turn that the message is the rest of; None for a message of its own."""
+        ...
+
+    async def record(self, transaction: Any, inbound: Inbound, *, seq: int, turn: int) -> None:
+        """Store the channel's rows of a message that was stored as the entry `seq`."""
+        ...
+
+    async def find_stored(self, transaction: Any, inbound: Inbound, *, is_stored: bool) -> int | None:
+        """Return the entry that holds a message which was not stored now; None where none does.
+
+        `is_stored` says that a message with the same key was stored before. Raises LeaseLost when another
+        process is about to store it.
+        """
+        ...
+
+
+class EditReceipt(Protocol):
+    """What a channel stores with an edit, in its transaction."""
+
+    async def record(self, transaction: Any) -> None:
+        """Store the channel's rows of the edit."""
+        ...
 
 
 EditResult = Literal["replaced", "restarted", "last", "old", "same", "unknown"]
@@ -54,18 +73,6 @@ class Edited:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EditedPart:
-    """The new text of one Telegram message, for an entry that is made of several."""
-
-    bot_id: int
-    chat_id: int
-    message_id: int
-    own_text: str
-    file_unique_id: str | None = None
-    """Unique id of the file that the message has now; None leaves the stored one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Inbound:
     """A person's message as every channel hands it in."""
 
@@ -80,7 +87,7 @@ class Inbound:
     """Pictures and the text of documents, behind the words."""
     attached: tuple[Attached, ...] = ()
     """The files that `more` was made of, for screens."""
-    receipt: InboxReceipt | None = None
+    receipt: MessageReceipt | None = None
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -253,8 +260,6 @@ def iso(at: datetime) -> str:
 StepOutcome = Literal["done", "failed", "unknown"]
 
 
-GUEST_CHANNEL = "telegram_guest"
-"""Channel of the addresses of guest chats, whose ids may be those of other chats of the same bot."""
 GUEST_NETWORK = "guests"
 """Network of the parties of all guest chats; its daily cap is the guests' own."""
 SECRETARY_CHANNEL = "telegram_business"

@@ -15,6 +15,7 @@ import structlog
 
 from shared.core.overflow.overflow_recovery import Shrunk, largest_contributors
 from shared.core.session.artifacts import Artifact
+from shared.core.session.channels import find_place
 from shared.core.session.failed_messages import hide_beginnings
 from shared.core.session.policy import ContradictoryPolicy
 from shared.core.session.session import View
@@ -303,8 +304,8 @@ def render_runtime_facts(view: View, zone: ZoneInfo, *, channel: str) -> str:
     asked = [entry.at for entry in select_open_turn_entries(view) if entry.author in BEGINNERS]
     if not asked:
         return ""
-    where = "on Telegram" if channel == "telegram" else "in the web chat"
-    return f"{_minute(max(asked).replace(second=0, microsecond=0), zone)} The person writes {where}."
+    at = _minute(max(asked).replace(second=0, microsecond=0), zone)
+    return f"{at} The person writes {find_place(channel)}."
 
 
 @lru_cache(maxsize=16)

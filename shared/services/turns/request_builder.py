@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, Protocol, get_args
+from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
 import structlog
@@ -41,7 +41,6 @@ from shared.core.memory.recall import NOTHING_RECALLED, Recalled
 from shared.core.overflow.overflow_recovery import HIDDEN_AT_ONCE, fit
 from shared.core.session.artifacts import Artifact, can_open
 from shared.core.session.budget import ContextBudget, budget_for
-from shared.core.session.keep_strategy import Channel
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.prune_rules import BadPruneRules, Pruner, PruneRules, prune_rules
 from shared.core.session.session import Entry, View, list_corrections
@@ -110,7 +109,7 @@ class PreparedRequest:
     """By seq, what the request names as artifacts: to be kept before it is sent."""
     selection: Selection
     """Entries that the policy sends; left-out entries do not count as context."""
-    channel: Channel | None = None
+    channel: str | None = None
     recalled: Recalled = NOTHING_RECALLED
     known: KnownNotes = NOTHING_KNOWN
     circumstances: Circumstances = field(default_factory=Circumstances)
@@ -308,8 +307,7 @@ class RequestBuilder:
         # What a ghost turn offers was stored with the turn before it.
         wanted = tools if instruction else useful_tools(tools, has_notes=bool(view.notes))
         offered = self._offered(wanted, card, policy, view, agent_config)
-        came_by = _channel(channel)
-        chosen = select(view, policy, channel=came_by, ratio=ratio, unread=bool(instruction))
+        chosen = select(view, policy, channel=channel, ratio=ratio, unread=bool(instruction))
         window = policy.usable_window(card.window)
         at = self._with_room(circumstances or Circumstances(), int(window / card.token_factor))
         known = self.known_notes(view, self.zone_of(at))
@@ -334,7 +332,7 @@ class RequestBuilder:
             runtime_facts=runtime_facts,
             instruction=instruction,
             selection=chosen,
-            channel=came_by,
+            channel=channel,
             circumstances=at,
             before=estimate,
             entry_seqs=built.entry_seqs,
@@ -478,13 +476,6 @@ class RequestBuilder:
             zone=self.zone_of(circumstances),
             count=self.estimate_tokens,
         )
-
-
-_CHANNELS: Mapping[str | None, Channel] = {channel: channel for channel in get_args(Channel)}
-
-
-def _channel(name: str | None) -> Channel | None:
-    return _CHANNELS.get(name)
 
 
 @lru_cache(maxsize=64)

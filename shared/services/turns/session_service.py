@@ -22,7 +22,7 @@ from shared.core.session.turns import (
     Claim,
     ContextMeasured,
     Edited,
-    EditedPart,
+    EditReceipt,
     Emit,
     Inbound,
     Outcome,
@@ -162,7 +162,7 @@ class EditStore(Protocol):
         reword: Reword,
         count: Callable[[tuple[Block, ...]], int],
         dedupe_key: str,
-        part: EditedPart | None = None,
+        receipt: EditReceipt | None = None,
         is_shown: bool = False,
     ) -> Edited: ...
     async def edit_question(
@@ -310,7 +310,7 @@ class SessionService:
         *,
         reword: Reword,
         dedupe_key: str,
-        part: EditedPart | None = None,
+        receipt: EditReceipt | None = None,
         is_shown: bool = False,
     ) -> Edited:
         """Replace the wording of any message and announce it, without a new answer.
@@ -318,7 +318,7 @@ class SessionService:
         A running answer that was not shown restarts. Raises StorageUnavailable.
         """
         edited = await self._edits.edit(
-            session_id, seq, reword=reword, count=self._count_message, dedupe_key=dedupe_key, part=part,
+            session_id, seq, reword=reword, count=self._count_message, dedupe_key=dedupe_key, receipt=receipt,
             is_shown=is_shown,
         )  # fmt: skip
         self._crash_point("after_reword")

@@ -13,13 +13,14 @@ import pytest
 from shared.adapters.postgres.compaction.job_backoff import PostgresJobBackoff
 from shared.adapters.postgres.memory.notes import PostgresNotes
 from shared.adapters.postgres.operations.invariants import check_invariants
+from shared.adapters.postgres.telegram.deliveries import PostgresDeliveries
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
+from shared.adapters.postgres.telegram.receipts import TelegramReceipt
 from shared.adapters.postgres.turns.attachments import PostgresAttachments
-from shared.adapters.postgres.turns.deliveries import PostgresDeliveries
 from shared.core.context.notes import NewNote, NoteSource
 from shared.core.session.ledger import Ledger
 from shared.core.session.session_state import Checkpoint, FlushReport, JobClaim
-from shared.core.session.turns import Claim, Described, Inbound, InboxReceipt, JobOrder
+from shared.core.session.turns import Claim, Described, Inbound, JobOrder
 from shared.core.values.errors import LeaseLost, StaleView
 from shared.core.values.messages import Text, ToolUse
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
@@ -184,7 +185,7 @@ async def test_updates_that_are_still_being_put_together_are_refused(guest: Visi
     await forget(guest)
     inbound = Inbound(
         session_id=guest.session_id, address_id=guest.address_id, text=CANARY, dedupe_key="tg:1",
-        receipt=InboxReceipt(bot_id=7, update_ids=(1,), chat_id=42, message_ids=(1,)),
+        receipt=TelegramReceipt(bot_id=7, update_ids=(1,), chat_id=42, message_ids=(1,)),
     )  # fmt: skip
     with pytest.raises(LeaseLost):
         await app.sessions.accept(inbound)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.adapters.postgres.turns.deliveries import DeliveryState, EndedTurn, PartRow
+from shared.adapters.postgres.telegram.deliveries import DeliveryState, EndedTurn, PartRow
 from shared.config.settings import load_settings
 from tests.acceptance.replay.recordings import recording
 from tests.kit.replay import main

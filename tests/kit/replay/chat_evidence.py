@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.turns.deliveries import EndedTurn, PostgresDeliveries
+from shared.adapters.postgres.telegram.deliveries import EndedTurn, PostgresDeliveries
 
 if TYPE_CHECKING:
     import asyncpg

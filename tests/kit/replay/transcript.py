@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from shared.adapters.postgres.turns.deliveries import EndedTurn, PartRow
+from shared.adapters.postgres.telegram.deliveries import EndedTurn, PartRow
 from tests.kit.replay.chat_evidence import ChatEvidence
 
 _LINK = re.compile(r"\]\([^)\s]*\)")

@@ -21,7 +21,7 @@ from shared.adapters.postgres.privacy.retention import GRACE_DAYS, RULES, Sweep,
 from shared.adapters.postgres.turns.spend_sql import SUMS
 from shared.adapters.postgres.turns.turn_sql import LONGEST_WAIT_SECONDS, UNKNOWN_TO_ITS_HOLDER
 from shared.core.ops.job_views import ASKED_AGAIN
-from shared.core.session.turns import GUEST_CHANNEL, SECRETARY_CHANNEL
+from shared.core.session.channels import GUEST_CHANNEL, SECRETARY_CHANNEL
 from shared.samples import SAMPLE_KEY
 
 STATEMENT_SECONDS = 20.0

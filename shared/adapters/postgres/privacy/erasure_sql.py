@@ -8,7 +8,7 @@ from typing import Any
 
 from shared.adapters.postgres.db.pool import Named
 from shared.adapters.postgres.privacy.erasure_map import ACTIONS, Blank, Delete
-from shared.core.session.turns import GUEST_CHANNEL, SECRETARY_CHANNEL
+from shared.core.session.channels import GUEST_CHANNEL, SECRETARY_CHANNEL
 
 BATCH = 2_000
 

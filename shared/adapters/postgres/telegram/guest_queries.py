@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shared.adapters.postgres.db.pool import Named, PoolStore, build_value, store_method
-from shared.core.session.turns import GUEST_CHANNEL, GUEST_NETWORK
+from shared.core.session.channels import GUEST_CHANNEL
+from shared.core.session.turns import GUEST_NETWORK
 
 NOTICES_PER_MINUTE = 1
 """Notices that a caller gets in a minute; more questions are not answered."""

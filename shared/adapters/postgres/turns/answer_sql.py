@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from shared.adapters.postgres.db.pool import Named
 from shared.adapters.postgres.turns.spend_sql import WRITTEN, WRITTEN_ONE, render_total
 from shared.adapters.postgres.turns.turn_sql import COMMITTED_MICRO, FENCE, OVERFLOW_COMES_FIRST, VERSION
+from shared.core.session.channels import PUSHED
 
 USAGE = {
     "status": "text", "model": "text", "input_tokens": "bigint", "output_tokens": "bigint",
@@ -91,7 +92,8 @@ WITH s AS (
   SELECT :session_id, event_seq, 'msg', CASE WHEN {_SAID} THEN seq END, :turn, :screen::jsonb FROM s
 ), dl AS (
   INSERT INTO deliveries (session_id, turn_no, part, channel, address_id)
-  SELECT :session_id, :turn, 0, t.channel, t.address_id FROM t WHERE t.channel <> 'web' ON CONFLICT DO NOTHING
+  SELECT :session_id, :turn, 0, t.channel, t.address_id FROM t
+   WHERE t.channel = ANY ('{{{",".join(PUSHED)}}}') ON CONFLICT DO NOTHING
 ), tot AS (
   UPDATE session_totals SET {render_total(":sums")},
          input_tokens = input_tokens + (:sums::bigint[])[1],

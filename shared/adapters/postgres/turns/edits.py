@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC
 from typing import Literal
@@ -19,7 +19,7 @@ from shared.core.memory.rewording import reword as reword_note
 from shared.core.session.turns import (
     Accepted,
     Edited,
-    EditedPart,
+    EditReceipt,
     EditResult,
     Inbound,
     Stored,
@@ -43,6 +43,11 @@ AgainResult = Literal["begun", "woken", "busy", "nothing", "with_human"]
 class PostgresEdits(PoolStore):
     """Each method is one transaction; raises StorageUnavailable."""
 
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], *, follow: Sequence[Named] = ()) -> None:
+        """`follow` redirects what channels keep of an entry: statements of `session_id`, `old` and `new`."""
+        super().__init__(pool)
+        self._follow = follow
+
     @store_method
     async def edit(
         self,
@@ -52,7 +57,7 @@ class PostgresEdits(PoolStore):
         reword: Callable[[tuple[Block, ...]], tuple[Block, ...]],
         count: Callable[[tuple[Block, ...]], int],
         dedupe_key: str,
-        part: EditedPart | None = None,
+        receipt: EditReceipt | None = None,
         is_shown: bool = False,
     ) -> Edited:
         """Replace the wording of a message, wherever it is; the former one stays readable.
@@ -80,13 +85,8 @@ class PostgresEdits(PoolStore):
                 return replace(_build_edited(session, result, newest, current["seq"]), is_repeated=True)
             before = blocks_from_json(current["blocks"])
             after = reword(before)
-            if part is not None:
-                await connection.execute(
-                    *_KEEP_PART(
-                        bot_id=part.bot_id, chat_id=part.chat_id, message_id=part.message_id,
-                        own_text=part.own_text, file_unique_id=part.file_unique_id,
-                    ),
-                )  # fmt: skip
+            if receipt is not None:
+                await receipt.record(connection)
             if after == before:
                 return _build_edited(session, "same", newest, current["seq"])
             seq = await self._replace_wording(
@@ -145,7 +145,7 @@ class PostgresEdits(PoolStore):
                 step=row["step"],
             )
         )
-        for statement in _FOLLOW:
+        for statement in (*_FOLLOW, *self._follow):
             await connection.execute(*statement(session_id=session_id, old=old, new=new))
         await _index_wording(connection, session_id, old=old, new=new)
         return new
@@ -483,18 +483,12 @@ INSERT INTO turn_entries (session_id, seq, turn_no, step) VALUES (:session_id, :
 """)
 _FOLLOW = (
     Named("UPDATE pins SET seq = :new WHERE session_id = :session_id AND seq = :old"),
-    Named("UPDATE telegram_messages SET seq = :new WHERE session_id = :session_id AND seq = :old"),
     Named("""
         UPDATE events SET seq = :new WHERE session_id = :session_id AND seq = :old AND kind = 'msg'
            AND event_seq > (SELECT next_event_seq - 5000 FROM sessions WHERE id = :session_id)
     """),
 )
 """Redirection of references to an entry's newest wording; of events, the last five thousand."""
-_KEEP_PART = Named("""
-UPDATE telegram_messages SET own_text = CASE WHEN own_text IS NOT NULL THEN :own_text END,
-                             file_unique_id = coalesce(:file_unique_id, file_unique_id)
- WHERE bot_id = :bot_id AND chat_id = :chat_id AND message_id = :message_id
-""")
 _MARK_OUTDATED = Named("""
 UPDATE events SET payload = payload || jsonb_build_object('outdated', :turn::bigint)
  WHERE session_id = :session_id AND seq = :seq AND kind = 'msg' AND event_seq > (

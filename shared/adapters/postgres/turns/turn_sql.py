@@ -24,18 +24,6 @@ ON CONFLICT (key) WHERE state IN ('due', 'running') DO UPDATE
 """
 """A compaction that rests after failures is due at once when a conversation no longer fits."""
 
-_MINE = """mine AS (
-  SELECT update_id FROM telegram_updates
-   WHERE bot_id = :bot_id AND update_id = ANY (:update_ids::bigint[]) AND handled_at IS NULL
-   ORDER BY update_id FOR UPDATE
-), """
-_IF_ALL_ARE_MINE = "AND (SELECT count(*) FROM mine) = cardinality(:update_ids::bigint[])"
-_IF_NOT_KNOWN = """AND (cardinality(:message_ids::bigint[]) = 0 OR cardinality(:message_ids::bigint[]) > (
-         SELECT count(*) FROM telegram_messages m
-          WHERE m.bot_id = :bot_id AND m.chat_id = :chat_id AND m.message_id = ANY (:message_ids::bigint[]) AND m.seq IS NOT NULL))"""
-"""At least one of its messages is new: all are known where an edit arrived before the message itself."""
-
-
 _MESSAGE = """
 ), e AS (
   INSERT INTO entry_rows (session_id, seq, author, blocks, words, tokens, dedupe_key, cid)
@@ -71,42 +59,6 @@ WITH {before}s AS (
 
 
 ACCEPT = Named(f"{_accept()}) SELECT seq, turn_no, event_seq, now() AS at FROM s")
-_WITH_ITS_UPDATES = """
-), inbox AS (
-  UPDATE telegram_updates u SET handled_at = now()
-    FROM s, mine WHERE u.bot_id = :bot_id AND u.update_id = mine.update_id
-), known AS (
-  INSERT INTO telegram_messages (bot_id, chat_id, message_id, session_id, seq, turn_no, own_text,
-                                 file_unique_id)
-  SELECT :bot_id, :chat_id, x.message_id, :session_id, seq, turn_no, x.own_text, x.file
-    FROM s, unnest(:message_ids::bigint[], :own_texts::text[], :files::text[]) AS
-      x(message_id, own_text, file)
-  ON CONFLICT DO NOTHING
-) SELECT seq, turn_no, event_seq, now() AS at FROM s
-"""
-ACCEPT_FROM_INBOX = Named(
-    _accept(before=_MINE, only=f"{_IF_ALL_ARE_MINE} {_IF_NOT_KNOWN}") + _WITH_ITS_UPDATES
-)
-KNOWN_MESSAGE = Named("""
-SELECT m.seq, m.turn_no, e.at,
-       coalesce((SELECT event_seq FROM events v WHERE v.session_id = :session_id AND v.seq = m.seq
-                 AND v.kind = 'msg' LIMIT 1), 0)
-         AS event_seq
-  FROM telegram_messages m JOIN entries e USING (session_id, seq)
- WHERE m.session_id = :session_id AND m.bot_id = :bot_id AND m.chat_id = :chat_id
-   AND m.message_id = ANY (:message_ids::bigint[])
- ORDER BY m.message_id LIMIT 1
-""")
-"""The entry of a message whose edit was stored before it."""
-HANDLED = Named("""
-UPDATE telegram_updates SET handled_at = now()
- WHERE bot_id = :bot_id AND update_id = ANY (:update_ids::bigint[]) AND handled_at IS NULL
-""")
-"""Acceptance of a message and end of its raw updates in one commit: a crash leaves both or neither.
-
-Their rows are locked first, and nothing is stored unless all are unhandled: of two processes with the same
-updates one stores them. A waiting process sees the row as it is afterwards.
-"""
 _CAN_BE_JOINED = """next_turn = answered_turn + 2 AND EXISTS (
          SELECT FROM turns t WHERE t.session_id = :session_id AND t.turn_no = answered_turn + 1
             AND NOT t.stop_requested)
@@ -118,17 +70,17 @@ CAN_BE_JOINED = Named(f"""
 SELECT true FROM sessions WHERE id = :session_id AND answered_turn = :turn - 1 AND {_CAN_BE_JOINED}
 """)
 ACCEPT_LATE = Named(f"""
-WITH {_MINE}s AS (
+WITH s AS (
   UPDATE sessions
      SET next_seq = next_seq + 1, next_event_seq = next_event_seq + 1, last_channel = :channel,
          last_active_at = now(), retry_at = NULL
-   WHERE id = :session_id AND {_MAY_WRITE} {_IF_ALL_ARE_MINE} AND leased_by IS NULL AND {_CAN_BE_JOINED}
-     AND EXISTS (SELECT FROM turns t JOIN telegram_messages m USING (session_id, turn_no)
-                  WHERE t.session_id = :session_id AND t.turn_no = answered_turn + 1
-                    AND t.address_id = :address_id
-                    AND m.bot_id = :bot_id AND m.chat_id = :chat_id AND m.message_id = :late_for)
+   WHERE id = :session_id AND {_MAY_WRITE} AND leased_by IS NULL AND {_CAN_BE_JOINED}
+     AND answered_turn = :turn - 1
+     AND EXISTS (SELECT FROM turns t
+                  WHERE t.session_id = :session_id AND t.turn_no = :turn AND t.address_id = :address_id)
   RETURNING next_seq - 1 AS seq, next_event_seq - 1 AS event_seq, answered_turn + 1 AS turn_no{_MESSAGE}
-{_WITH_ITS_UPDATES.lstrip()}""")
+) SELECT seq, turn_no, event_seq, now() AS at FROM s
+""")
 """Remaining part of a message whose turn is not claimed; the partial answer was discarded."""
 _MY_SAMPLE = """mine AS (
   SELECT FROM sample_plays
@@ -146,11 +98,6 @@ UPDATE sessions SET retry_at = greatest(retry_at, now() + make_interval(secs => 
  WHERE id = :session_id AND answered_turn = :turn - 1 AND next_turn > :turn AND leased_by IS NULL RETURNING id
 """)
 """Postponement of a turn that waits for the remaining parts of its message."""
-STILL_WAITING = Named("""
-SELECT count(*) FROM telegram_updates WHERE bot_id = :bot_id AND update_id = ANY (:update_ids::bigint[])
-   AND handled_at IS NULL
-""")
-
 GOES_ON_ELSEWHERE = Named("""
 SELECT archived_at IS NOT NULL OR :address_id = ANY (coalesce(left_by, '{}')) FROM sessions
    WHERE id = :session_id
@@ -165,6 +112,15 @@ SELECT e.seq, t.turn_no, e.at,
  WHERE e.session_id = :session_id AND e.dedupe_key = :dedupe_key
 """)
 """The message with a known key; event 0 if it was edited since, for its event belongs to the newest wording."""
+STORED_AS = Named("""
+SELECT e.seq, t.turn_no, e.at,
+       coalesce((SELECT event_seq FROM events v
+                  WHERE v.session_id = :session_id AND v.seq = e.seq AND v.kind = 'msg' LIMIT 1), 0)
+         AS event_seq
+  FROM entries e JOIN turn_entries t USING (session_id, seq)
+ WHERE e.session_id = :session_id AND e.seq = :seq
+""")
+"""The entry that holds a message which its channel has known before."""
 
 
 WARN_PERCENT = 80

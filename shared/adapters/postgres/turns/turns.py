@@ -43,7 +43,7 @@ from shared.core.session.turns import (
     Claim,
     ContextAudit,
     Inbound,
-    InboxReceipt,
+    MessageReceipt,
     Outcome,
     Spending,
     SpendingWarning,
@@ -116,25 +116,16 @@ class PostgresTurns(PoolStore):
         """Store a person's message, once per dedupe key; raises UnknownSession, SessionMoved,
         StorageUnavailable.
 
-        With a receipt also LeaseLost: another process has made a message of some of its updates, of which
-        this one changed nothing; what is left of them is to be read again.
+        A receipt stores what its channel keeps of the message in the same transaction. With one also
+        LeaseLost: another process stores the message, or a part of it, and this one changed nothing.
         """
         arguments = build_message_arguments(inbound, channel, tokens)
-        sql, receipt = turn_sql.ACCEPT, inbound.receipt
-        if receipt is not None:
-            sql = turn_sql.ACCEPT_FROM_INBOX
-            texts = receipt.own_texts or (None,) * len(receipt.message_ids)
-            files = receipt.files or (None,) * len(receipt.message_ids)
-            arguments |= {
-                "bot_id": receipt.bot_id, "update_ids": receipt.update_ids, "chat_id": receipt.chat_id,
-                "message_ids": receipt.message_ids, "own_texts": texts, "files": files,
-            }  # fmt: skip
+        receipt = inbound.receipt
         try:
-            row = None
-            if receipt is not None and receipt.late_for is not None:
-                late = turn_sql.ACCEPT_LATE(**arguments, late_for=receipt.late_for)
-                row = await self._pool.fetchrow(*late)
-            row = row or await self._pool.fetchrow(*sql(**arguments))
+            if receipt is None:
+                row = await self._pool.fetchrow(*turn_sql.ACCEPT(**arguments))
+            else:
+                row = await self._accept_with_receipt(inbound, receipt, arguments)
         except asyncpg.UniqueViolationError:
             row = None  # the same message came twice at the same moment: the other one is stored now
         if repeated := row is None:
@@ -142,8 +133,7 @@ class PostgresTurns(PoolStore):
                 *turn_sql.ACCEPTED_BEFORE(session_id=inbound.session_id, dedupe_key=inbound.dedupe_key)
             )
             if receipt is not None:
-                await self._refuse_overtaken(receipt, is_stored=row is not None)
-                row = row or await self._find_edited(inbound.session_id, receipt)
+                row = await self._find_stored(inbound, receipt, is_stored=row is not None) or row
         if row is None:
             raise await self._explain_refusal(inbound)
         return Accepted(
@@ -214,24 +204,30 @@ class PostgresTurns(PoolStore):
         )
         return accepted, await self._with_frozen(claim, row)
 
-    async def _find_edited(self, session_id: int, receipt: InboxReceipt) -> Record | None:
-        """Return the entry of a message whose edit was stored first, and mark its updates as handled."""
-        row = await self._pool.fetchrow(
-            *turn_sql.KNOWN_MESSAGE(
-                session_id=session_id,
-                bot_id=receipt.bot_id,
-                chat_id=receipt.chat_id,
-                message_ids=list(receipt.message_ids),
-            )
-        )
-        if row is not None:
-            await self._pool.execute(
-                *turn_sql.HANDLED(
-                    bot_id=receipt.bot_id,
-                    update_ids=list(receipt.update_ids),
-                )
-            )
-        return row
+    async def _accept_with_receipt(
+        self, inbound: Inbound, receipt: MessageReceipt, arguments: Mapping[str, object]
+    ) -> Record | None:
+        """Store the message and what its channel keeps of it; None if neither may be stored."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            if not await receipt.claim(connection, inbound):
+                return None
+            row, turn = None, await receipt.find_joined_turn(connection, inbound)
+            if turn is not None:
+                row = await connection.fetchrow(*turn_sql.ACCEPT_LATE(**arguments, turn=turn))
+            row = row or await connection.fetchrow(*turn_sql.ACCEPT(**arguments))
+            if row is not None:
+                await receipt.record(connection, inbound, seq=row["seq"], turn=row["turn_no"])
+            return row
+
+    async def _find_stored(
+        self, inbound: Inbound, receipt: MessageReceipt, *, is_stored: bool
+    ) -> Record | None:
+        """Return the entry that holds a message which was not stored now. Raises LeaseLost."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            seq = await receipt.find_stored(connection, inbound, is_stored=is_stored)
+            if seq is None:
+                return None
+            return await connection.fetchrow(*turn_sql.STORED_AS(session_id=inbound.session_id, seq=seq))
 
     async def _explain_refusal(self, inbound: Inbound) -> EvertalkError:
         moved = await self._pool.fetchval(
@@ -241,20 +237,6 @@ class PostgresTurns(PoolStore):
             )
         )
         return (SessionMoved if moved else UnknownSession)(f"session {inbound.session_id}")
-
-    async def _refuse_overtaken(self, receipt: InboxReceipt, *, is_stored: bool) -> None:
-        """Raises LeaseLost when some of the updates are neither stored as this message nor waiting."""
-        ids = receipt.update_ids
-        waiting: int = await self._pool.fetchval(
-            *turn_sql.STILL_WAITING(
-                bot_id=receipt.bot_id,
-                update_ids=ids,
-            )
-        )
-        if waiting if is_stored else waiting < len(ids):
-            raise LeaseLost(
-                f"bot {receipt.bot_id}: {len(ids) - waiting} of {len(ids)} updates ended elsewhere"
-            )
 
     @store_method
     async def claim(

@@ -24,16 +24,16 @@ from bot.telegram.outbound.streaming_reply import ReplyPacing, StreamingReply
 from shared.adapters.postgres.db.workers import PostgresWorkers
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.telegram.chats import ChatRow, PostgresTelegramChats
+from shared.adapters.postgres.telegram.deliveries import PartRow, PostgresDeliveries
+from shared.adapters.postgres.telegram.receipts import TelegramReceipt
 from shared.adapters.postgres.telegram.uncertain_notices import PostgresUncertainNotices
 from shared.adapters.postgres.turns.attachments import PostgresAttachments
-from shared.adapters.postgres.turns.deliveries import PartRow, PostgresDeliveries
 from shared.adapters.postgres.turns.turns import PostgresTurns
 from shared.core.session.turns import (
     Caps,
     Claim,
     Delta,
     Inbound,
-    InboxReceipt,
     Outcome,
     RunEnded,
     RunStarted,
@@ -214,7 +214,7 @@ class Desk:
     async def begin(self, place: ChatRow, *, question: int | None = None) -> Answer:
         """A message is accepted and its turn claimed: the answer begins."""
         number = next(_updates)
-        receipt = InboxReceipt(
+        receipt = TelegramReceipt(
             bot_id=BOT_ID, update_ids=(), chat_id=place.chat_id, message_ids=(question,) if question else ()
         )
         await self.turns.accept(

@@ -16,11 +16,12 @@ from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.db.workers import PostgresWorkers
 from shared.adapters.postgres.telegram.access import PostgresTelegramAccess
 from shared.adapters.postgres.telegram.chats import ChatRow, PostgresTelegramChats
+from shared.adapters.postgres.telegram.deliveries import PostgresDeliveries
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
-from shared.adapters.postgres.turns.deliveries import PostgresDeliveries
+from shared.adapters.postgres.telegram.receipts import TelegramReceipt
 from shared.adapters.postgres.turns.turns import PostgresTurns
 from shared.core.ops.job_views import JobMatch
-from shared.core.session.turns import Inbound, InboxReceipt
+from shared.core.session.turns import Inbound
 from shared.core.values.errors import LeaseLost, UnknownSession
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
@@ -69,7 +70,7 @@ async def test_an_update_is_stored_once_however_often_it_comes(pool: Pool) -> No
 
 def message(row: ChatRow, *numbers: int) -> Inbound:
     """As the lanes of a holder of the bot hand it on: these updates are one message."""
-    receipt = InboxReceipt(bot_id=BOT, update_ids=numbers, chat_id=row.chat_id, message_ids=numbers)
+    receipt = TelegramReceipt(bot_id=BOT, update_ids=numbers, chat_id=row.chat_id, message_ids=numbers)
     return Inbound(
         session_id=row.session_id, address_id=row.address_id, text=" ".join(f"part{one}" for one in numbers),
         dedupe_key=f"tg:{BOT}:{numbers[0]}", receipt=receipt,

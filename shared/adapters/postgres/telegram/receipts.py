@@ -1,0 +1,171 @@
+"""Rows that Telegram keeps of a message, stored in the transaction of the message itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shared.adapters.postgres.db.pool import Connection, Named
+from shared.core.session.turns import Inbound
+from shared.core.values.errors import LeaseLost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelegramReceipt:
+    """Raw updates that end with a message's commit, and the messages of the chat that it is made of.
+
+    A crash leaves both or neither. The updates are locked first, and nothing is stored unless all of them
+    wait: of two processes with the same updates one stores them.
+    """
+
+    bot_id: int
+    update_ids: tuple[int, ...]
+    chat_id: int
+    message_ids: tuple[int, ...] = ()
+    own_texts: tuple[str | None, ...] = ()
+    """The text of each of these messages, where the entry holds more than that; else None."""
+    files: tuple[str | None, ...] = ()
+    """Telegram's unique id of the file of each of these messages; None without one."""
+    late_for: int | None = None
+    """An earlier message of the chat that this one is the rest of: it joins its turn where it still can."""
+
+    async def claim(self, transaction: Connection, inbound: Inbound) -> bool:
+        """Lock the updates; return whether all wait and at least one of the messages is new.
+
+        All are known where an edit arrived before the message itself.
+        """
+        is_ours: bool = await transaction.fetchval(
+            *_CLAIM(
+                bot_id=self.bot_id,
+                update_ids=self.update_ids,
+                chat_id=self.chat_id,
+                message_ids=self.message_ids,
+            )
+        )
+        return is_ours
+
+    async def find_joined_turn(self, transaction: Connection, inbound: Inbound) -> int | None:
+        """Return the turn of the message that this one is the rest of; None for a message of its own."""
+        if self.late_for is None:
+            return None
+        turn: int | None = await transaction.fetchval(
+            *_TURN_OF_MESSAGE(
+                session_id=inbound.session_id,
+                bot_id=self.bot_id,
+                chat_id=self.chat_id,
+                message_id=self.late_for,
+            )
+        )
+        return turn
+
+    async def record(self, transaction: Connection, inbound: Inbound, *, seq: int, turn: int) -> None:
+        """End the updates, and remember which messages of the chat the entry `seq` is made of."""
+        await transaction.execute(
+            *_RECORD(
+                bot_id=self.bot_id, update_ids=self.update_ids, chat_id=self.chat_id,
+                message_ids=self.message_ids, own_texts=self.own_texts or (None,) * len(self.message_ids),
+                files=self.files or (None,) * len(self.message_ids), session_id=inbound.session_id, seq=seq,
+                turn=turn,
+            )
+        )  # fmt: skip
+
+    async def find_stored(self, transaction: Connection, inbound: Inbound, *, is_stored: bool) -> int | None:
+        """Return the entry of a message whose edit was stored before it, and end its updates; else None.
+
+        `is_stored` says that the same message was stored before. Raises LeaseLost when another process has
+        ended some of the updates: what is left of them is to be read again.
+        """
+        waiting: int = await transaction.fetchval(
+            *_COUNT_WAITING(bot_id=self.bot_id, update_ids=self.update_ids)
+        )
+        if waiting if is_stored else waiting < len(self.update_ids):
+            raise LeaseLost(
+                f"bot {self.bot_id}: {len(self.update_ids) - waiting} of {len(self.update_ids)} updates "
+                "ended elsewhere"
+            )
+        if is_stored:
+            return None
+        seq: int | None = await transaction.fetchval(
+            *_FIND_KNOWN(
+                session_id=inbound.session_id,
+                bot_id=self.bot_id,
+                chat_id=self.chat_id,
+                message_ids=self.message_ids,
+            )
+        )
+        if seq is not None:
+            await transaction.execute(*_END_UPDATES(bot_id=self.bot_id, update_ids=self.update_ids))
+        return seq
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelegramEditReceipt:
+    """The new text of one Telegram message, for an entry that is made of several."""
+
+    bot_id: int
+    chat_id: int
+    message_id: int
+    own_text: str
+    file_unique_id: str | None = None
+    """Unique id of the file that the message has now; None leaves the stored one."""
+
+    async def record(self, transaction: Connection) -> None:
+        """Keep the text and the file in the place of the former ones."""
+        await transaction.execute(
+            *_REWORD(
+                bot_id=self.bot_id, chat_id=self.chat_id, message_id=self.message_id, own_text=self.own_text,
+                file_unique_id=self.file_unique_id,
+            )
+        )  # fmt: skip
+
+
+FOLLOW_WORDING = Named("""
+UPDATE telegram_messages SET seq = :new WHERE session_id = :session_id AND seq = :old
+""")
+"""Redirection of chat messages to the newest wording of their entry."""
+_CLAIM = Named("""
+WITH mine AS (
+  SELECT update_id FROM telegram_updates
+   WHERE bot_id = :bot_id AND update_id = ANY (:update_ids::bigint[]) AND handled_at IS NULL
+   ORDER BY update_id FOR UPDATE
+)
+SELECT (SELECT count(*) FROM mine) = cardinality(:update_ids::bigint[])
+   AND (cardinality(:message_ids::bigint[]) = 0 OR cardinality(:message_ids::bigint[]) > (
+         SELECT count(*) FROM telegram_messages
+          WHERE bot_id = :bot_id AND chat_id = :chat_id AND message_id = ANY (:message_ids::bigint[])
+            AND seq IS NOT NULL))
+""")
+"""Lock on the updates of a message. A process that waited for it sees the rows as they are afterwards."""
+_TURN_OF_MESSAGE = Named("""
+SELECT turn_no FROM telegram_messages
+ WHERE session_id = :session_id AND bot_id = :bot_id AND chat_id = :chat_id AND message_id = :message_id
+""")
+_RECORD = Named("""
+WITH ended AS (
+  UPDATE telegram_updates SET handled_at = now()
+   WHERE bot_id = :bot_id AND update_id = ANY (:update_ids::bigint[]) AND handled_at IS NULL
+)
+INSERT INTO telegram_messages (bot_id, chat_id, message_id, session_id, seq, turn_no, own_text,
+                               file_unique_id)
+SELECT :bot_id, :chat_id, x.message_id, :session_id, :seq, :turn, x.own_text, x.file
+  FROM unnest(:message_ids::bigint[], :own_texts::text[], :files::text[]) AS x(message_id, own_text, file)
+ON CONFLICT DO NOTHING
+""")
+_COUNT_WAITING = Named("""
+SELECT count(*) FROM telegram_updates
+ WHERE bot_id = :bot_id AND update_id = ANY (:update_ids::bigint[]) AND handled_at IS NULL
+""")
+_FIND_KNOWN = Named("""
+SELECT seq FROM telegram_messages
+ WHERE session_id = :session_id AND bot_id = :bot_id AND chat_id = :chat_id
+   AND message_id = ANY (:message_ids::bigint[]) AND seq IS NOT NULL
+ ORDER BY message_id LIMIT 1
+""")
+_END_UPDATES = Named("""
+UPDATE telegram_updates SET handled_at = now()
+ WHERE bot_id = :bot_id AND update_id = ANY (:update_ids::bigint[]) AND handled_at IS NULL
+""")
+_REWORD = Named("""
+UPDATE telegram_messages SET own_text = CASE WHEN own_text IS NOT NULL THEN :own_text END,
+                             file_unique_id = coalesce(:file_unique_id, file_unique_id)
+ WHERE bot_id = :bot_id AND chat_id = :chat_id AND message_id = :message_id
+""")
