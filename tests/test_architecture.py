@@ -588,6 +588,23 @@ def test_stores_are_constructed_in_bootstrap_only() -> None:
     )
 
 
+ENGINE = ("shared.adapters.postgres.turns", "shared.services.turns", "shared.core.session")
+CHANNEL_TRAITS = "shared.core.session.channels"
+
+
+def test_engine_of_turns_knows_no_channel() -> None:
+    """A channel hands in what it stores with a message, and is asked for its traits."""
+    _complain(
+        [
+            f"{name}:{number} knows a channel: hand it in with a receipt, or ask {CHANNEL_TRAITS}"
+            for name, path in modules().items()
+            if name != CHANNEL_TRAITS and any(_is_in(name, room) for room in ENGINE)
+            for number, line in enumerate(path.read_text().splitlines(), 1)
+            if "telegram" in line.lower()
+        ]
+    )
+
+
 def test_statements_number_no_parameters() -> None:
     """`Named` gives the numbers, so that nobody counts them."""
     _complain(

@@ -15,25 +15,25 @@ from shared.core.values.messages import Block, Text, text_without_files
 
 
 class MessageReceipt(Protocol):
-    """What a channel stores with a message: in the transaction that stores the message, or not at all.
+    """Rows that a channel stores in the transaction of a message, or not at all.
 
     `transaction` is the connection of the store that runs it.
     """
 
-    async def claim(self, transaction: Any, inbound: Inbound) -> bool:
+    def claim(self, transaction: Any, inbound: Inbound) -> Awaitable[bool]:
         """Lock what the message was made of; False refuses the message, and nothing is stored."""
         ...
 
-    async def find_joined_turn(self, transaction: Any, inbound: Inbound) -> int | None:
-        """Return the turn that the message is the rest of; None for a message of its own."""
+    def find_joined_turn(self, transaction: Any, inbound: Inbound) -> Awaitable[int | None]:
+        """Return the turn that the message continues; None where it continues none."""
         ...
 
-    async def record(self, transaction: Any, inbound: Inbound, *, seq: int, turn: int) -> None:
+    def record(self, transaction: Any, inbound: Inbound, *, seq: int, turn: int) -> Awaitable[None]:
         """Store the channel's rows of a message that was stored as the entry `seq`."""
         ...
 
-    async def find_stored(self, transaction: Any, inbound: Inbound, *, is_stored: bool) -> int | None:
-        """Return the entry that holds a message which was not stored now; None where none does.
+    def find_stored(self, transaction: Any, inbound: Inbound, *, is_stored: bool) -> Awaitable[int | None]:
+        """Return the entry that already holds the refused message, or None.
 
         `is_stored` says that a message with the same key was stored before. Raises LeaseLost when another
         process is about to store it.
@@ -42,9 +42,9 @@ class MessageReceipt(Protocol):
 
 
 class EditReceipt(Protocol):
-    """What a channel stores with an edit, in its transaction."""
+    """Rows that a channel stores in the transaction of an edit."""
 
-    async def record(self, transaction: Any) -> None:
+    def record(self, transaction: Any) -> Awaitable[None]:
         """Store the channel's rows of the edit."""
         ...
 

@@ -44,7 +44,7 @@ class TelegramReceipt:
         return is_ours
 
     async def find_joined_turn(self, transaction: Connection, inbound: Inbound) -> int | None:
-        """Return the turn of the message that this one is the rest of; None for a message of its own."""
+        """Return the turn of the message that this one continues; None where it continues none."""
         if self.late_for is None:
             return None
         turn: int | None = await transaction.fetchval(

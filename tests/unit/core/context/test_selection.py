@@ -19,7 +19,6 @@ from shared.core.context.build_context import (
 )
 from shared.core.context.prompts import default_layers
 from shared.core.presets.catalog import preset
-from shared.core.session.keep_strategy import Channel
 from shared.core.session.policy import ContextPolicy, with_overrides
 from shared.core.session.session import Compaction, Entry, View, find_unresolved_turns
 from shared.core.values.messages import Text, ToolUse
@@ -68,9 +67,7 @@ def test_window_rounds_count_the_open_one(rounds: int, seqs: list[int]) -> None:
 @pytest.mark.parametrize(
     ("channel", "seqs"), [("telegram", [7, 8, 9]), ("web", [5, 6, 7, 8, 9]), (None, list(range(1, 10)))]
 )
-def test_turns_of_history_are_limited_by_the_channel_that_asks(
-    channel: Channel | None, seqs: list[int]
-) -> None:
+def test_turns_of_history_are_limited_by_the_channel_that_asks(channel: str | None, seqs: list[int]) -> None:
     limited = policy(history_turns=(("telegram", 1), ("web", 2)))
     assert sent(talk(4), limited, channel=channel) == seqs
 
