@@ -186,6 +186,7 @@ class TelegramService:
         try:
             await self._app.announcer.connect()
             await self._app.sessions.rehearse()
+            await self._stores.telegram_inbox.rehearse()
         except StorageUnavailable as error:
             log.warning("rehearsal_failed", reason=str(error))  # the first turn loads what is missing
         self._warm.set()

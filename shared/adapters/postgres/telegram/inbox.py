@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
@@ -12,6 +13,8 @@ from typing import Any
 import asyncpg
 
 from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
+from shared.adapters.postgres.telegram.receipts import rehearse_receipts
+from shared.adapters.postgres.turns.turns import REHEARSED_CONNECTIONS
 from shared.core.values.messages import storable_json
 
 LATELY_SECONDS = 600.0
@@ -73,6 +76,18 @@ class PostgresTelegramInbox(PoolStore):
                 for bot_id, kept in waiting.items()
             ]
         )
+
+    async def rehearse(self) -> None:
+        """Prepare the statements that end updates with their message, on the connections of a turn.
+
+        Nothing is stored. Raises StorageUnavailable.
+        """
+        await asyncio.gather(*(self._rehearse() for _ in range(REHEARSED_CONNECTIONS)))
+
+    @store_method
+    async def _rehearse(self) -> None:
+        async with self._pool.acquire() as connection, connection.transaction():
+            await rehearse_receipts(connection)
 
     @store_method
     async def list_waiting(

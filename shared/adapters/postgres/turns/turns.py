@@ -34,6 +34,7 @@ from shared.core.context.agents import (
     without_tool,
 )
 from shared.core.session.artifacts import Artifact, digest_prefix
+from shared.core.session.channels import PUSHED
 from shared.core.session.failed_messages import FAILED_FORMS, show_failed
 from shared.core.session.session import Entry, FrozenPrefix, View, backoff_from_json
 from shared.core.session.turns import (
@@ -76,11 +77,9 @@ from shared.core.values.money import Shortage
 
 WOKEN_AT_ONCE = 20
 """Waiting turns that are woken when a provider answers again."""
-_USUAL = {
-    "web": (turn_sql.ACCEPT_AND_CLAIM, turn_sql.ACCEPT_AND_CLAIM_KNOWN, ANSWER, ANSWER_PLAIN),
-    "telegram": (turn_sql.ACCEPT_FROM_INBOX, turn_sql.CLAIM, turn_sql.LOAD, ANSWER, ANSWER_PLAIN),
-}
-"""Statements of a usual turn, by channel."""
+_USUAL = (turn_sql.ACCEPT_AND_CLAIM, turn_sql.ACCEPT_AND_CLAIM_KNOWN, ANSWER, ANSWER_PLAIN)
+_USUAL_WITH_RECEIPT = (turn_sql.ACCEPT, turn_sql.CLAIM, turn_sql.LOAD, ANSWER, ANSWER_PLAIN)
+"""Statements of a usual turn; channels whose answers are pushed store a receipt with each message."""
 REHEARSED_CONNECTIONS = 2
 """A turn uses one connection, and a second one while something else has the first."""
 
@@ -106,7 +105,7 @@ class PostgresTurns(PoolStore):
             rehearsal = connection.transaction()
             await rehearsal.start()
             try:
-                for statement in _USUAL.get(channel, ()):
+                for statement in _USUAL_WITH_RECEIPT if channel in PUSHED else _USUAL:
                     await connection.fetch(*statement.rehearse(session_id=0))
             finally:
                 await rehearsal.rollback()

@@ -354,3 +354,15 @@ async def test_the_bubble_of_a_turn_that_was_taken_away_is_refused(pool: Pool) -
     await deliveries.plan(row.session_id, 1, address_id=row.address_id, count=3)
     assert await deliveries.drop_surplus(row.session_id, 1, count=1) == []
     assert await deliveries.drop_surplus(row.session_id, 1, count=0) == [90]
+
+
+async def test_rehearsal_prepares_statements_of_receipts_and_stores_nothing(pool: Pool) -> None:
+    inbox = PostgresTelegramInbox(pool)
+
+    await inbox.rehearse()
+
+    async with pool.acquire() as connection:
+        prepared = await connection.fetch("SELECT statement FROM pg_prepared_statements")
+    written = "INSERT INTO telegram_messages"
+    assert any(written in row["statement"] for row in prepared)
+    assert await pool.fetchval("SELECT count(*) FROM telegram_messages") == 0
