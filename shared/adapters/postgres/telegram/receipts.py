@@ -156,6 +156,7 @@ SELECT :bot_id, :chat_id, x.message_id, :session_id, :seq, :turn, x.own_text, x.
   FROM unnest(:message_ids::bigint[], :own_texts::text[], :files::text[]) AS x(message_id, own_text, file)
 ON CONFLICT DO NOTHING
 """)
+"""End of a message's updates, and the messages of the chat that its entry is made of."""
 _COUNT_WAITING = Named("""
 SELECT count(*) FROM telegram_updates
  WHERE bot_id = :bot_id AND update_id = ANY (:update_ids::bigint[]) AND handled_at IS NULL
