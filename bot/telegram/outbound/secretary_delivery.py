@@ -16,8 +16,8 @@ from bot.telegram.markup.entity_text import MessagePart, RenderedText, render, s
 from bot.telegram.outbound.buttons import build_draft_buttons
 from bot.telegram.texts import explain_failure, get_chat_texts, get_texts
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
+from shared.adapters.postgres.telegram.deliveries import EndedTurn, PostgresDeliveries
 from shared.adapters.postgres.telegram.secretary import CustomerDraft, DraftState, PostgresSecretary
-from shared.adapters.postgres.turns.deliveries import EndedTurn, PostgresDeliveries
 from shared.core.session.turns import ReplyEvent, RunEnded, utf16_units
 from shared.core.values.errors import StorageUnavailable
 from shared.locales import Catalogue

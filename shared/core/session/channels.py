@@ -25,6 +25,8 @@ PUSHED: Final = tuple(name for name, traits in CHANNELS.items() if traits.is_pus
 """Channels whose answers are stored as deliveries."""
 GUEST_CHANNEL: Final = "telegram_guest"
 """Channel of the addresses of guest chats, whose ids may be those of other chats of the same bot."""
+SECRETARY_CHANNEL: Final = "telegram_business"
+"""Channel of the addresses of customers, whose ids may be those of other chats of the same bot."""
 UNNAMED_PLACE: Final = "in a chat"
 """Where a person writes whose channel has no traits."""
 

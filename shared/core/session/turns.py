@@ -262,8 +262,6 @@ StepOutcome = Literal["done", "failed", "unknown"]
 
 GUEST_NETWORK = "guests"
 """Network of the parties of all guest chats; its daily cap is the guests' own."""
-SECRETARY_CHANNEL = "telegram_business"
-"""Channel of the addresses of customers, whose ids may be those of other chats of the same bot."""
 SECRETARY_NETWORK = "secretary:"
 """Beginning of the network of an owner's customers, before the bot and the owner; its cap is the owner's."""
 

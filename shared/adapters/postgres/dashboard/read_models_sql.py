@@ -12,7 +12,7 @@ from shared.adapters.postgres.db.session_title import TITLE
 from shared.adapters.postgres.handover.handovers import AWAKE_AT
 from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
 from shared.adapters.postgres.turns.spend_sql import SUMS
-from shared.core.session.turns import SECRETARY_CHANNEL
+from shared.core.session.channels import SECRETARY_CHANNEL
 
 LEASE_SECONDS = 4
 NEAR_PCT = 90

@@ -15,7 +15,8 @@ from typing import Any, Literal
 from shared.adapters.postgres.db.pool import Connection, Named, PoolStore, Record, build_value, store_method
 from shared.adapters.postgres.handover.handovers import RECORD_REPLY
 from shared.adapters.postgres.turns.edits import FENCE_JOBS
-from shared.core.session.turns import SECRETARY_CHANNEL, SECRETARY_NETWORK
+from shared.core.session.channels import SECRETARY_CHANNEL
+from shared.core.session.turns import SECRETARY_NETWORK
 from shared.core.values.messages import Text, blocks_from_json, blocks_to_json, own_text_of
 from shared.core.values.tokens import estimate_blocks, estimate_by_script
 
