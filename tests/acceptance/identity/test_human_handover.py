@@ -257,7 +257,7 @@ async def test_a_reminder_waits_until_the_assistant_is_back(guest: Visit) -> Non
 
 async def test_the_person_may_take_the_wish_back(guest: Visit) -> None:
     await guest.ask("Hello.")
-    assert "Nobody was asked" in await human(guest, "cancel")
+    assert "No human was asked" in await human(guest, "cancel")
     await human(guest)
     assert "already" in await human(guest)
     assert "I answer here again" in await human(guest, "cancel")
@@ -287,7 +287,7 @@ async def test_disabled_handover_is_refused_kindly_and_tool_is_not_offered(
     async for guest in guests(database_url, redis_url, provider, handover="off"):
         await provider.script([SAYS])
         await guest.ask("Hello.")
-        assert "nobody here who could take over" in await human(guest)
+        assert "no human can take over here" in await human(guest)
         tools = (await provider.requests())[-1]["body"].get("tools", [])
         assert "ask_human" not in [tool["name"] for tool in tools]
         await guest.app.stores.handovers.request_handover(

@@ -95,7 +95,7 @@ async def test_canary_is_erased_from_tables_redis_and_logs_on_telegram(
     for way in WAYS[:-1]:
         assert bird("ada", way) in before, way
     await ada.command("forget", "everything")
-    await ada.sees("This would be gone for good")
+    await ada.sees("This would be erased permanently")
     await ada.say(f"Tell me a very long story of {bird('ada', 'running')}")
     await ada.command("forget", "everything yes")
     await ada.sees("Forgotten")

@@ -97,7 +97,7 @@ async def test_a_guest_cannot_press_what_only_an_owner_is_asked(house: TelegramH
         await person.forge_tap(shown.message_id, f"v1:letin:0:{eve.id}")
         await house.handled()
         assert [toast["text"] for toast in (await person.screen()).toasts] == [
-            "This button is for somebody else."
+            "This button is for another person."
         ]
     assert await house.one("SELECT state FROM telegram_access WHERE chat_id = $1", eve.id) == "pending"
 

@@ -342,7 +342,7 @@ async def test_button_press_of_another_person_is_ignored(here: Deployment) -> No
     ):
         await eve.forge_tap(mine, data)
     toasts = (await eve.sees(lambda screen: len(screen.toasts) == 9)).toasts
-    assert [toast["text"] for toast in toasts[:3]] == ["This button is for somebody else."] * 3
+    assert [toast["text"] for toast in toasts[:3]] == ["This button is for another person."] * 3
     assert {toast["text"] for toast in toasts[3:]} == {"This button is out of date."}
     assert await here.house.one(f"SELECT count(*) FROM turns t {MINE}", str(ada.id)) == 1
 

@@ -220,7 +220,7 @@ async def test_everything_is_forgotten_by_a_button_and_only_after_it_was_shown(
     ada = await talks(house, number)
     (note,) = await keep(house, ada.id, "Ada drinks tea.")
     await ada.command("forget", "everything")
-    asked = (await ada.sees("This would be gone for good")).answers[-1].message_id
+    asked = (await ada.sees("This would be erased permanently")).answers[-1].message_id
     await ada.tap("Cancel")
     await ada.sees("Nothing was erased.")
     address = await house.one("SELECT id FROM addresses WHERE chat = $1", str(ada.id))
@@ -228,7 +228,7 @@ async def test_everything_is_forgotten_by_a_button_and_only_after_it_was_shown(
     await house.handled()
     assert await kept(house, note)
     await ada.command("forget", "Everything")
-    asked = (await ada.sees("This would be gone for good")).answers[-1].message_id
+    asked = (await ada.sees("This would be erased permanently")).answers[-1].message_id
     await ada.tap("Yes, erase everything")
     screen = await ada.sees("Forgotten")
     assert screen.answers[-1].message_id == asked
