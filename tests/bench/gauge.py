@@ -6,8 +6,8 @@ the strict fake's own count of the next request, less what came with it: the new
 and the clock. The next request is the first of its turn, also when the provider refuses it: what is sent
 after a refusal is cut. A summary that its turn waited for has shown a gauge before the request: that one is
 read. `saved` holds what a compaction says it saved against the difference of the two real requests around it.
-`cut` counts requests that were cut or pruned before they were sent, since the new message did not fit: their
-size depends on that message.
+`cut` counts requests that were cut, or whose filler was hidden, before they were sent, since the new message
+crossed a limit: their size depends on that message.
 """
 
 from __future__ import annotations
@@ -160,7 +160,9 @@ SELECT tokens_before - tokens_after FROM links WHERE kind IN ('summary', 'digest
 """
 _SENT = """
 SELECT l.id AS head, l.tokens_after AS after, l.tokens_before - l.tokens_after AS saved,
-       a.recipe ? 'fit' OR a.estimated_input_tokens_before > a.hard_limit AS cut
+       a.recipe ? 'fit' OR a.estimated_input_tokens_before > a.hard_limit OR EXISTS (
+         SELECT FROM prune_decisions d WHERE d.session_id = a.session_id AND d.turn_no = a.turn_id
+            AND d.form = 'hide' AND a.prune_seqs @> to_jsonb(d.seq)) AS cut
   FROM turn_context_audit a LEFT JOIN links l ON l.id = a.head AND l.kind IN ('summary', 'digest')
  WHERE a.session_id = $1 ORDER BY a.id DESC LIMIT 1
 """
