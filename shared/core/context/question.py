@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -122,6 +122,8 @@ class Question:
     """Dictionary whose stop words do not count."""
     about: Author = ""
     """Author of the text that it asks about: "my" the person, "you told me" the assistant."""
+    sentences: tuple[frozenset[str], ...] = ()
+    """Words of each of its questions; of each sentence if it asks nothing."""
     asks: bool = True
     """False for what only tells something, or asks how the assistant is."""
 
@@ -130,7 +132,8 @@ def read_question(text: str) -> Question:
     """Read what is asked; of a long text its beginning and its end, where questions stand."""
     if len(text) > READ_CHARS:
         text = f"{text[: READ_CHARS // 2]}\n{text[-READ_CHARS // 2 :]}"
-    asked = " ".join(_questions(text))
+    asked_ones = tuple(_questions(text))
+    asked = " ".join(asked_ones)
     asked = asked if _telling_words(asked) else ""
     dictionary = question_dictionary(text)
     spoken = tuple(words_of(asked or text))
@@ -144,6 +147,7 @@ def read_question(text: str) -> Question:
         asked=len(_telling_words(asked)) if asks and asked else len(words),
         dictionary=dictionary,
         about=about,
+        sentences=_sentences(asked_ones if asks and asked else _END.split(text)),
         asks=asks,
     )
 
@@ -154,6 +158,10 @@ def _questions(text: str) -> Iterator[str]:
         if end[0] in _MARKS:
             yield text[begin : end.start()]
         begin = end.end()
+
+
+def _sentences(texts: Iterable[str]) -> tuple[frozenset[str], ...]:
+    return tuple(words for words in map(frozenset, map(words_of, texts)) if words)
 
 
 def question_dictionary(text: str) -> str:

@@ -25,10 +25,17 @@ K1, B = 1.2, 0.4
 NEIGHBOUR = 0.5
 """Share of a neighbour's score that a passage gets; half of it from the next but one."""
 NEIGHBOURS = 2
+NEIGHBOUR_CHARS = 250
+"""Length from which on a passage gets less from its neighbours: it says itself what it is about."""
 SITTING_PRIOR, SITTING_BEST = 0.15, 3
 """Weight of the mean of the best passages of the same sitting, and their number."""
-ANSWER = 0.3
-"""Bonus of a passage after a question that the other side asked."""
+ANSWER = 0.2
+"""Bonus of a passage after a question that the other side asked; assistants end most messages with one."""
+TIMES_AT_MOST = 3
+"""Occurrences of a word in a passage that count."""
+SENTENCE, SENTENCE_WORDS, SENTENCES_AT_MOST = 0.7, 4, 12
+"""Exponent by which the best passage of each sentence comes nearer to the best of all: 0 leaves it, 1 makes
+them equal. The least number of words that count in such a sentence, and the number of sentences."""
 MORE_WORDS, MORE_WORDS_AT_MOST = 0.2, 3
 """How much each further word of the question adds that a passage has, too, and how many of them do: a long
 message finds some of its words in every long passage."""
@@ -46,10 +53,10 @@ FEW_PASSAGES = 20
 """Least number of passages for which word frequencies are weighed; fewer say nothing yet."""
 TOLD_RARE = 0.65
 """Exponent: of 1,000 passages at most 1,000 to this power have a word that is rare."""
-TOLD_LEAST, TOLD_SURE = 1.5, 14.0
+TOLD_LEAST, TOLD_SOME, TOLD_SURE = 1.5, 3.0, 7.0
 """Scores of the best passage for a statement, in words as rare as a word can be: below the first nothing is
-recalled, from the second on a statement may fill the room. Rare words of less weight than the first are not
-searched for."""
+recalled, from the second on more than a few passages, from the third on a statement may fill the room. Rare
+words of less weight than the first are not searched for."""
 OFTEN_SAID = 3
 """Candidates with the same text from which on it is a phrase that stands beside everything."""
 LEAST_OF_WORDS, LEAST_SHARE = 0.05, 0.05
@@ -62,7 +69,7 @@ NEAR_LEAST, NEAR_SOME, NEAR_SURE = 0.12, 0.3, 0.45
 """Nearness of the nearest passage to a question: from the first a few are recalled though they have none of
 its words, as those in another language; from the second more of the room is used, from the third all of it.
 """
-LENGTH, LENGTH_CHARS = 0.15, 150
+LENGTH, LENGTH_CHARS = 0.17, 150
 """How much it counts that of two passages as good the shorter one leaves more room for others."""
 SPOKEN_OF, SPOKEN_OF_SHARE = 0.4, 0.3
 """Share of the best score that a passage of a day spoken of gets, and its least share of the room."""
@@ -176,7 +183,8 @@ def rank_passages(search: Search, question: Question, spans: Sequence[Span] = ()
     found = [passage for passage in search.found if passage.lane in search.frequencies]
     named = _select_named(search, found, question.text)
     weights = {lane: _weigh(named, of, search.asked) for lane, of in search.frequencies.items()}
-    own = _own_scores(found, search.frequencies, weights, search.asked)
+    own = _own_scores(found, search, weights)
+    own = _with_sentences(found, search, weights.get("said", ()), own, question)
     asked = is_asking(search, question)
     scores: _Scores = {}
     sure: dict[Lane, float] = {}
@@ -296,25 +304,69 @@ def _about(named: Mapping[int, Author], question: Question) -> Author:
 
 
 def _own_scores(
-    found: Sequence[Found],
-    frequencies: Mapping[Lane, Frequencies],
-    weights: Mapping[Lane, Sequence[float]],
-    asked: int,
+    found: Sequence[Found], search: Search, weights: Mapping[Lane, Sequence[float]]
 ) -> list[float]:
-    """Return BM25 of each passage without its neighbours, where repeating a word adds nothing."""
-    lengths = {lane: K1 * B / of.mean_terms for lane, of in frequencies.items()}
+    """Return BM25 of each passage, without its neighbours."""
+    lengths = {lane: K1 * B / of.mean_terms for lane, of in search.frequencies.items()}
+    written = [word if is_unspaced(word[0]) else f" {word}" for word in search.words]
     own: list[float] = []
     for passage in found:
         score = 0.0
         if passage.hits:
             worth = weights[passage.lane]
-            words = [worth[at] for at in passage.hits]
-            of_question = sum(1 for at in passage.hits if at < asked and worth[at])
+            of_question = sum(1 for at in passage.hits if at < search.asked and worth[at])
             more = min(MORE_WORDS_AT_MOST, max(0, of_question - 1))
-            long = 1 + K1 * (1 - B) + lengths[passage.lane] * passage.terms
-            score = sum(words) * (K1 + 1) / long * (1 + MORE_WORDS * more)
+            long = K1 * (1 - B) + lengths[passage.lane] * passage.terms
+            text = passage.text.lower()
+            for at in passage.hits:
+                # once for another form of the word, and as often as words begin as it is written
+                times = min(TIMES_AT_MOST, text.count(written[at]) or 1)
+                score += worth[at] * times * (K1 + 1) / (times + long)
+            score *= 1 + MORE_WORDS * more
         own.append(score)
     return own
+
+
+def _with_sentences(
+    found: Sequence[Found],
+    search: Search,
+    worth: Sequence[float],
+    own: list[float],
+    question: Question,
+) -> list[float]:
+    """Raise what fits one sentence well: a message with two questions is a search for each of them."""
+    sentences = _sentences_of(search, question)
+    said = [at for at, passage in enumerate(found) if passage.lane == "said" and own[at]]
+    if len(sentences) < 2 or not said:
+        return own
+    best = max(own[at] for at in said)
+    parts: list[_Scores] = [defaultdict(float) for _ in sentences]
+    parts_of = [
+        [part for part, sentence in zip(parts, sentences, strict=True) if word in sentence]
+        for word in range(len(worth))
+    ]
+    for at in said:
+        hits = found[at].hits
+        each = own[at] / sum([worth[word] for word in hits])
+        for word in hits:
+            for part in parts_of[word]:
+                part[at] += each * worth[word]
+    raised = list(own)
+    for part in parts:
+        lift = (best / (max(part.values(), default=0.0) or best)) ** SENTENCE
+        for at, score in part.items():
+            if score * lift > raised[at]:
+                raised[at] = score * lift
+    return raised
+
+
+def _sentences_of(search: Search, question: Question) -> list[frozenset[int]]:
+    """Return the places of the words of each sentence that has words enough."""
+    places = (
+        frozenset(at for at, word in enumerate(search.words) if word in sentence)
+        for sentence in question.sentences
+    )
+    return list(dict.fromkeys(of for of in places if len(of) >= SENTENCE_WORDS))[:SENTENCES_AT_MOST]
 
 
 def _carried(best: float, with_word: Sequence[int], weights: Sequence[float], search: Search) -> float:
@@ -342,7 +394,9 @@ def _share_of_room(best: float, carried: float, of: Frequencies, *, asked: bool)
     if asked:
         return min(1.0, carried / SURE) if carried >= LEAST_CARRIED else None
     worth = best / _rarest(of.passages)
-    return min(1.0, (worth - TOLD_LEAST) / (TOLD_SURE - TOLD_LEAST)) if worth >= TOLD_LEAST else None
+    if worth < TOLD_LEAST:
+        return None
+    return min(1.0, max(0.0, (worth - TOLD_SOME) / (TOLD_SURE - TOLD_SOME)))
 
 
 def _repeats(passage: Found, said: str) -> bool:
@@ -368,13 +422,25 @@ def _said(
 
 
 def _smooth(found: Sequence[Found], said: Sequence[int], own: Sequence[float], about: Author) -> _Scores:
-    """Each with what those beside it give; the pieces of one message give each other nothing."""
+    """Each with what those beside it give; the pieces of one message give each other nothing.
+
+    Small talk and phrases end a subject: what stands behind them is no neighbour.
+    """
     places: defaultdict[int, dict[int, int]] = defaultdict(dict)
     for at in said:
         places[found[at].owner][found[at].number] = at
     smooth = dict.fromkeys(said, 0.0)
     phrases = Counter(found[at].text for at in said)
     idle: dict[str, bool] = {}
+
+    def is_idle(place: int | None) -> bool:
+        if place is None:
+            return False
+        text = found[place].text
+        if text not in idle:
+            idle[text] = phrases[text] >= OFTEN_SAID or is_small_talk(text)
+        return idle[text]
+
     for at in said:
         score, passage = own[at], found[at]
         if not score:
@@ -388,13 +454,11 @@ def _smooth(found: Sequence[Found], said: Sequence[int], own: Sequence[float], a
             other = found[beside]
             if other.sitting != passage.sitting or other.seq == passage.seq:
                 continue
-            if idle.get(other.text) is None:
-                idle[other.text] = phrases[other.text] >= OFTEN_SAID or is_small_talk(other.text)
-            if idle[other.text]:
+            if is_idle(beside) or (apart * apart > 1 and is_idle(mine.get(passage.number + apart // 2))):
                 continue
             if apart == 1 and about in ("", other.author) and _is_answered(passage, other):
                 share += ANSWER
-            smooth[beside] += share * score
+            smooth[beside] += share * score * min(1.0, NEIGHBOUR_CHARS / len(other.text))
     return {at: score for at, score in smooth.items() if score > 0}
 
 
