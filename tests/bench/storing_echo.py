@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+from typing import Any
 
 import asyncpg
 from aiogram import Bot, Dispatcher
 from aiogram.client.session.aiohttp import AiohttpSession
+from aiogram.client.session.middlewares.base import BaseRequestMiddleware, NextRequestMiddlewareType
 from aiogram.client.telegram import TelegramAPIServer
+from aiogram.exceptions import TelegramRetryAfter
+from aiogram.methods import TelegramMethod
 from aiogram.types import Message
 from anthropic import AsyncAnthropic, DefaultAioHttpClient
 
@@ -24,6 +28,19 @@ STORED = "INSERT INTO bare_telegram_turns (chat, message, question, state) VALUE
 MOVED = "UPDATE bare_telegram_turns SET state = $3 WHERE chat = $1 AND message = $2"
 ANSWERED = "UPDATE bare_telegram_turns SET state = 'answered', answer = $3 WHERE chat = $1 AND message = $2"
 DELIVERED = "UPDATE bare_telegram_turns SET state = 'delivered', remote = $3 WHERE chat = $1 AND message = $2"
+
+
+class ObeyLimits(BaseRequestMiddleware):
+    """Waits as long as Telegram asks, then repeats the call."""
+
+    async def __call__(
+        self, make_request: NextRequestMiddlewareType[Any], bot: Bot, method: TelegramMethod[Any]
+    ) -> Any:
+        while True:
+            try:
+                return await make_request(bot, method)
+            except TelegramRetryAfter as error:
+                await asyncio.sleep(error.retry_after)
 
 
 class StoringEcho:
@@ -54,6 +71,7 @@ class StoringEcho:
 async def main() -> None:
     server = TelegramAPIServer.from_base(os.environ["ECHO_API_URL"])
     bot = Bot(os.environ["ECHO_TOKEN"], session=AiohttpSession(api=server))
+    bot.session.middleware(ObeyLimits())
     pool = await asyncpg.create_pool(os.environ["ECHO_DATABASE_URL"], min_size=1, max_size=10)
     await pool.execute(TABLE)
     model = AsyncAnthropic(

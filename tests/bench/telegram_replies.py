@@ -11,20 +11,23 @@ import os
 import statistics
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from shared.adapters.postgres.db.urls import build_driver_url
 from tests.bench.rest import rss_mib
-from tests.kit.fakes.bot_api import Person, RunningBotApi, running_bot_api
+from tests.kit.fakes.bot_api import TOKEN, Person, RunningBotApi, running_bot_api
 from tests.kit.fakes.messages_api.harness import RunningFake, running_fake
 from tests.kit.telegram.bot_process import Program, TelegramHouse, telegram_house
 
 ECHO_TOKEN = "700002:FAKE-token-of-the-echoing-bot_0123456789"
 STORING_TOKEN = "700003:FAKE-token-of-the-storing-echo-bot_012345678"
 FIRST_PERSON = 3_000
+CROWD_PERSON = 3_100
 CHATS = 10
+CROWD = 50
+"""Chats that ask at once while Telegram's limits are enforced: 30 messages a second for each bot."""
 REST_SECONDS = 4.0
 """After so long a chat's limits are free again."""
 BETWEEN_SECONDS = 1.5
@@ -51,6 +54,7 @@ async def measure(database_url: str, redis_url: str, folder: Path, *, rounds: in
         bot = Measured(name="bot", pid=house.bot.pid, people=people, answer=ANSWER)
         async with _floors(api, model, database_url, len(people)) as floors:
             found = await _replies((bot, *floors), rounds)
+            found |= await _crowded(api, bot, floors[1])
         return {
             **found,
             **await _streamed(house, model),
@@ -138,6 +142,29 @@ async def _replies(bots: Sequence[Measured], rounds: int) -> dict[str, Any]:
             await asyncio.sleep(BETWEEN_SECONDS)
             bot.cpu_ms += (cpu_ms(bot.pid) - before) / rounds / CHATS
     return _told({bot.name: bot for bot in bots})
+
+
+async def _crowded(api: RunningBotApi, bot: Measured, storing: Measured) -> dict[str, Any]:
+    """Return waits of fifty chats at once, of the bot and of the one that stores, under enforced limits."""
+    found: dict[str, Any] = {}
+    await api.set_limits()
+    for measured in (bot, storing):
+        bot_id = int((TOKEN if measured is bot else STORING_TOKEN).partition(":")[0])
+        people = [await api.person(CROWD_PERSON + number, bot=bot_id) for number in range(CROWD)]
+        crowd = replace(measured, people=people)
+        await crowd.all_at_once()  # opens their chats
+        await asyncio.sleep(REST_SECONDS)
+        waits = await crowd.all_at_once()
+        found[measured.name] = measured.p50(waits), max(wait for _, wait in waits)
+    await api.set_limits(on=False)
+    return {
+        f"reply_ratio_{CROWD}_to_storing": round(found["bot"][0] / found["storing"][0], 2),
+        f"slowest_ratio_{CROWD}_to_storing": round(found["bot"][1] / found["storing"][1], 2),
+        f"reply_p50_ms_{CROWD}": round(found["bot"][0], 1),
+        f"storing_p50_ms_{CROWD}": round(found["storing"][0], 1),
+        f"slowest_ms_{CROWD}": round(found["bot"][1], 1),
+        f"storing_slowest_ms_{CROWD}": round(found["storing"][1], 1),
+    }
 
 
 def _told(bots: Mapping[str, Measured]) -> dict[str, Any]:

@@ -249,7 +249,9 @@ class RateLimits:
     The windows are a little longer than Telegram's: clocks differ.
     """
 
-    overall: Rate = Rate(limit=25, seconds=1.0)
+    overall: Rate = Rate(limit=25, seconds=1.0, reserved=5)
+    typing: Rate = Rate(limit=5, seconds=1.0)
+    """In all chats together: with many chats, typing would take the place of their answers."""
     private: tuple[Rate, ...] = (Rate(limit=3, seconds=3.2, reserved=1),)
     group: tuple[Rate, ...] = (Rate(limit=3, seconds=3.2), Rate(limit=20, seconds=61.0, reserved=2))
     waiting: int = 1_000
@@ -313,6 +315,7 @@ class CallQueue:
     def __init__(self, limits: RateLimits) -> None:
         self._limits = limits
         self._overall = _RateWindow(limits.overall)
+        self._typing = _RateWindow(limits.typing)
         self._chats: dict[int, tuple[_RateWindow, ...]] = {}
         self._held_until: dict[int | None, float] = {}
         self._queued: list[QueuedCall] = []
@@ -381,6 +384,8 @@ class CallQueue:
         moments = [self.get_hold_until(call.chat_id)]
         if call.priority != Priority.CALLBACK:
             moments.append(self._overall.get_ready_time(call.priority))
+        if call.priority is Priority.TYPING:
+            moments.append(self._typing.get_ready_time(call.priority))
         if call.counts and call.chat_id is not None:
             moments += [window.get_ready_time(call.priority) for window in self._get_windows(call.chat_id)]
         return max(moments)
@@ -390,6 +395,8 @@ class CallQueue:
             self._busy.add(call.message)
         call.taken_at = now
         self._overall.add(now)
+        if call.priority is Priority.TYPING:
+            self._typing.add(now)
         if call.counts and call.chat_id is not None:
             for window in self._get_windows(call.chat_id):
                 window.add(now)

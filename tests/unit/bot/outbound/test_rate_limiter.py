@@ -94,6 +94,26 @@ def test_all_chats_together_get_twenty_five_in_a_second() -> None:
     assert [len(queue.take_due(now)) for now in (0.0, 0.5, 1.0, 2.0)] == [25, 0, 25, 10]
 
 
+def test_typing_of_many_chats_leaves_room_for_their_answers() -> None:
+    queue = CallQueue(RateLimits())
+    add(queue, *(queued_call(chat, TYPING, counts=False) for chat in range(1, 51)))
+    assert len(queue.take_due(0.0)) == 5
+    answers = [queued_call(chat) for chat in range(1, 51)]
+    add(queue, *answers)
+    assert queue.take_due(0.1) == answers[:20]
+    assert queue.take_due(1.0) == answers[20:25]
+    assert queue.take_due(1.1) == answers[25:45]
+
+
+def test_edits_of_many_chats_leave_room_for_finals() -> None:
+    queue = CallQueue(RateLimits())
+    add(queue, *(queued_call(chat, EDIT) for chat in range(1, 51)))
+    assert len(queue.take_due(0.0)) == 20
+    finals = [queued_call(chat) for chat in range(51, 56)]
+    add(queue, *finals)
+    assert queue.take_due(0.1) == finals
+
+
 def test_chat_with_retry_after_waits_whole_and_others_do_not() -> None:
     queue = CallQueue(RateLimits())
     queue.hold(ANN, 30.0)
@@ -142,7 +162,7 @@ def test_profile_calls_leave_room_for_typing_in_several_chats() -> None:
     """A first start makes a hundred of them; typing that is not sent at once is not sent at all."""
     queue = CallQueue(RateLimits())
     add(queue, *(queued_call(None, Priority.CLEANUP, counts=False) for _ in range(40)))
-    assert len(queue.take_due(0.0)) == 20
+    assert len(queue.take_due(0.0)) == 15
     typing = [queued_call(chat, TYPING, counts=False) for chat in range(1, 6)]
     add(queue, *typing)
     assert queue.take_due(0.1) == typing
