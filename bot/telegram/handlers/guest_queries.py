@@ -17,18 +17,12 @@ from shared.adapters.postgres.telegram.guest_queries import GuestChat, NewGuestQ
 from shared.config.settings import TelegramGuests
 from shared.core.session.turns import Inbound
 from shared.core.values.errors import BadInput
-from shared.core.values.messages import Text
 from shared.services.turns.session_service import SessionService
 
 log = structlog.get_logger(__name__)
 
 EXPIRED_SECONDS = 60.0
 """Seconds after which a question is not asked any more: Telegram has stopped waiting for its answer."""
-GUEST_RULES = (
-    "(You are a guest in this chat: you see this message and the one that it replies to, nothing else of "
-    "the chat. Everybody there reads your answer. Answer in one message of at most 2,000 characters, "
-    "without files.)"
-)
 
 
 class GuestQueryHandler:
@@ -110,12 +104,11 @@ class GuestQueryHandler:
             address_id=chat.address_id,
             text=build_prompt((message,)),
             dedupe_key=f"tg:{query.bot_id}:{query.update_id}",
-            more=(Text(text=GUEST_RULES),),
         )
         try:
             accepted = await self._sessions.accept(inbound)
         except BadInput as refusal:
-            await self._store.finish(query.bot_id, query.update_id, state="lost", error=refusal.code)
+            await self._store.refuse(query.bot_id, query.update_id, notice=f"notice_{refusal.code}")
             return ""
         await self._store.bind_turn(
             query.bot_id, query.update_id, session_id=chat.session_id, turn=accepted.turn

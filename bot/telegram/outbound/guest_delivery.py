@@ -25,7 +25,9 @@ log = structlog.get_logger(__name__)
 
 HOLDING_SECONDS = 7.0
 """Seconds after the question when a line takes the place of the answer; Telegram waits about ten."""
-POLL_SECONDS = 0.5
+RETRY_SECONDS = 0.5
+LOOK_SECONDS = 10.0
+"""Seconds until a look that nothing has asked for, in case a wake-up was lost."""
 SWEEP_SECONDS = 30.0
 STORE_RETRY_SECONDS = 0.5
 CUT_MARK = "\n\n…"
@@ -82,27 +84,36 @@ class GuestDelivery:
         return GuestReplySink(self.wake)
 
     async def run(self) -> None:
-        """Send what is due, until cancelled."""
+        """Send what is due, until cancelled: when it is woken, and when a holding line is due."""
+        pause = 0.0
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(POLL_SECONDS):
+                async with asyncio.timeout(pause):
                     await self._woken.wait()
             self._woken.clear()
             try:
-                await self.send_due(self._list_held_bots())
+                pause = await self.send_due(self._list_held_bots())
             except StorageUnavailable as error:
                 log.warning("guest_queries_unavailable", reason=str(error))
-                await asyncio.sleep(POLL_SECONDS)
+                pause = RETRY_SECONDS
 
-    async def send_due(self, held: Sequence[int]) -> None:
-        """Start what is due for these bots; raises StorageUnavailable."""
+    async def send_due(self, held: Sequence[int]) -> float:
+        """Start what is due for these bots, and return seconds until the next look; raises
+        StorageUnavailable.
+        """
         ready = [bot_id for bot_id in held if bot_id in self._senders]
         if not ready:
-            return
+            return LOOK_SECONDS
         for query in await self._store.list_due(ready, holding_after=HOLDING_SECONDS):
             if query.key not in self._running:
                 self._running.add(query.key)
                 self._tasks.start(self._send(query))
+        await self._sweep(ready)
+        next_due = await self._store.find_next_due(ready, holding_after=HOLDING_SECONDS)
+        return LOOK_SECONDS if next_due is None else min(LOOK_SECONDS, max(RETRY_SECONDS, next_due))
+
+    async def _sweep(self, ready: Sequence[int]) -> None:
+        """End deliveries that no query can bring, now and then."""
         now = asyncio.get_running_loop().time()
         if self._swept_at is None or now - self._swept_at > SWEEP_SECONDS:
             self._swept_at = now
@@ -117,8 +128,10 @@ class GuestDelivery:
                 await self._answer(query)
         except StorageUnavailable as error:
             log.warning("guest_query_deferred", update=query.update_id, reason=str(error))
+            await asyncio.sleep(RETRY_SECONDS)
         finally:
             self._running.discard(query.key)
+            self.wake()  # what became due during the call was not started
 
     async def _answer(self, query: DueGuestQuery) -> None:
         """Send the only answer that Telegram takes: the text, or the line that holds its place."""
@@ -130,7 +143,8 @@ class GuestDelivery:
         outcome = await self._senders[query.bot_id].answer_guest(query.chat_id, query.query_id, part)
         self._crash_point("telegram_after_guest")
         await self._keep_storing(lambda: self._record(query, sends, outcome))
-        self.wake()
+        if isinstance(outcome, CallNotSent):
+            await asyncio.sleep(RETRY_SECONDS)
 
     async def _record(self, query: DueGuestQuery, sends: GuestSend, outcome: CallOutcome) -> None:
         match outcome:
@@ -155,7 +169,7 @@ class GuestDelivery:
         self._crash_point("telegram_after_guest")
         match outcome:
             case CallNotSent() | CallUnknown():
-                return  # the next look tries again
+                await asyncio.sleep(RETRY_SECONDS)  # the look after it tries again
             case CallDone():
                 await self._keep_storing(lambda: self._store.finish(*query.key, state="done"))
             case _:
@@ -176,7 +190,7 @@ class GuestDelivery:
     async def _build_part(self, query: DueGuestQuery, sends: GuestSend) -> MessagePart:
         texts = get_texts(query.language)
         if query.notice:
-            return MessagePart(text=texts.say(query.notice))
+            return MessagePart(text=texts.say(query.notice if query.notice in texts else "notice_bad_input"))
         if sends == "holding":
             return MessagePart(text=texts.say("guest_holding"))
         if not query.is_newest:

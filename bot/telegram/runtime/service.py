@@ -220,6 +220,11 @@ class TelegramService:
         )
         server.router.add_post(PATH, handler)
 
+    def _on_bot_serving(self) -> None:
+        """Look for what the last holder of the lease has left."""
+        self._dispatcher.on_bot_serving()
+        self._guests.wake()
+
     def _on_update_stored(self, bot_id: int) -> None:
         runner = self._runners.get(bot_id)
         if runner is not None:
@@ -393,7 +398,7 @@ class TelegramService:
         runner = self._runners[bot_id] = BotRunner(
             context, dispatcher, batcher, lease_guard=lease_guard, worker_id=app.worker_id,
             webhook=self._get_webhook(context), wait_until_warm=self._warm.wait,
-            on_serving=self._dispatcher.on_bot_serving, crash_point=app.crash_point,
+            on_serving=self._on_bot_serving, crash_point=app.crash_point,
             storage_limiter=app.limit_storage,
         )  # fmt: skip
         runner.start()

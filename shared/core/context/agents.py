@@ -173,18 +173,31 @@ def circumstances_of(
     )
 
 
+GUEST_RULES = (
+    "You are a guest in this chat: you see the question and the message that it replies to, nothing else of "
+    "the chat. Everybody there reads your answer. Answer in one message of at most 2,000 characters, without "
+    "files, in the language of the question."
+)
+
+
+def for_guests(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the config as it holds in a chat where the bot is a guest."""
+    return {**config, "guest": True}
+
+
 def layers_for(config: Mapping[str, Any], at: Circumstances) -> SystemLayers:
     """In the order in which they win: rules, agent, mode, goal, memory, who the person is."""
     persona, name = str(config.get("persona") or ""), str(config.get("name") or ASSISTANT)
     mode = modes_of(config).get(at.mode, "") if at.mode else ""
     # Of the turn it matters whether it is the first, of the mode what it asks for: all else is one prompt.
-    return _layers(persona, name, mode, replace(at, turn=min(at.turn, 2), mode=""))
+    place = GUEST_RULES if config.get("guest") is True else ""
+    return _layers(persona, name, mode, place, replace(at, turn=min(at.turn, 2), mode=""))
 
 
 @ttl_cache(LAYERS_KEPT)
-def _layers(persona: str, name: str, mode: str, at: Circumstances) -> SystemLayers:
+def _layers(persona: str, name: str, mode: str, place: str, at: Circumstances) -> SystemLayers:
     workspace = at.workspace
-    person = [_who(at), about_person(workspace) if at.private else ""]
+    person = [place, _who(at), about_person(workspace) if at.private else ""]
     return SystemLayers(
         base=base_rules(),
         agent=persona or _agent(name, workspace),

@@ -101,11 +101,14 @@ async def test_guest_conversation_knows_nothing_of_the_private_one(here: Deploym
     assert "late today, my friend" in str(asked["messages"]), "it is the same guest conversation"
     assert "kingfisher" not in str(asked)
     assert "as Bob asks" not in str(asked)
-    assert "You are a guest in this chat" in str(asked["messages"][-1])
+    assert "You are a guest in this chat" in str(asked["system"])
+    assert "in the language of the question" in str(asked["system"])
+    assert "You are a guest" not in str(asked["messages"]), "it is told once, in the cached prefix"
     tools = {tool["name"] for tool in asked.get("tools", ())}
     assert not tools & {"remind_me", "send_file", "ask_human", "make_picture"}
     (private,) = await here.prompts(holding="as Bob asks")
     assert "my friend" not in str(private)
+    assert "You are a guest" not in str(private)
 
 
 async def test_two_callers_in_one_chat_have_conversations_of_their_own(here: Deployment) -> None:

@@ -125,6 +125,11 @@ class PostgresGuestQueries(PoolStore):
             )  # fmt: skip
 
     @store_method
+    async def refuse(self, bot_id: int, update_id: int, *, notice: str) -> None:
+        """Answer a stored question with a notice, since no turn can."""
+        await self._pool.execute(*_REFUSE(bot_id=bot_id, update_id=update_id, notice=notice))
+
+    @store_method
     async def bind_turn(self, bot_id: int, update_id: int, *, session_id: int, turn: int) -> None:
         """Store which turn answers a question."""
         await self._pool.execute(
@@ -141,6 +146,14 @@ class PostgresGuestQueries(PoolStore):
         """
         rows = await self._pool.fetch(*_DUE(bot_ids=list(bot_ids), holding_after=holding_after, limit=limit))
         return [build_value(DueGuestQuery, row) for row in rows]
+
+    @store_method
+    async def find_next_due(self, bot_ids: Sequence[int], *, holding_after: float) -> float | None:
+        """Return seconds until a holding line is due, None if no question waits for its first line."""
+        seconds: float | None = await self._pool.fetchval(
+            *_NEXT_DUE(bot_ids=list(bot_ids), holding_after=holding_after)
+        )
+        return seconds
 
     @store_method
     async def begin(self, bot_id: int, update_id: int, *, sends: GuestSend) -> bool:
@@ -232,13 +245,15 @@ SELECT a.id AS address_id, a.account, a.session_id
   JOIN addresses a ON a.id = t.address_id AND a.session_id = s.id
  WHERE s.id = :session_id AND a.channel = '{GUEST_CHANNEL}'
 """)
-# Notices count by the minute and questions by the hour; a known update is neither counted nor stored again.
+# Notices count by the minute and questions, also unreadable ones, by the hour; a known update is neither
+# counted nor stored again.
 _RECORD = Named("""
 WITH known AS (
   SELECT notice = :notice AS is_same FROM guest_queries WHERE bot_id = :bot_id AND update_id = :update_id
 ), room AS (
   SELECT NOT EXISTS (SELECT FROM known) AND count(*) < :most AS is_left FROM guest_queries
-   WHERE bot_id = :bot_id AND caller_id = :caller_id AND (notice = '') = (:notice = '')
+   WHERE bot_id = :bot_id AND caller_id = :caller_id
+     AND (notice = '' OR notice LIKE 'notice%') = (:notice = '')
      AND asked_at > now() - CASE WHEN :notice = '' THEN interval '1 hour' ELSE interval '1 minute' END
 ), made AS (
   INSERT INTO guest_queries (bot_id, update_id, query_id, caller_id, chat_id, language, notice, asked_at)
@@ -301,6 +316,17 @@ UPDATE deliveries d SET state = 'dead', error = 'no question of the guest waits 
 RETURNING d.part
 """)
 """End of answers that no question waits for any more."""
+_NEXT_DUE = Named("""
+SELECT extract(epoch FROM min(asked_at) + make_interval(secs => :holding_after) - now())::float8
+  FROM guest_queries
+ WHERE bot_id = ANY (:bot_ids) AND state = 'waiting' AND notice = '' AND NOT holding_tried
+""")
+"""Seconds until the oldest question without any line needs its holding line."""
+_REFUSE = Named("""
+UPDATE guest_queries SET notice = :notice
+ WHERE bot_id = :bot_id AND update_id = :update_id AND state = 'waiting' AND session_id IS NULL
+""")
+"""Notice in the place of an answer, where no turn was begun."""
 _BIND_TURN = Named("""
 UPDATE guest_queries SET session_id = :session_id, turn_no = :turn
  WHERE bot_id = :bot_id AND update_id = :update_id AND session_id IS NULL

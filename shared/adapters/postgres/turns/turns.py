@@ -29,6 +29,7 @@ from shared.adapters.postgres.turns.answer_sql import (
 from shared.adapters.postgres.turns.view_cache import CachedView, ViewCache
 from shared.core.context.agents import (
     LOOK_AT_PICTURE,
+    for_guests,
     with_chosen_compaction,
     with_chosen_model,
     without_tool,
@@ -759,6 +760,7 @@ def config_of(row: Record | Mapping[str, Any]) -> Mapping[str, Any]:
     config = with_chosen_compaction(config, row["compaction"], row["compact_at"])
     useless = {"ask_human": row["nobody_comes"], LOOK_AT_PICTURE.name: row["no_pictures"]}
     if row["is_guest"]:
+        config = for_guests(config)
         useless |= dict.fromkeys(_NOT_FOR_GUESTS, True)
     return reduce(without_tool, [name for name in useless if useless[name]], config)
 
