@@ -355,7 +355,7 @@ class Report:
         kills = ", ".join(f"{name} {times}" for name, times in sorted(self.struck.items())) or "none"
         head = (
             f"{'':<10}{'people':>8}{'sent':>8}{'answered':>10}{'lost':>6}{'doubled':>9}{'out of order':>14}"
-            f"{'strays':>8}{'p50':>8}{'p99':>8}{'slowest':>9}"
+            f"{'strays':>8}{'flickers':>10}{'p50':>8}{'p99':>8}{'slowest':>9}"
         )
         rows = [_row(channel, one) for channel, one in self.by_channel.items()]
         left = self.broken[:MOST_LINES]
@@ -375,7 +375,7 @@ def _row(channel: str, one: Judgement) -> str:
     took = percentiles(one.seconds)
     return (
         f"{channel:<10}{one.people:>8}{one.sent:>8}{one.answered:>10}{len(one.lost):>6}{len(one.doubled):>9}"
-        f"{len(one.out_of_order):>14}{one.strays:>8}"
+        f"{len(one.out_of_order):>14}{one.strays:>8}{one.flickers:>10}"
         f"{took.get('p50', 0):>6.1f} s{took.get('p99', 0):>6.1f} s{took.get('max', 0):>7.1f} s"
     )
 

@@ -119,6 +119,22 @@ def test_bubble_of_a_bot_killed_while_sending_counts_as_stray(killed_at: float, 
     assert (found.strays, len(found.doubled)) == (strays, 1 - strays)
 
 
+async def test_chaos_person_counts_bubbles_that_shrink_or_vanish() -> None:
+    phone: Any = None
+    texter = Texter(phone, "t1_", 1)
+    grows = (
+        (1, "sent", "You said"),
+        (1, "edited", "You said t1_x1 now."),
+        (1, "edited", "You said t1_x1 now"),
+    )
+    shrinks = ((2, "sent", "You said t1_x2"), (2, "edited", "You"), (2, "edited", "You said t1_x2 now."))
+    for message_id, kind, text in (*grows, *shrinks, (3, "sent", "You said t1_x3"), (3, "deleted", "")):
+        view = {"message_id": message_id, "kind": kind, "by": "bot", "text": text, "at": 1.0}
+        texter._note(view)
+    assert texter.transcript().flickers == 2
+    assert judged([texter.transcript()]).flickers == 2
+
+
 @pytest.mark.parametrize(("away", "strays"), [((1.0, 8.0), 1), ((-5.0, 7.5), 1), ((1.0, 2.0), 0)])
 def test_without_storage_no_bot_can_store_what_it_has_sent(away: tuple[float, float], strays: int) -> None:
     kills = Kills(bot=[9.0], storage_away=[away])

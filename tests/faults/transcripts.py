@@ -29,6 +29,8 @@ GLANCE_SECONDS = 0.5
 BRING = "Bring the answer"
 """The button of a notice that an answer may be missing."""
 LOOKS_AGAIN_SECONDS = 10.0
+MARKER_CHARS = 2
+"""By so much an answer may become shorter: the mark that it goes on is taken away."""
 STRAY_SECONDS = 3.0
 """A bubble that a killed bot may have sent without storing its number came at most so long before. The time
 without storage is not counted.
@@ -64,6 +66,8 @@ class Transcript:
     seen: tuple[Line, ...]
     seconds: tuple[float, ...] = ()
     """From each message that was answered until its answer was seen."""
+    flickers: int = 0
+    """Bubbles of answers that became shorter or went away."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,6 +79,7 @@ class Judgement:
     answered: int = 0
     strays: int = 0
     """Bubbles of a bot that was killed at that very moment, see the exceptions in docs/faults.md."""
+    flickers: int = 0
     lost: list[str] = field(default_factory=list)
     doubled: list[str] = field(default_factory=list)
     out_of_order: list[str] = field(default_factory=list)
@@ -119,6 +124,7 @@ def _judge(one: Transcript, kills: Kills, into: Judgement) -> None:
     into.sent += len(one.sent)
     into.answered += sum(mark in times for mark in one.sent)
     into.strays += strays
+    into.flickers += one.flickers
     into.seconds += one.seconds
     into.lost += [f"{mark} was never answered" for mark in one.sent if mark not in times]
     into.lost += [f"{mark} is not on its own screen" for mark in one.sent if mark not in one.own]
@@ -184,6 +190,7 @@ class Texter:
         self._own: dict[int, str] = {}
         self._lines: dict[int, Line] = {}
         self._seen = 0
+        self._flickered: set[int] = set()
         self._pressed: set[int] = set()
         self._chance = random.Random(f"{seed} {name}")
         self._numbers = count(1)
@@ -222,6 +229,7 @@ class Texter:
             own=tuple(mark for number in sorted(self._own) for mark in MARK.findall(self._own[number])),
             seen=tuple(self._lines[number] for number in sorted(self._lines)),
             seconds=tuple(self._heard_at[m] - self._said_at[m] for m in self.sent if m in self._heard_at),
+            flickers=len(self._flickered),
         )
 
     def _open(self) -> list[str]:
@@ -252,6 +260,9 @@ class Texter:
 
     def _note(self, view: dict[str, Any]) -> None:
         number, text = view.get("message_id"), _text_of(view)
+        if number is not None and (before := self._lines.get(number)) is not None:
+            shrinks = len(text) < len(before.text) - MARKER_CHARS
+            self._flickered |= {number} if shrinks and not before.has_button else set()
         match view["kind"], view.get("by"):
             case ("deleted", _) if number is not None:
                 self._lines.pop(number, None)
