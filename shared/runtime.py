@@ -257,6 +257,8 @@ CRASH_POINTS = (
     "telegram_after_customer",
     "mid_erasure",
     "mid_import",
+    "import_looked",
+    "import_stored",
     "before_alert_opens",
     "after_alert_opens",
     "before_alert_send",

@@ -77,6 +77,7 @@ class FileUploads(Protocol):
 
 
 class WebEraser(Protocol):
+    async def erase_import(self, session_id: int, actor: str) -> Report: ...
     async def erase_messages(self, session_id: int, seqs: Sequence[int], actor: str) -> Report: ...
 
 

@@ -10,7 +10,19 @@ from aiohttp import web
 from shared.core.identity.api_keys import Scope
 from shared.core.values.errors import StorageUnavailable
 from web import dashboard
-from web.api import commands, conversations, desk, export, memory, messages, push, recovery, rest, uploads
+from web.api import (
+    commands,
+    conversations,
+    desk,
+    export,
+    imports,
+    memory,
+    messages,
+    push,
+    recovery,
+    rest,
+    uploads,
+)
 from web.chat import event_stream_chat, long_poll
 from web.parts import PARTS
 from web.protocol import wire
@@ -48,6 +60,7 @@ FOR_VISITORS: tuple[Operation, ...] = (
     *commands.router,
     *memory.router,
     *memory.answers,
+    *imports.router,
     *description,
     *event_stream_chat.router,
     *long_poll.router,

@@ -24,7 +24,15 @@ from shared.bootstrap.process import report_refusal, run_process
 from shared.config.settings import BadSettings, load_settings
 from shared.core.values.errors import EvertalkError
 from worker.duties import DutyRunner
-from worker.jobs import index_knowledge, keep_erasure_log, run_arq, send_hooks, sweep, watch_heartbeat
+from worker.jobs import (
+    import_files,
+    index_knowledge,
+    keep_erasure_log,
+    run_arq,
+    send_hooks,
+    sweep,
+    watch_heartbeat,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +43,15 @@ async def run_queue_and_duties(app: App) -> None:
     await asyncio.gather(run_arq(app, duties.list_cron_jobs()), duties.run_overdue())
 
 
-WORK = (run_queue_and_duties, sweep, keep_erasure_log, watch_heartbeat, index_knowledge, send_hooks)
+WORK = (
+    run_queue_and_duties,
+    sweep,
+    keep_erasure_log,
+    watch_heartbeat,
+    index_knowledge,
+    send_hooks,
+    import_files,
+)
 
 
 async def work(app: App, stop: asyncio.Event) -> int:

@@ -97,6 +97,11 @@ async def send_hooks(app: App) -> None:
     await app.compaction_hooks.run()
 
 
+async def import_files(app: App) -> None:
+    """Look through uploaded exports, and import those that people confirmed."""
+    await app.import_runner.run()
+
+
 class JobDoorbell:
     """Announcer of jobs, at most every two seconds for the same one; unheard jobs run in this process.
 

@@ -17,6 +17,7 @@ from shared.bootstrap.build_admin import (
 )
 from shared.bootstrap.build_commands import build_commands
 from shared.bootstrap.build_compaction import build_compaction_hooks, build_job_runner
+from shared.bootstrap.build_memory import build_import_runner
 from shared.bootstrap.build_turns import build_hearing, build_speaking, build_turns
 from shared.bootstrap.configured_parts import Role
 from shared.bootstrap.foundation import Foundation, open_foundation
@@ -31,6 +32,7 @@ from shared.services.admin.push_sender import PushSender
 from shared.services.commands.command_service import CommandService
 from shared.services.compaction.hooks import CompactionHooks
 from shared.services.compaction.job_runner import JobRunner
+from shared.services.memory.import_runner import ImportRunner
 from shared.services.memory.knowledge_indexer import KnowledgeIndexer
 from shared.services.memory.passage_encoder import PassageEncoder
 from shared.services.memory.upkeep import RecallIndexer
@@ -63,6 +65,7 @@ class App(Foundation):
     commands: CommandService
     job_runner: JobRunner
     compaction_hooks: CompactionHooks
+    import_runner: ImportRunner
     recall_indexer: RecallIndexer
     passage_encoder: PassageEncoder | None
     """None where nothing says what texts mean."""
@@ -112,6 +115,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         commands=build_commands(base, turns, forecast=inspector, erasure=erasure, exporter=exporter),
         job_runner=build_job_runner(base, turns, indexer=recall_indexer, hooks=hooks),
         compaction_hooks=hooks,
+        import_runner=build_import_runner(base, erasure),
         recall_indexer=recall_indexer,
         passage_encoder=build_passage_encoder(base),
         pictures=turns.pictures,

@@ -33,6 +33,7 @@ from shared.adapters.postgres.handover.handovers import PostgresHandovers
 from shared.adapters.postgres.handover.inbox import PostgresInbox
 from shared.adapters.postgres.handover.push import PostgresPush
 from shared.adapters.postgres.memory.consolidation import PostgresConsolidation
+from shared.adapters.postgres.memory.import_files import PostgresImportFiles
 from shared.adapters.postgres.memory.knowledge import PostgresKnowledge
 from shared.adapters.postgres.memory.notes import PostgresNotes
 from shared.adapters.postgres.memory.passage_vectors import PostgresPassageVectors
@@ -144,6 +145,7 @@ class Stores:
     knowledge: PostgresKnowledge
     notes: PostgresNotes
     recall: PostgresRecall
+    import_files: PostgresImportFiles
     past_imports: PostgresPastImports
     passage_vectors: PostgresPassageVectors
     recall_index: PostgresRecallIndex
@@ -229,6 +231,7 @@ def build_stores(
         knowledge=PostgresKnowledge(pool),
         notes=PostgresNotes(pool),
         recall=PostgresRecall(pool),
+        import_files=PostgresImportFiles(pool),
         past_imports=PostgresPastImports(pool),
         passage_vectors=PostgresPassageVectors(pool),
         recall_index=PostgresRecallIndex(pool),

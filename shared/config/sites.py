@@ -60,6 +60,8 @@ class SiteConfig(SiteTexts):
     """True for apps with an embedded page, which send no origin, or `null`."""
     uploads: bool | None = None
     """May visitors send files; None: in personal conversations, not in public ones."""
+    imports: bool | None = None
+    """May visitors import their past; None: who is signed in, and in personal conversations."""
     handover: bool = True
     memory_toasts: bool = False
     conversations: Literal["one", "many"] = "one"

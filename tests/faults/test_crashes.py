@@ -103,8 +103,8 @@ BY_SIGNAL = {"after_ack"}
 """Whoever hears the acknowledgement ends the process: that is the place."""
 
 
-IMPORT = "mid_import"
-"""Tried in tests/integration/cli/test_import_cli.py: an import is started again."""
+IMPORTS = ("mid_import", "import_looked", "import_stored")
+"""Tried in tests/integration/cli/test_import_cli.py and tests/acceptance/memory/test_imports.py."""
 POISON = "after_process_fault"
 """Tried in test_poison.py, where a process first has to stop."""
 
@@ -113,7 +113,7 @@ def test_every_crash_point_is_tried() -> None:
     tries = (
         *WEB, *WORKER, *NIGHT, *LISTING, *COUNTING, *BOT, *REMINDERS, *HANDED_OVER, LINKED, *ERASURE, *ALERTS,
         *ASIDES, *LOGINS, *STORED_SETTINGS, *SAMPLES, *VOICE, *PUSH, *COPIES, PUT_BACK, *MONEY, *TOLD, POISON,
-        TOKEN_POINT, *HOOKS, *GUESTS, *SECRETARY_POINTS, IMPORT,
+        TOKEN_POINT, *HOOKS, *GUESTS, *SECRETARY_POINTS, *IMPORTS,
     )  # fmt: skip
     tried = {point.partition(":")[0] for point in tries} | BY_SIGNAL
     assert tried == set(CRASH_POINTS)

@@ -119,6 +119,12 @@ class Known:
     network: str | None = None
     """Hash of the client's network; signing out does not change it."""
 
+    @property
+    def may_import(self) -> bool:
+        """True if the site lets this visitor import their past; by default, signed-in people may."""
+        wanted = self.site.config.imports
+        return self.row.identified or self.audience == "personal" if wanted is None else wanted
+
     def build_site_config(self, language: str) -> dict[str, Any]:
         return build_public_config(self.site.config, language or self.locale)
 

@@ -98,6 +98,7 @@ class Handshake:
             head=head.event_seq,
             resumed=resumed,
             events=_strip_hidden(events) if public else events,
+            imports=known.may_import,
             **_build_offers(parts, known.site, known.audience, hello.locale),
             pinned=pinned,
             ctx=None if measured is None else wire.ctx(measured),

@@ -531,6 +531,7 @@ def welcome(
     identified: str = "",
     read: int = 0,
     files: Mapping[str, Any] | None = None,
+    imports: bool = False,
 ) -> Frame:
     frame: Frame = {
         "t": "welcome",
@@ -551,6 +552,8 @@ def welcome(
         "read": read,
         "site": dict(site),
     }
+    if imports:
+        frame["limits"]["imports"] = True
     if identified:
         frame["identified"] = identified
     return {**frame, "token": token} if token else frame

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
+from shared.core.values.errors import BadInput
+
 PastSource = Literal["telegram", "chatgpt", "claude", "whatsapp"]
 
 MOST_MESSAGES = 1_000_000
@@ -17,6 +19,8 @@ MOST_LINES = 20
 """Messages of a turn; indexing reads some hundred turns at once."""
 PAUSE = timedelta(hours=1)
 """Pause after which a message begins a new turn."""
+MOST_CHATS = 10_000
+"""Conversations of an export that are counted apart."""
 CUT = "…"
 
 
@@ -106,3 +110,70 @@ def cut(text: str) -> str:
     """Return text that a database takes: without NUL and lone surrogates, and not too long."""
     plain = text[: MOST_CHARS + 1].replace("\0", "").encode("utf-8", "replace").decode().strip()
     return plain if len(plain) <= MOST_CHARS else f"{plain[: MOST_CHARS - 1]}{CUT}"
+
+
+FileState = Literal["receiving", "looking", "ready", "importing", "done", "failed"]
+FileError = Literal["unknown_kind", "unreadable", "packed_too_large", "locked", "empty"]
+MOST_FILE_BYTES = 256 * 2**20
+"""Bytes of an uploaded export; a chat of ten years without media has some 100 MB."""
+MOST_UNPACKED_BYTES = 2**30
+"""Bytes that the messages of a packed export may unpack to."""
+PIECE_BYTES = 2**19
+"""Bytes of a piece; an interrupted upload repeats at most one."""
+MOST_FILES = 16
+"""Uploads at once in a deployment: together they hold at most 4 GiB."""
+
+
+class ImportRefused(BadInput):
+    """An uploaded export cannot be imported; `error` says why to programs."""
+
+    def __init__(self, error: FileError) -> None:
+        super().__init__(f"the file is refused: {error}")
+        self.error: FileError = error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundPast:
+    """Content of an export before it is imported."""
+
+    source: PastSource
+    messages: int
+    chats: int
+    first_at: datetime | None = None
+    last_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportFile:
+    """An export that a person uploads, and how far it is."""
+
+    id: int
+    public_id: str
+    session_id: int
+    size: int
+    received: int
+    state: FileState
+    source: PastSource | None = None
+    found: FoundPast | None = None
+    me: str = ""
+    error: str = ""
+    stored: int = 0
+    """Messages that are imported."""
+    epoch: int = 0
+    """Number of the claim by a worker."""
+
+
+def look_through(source: PastSource, messages: Iterable[PastMessage]) -> FoundPast:
+    """Count the messages of an export without storing any."""
+    number, threads = 0, set[str]()
+    first: datetime | None = None
+    last: datetime | None = None
+    for message in messages:
+        number += 1
+        if len(threads) < MOST_CHATS:
+            threads.add(message.thread)
+        first = message.at if first is None or message.at < first else first
+        last = message.at if last is None or message.at > last else last
+        if number >= MOST_MESSAGES:
+            break
+    return FoundPast(source=source, messages=number, chats=len(threads), first_at=first, last_at=last)

@@ -46,17 +46,19 @@ class PastImporter:
     async def import_past(
         self, session_id: int, source: PastSource, digest: bytes, messages: Iterable[PastMessage],
         *, on_stored: Callable[[int], None] = lambda number: None,
+        on_begun: Callable[[PastImport], None] = lambda begun: None,
     ) -> PastImport:  # fmt: skip
         """Store all messages of a file for a session's person; again, only those that are missing.
 
-        `on_stored` is called with the number of stored messages. Raises BadInput, UnknownSession and
-        StorageUnavailable.
+        `on_stored` is called with the number of stored messages, `on_begun` with the import. Raises
+        BadInput, UnknownSession and StorageUnavailable.
         """
         # A file that cannot be read leaves no import behind.
         first = await asyncio.to_thread(_next, read := iter(messages), 1)
         if not first:
             raise BadInput("there are no messages in the file", advice="Choose another file.")
         begun = await self._store.begin(session_id, source=source, digest=digest)
+        on_begun(begun)
         if begun.is_whole:
             return begun
         stored = begun.messages

@@ -40,6 +40,7 @@ function offers(chat) {
     ["human", names.has("human") && !state, () => void chat.command("human", "")],
     ["bot", names.has("human") && Boolean(state), () => void chat.command("human", "cancel")],
     ["keep", !chat.options.identity, () => void import("./keep.js").then((one) => one.keep(chat)).catch(() => chat.warn(t("lost")))],
+    ["imports", Boolean(chat.chat.settings.limits.imports), () => chat.later((one) => one.look(chat, "imports"))],
     ["export_md", names.has("export"), () => save(chat, "md")],
     ["export_json", names.has("export"), () => save(chat, "json")],
     [chat.store.get("push") ? "notify_off" : "notify_on", Boolean(chat.options.page) && "PushManager" in window, () => void import("./notify.js").then((one) => one.turn(chat)).catch(() => chat.warn(t("lost")))],

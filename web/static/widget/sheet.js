@@ -13,13 +13,14 @@ import { dates } from "./dates.js";
 import { finding } from "./find.js";
 import { pinned } from "./pins.js";
 import { because } from "./why.js";
+import { imports } from "./imports.js";
 import { talks } from "./talks.js";
 import { enter, jump, start } from "./menu.js";
 
 const NEWS = new Set(["memory", "erased", "welcome"]);
 const CROSS = "M6 6l12 12M18 6L6 18";
 
-/** @typedef {"notes" | "earlier" | "find" | "talks" | "pins" | "dates" | "why"} Name @typedef {import("./sheet-parts.js").SheetTools} SheetTools */
+/** @typedef {"notes" | "earlier" | "find" | "talks" | "pins" | "dates" | "why" | "imports"} Name @typedef {import("./sheet-parts.js").SheetTools} SheetTools */
 
 /** @typedef {ReturnType<typeof sheet>} Sheet @typedef {import("./chat.js").Chat} Chat */
 
@@ -63,7 +64,7 @@ function sheet(tools) {
   const other = h("button", { class: "quiet", type: "button", onclick: () => choose(shown === "notes" ? "earlier" : "notes") });
   const close = h("button", { class: "icon", type: "button", "aria-label": t("sheet_close"), title: t("sheet_close"), onclick: () => toggle(false) }, icon(CROSS));
   const find = finding(tools, (hit) => { if (!hit.here) return choose("earlier"); tools.jump(hit.mid); });
-  const views = { notes: notes(tools), earlier: earlier(tools), find, talks: talks(tools), pins: pinned(tools), dates: dates(tools), why: because(tools, () => choose("earlier")) };
+  const views = { notes: notes(tools), earlier: earlier(tools), find, talks: talks(tools), pins: pinned(tools), dates: dates(tools), why: because(tools, () => choose("earlier")), imports: imports(tools) };
   const node = h("section", { class: "sheet", role: "dialog", "aria-modal": "true", "aria-labelledby": "evt-sheet-title", hidden: true, onkeydown: key },
     h("div", { class: "head" }, title, h("span", { class: "grow" }), other, close), Object.values(views).map((view) => view.node));
   /** @type {Name} */
@@ -73,7 +74,7 @@ function sheet(tools) {
   function choose(name, words) {
     shown = name;
     for (const [one, view] of Object.entries(views)) view.node.hidden = one !== name;
-    show(title, t({ notes: "remembered", earlier: "earlier", find: "find", talks: "talks", pins: "pins", dates: "go_day", why: "why" }[name]));
+    show(title, t({ notes: "remembered", earlier: "earlier", find: "find", talks: "talks", pins: "pins", dates: "go_day", why: "why", imports: "imports" }[name]));
     show(other, t(name === "notes" ? "earlier" : "remembered"));
     other.hidden = !/notes|earlier/.test(name);
     title.focus({ preventScroll: true });

@@ -532,6 +532,11 @@ _MEMORY = {
         SELECT {_at("note=n.id")} FROM notes n JOIN notes h ON h.id = n.superseded_by
           JOIN parties p ON p.id = n.party_id JOIN parties o ON o.id = h.party_id
          WHERE {_PARTY.format("p")} <> {_PARTY.format("o")} OR n.scope <> h.scope""",
+    "I11: pieces of an import stay after it ended": f"""
+        SELECT {_at("file=f.id")} FROM import_files f
+         WHERE f.state IN ('done', 'failed') AND EXISTS (SELECT FROM import_pieces p WHERE p.file_id = f.id)
+            OR f.received <> (SELECT coalesce(sum(length(p.body)), 0) FROM import_pieces p
+                               WHERE p.file_id = f.id) AND f.state NOT IN ('done', 'failed')""",
     "I7: a change of a note leads to one of somebody else": f"""
         SELECT {_at("change=c.id")} FROM note_changes c
           JOIN notes k ON k.id = c.old_id JOIN notes n ON n.id = c.new_id

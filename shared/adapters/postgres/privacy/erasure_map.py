@@ -81,6 +81,8 @@ ACTIONS: Mapping[str, Action] = {
         at="began_at",
         at_once=True,
     ),
+    "import_pieces": Delete(at="received_at", at_once=True),
+    "import_files": Delete(owner="party", at_once=True),
     # A reminder that is due would begin a turn with its words.
     "reminders": Delete(owner="party", at_once=True),
     # Else it would be played on into the empty conversation.

@@ -90,6 +90,13 @@ RULES: Mapping[str, Rule] = {
     "passages": KeptRows(period=_WITH_TALK),
     "passage_vectors": KeptRows(period=_WITH_TALK),
     "note_words": KeptRows(period="as long as the note"),
+    "import_files": Sweep(
+        days=1,
+        key="id",
+        where="touched_at < now() - {age} AND coalesce(leased_until, '-infinity') < now()",
+        period="a day after the last piece or the import",
+    ),
+    "import_pieces": KeptRows(period="until the file is imported, refused or deleted"),
     "past_imports": KeptRows(period="permanently; ids, numbers and times, and a hash until it is undone"),
     "note_vectors": KeptRows(period="as long as the note"),
     "note_changes": KeptRows(period="as long as both notes; ids and times, without text"),

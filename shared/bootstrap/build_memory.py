@@ -1,0 +1,22 @@
+"""Builds the import of people's past: what stores it, and what runs in the worker."""
+
+from __future__ import annotations
+
+from shared.adapters.past.export_files import ExportFiles
+from shared.bootstrap.foundation import Foundation
+from shared.services.memory.import_runner import ImportRunner
+from shared.services.memory.past_importer import PastImporter
+from shared.services.privacy.erasure import ErasureService
+
+
+def build_past_importer(base: Foundation, erasure: ErasureService) -> PastImporter:
+    return PastImporter(store=base.stores.past_imports, eraser=erasure, crash_point=base.crash_point)
+
+
+def build_import_runner(base: Foundation, erasure: ErasureService) -> ImportRunner:
+    return ImportRunner(
+        base.stores.import_files,
+        build_past_importer(base, erasure),
+        ExportFiles(clock=base.clock, timezone=base.settings.timezone),
+        crash_point=base.crash_point,
+    )
