@@ -14,7 +14,7 @@ from shared.core.compaction.digest import digest
 from shared.core.compaction.jobs import LATE, MANUAL, WITH_COMPACTION, retry_seconds, was_flushed
 from shared.core.compaction.note_requests import NoteDraft, drafts_of, foreign_part, parse_notes
 from shared.core.context.memory_tools import FLUSH_TOOLS, KEEPING_TOOLS, SAVE_MEMORY
-from shared.core.context.prompts import SILENT
+from shared.core.context.prompts import SILENT, most_notes
 from shared.core.context.recall_query import RECALL, RECALLS_PER_TURN
 from shared.core.context.untrusted_text import defuse
 from shared.core.session.ledger import Ledger
@@ -391,11 +391,12 @@ class Flusher:
         read = range(silent.ticket.from_turn, silent.ticket.through_turn + 1)
         entries = tuple(entry for entry in portion.view.entries if entry.turn in read)
         seqs = frozenset(entry.seq for entry in entries)
-        drafts = drafts_of(ledger, seqs) if ledger is not None else ()
+        most = most_notes(sum(entry.tokens for entry in entries))
+        drafts = drafts_of(ledger, seqs, most=most) if ledger is not None else ()
         if not drafts:
             count = self._silent_requests.count_tokens
             made = await asyncio.to_thread(digest, entries, Ledger(), count, budget_tokens=DIGEST_TOKENS)
-            drafts = drafts_of(made, seqs)
+            drafts = drafts_of(made, seqs, most=most)
         await self._keep(drafts, silent)
 
     async def _keep(self, drafts: Sequence[NoteDraft], silent: _SilentTurn) -> None:

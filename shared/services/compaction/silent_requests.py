@@ -391,10 +391,11 @@ class SilentRequests:
         words = note_task(piece, self._known(portion), way=way)
         fixed = _fixed(self._requests.counter.count_tokens, way)
         out = min(answer_tokens(window), card.max_output)
+        most = most_notes(self._requests.counter.count_tokens(piece))
         return SilentRequest(
             request=ModelRequest(
                 model=card.name,
-                system=(SystemPart(text=note_rules(way)),),
+                system=(SystemPart(text=note_rules(way, most=most)),),
                 messages=(text_message("user", words),),
                 tools=(save,) if way == "request" and save is not None else (),
                 max_output_tokens=out,

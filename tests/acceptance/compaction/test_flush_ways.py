@@ -28,6 +28,10 @@ CAN = {
     "schema": {"tools": False, "json": True},
     "lines": {"tools": False, "json": False},
 }
+HIVES = (
+    "Alba", "Birk", "Citron", "Dagny", "Eik", "Fjord", "Gull", "Heather", "Isbjorn", "Juniper", "Kloster",
+    "Lyng",
+)  # fmt: skip
 CHATTER = "What a lovely conversation about bees!"
 
 
@@ -110,6 +114,19 @@ async def test_each_way_saves_the_note_of_its_turn_once_and_moves_on(
         assert "save_memory" not in offered
         calls = await memory.guest.one("SELECT count(*) FROM usage WHERE purpose = 'flush'")
         assert calls == sum(one["kind"] == "flush" for one in await server.requests())
+
+
+@pytest.mark.parametrize("can", ["schema", "lines"])
+async def test_flush_keeps_more_than_eight_notes_of_an_answer(
+    urls: tuple[str, str], server: RunningFake, wire: str, tmp_path: Path, can: str
+) -> None:
+    texts = [f"Solveig's hive {number} is called {name}." for number, name in enumerate(HIVES, 1)]
+    rows = [{"kind": "fact", "text": text, "source": 1} for text in texts]
+    answer = "\n".join(f"fact | {text} | 1" for text in texts)
+    async with remembering(urls, server, wire, tmp_path, can) as memory:
+        await memory.guest.ask(f"{FACT} {' '.join(texts)}")
+        await memory.flush(json.dumps({"notes": rows}) if can == "schema" else answer)
+        assert [text for _, text, _ in await memory.notes()] == texts
 
 
 @pytest.mark.parametrize("can", ["schema", "lines"])

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from shared.core.compaction.note_requests import (
     NOTES_SCHEMA,
     FlushWay,
+    answer_tokens,
     drafts_from,
     drafts_of,
     flush_way,
+    note_rules,
     parse_note_lines,
     parse_notes,
     pieces_of,
+    room_for_words,
 )
 from shared.core.context.memory_tools import SAVE_MEMORY
+from shared.core.context.prompts import MOST_NOTES, most_notes
 from shared.core.session.ledger import Ledger, LedgerItem
 from shared.core.values.tokens import estimate_by_script
 
@@ -171,3 +177,31 @@ def test_the_schema_asks_for_the_fields_of_the_tool_and_a_line() -> None:
     assert item["properties"].keys() == {*SAVE_MEMORY.input_schema["properties"], "source"}
     assert item["required"] == ["text", "kind", "source"]
     assert "maxLength" not in str(NOTES_SCHEMA), "not every server's dialect knows lengths"
+
+
+@pytest.mark.parametrize("way", ["request", "json", "lines"])
+def test_notes_apart_are_asked_for_in_proportion(way: FlushWay) -> None:
+    assert "at most 8 notes" in note_rules(way).replace("\n", " ")
+    assert "at most 30 notes" in note_rules(way, most=30).replace("\n", " ")
+
+
+def test_answer_of_many_notes_is_read_whole() -> None:
+    notes = [{"kind": "fact", "text": f"Hive {number} is blue."} for number in range(60)]
+    assert len(parse_notes(json.dumps({"notes": notes})) or ()) == MOST_NOTES
+    lines = "\n".join(f"fact | Hive {number} is blue. | {number}" for number in range(60))
+    assert len(parse_notes(lines) or ()) == MOST_NOTES
+
+
+def test_notes_picked_by_code_grow_with_what_is_hidden() -> None:
+    items = tuple(
+        LedgerItem(id=f"f{number}", kind="fact", text=f"Hive {number}.", sources=(number,), author="person")
+        for number in range(1, 61)
+    )
+    drafts = drafts_of(Ledger(items=items), range(1, 61), most=most_notes(12_000))
+    assert len(drafts) == 24
+
+
+@pytest.mark.parametrize(("window", "tokens"), [(1_000, 200), (4_000, 800), (5_600, 800), (20_000, 3_200)])
+def test_answer_has_room_for_notes_in_proportion(window: int, tokens: int) -> None:
+    assert answer_tokens(window) == tokens
+    assert room_for_words(window, fixed=0, ratio=1.0) + tokens <= window
