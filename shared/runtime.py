@@ -259,6 +259,7 @@ CRASH_POINTS = (
     "mid_import",
     "import_looked",
     "import_stored",
+    "mid_fork",
     "before_alert_opens",
     "after_alert_opens",
     "before_alert_send",

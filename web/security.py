@@ -14,6 +14,7 @@ from shared.core.identity.push import PushUnavailable
 from shared.core.values.errors import (
     BadInput,
     CannotEdit,
+    CannotFork,
     CapHeld,
     CapReached,
     ContextBudgetExceeded,
@@ -54,6 +55,7 @@ STATUS: tuple[tuple[type[EvertalkError], int], ...] = (
     (StillAnswering, 409),
     (wire.CidUsed, 409),
     (CannotEdit, 409),
+    (CannotFork, 409),
     (UnknownMessage, 404),
     (wire.RateLimited, 429),
     (RecordingTooLong, 422),

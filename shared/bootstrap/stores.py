@@ -49,6 +49,7 @@ from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.adapters.postgres.people.agent_folders import PostgresAgentFolders
 from shared.adapters.postgres.people.api_keys import PostgresApiKeys
 from shared.adapters.postgres.people.api_sessions import PostgresApiSessions
+from shared.adapters.postgres.people.forks import PostgresForks
 from shared.adapters.postgres.people.identities import PostgresIdentities
 from shared.adapters.postgres.people.people_directory import PostgresPeopleDirectory
 from shared.adapters.postgres.people.tickets import PostgresTickets
@@ -164,6 +165,7 @@ class Stores:
     api_sessions: PostgresApiSessions
     handovers: PostgresHandovers
     inbox: PostgresInbox
+    forks: PostgresForks
     identities: PostgresIdentities
     operator_admin: OperatorAdmin
     people_directory: PostgresPeopleDirectory
@@ -248,6 +250,7 @@ def build_stores(
         api_sessions=PostgresApiSessions(pool),
         handovers=PostgresHandovers(pool),
         inbox=PostgresInbox(pool),
+        forks=PostgresForks(pool, crash_point=crash_point),
         identities=PostgresIdentities(pool, people=account_links),
         operator_admin=make_lazy("operator_admin", "OperatorAdmin"),
         people_directory=PostgresPeopleDirectory(pool),

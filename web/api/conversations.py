@@ -1,8 +1,9 @@
-"""REST for several conversations of one visitor, where the site allows it: a list, a new one, a name."""
+"""REST for several conversations of one visitor: list, begin, fork and name them."""
 
 from __future__ import annotations
 
 import re
+import secrets
 from datetime import datetime
 from typing import Annotated
 from uuid import UUID
@@ -10,11 +11,14 @@ from uuid import UUID
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from shared.core.session.forks import fork_title
 from shared.core.session.turns import TITLE_CHARS
+from shared.locales import catalogue
 from web.api.messages import SessionId
+from web.rest.api_key_auth import record
 from web.rest.arguments import BadField
 from web.rest.calls import Call
-from web.rest.kinds import Limit, Success, describe
+from web.rest.kinds import Cid, IdempotencyKey, Limit, NamedMid, Success, describe, read_cid
 from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
@@ -28,6 +32,10 @@ Conversation = TypedDict("Conversation", {
     "unread": Annotated[bool, describe("true if there are messages that the visitor has not seen")],
 })  # fmt: skip
 Conversations = TypedDict("Conversations", {"conversations": list[Conversation], "next": str | None})
+Forked = TypedDict("Forked", {
+    "session_id": UUID, "title": str,
+    "draft": Annotated[str, describe("text of the visitor's own message, to be sent again; else empty")],
+})  # fmt: skip
 Begun = TypedDict("Begun", {"session_id": UUID})
 _NEXT = re.compile(r"[0-9]{1,18}\.[0-9]{1,18}")
 
@@ -68,10 +76,38 @@ async def begin_conversation(call: Call) -> Reply:
     Returns the existing conversation without messages, if there is one.
     Refused unless the site allows several conversations.
     """
-    call.check_draining()
-    if call.person.site.config.conversations != "many":
-        raise HttpRefusal(409, "one_conversation", "On this site everybody has one conversation.")
+    _check_many(call)
     return {"session_id": await call.parts.stores.visitors.begin_conversation(call.person.row.address_id)}
+
+
+@router.on(
+    "POST /sessions/{id}/messages/{mid}/fork", Forked, status=201, rate="commands", scope="messages:write",
+    strict=True, refusals=(404, 409, 503), missing="There is no such message in this conversation.",
+)  # fmt: skip
+async def fork_conversation(
+    call: Call,
+    session: SessionId,
+    mid: NamedMid,
+    *,
+    cid: Cid | None = None,
+    key: IdempotencyKey = None,
+) -> Reply:
+    """Copy a conversation up to a message.
+
+    The copy is a conversation of the same visitor; the original stays as it is. An answer is copied with its
+    question. A message of the visitor is not copied but returned as `draft`, to be sent again in other words.
+    The copy has the summaries and pins that were in force at that message; notes and costs stay with the
+    original. The same `cid` returns the same copy.
+    """
+    known = call.person
+    _check_many(call)
+    word = catalogue("commands", call.language).say("fork_word")
+    cid = read_cid(cid, key) or secrets.token_hex(16)
+    await record(call.request, "conversations.fork", about=f"session:{known.row.session_public_id}")
+    made = await call.parts.stores.forks.fork(
+        call.session_id, known.row.address_id, seq=mid, key=cid, title=lambda title: fork_title(title, word)
+    )
+    return {"session_id": made.session_public_id, "title": made.title, "draft": made.draft}
 
 
 @router.on(
@@ -88,3 +124,10 @@ async def name_conversation(
     """Set the title of a conversation."""
     await call.parts.stores.visitors.name_conversation(call.person.row.address_id, " ".join(title.split()))
     return {"success": True}
+
+
+def _check_many(call: Call) -> None:
+    """Refuse another conversation where a visitor has one, and while this process ends."""
+    call.check_draining()
+    if call.person.site.config.conversations != "many":
+        raise HttpRefusal(409, "one_conversation", "On this site everybody has one conversation.")

@@ -7,6 +7,7 @@ EvertalkError                     has a code and advice; people see the advice o
 │   ├── UnreadableMessage         binary, NUL bytes, broken JSON
 │   ├── UnknownMessage
 │   ├── CannotEdit                the message is not the last question, or belongs to another person
+│   ├── CannotFork                the conversation cannot be copied up to this message
 │   ├── BadArguments              a command cannot use its arguments (core/command_arguments.py)
 │   └── UnknownSession
 ├── SessionMoved                  the person continues in another session; look up which one
@@ -137,6 +138,23 @@ _NO_EDIT = {
     "edit_not_last": "Only the last message can be edited. Send a new one instead.",
     "edit_out_of_view": "The assistant no longer sees this message word for word. Send a new one instead.",
     "edit_with_human": "A human of the team takes part in this conversation. Send a new message instead.",
+}
+
+
+class CannotFork(BadInput):
+    """A new conversation cannot begin as a copy of this one."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+        self.advice = _NO_FORK[code]
+
+
+_NO_FORK = {
+    "fork_busy": "This answer is still being written. Stop it, or wait for it, then fork.",
+    "fork_long": "This conversation is too long to be copied. Begin a new one instead.",
+    "fork_files": "The files of this conversation are too large to be copied. Begin a new one instead.",
+    "fork_many": "These are too many forks for one person. Go on in one of them.",
 }
 
 

@@ -45,7 +45,8 @@ WRITTEN_LATELY = 200
 _WRITTEN = Named(f"""
 SELECT model, coalesce(audit -> 'attempts', '[]') AS attempts, session_id, session_id = :session_id AS is_own,
        extract(epoch FROM now() - created_at)::float8 AS age_seconds
-  FROM (SELECT id, model, audit, created_at, session_id FROM links WHERE kind IN ('summary', 'digest')
+  FROM (SELECT id, model, audit, created_at, session_id FROM links
+         WHERE kind IN ('summary', 'digest') AND trigger <> 'fork'
          ORDER BY id DESC LIMIT {WRITTEN_LATELY}) lately
  WHERE created_at > now() - interval '1 day' ORDER BY id DESC
 """)

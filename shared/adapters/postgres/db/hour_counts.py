@@ -258,15 +258,20 @@ _DROP_FOREIGN = f"""
 DELETE FROM hourly_stats WHERE hour > now() - {_RECENT} AND added_at IS DISTINCT FROM counted_at
 """
 
+_HAPPENED = """
+(t.channel <> 'import' AND NOT EXISTS (
+   SELECT FROM forks f WHERE f.session_id = t.session_id AND t.turn_no <= f.through_turn))
+"""
+"""Condition that turn `t` was answered here: neither imported nor copied by a fork."""
 _TURN = f"""
-       (t.state = 'answered' AND t.error_code IS NULL AND t.channel <> 'import')::int AS is_answered,
-       (t.state = 'failed' AND t.error_code IS DISTINCT FROM 'erased')::int AS is_failed,
+       (t.state = 'answered' AND t.error_code IS NULL AND {_HAPPENED})::int AS is_answered,
+       (t.state = 'failed' AND t.error_code IS DISTINCT FROM 'erased' AND {_HAPPENED})::int AS is_failed,
        CASE WHEN t.first_token_ms IS NOT NULL AND t.ended_at IS NOT NULL THEN
          width_bucket(ln(greatest(t.first_token_ms, 1)), ln({LEAST_MS}), ln({MOST_MS}), {BUCKETS})
        END AS bucket,
        (SELECT count(*) FROM turn_entries te JOIN entry_rows e USING (session_id, seq)
          WHERE te.session_id = t.session_id AND te.turn_no = t.turn_no AND e.author = 'person'
-           AND t.channel <> 'import')::int
+           AND {_HAPPENED})::int
        AS messages
 """
 """Columns that say what a turn `t` counts as."""
@@ -339,7 +344,9 @@ _NEW_CALLS = _render_new(
     + ", ".join(f"coalesce(x.{name}, 0) AS {name}" for name in LEDGER),
 )
 _NEW_ROWS = {
-    "links": _render_new("links", "created_at", "(x.kind IN ('summary', 'digest'))::int AS counts"),
+    "links": _render_new(
+        "links", "created_at", "(x.kind IN ('summary', 'digest') AND x.trigger <> 'fork')::int AS counts"
+    ),
     "handovers": _render_new("handovers", "asked_at", "1 AS counts"),
 }
 _GUARD_SECONDS = 10
@@ -462,7 +469,8 @@ t AS MATERIALIZED (
             FROM generate_series(0, {BUCKETS + 1}) x(bucket) LEFT JOIN b ON b.bucket = x.bucket
            WHERE EXISTS (SELECT FROM b)), '{{}}')::int[] AS first_tokens,
          u.*, (SELECT count(*) FROM links
-                WHERE kind IN ('summary', 'digest') AND {render_within("created_at", hour)}) AS summaries,
+                WHERE kind IN ('summary', 'digest') AND trigger <> 'fork'
+                  AND {render_within("created_at", hour)}) AS summaries,
          (SELECT count(*) FROM handovers WHERE {render_within("asked_at", hour)}) AS handovers,
          coalesce((SELECT jsonb_object_agg(kind, jsonb_build_array(done, failed)) FROM j), '{{}}') AS jobs
     FROM u
@@ -489,7 +497,7 @@ _PEOPLE_OF_HOUR = Named(f"""
 SELECT DISTINCT s.party_id FROM turns t JOIN sessions s ON s.id = t.session_id
   JOIN turn_entries te ON te.session_id = t.session_id AND te.turn_no = t.turn_no
   JOIN entry_rows e ON e.session_id = te.session_id AND e.seq = te.seq AND e.author = 'person'
- WHERE {render_within("t.opened_at", ":hour")} AND t.channel <> 'import'
+ WHERE {render_within("t.opened_at", ":hour")} AND {_HAPPENED}
 """)
 _SET_PEOPLE = Named("""
 UPDATE hourly_stats n SET people = p.people, new_today = p.new_today

@@ -63,7 +63,11 @@ AND :from_seq::bigint IS NULL AND :through_seq::bigint IS NULL
 """
 
 _WHO = f"""
-WITH me AS MATERIALIZED (
+WITH RECURSIVE copied(session_id, through) AS (
+  SELECT from_session_id, through_turn FROM forks WHERE session_id = :session_id
+  UNION ALL
+  SELECT f.from_session_id, least(f.through_turn, c.through) FROM copied c JOIN forks f USING (session_id)
+), me AS MATERIALIZED (
   SELECT s.id, s.agent_id, s.party_id, a.name AS scope, a.config ->> 'name' AS assistant,
          (SELECT p.display_name FROM parties p WHERE p.id = s.party_id AND p.kind = 'person') AS person,
          (SELECT t.claimed_at FROM turns t WHERE t.session_id = s.id AND t.turn_no = :turn) AS known_by,
@@ -73,7 +77,9 @@ WITH me AS MATERIALIZED (
 ), s AS MATERIALIZED (
   SELECT o.id, (SELECT i.began_at FROM past_imports i WHERE i.session_id = o.id) AS imported_at,
          CASE WHEN o.id = :session_id THEN coalesce(:base_turn::bigint, o.base_turn) ELSE o.indexed_turn END AS through,
-         greatest(o.erased_turn, CASE WHEN :automatic::boolean THEN (
+         greatest(o.erased_turn, CASE WHEN o.id <> :session_id THEN greatest(
+           (SELECT f.through_turn FROM forks f WHERE f.session_id = o.id),
+           (SELECT max(c.through) FROM copied c WHERE c.session_id = o.id)) END, CASE WHEN :automatic::boolean THEN (
            SELECT coalesce(max(l.through_turn), 0) FROM links l
             WHERE l.session_id = o.id AND l.active AND l.kind IN ('new', 'separator')) ELSE 0 END) AS since
     FROM me JOIN sessions o ON o.agent_id = me.agent_id AND o.party_id IN (SELECT party_family(me.party_id))

@@ -195,7 +195,21 @@ _LOG = {
           JOIN turn_entries o USING (session_id, seq) JOIN sessions s ON s.id = e.session_id
          WHERE e.author = 'program' AND o.turn_no > s.erased_turn AND NOT EXISTS (
                SELECT FROM reminders r JOIN turn_entries te USING (session_id, turn_no)
-                WHERE r.session_id = e.session_id AND te.seq = e.seq)""",
+                WHERE r.session_id = e.session_id AND te.seq = e.seq)
+           AND NOT EXISTS (SELECT FROM forks f WHERE f.session_id = e.session_id
+                              AND o.turn_no <= f.through_turn)""",
+    "I1: a fork holds other copies than it counts": f"""
+        SELECT {_at("session=f.session_id", "seq=te.seq")} FROM forks f
+         CROSS JOIN LATERAL (SELECT coalesce(sum((r ->> 1)::bigint - (r ->> 0)::bigint + 1), 0) AS number
+                               FROM jsonb_array_elements(f.seqs) AS r) n
+          JOIN turn_entries te ON te.session_id = f.session_id
+           AND (te.seq <= n.number) <> (te.turn_no <= f.through_turn)
+          JOIN entry_rows e ON e.session_id = te.session_id AND e.seq = te.seq
+         WHERE te.seq <= n.number OR e.replaces_seq IS NULL""",
+    "I9: a turn that a fork copied was paid again": f"""
+        SELECT DISTINCT {_at("session=u.session_id", "turn=u.turn_no")} FROM forks f
+          JOIN usage u ON u.session_id = f.session_id AND u.turn_no <= f.through_turn
+         WHERE u.purpose = 'chat'""",
     "I7: a reminder was begun in a session of somebody else": f"""
         SELECT {_at("session=r.session_id", "reminder=r.id")} FROM reminders r
           JOIN sessions s ON s.id = r.session_id JOIN parties p ON p.id = r.party_id
@@ -396,6 +410,11 @@ _VIEW = {
 }
 
 _PARTIES = {
+    "I7: a fork is a copy of somebody else's conversation": f"""
+        SELECT {_at("session=f.session_id", "source=f.from_session_id")} FROM forks f
+          JOIN sessions s ON s.id = f.session_id JOIN sessions x ON x.id = f.from_session_id
+          JOIN parties p ON p.id = s.party_id JOIN parties o ON o.id = x.party_id
+         WHERE {_STRANGERS}""",
     "I7: an address leads to a session of somebody else": f"""
         SELECT {_at("address=a.id", "session=s.id")} FROM addresses a
           JOIN sessions s ON s.id = a.session_id JOIN parties p ON p.id = a.party_id

@@ -11,7 +11,7 @@ from shared.adapters.postgres.people.account_links_sql import ONE_AT_A_TIME
 from shared.adapters.postgres.people.operator_auth import append_audit
 from shared.adapters.postgres.privacy import erasure_sql as sql
 from shared.adapters.postgres.privacy.erasure_map import AT_ONCE, STEPS
-from shared.adapters.postgres.privacy.erasure_messages import erase_messages
+from shared.adapters.postgres.privacy.erasure_messages import erase_messages_everywhere
 from shared.core.privacy.erasure import WISH_MINUTES, Preview, Report
 from shared.core.privacy.erasures import AGAIN
 from shared.core.values.errors import OnHold, UnknownSession
@@ -94,11 +94,11 @@ class PostgresErasure(PoolStore):
     async def erase_messages(
         self, session_id: int, seqs: Sequence[int], *, actor: str, places: bool = True
     ) -> Report:
-        """Erase messages, their edits and everything made of them in one commit. Raises OnHold."""
+        """Erase messages, their edits and copies and everything made of them in one commit. Raises OnHold."""
         async with self._pool.acquire() as connection, connection.transaction():
             if await _is_held(connection, session_id, actor):
                 raise OnHold
-            return await erase_messages(connection, session_id, seqs, actor=actor, places=places)
+            return await erase_messages_everywhere(connection, session_id, seqs, actor=actor, places=places)
 
     @store_method
     async def list_running(self) -> list[int]:

@@ -214,6 +214,7 @@ ACTIONS: Mapping[str, Action] = {
     "spend_days": Keep(why="numbers by scope and day; the scope tokens is of nobody"),
     "recall_words": Keep(why="counts of the words of passages and files: a word goes with the last of them"),
     "knowledge": Keep(why="an operator's files"),
+    "forks": Keep(why="ids, numbers and a hash: which conversation was copied from which"),
     "party_links": Keep(why="ids and times: which persons are one"),
     "link_guesses": Keep(why="ids and times, for a day"),
     "visitors": Keep(why="a hash that opens the conversation, which goes on"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from shared.adapters.postgres.privacy import erasure_sql
 from shared.adapters.postgres.turns.edits import FENCE_JOBS
 from shared.core.memory import recall
 from shared.core.privacy.erasure import Report, drop_sources, is_about
+from shared.core.session.forks import CopiedEntries
 from shared.core.session.ledger import ledger_from_json, ledger_to_json
 from shared.core.session.summary import render_summary
 from shared.core.values.errors import UnknownSession
@@ -19,10 +21,38 @@ WITHOUT = "What was said here was partly forgotten at the person's wish."
 """Where nothing else is left of a summary; it must not be empty, or the model would think of a mistake."""
 
 
-async def erase_messages(
+async def erase_messages_everywhere(
     connection: Connection, session_id: int, seqs: Sequence[int], *, actor: str, places: bool = True
 ) -> Report:
-    """Inside the caller's transaction. Without `places`, later readers see nothing where they stood."""
+    """Erase messages here and their copies in forks, in conversations that this one was forked from too.
+
+    Belongs into the caller's transaction. Raises UnknownSession.
+    """
+    await connection.execute(*_ONE_OF_PERSON(session_id=session_id))
+    report, gone = await _erase_messages(connection, session_id, seqs, actor=actor, places=places)
+    counts, marks = Counter(report.counts), dict(report.marks or {})
+    waiting = [(session_id, gone)]
+    while waiting:
+        here, erased = waiting.pop()
+        for row in await connection.fetch(*_FORKS(session_id=here)):
+            copied = CopiedEntries.from_json(row["seqs"])
+            is_fork = row["session_id"] == here
+            other = row["from_session_id"] if is_fork else row["session_id"]
+            find = copied.original_of if is_fork else copied.copy_of
+            twins = [twin for seq in erased if (twin := find(seq)) is not None]
+            if other in marks or not twins:
+                continue
+            more, gone = await _erase_messages(connection, other, twins, actor=actor, places=places)
+            counts.update(more.counts)
+            marks.update(more.marks or {})
+            waiting.append((other, gone))
+    return Report(erasure_id=report.erasure_id, counts=dict(counts), marks=marks)
+
+
+async def _erase_messages(
+    connection: Connection, session_id: int, seqs: Sequence[int], *, actor: str, places: bool
+) -> tuple[Report, list[int]]:
+    """Erase messages of one session and return all their forms. Without `places`, nothing is shown there."""
     session = await connection.fetchrow(*_LOCK_SESSION(session_id=session_id))
     if session is None:
         raise UnknownSession(f"session {session_id}")
@@ -45,7 +75,7 @@ async def erase_messages(
         await connection.execute(*_HIDE(session_id=session_id, seqs=gone))
     marks = await _event(connection, session_id, gone)
     about = {"session": str(session["public_id"]), "seqs": gone}
-    return await _log_erasure(connection, session_id, actor, counts, marks, about)
+    return await _log_erasure(connection, session_id, actor, counts, marks, about), gone
 
 
 async def _notes(connection: Connection, session_id: int, turns: list[int], words: str) -> int:
@@ -113,6 +143,17 @@ SELECT e.seq, coalesce(te.turn_no, o.turn_no) AS turn_no,
 """)
 """An edited message is all its forms, with the answers to former ones, which no search finds; one that was
 asked or answered again each time it was."""
+
+_ONE_OF_PERSON = Named("""
+SELECT pg_advisory_xact_lock(hashtextextended('evertalk.forks:' || party_id, 0)) FROM sessions
+ WHERE id = :session_id AND EXISTS (SELECT FROM forks WHERE :session_id IN (session_id, from_session_id))
+""")
+"""Two erasures that reach the same conversations from both sides would wait for each other."""
+_FORKS = Named("""
+SELECT session_id, from_session_id, seqs FROM forks WHERE session_id = :session_id
+UNION ALL
+SELECT session_id, from_session_id, seqs FROM forks WHERE from_session_id = :session_id
+""")
 
 _FENCE_TURN = Named("""
 UPDATE sessions SET turn_epoch = turn_epoch + 1, leased_by = NULL, retry_at = now()

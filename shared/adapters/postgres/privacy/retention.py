@@ -107,6 +107,7 @@ RULES: Mapping[str, Rule] = {
     "unencoded_sessions": KeptRows(period="until the passages have vectors; numbers of conversations only"),
     "recall_words": KeptRows(period="as long as the messages that they count"),
     "knowledge": KeptRows(period="as long as the file"),
+    "forks": KeptRows(period="permanently; ids, numbers and a hash only"),
     "party_links": KeptRows(period="permanently; ids and times only"),
     "note_lists": _expired("session_id, address_id"),
     "link_guesses": Sweep(days=1, key="id", where="at < now() - {age}", period="a day"),

@@ -11,7 +11,7 @@ from shared.adapters.postgres.db.pool import Named, PoolStore, Record, store_met
 from shared.adapters.postgres.turns.events import EVENTS, NOT_REPLACED, build_event, build_original
 from shared.core.session.turns import Stored, shorten_message
 
-_SHOWN = ("msg", "command.result", "handover")
+_SHOWN = ("msg", "command.result", "handover", "fork")
 _ITS_MOMENT = timedelta(seconds=2)
 """An entry and its event are stored together; their times differ by less."""
 
