@@ -105,6 +105,8 @@ BY_SIGNAL = {"after_ack"}
 
 IMPORTS = ("mid_import", "import_looked", "import_stored")
 """Tried in tests/integration/cli/test_import_cli.py and tests/acceptance/memory/test_imports.py."""
+FORK = "mid_fork"
+"""Tried in tests/integration/adapters/postgres/people/test_forks.py: the fork is asked for again."""
 POISON = "after_process_fault"
 """Tried in test_poison.py, where a process first has to stop."""
 
@@ -113,7 +115,7 @@ def test_every_crash_point_is_tried() -> None:
     tries = (
         *WEB, *WORKER, *NIGHT, *LISTING, *COUNTING, *BOT, *REMINDERS, *HANDED_OVER, LINKED, *ERASURE, *ALERTS,
         *ASIDES, *LOGINS, *STORED_SETTINGS, *SAMPLES, *VOICE, *PUSH, *COPIES, PUT_BACK, *MONEY, *TOLD, POISON,
-        TOKEN_POINT, *HOOKS, *GUESTS, *SECRETARY_POINTS, *IMPORTS,
+        TOKEN_POINT, *HOOKS, *GUESTS, *SECRETARY_POINTS, *IMPORTS, FORK,
     )  # fmt: skip
     tried = {point.partition(":")[0] for point in tries} | BY_SIGNAL
     assert tried == set(CRASH_POINTS)

@@ -55,6 +55,14 @@ class CopiedEntries:
     def to_json(self) -> list[list[int]]:
         return [[first, last] for first, last in self.ranges]
 
+    def to_shifts(self) -> list[dict[str, int]]:
+        """Return the runs, each with what a copy's number is less than that of its entry."""
+        runs, before = [], 0
+        for first, last in self.ranges:
+            runs.append({"first": first, "last": last, "shift": first - before - 1})
+            before += last - first + 1
+        return runs
+
     def copy_of(self, seq: int) -> int | None:
         """Return the number of an entry's copy; None if it was not copied."""
         before = 0

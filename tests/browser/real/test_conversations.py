@@ -122,3 +122,53 @@ async def test_one_conversation_has_no_sidebar(url: str, context: BrowserContext
     page = await opened(context, url)
     await ask(page, "My cat is called Miso.")
     await expect(page.get_by_role("navigation")).to_have_count(0)
+
+
+async def test_fork_begins_a_copy_up_to_the_message_and_leads_back(
+    many: str, context: BrowserContext
+) -> None:
+    page = await opened(context, many)
+    await page.set_viewport_size(WIDE)
+    await ask(page, "My cat is called Miso.")
+    await ask(page, "My dog is called Rex.")
+    first = page.locator("article.assistant").first
+    await first.hover()
+    await first.get_by_role("button", name="Fork from here").click()
+    side = page.get_by_role("navigation", name="Conversations")
+    await expect(side.locator("[aria-current=true]")).to_contain_text("My cat is called Miso. (fork)")
+    await expect(page.locator("article.person .body")).to_have_text("My cat is called Miso.")
+    await expect(page.get_by_role("textbox", name="Message")).to_be_focused()
+    await photograph(page, "conversations-fork")
+    assert await look_for_faults(page) == []
+    await ask(page, "And my horse Bella.")
+    await expect(page.locator("article.person .body")).to_have_text(
+        ["My cat is called Miso.", "And my horse Bella."]
+    )
+    await page.get_by_role("button", name="Open the original").click()
+    await expect(page.locator("article.person .body")).to_have_text(
+        ["My cat is called Miso.", "My dog is called Rex."]
+    )
+
+
+async def test_fork_at_a_question_returns_it_to_be_written_again(many: str, context: BrowserContext) -> None:
+    page = await opened(context, many)
+    await ask(page, "My cat is called Miso.")
+    await ask(page, "My dog is called Rex.")
+    question = page.locator("article.person").last
+    await question.hover()
+    await question.get_by_role("button", name="Fork from here").click()
+    await expect(page.get_by_role("textbox", name="Message")).to_have_value("My dog is called Rex.")
+    await expect(page.locator("article.person .body")).to_have_text("My cat is called Miso.")
+    await page.reload()
+    await expect(page.locator("article.person .body")).to_have_text("My cat is called Miso.")
+    await expect(page.get_by_text("This conversation goes on from a copy")).to_be_visible()
+
+
+async def test_fork_is_not_offered_where_a_visitor_has_one_conversation(
+    url: str, context: BrowserContext
+) -> None:
+    page = await opened(context, url)
+    await ask(page, "My cat is called Miso.")
+    await page.locator("article.assistant").hover()
+    await expect(page.get_by_role("button", name="Copy").first).to_be_visible()
+    await expect(page.get_by_role("button", name="Fork from here")).to_have_count(0)

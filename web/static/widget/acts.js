@@ -12,6 +12,7 @@ const ASK_MS = 20_000;
 const SPEAK_MS = 90_000;
 const PLAY = "M8 5l11 7-11 7z";
 const AGAIN = "M20 12a8 8 0 1 1-2.6-5.9M20 3v5h-5";
+const FORK = "M6 4v16M6 14c0-5 12-2 12-8M18 6V4M4 4h4M4 20h4M16 4h4";
 const THUMB = "M7 11v9H3v-9zM7 19c3 1.5 9 2 11 1 2-2 3-7 2-9s-4-1-6-1c1-3 1-6-1-7-2 4-4 6-6 7";
 const WHY = "M9 9a3 3 0 1 1 3 4v1M12 18v.1";
 const ACTS_LOOK = /* css */ `
@@ -107,7 +108,7 @@ export function adorn(chat) {
       told: handoverNotice(item),
       again: newest && (mine ? may(chat, "retry") && small("again", AGAIN, () => void again(chat)) : h("button", { class: "quiet", type: "button", onclick: () => void again(chat) }, t("retry"))),
       thumbs: mine && [may(chat, "voice") && item.role === "assistant" && listener(item, article), may(chat, "feedback") && [thumb(item, 1, article), thumb(item, -1, article)]],
-      pin: mine && [item.memory && may(chat, "why") && small("why", WHY, () => chat.later((one) => one.look(chat, "why", item.mid))), may(chat, "pin") && pinner(item)],
+      pin: [mine && [item.memory && may(chat, "why") && small("why", WHY, () => chat.later((one) => one.look(chat, "why", item.mid))), may(chat, "pin") && pinner(item)], item.role !== "notice" && forker(item)],
     };
   }
 
@@ -132,6 +133,9 @@ export function adorn(chat) {
     return h("button", { class: "quiet", type: "button", "aria-pressed": String(pinned), onclick: () => pin(chat, item) }, t(pinned ? "unpin" : "pin"));
   }
 
+  /** Begins another conversation as a copy up to here, where a person may have several. @param {Item} item */
+  const forker = (item) => chat.many && item.mid && item.status === "sent" && small("fork", FORK, () => void chat.menu((one) => one.fork(chat, item)));
+
   /** Shows the tool that the assistant runs before it answers. */
   function working() {
     const { tool = "", subject = "" } = chat.chat.run ?? {};
@@ -146,11 +150,12 @@ export function adorn(chat) {
     article.dataset.rest = String(item.status === "sent" && !item.queued && !item.edited && item !== chat.chat.question() && !chat.chat.outdated(item));
     if (item.text === "[erased]") return [];
     return [chat.chat.outdated(item) && [t("outdated"), h("button", { class: "quiet", type: "button", onclick: () => void again(chat) }, t("again"))], item.text?.[4000] && !item.open && act("all"),
-      item.status === "sent" && item.mid && act("edit", { data: { older: String(item !== chat.chat.question()) } }), item.edited && act("edited", { "aria-expanded": String(!!article.querySelector(".versions")) })];
+      item.status === "sent" && item.mid && act("edit", { data: { older: String(item !== chat.chat.question()) } }), item.edited && act("edited", { "aria-expanded": String(!!article.querySelector(".versions")) }), forker(item)];
   }
 
   /** @param {Item} item @param {HTMLElement} line */
-  const mark = (item, line) => show(line, face(item), h("bdi", null, t(item.cut ? `cut_${item.cut}` : "joined", { name: item.name || t("somebody") })));
+  const mark = (item, line) => show(line, face(item), h("bdi", null, t(item.cut ? `cut_${item.cut}` : "joined", { name: item.name || t("somebody") }),
+    item.cut === "fork" && [" ", h("button", { class: "quiet", type: "button", onclick: () => chat.menu((one) => one.enter(chat, item.card.from)) }, t("fork_back"))]));
 
   return { under, mine, mark, working };
 }

@@ -5,6 +5,7 @@ import { adoptMd, render } from "./md.js";
 import { adopt } from "./styles.js";
 import { ask } from "./acts.js";
 import { reach } from "./rare.js";
+import { newId } from "./storage.js";
 import { wordsOf } from "./words.js";
 
 const t = wordsOf("menu", english.menu);
@@ -147,6 +148,23 @@ export async function start(chat) {
     chat.composer.input.focus();
   } catch {
     chat.warn(t("begin_failed"));
+  }
+}
+
+/** Goes on in a copy of the conversation up to a message; a question comes back to be written in other words. @param {Chat} chat @param {any} item */
+export async function fork(chat, item) {
+  try {
+    const path = `api/v1/sessions/${encodeURIComponent(chat.chat.session)}/messages/${item.mid}/fork`;
+    const answer = await reach(chat, path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ cid: item.forking ??= newId() }) });
+    if (!answer.ok) throw new Error(`status ${answer.status}`);
+    const { session_id: session, draft } = await answer.json();
+    delete item.forking;
+    enter(chat, session);
+    const { input, changed, keep } = chat.composer;
+    if (draft && !input.value) { input.value = draft; changed(); keep(); }
+    input.focus();
+  } catch {
+    chat.warn(t("fork_failed"));
   }
 }
 

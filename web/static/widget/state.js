@@ -14,7 +14,7 @@
  * @property {number} [after] @property {number} [until] of a gap: what is not here lies after the one event and before the other
  * @property {boolean} [failed] @property {boolean} [busy] @property {number} [tall] how high it was drawn
  * @property {any[]} [attachments] @property {any} [card] @property {string} [command] @property {boolean} [success] @property {boolean} [pending]
- * @property {string} [cut] of a mark: "new" or "separator" @property {{label: string, args: string}[]} [choices] of a command
+ * @property {string} [cut] of a mark: "new", "separator" or "fork" @property {{label: string, args: string}[]} [choices] of a command
  * @property {boolean} [broken] of a command: it could not be carried out; a plain "no" is an answer
  */
 
@@ -135,6 +135,7 @@ export class Conversation {
     else if (event.t === "handover") this.hand(event);
     else if (event.t === "edited") this.reworded(event);
     else if (event.t === "erased") this.erased(event);
+    else if (event.t === "fork") this.items.push({ key: `k${event.event_seq}`, seq: event.event_seq, kind: "mark", rev: 1, cut: "fork", card: event });
   }
 
   /** Shows the new text of a message in its place. @param {any} event */

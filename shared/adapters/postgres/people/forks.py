@@ -113,10 +113,11 @@ class _Copy:
 
     def __init__(self, source: Record, *, through: int, seqs: list[int], links: list[Record]) -> None:
         self._source = source
-        self._seqs = seqs
         self._links = links
         self.through = through
         self.entries = CopiedEntries.from_seqs(seqs)
+        self._ranges = self.entries.to_shifts()
+        self._next_seq = len(seqs) + 1
         self.id = 0
         self._address_id = 0
         self._new_links: dict[str, str] = {}
@@ -141,7 +142,7 @@ class _Copy:
         row = await connection.fetchrow(
             *_BEGIN(
                 source=self._source["id"], address_id=self._source["address_id"], title=title,
-                thread=secrets.token_hex(8), next_seq=len(self._seqs) + 1, through=self.through, base=base,
+                thread=secrets.token_hex(8), next_seq=self._next_seq, through=self.through, base=base,
                 summaries=sum(link["kind"] in ("summary", "digest") for link in self._links),
                 cycle=len(self._links),
             )
@@ -153,15 +154,12 @@ class _Copy:
 
     async def copy_log(self, connection: Connection) -> None:
         """Copy turns, entries, files, artifacts, pins and decisions on old tool results."""
-        source, fork, seqs = self._source["id"], self.id, self._seqs
+        source, fork = self._source["id"], self.id
         await connection.execute(
             *_TURNS(source=source, fork=fork, through=self.through, address_id=self._address_id)
         )
         new_ids = await self._copy_files(connection)
-        apart = await connection.fetch(*_WITH_FILES(source=source, seqs=seqs))
-        await connection.execute(
-            *_ENTRIES(source=source, fork=fork, seqs=seqs, apart=[row["seq"] for row in apart])
-        )
+        apart = await connection.fetch(*_WITH_FILES(source=source, ranges=self._ranges))
         rows = [
             {
                 "seq": self.entries.copy_of(row["seq"]), "role": row["role"], "author": row["author"],
@@ -172,13 +170,15 @@ class _Copy:
             for row in apart
         ]  # fmt: skip
         await connection.execute(*_ENTRIES_WITH_FILES(fork=fork, rows=rows))
-        for statement in (_PLACES, _ARTIFACTS, _PINS):
-            await connection.execute(*statement(source=source, fork=fork, seqs=seqs))
-        await connection.execute(*_PRUNED(source=source, fork=fork, seqs=seqs, through=self.through))
+        for statement in (_ENTRIES, _PLACES, _ARTIFACTS, _PINS):
+            await connection.execute(*statement(source=source, fork=fork, ranges=self._ranges))
+        await connection.execute(
+            *_PRUNED(source=source, fork=fork, ranges=self._ranges, through=self.through)
+        )
 
     async def _copy_files(self, connection: Connection) -> dict[int, int]:
         """Copy the files of the copied messages; return the new ids by the old ones."""
-        of = {"source": self._source["id"], "seqs": self._seqs}
+        of = {"source": self._source["id"], "ranges": self._ranges}
         ids = [row["id"] for row in await connection.fetch(*_FILES(**of, through=self.through))]
         if await connection.fetchval(*_BYTES(**of, ids=ids)) > MOST_COPIED_BYTES:
             raise CannotFork("fork_files")
@@ -224,17 +224,18 @@ class _Copy:
         )
         # Where the oldest events are retired, the numbers of the copy do not begin with 1 either.
         before = int(self._source["first_event"] > 1)
-        payloads = [
-            {"event_seq": row["event_seq"], "payload": self._renumber(row["kind"], row["payload"])}
-            for row in rows
-            if row["payload"] is not None
-        ]
+        plain, apart = [], []
+        for number, row in enumerate(rows, start=before + 1):
+            if row["payload"] is None:
+                plain.append((row["event_seq"], number))
+            else:
+                payload = self._renumber(row["kind"], row["payload"])
+                apart.append({"event_seq": row["event_seq"], "number": number, "payload": payload})
+        of = {"source": source, "fork": self.id, "ranges": self._ranges}
         await connection.execute(
-            *_EVENTS(
-                source=source, fork=self.id, events=[row["event_seq"] for row in rows], seqs=self._seqs,
-                payloads=payloads, before=before,
-            )
-        )  # fmt: skip
+            *_EVENTS(**of, events=[one for one, _ in plain], numbers=[number for _, number in plain])
+        )
+        await connection.execute(*_EVENTS_APART(**of, rows=apart))
         payload = {"from": str(self._source["public_id"]), "mid": f"m{seq}"}
         await connection.execute(
             *_TELL(
@@ -357,13 +358,20 @@ SELECT :fork, turn_no, state, 'web', :address_id, least(attempt, 1), error_code,
        claimed_at, ended_at, process_faults, stop_reason
   FROM turns WHERE session_id = :source AND turn_no <= :through
 """)
-_NUMBERS = "unnest(:seqs::bigint[]) WITH ORDINALITY"
-"""Copied entries with the numbers of their copies."""
+_RANGES = "jsonb_to_recordset(:ranges::jsonb) AS m(first bigint, last bigint, shift bigint)"
+"""Ranges of copied entries; a copy's number is that of its entry less `shift`."""
+
+
+def _copy_of(seq: str) -> str:
+    """Return SQL for the number of an entry's copy; NULL if it was not copied."""
+    return f"(SELECT {seq} - m.shift FROM {_RANGES} WHERE {seq} BETWEEN m.first AND m.last)"
+
+
 _FILES = Named(f"""
 SELECT a.id FROM attachments a
  WHERE a.session_id = :source AND (a.id IN (
-         SELECT (b ->> 'attachment_id')::bigint FROM {_NUMBERS} AS m(old, new)
-           JOIN entry_rows e ON e.session_id = :source AND e.seq = m.old
+         SELECT (b ->> 'attachment_id')::bigint FROM {_RANGES}
+           JOIN entry_rows e ON e.session_id = :source AND e.seq BETWEEN m.first AND m.last
           CROSS JOIN LATERAL jsonb_array_elements(e.blocks) AS b WHERE b ? 'attachment_id')
        OR a.public_id IN (
          SELECT (f ->> 'id')::uuid FROM events v
@@ -374,8 +382,8 @@ SELECT a.id FROM attachments a
 """)
 _BYTES = Named(f"""
 SELECT (SELECT coalesce(sum(length(body)), 0) FROM attachments WHERE id = ANY (:ids::bigint[]))
-     + (SELECT coalesce(sum(octet_length(r.body)), 0) FROM {_NUMBERS} AS m(old, new)
-          JOIN artifacts r ON r.session_id = :source AND r.seq = m.old)
+     + (SELECT coalesce(sum(octet_length(r.body)), 0) FROM {_RANGES}
+          JOIN artifacts r ON r.session_id = :source AND r.seq BETWEEN m.first AND m.last)
 """)
 _COPY_FILES = Named("""
 WITH o AS MATERIALIZED (
@@ -391,18 +399,18 @@ WITH o AS MATERIALIZED (
 )
 SELECT * FROM o
 """)
+_HAS_FILES = "e.blocks IS NOT NULL AND jsonb_path_exists(e.blocks, '$[*].attachment_id')"
 _WITH_FILES = Named(f"""
 SELECT e.seq, e.role, e.author, e.blocks, e.tokens, e.replaces_seq, e.at
-  FROM {_NUMBERS} AS m(old, new) JOIN entry_rows e ON e.session_id = :source AND e.seq = m.old
- WHERE e.blocks IS NOT NULL AND jsonb_path_exists(e.blocks, '$[*].attachment_id') ORDER BY e.seq
+  FROM {_RANGES} JOIN entry_rows e ON e.session_id = :source AND e.seq BETWEEN m.first AND m.last
+ WHERE {_HAS_FILES} ORDER BY e.seq
 """)
 _ENTRIES = Named(f"""
-WITH m AS MATERIALIZED (SELECT * FROM {_NUMBERS} AS m(old, new))
 INSERT INTO entry_rows (session_id, seq, role, author, blocks, tokens, replaces_seq, at, words)
-SELECT :fork, m.new, e.role, e.author, e.blocks, e.tokens, r.new, e.at, e.words
-  FROM m JOIN entry_rows e ON e.session_id = :source AND e.seq = m.old
-  LEFT JOIN m r ON r.old = e.replaces_seq
- WHERE e.seq <> ALL (:apart::bigint[])
+SELECT :fork, e.seq - m.shift, e.role, e.author, e.blocks, e.tokens, {_copy_of("e.replaces_seq")},
+       e.at, e.words
+  FROM {_RANGES} JOIN entry_rows e ON e.session_id = :source AND e.seq BETWEEN m.first AND m.last
+ WHERE NOT ({_HAS_FILES})
 """)
 _ENTRIES_WITH_FILES = Named("""
 INSERT INTO entry_rows (session_id, seq, role, author, blocks, tokens, replaces_seq, at)
@@ -411,27 +419,26 @@ SELECT :fork, x.seq, x.role, x.author, x.blocks, x.tokens, x.replaces, x.at
                                              replaces bigint, at timestamptz)
 """)
 _PLACES = Named(f"""
-WITH m AS MATERIALIZED (SELECT * FROM {_NUMBERS} AS m(old, new))
 INSERT INTO turn_entries (session_id, seq, turn_no, step, replaced_by)
-SELECT :fork, m.new, te.turn_no, coalesce(s.new::int, te.step), r.new
-  FROM m JOIN turn_entries te ON te.session_id = :source AND te.seq = m.old
-  LEFT JOIN m s ON s.old = te.step LEFT JOIN m r ON r.old = te.replaced_by
+SELECT :fork, te.seq - m.shift, te.turn_no, coalesce({_copy_of("te.step")}::int, te.step),
+       {_copy_of("te.replaced_by")}
+  FROM {_RANGES} JOIN turn_entries te ON te.session_id = :source AND te.seq BETWEEN m.first AND m.last
 """)
 """What was replaced by a message that is not copied stands again."""
 _ARTIFACTS = Named(f"""
 INSERT INTO artifacts (session_id, seq, sha256, body, tokens, created_at)
-SELECT :fork, m.new, r.sha256, r.body, r.tokens, r.created_at
-  FROM {_NUMBERS} AS m(old, new) JOIN artifacts r ON r.session_id = :source AND r.seq = m.old
+SELECT :fork, r.seq - m.shift, r.sha256, r.body, r.tokens, r.created_at
+  FROM {_RANGES} JOIN artifacts r ON r.session_id = :source AND r.seq BETWEEN m.first AND m.last
 """)
 _PINS = Named(f"""
 INSERT INTO pins (session_id, seq, pinned_at)
-SELECT :fork, m.new, p.pinned_at
-  FROM {_NUMBERS} AS m(old, new) JOIN pins p ON p.session_id = :source AND p.seq = m.old
+SELECT :fork, p.seq - m.shift, p.pinned_at
+  FROM {_RANGES} JOIN pins p ON p.session_id = :source AND p.seq BETWEEN m.first AND m.last
 """)
 _PRUNED = Named(f"""
 INSERT INTO prune_decisions (session_id, seq, form, turn_no, decided_at, shown)
-SELECT :fork, m.new, d.form, d.turn_no, d.decided_at, d.shown
-  FROM {_NUMBERS} AS m(old, new) JOIN prune_decisions d ON d.session_id = :source AND d.seq = m.old
+SELECT :fork, d.seq - m.shift, d.form, d.turn_no, d.decided_at, d.shown
+  FROM {_RANGES} JOIN prune_decisions d ON d.session_id = :source AND d.seq BETWEEN m.first AND m.last
  WHERE d.turn_no <= :through
 """)
 _LINK = Named("""
@@ -461,13 +468,15 @@ SELECT v.event_seq, v.kind,
 """)
 _EVENTS = Named(f"""
 INSERT INTO events (session_id, event_seq, kind, seq, turn_no, payload, at)
-SELECT :fork, n.number + :before::bigint, v.kind, m.new, v.turn_no, coalesce(p.payload, v.payload - 'cid'),
-       v.at
-  FROM unnest(:events::bigint[]) WITH ORDINALITY AS n(event_seq, number)
+SELECT :fork, n.number, v.kind, {_copy_of("v.seq")}, v.turn_no, v.payload - 'cid', v.at
+  FROM unnest(:events::bigint[], :numbers::bigint[]) AS n(event_seq, number)
   JOIN events v ON v.session_id = :source AND v.event_seq = n.event_seq
-  LEFT JOIN {_NUMBERS} AS m(old, new) ON m.old = v.seq
-  LEFT JOIN jsonb_to_recordset(:payloads::jsonb) AS p(event_seq bigint, payload jsonb)
-    ON p.event_seq = v.event_seq
+""")
+_EVENTS_APART = Named(f"""
+INSERT INTO events (session_id, event_seq, kind, seq, turn_no, payload, at)
+SELECT :fork, n.number, v.kind, {_copy_of("v.seq")}, v.turn_no, n.payload, v.at
+  FROM jsonb_to_recordset(:rows::jsonb) AS n(event_seq bigint, number bigint, payload jsonb)
+  JOIN events v ON v.session_id = :source AND v.event_seq = n.event_seq
 """)
 _TELL = Named("""
 WITH s AS (

@@ -11,10 +11,11 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
+from shared.adapters.postgres.people.forks import PostgresForks
 from shared.core.context.recall_query import RecallQuery
 from shared.core.session.forks import Fork, fork_title
 from shared.core.session.session import View
-from shared.core.values.errors import CannotFork, UnknownMessage
+from shared.core.values.errors import CannotFork, StorageUnavailable, UnknownMessage
 from shared.core.values.files import Attached
 from shared.core.values.messages import Image
 from tests.kit.app_driver import Visit, working
@@ -47,7 +48,8 @@ async def fork(guest: Visit, mid: int, *, key: str = "f1") -> Forked:
 
 async def answers(guest: Visit) -> list[int]:
     rows = await guest.app.pool.fetch(
-        "SELECT seq FROM entries WHERE session_id = $1 AND author = 'assistant' ORDER BY seq", guest.session_id
+        "SELECT seq FROM entries WHERE session_id = $1 AND author = 'assistant' ORDER BY seq",
+        guest.session_id,
     )
     return [row["seq"] for row in rows]
 
@@ -116,8 +118,10 @@ async def test_fork_goes_on_beside_its_original(guest: Visit) -> None:
     made = await fork(guest, (await answers(guest))[0])
     await made.there.ask("What about trains?")
     await guest.ask("What about planes?")
-    texts = [[block.text for one in (await view(of)).entries if one.author == "person" for block in one.blocks]
-             for of in (made.there, guest)]  # fmt: skip
+    texts = [
+        [block.text for one in (await view(of)).entries if one.author == "person" for block in one.blocks]
+        for of in (made.there, guest)
+    ]
     assert texts == [
         ["My favourite colour is green.", "What about trains?"],
         ["My favourite colour is green.", "And I like boats.", "What about planes?"],
@@ -187,10 +191,20 @@ async def test_fork_after_new_conversation_does_not_see_what_was_before(guest: V
     await command(guest, "new")
     await guest.ask("How far is Bodø?")
     made = await fork(guest, (await answers(guest))[-1])
-    texts = [block.text for one in (await view(made.there)).entries for block in one.blocks if one.author == "person"]
+    texts = [
+        block.text
+        for one in (await view(made.there)).entries
+        for block in one.blocks
+        if one.author == "person"
+    ]
     assert texts == ["How far is Bodø?"]
     old = await fork(guest, 2, key="old")
-    texts = [block.text for one in (await view(old.there)).entries for block in one.blocks if one.author == "person"]
+    texts = [
+        block.text
+        for one in (await view(old.there)).entries
+        for block in one.blocks
+        if one.author == "person"
+    ]
     assert texts == ["A secret of the old conversation."]
 
 
@@ -203,7 +217,8 @@ async def test_edited_and_repeated_messages_are_copied_as_they_read(guest: Visit
     made = await fork(guest, (await answers(guest))[-1])
     assert shown(await view(made.there)) == shown(await view(guest))
     told = await guest.app.stores.history.list_versions(
-        made.there.session_id, next(one.seq for one in (await view(made.there)).entries if one.author == "person")
+        made.there.session_id,
+        next(one.seq for one in (await view(made.there)).entries if one.author == "person"),
     )
     assert told is not None
 
@@ -346,4 +361,30 @@ async def test_message_is_recalled_once_though_a_fork_has_it_too(guest: Visit) -
     for of in (guest, made.there):
         query = RecallQuery(session_id=of.session_id, base_turn=None, words=("quetzal",))
         found = (await guest.app.stores.recall.search(query)).found
-        assert len([one for one in found if "Quetzal" in one.text and one.author == "person"]) == 1
+        said = [one for one in found if one.lane == "said" and one.author == "person"]
+        assert [one.owner for one in said if "Quetzal" in one.text] == [of.session_id]
+
+
+async def test_fork_that_ended_halfway_left_nothing_and_is_made_again(guest: Visit) -> None:
+    def ends(point: str) -> None:
+        raise ConnectionAbortedError(point)
+
+    await guest.ask("How far is Bodø?")
+    sessions = await guest.one("SELECT count(*) FROM sessions")
+    broken = PostgresForks(guest.app.pool, crash_point=ends)
+    with pytest.raises((ConnectionAbortedError, StorageUnavailable)):
+        await broken.fork(guest.session_id, guest.address_id, seq=2, key="f1", title=str)
+    assert await guest.one("SELECT count(*) FROM sessions") == sessions
+    assert await guest.one("SELECT count(*) FROM forks") == 0
+    made = await fork(guest, 2)
+    assert len((await view(made.there)).entries) == 2
+
+
+async def test_answers_are_stored_while_a_fork_is_being_made(guest: Visit) -> None:
+    await guest.ask("How far is Bodø?")
+    async with guest.app.pool.acquire() as connection, connection.transaction():
+        # What a fork holds of its source until it is stored.
+        await connection.fetch("SELECT FROM sessions WHERE id = $1 FOR KEY SHARE", guest.session_id)
+        async with asyncio.timeout(30):
+            await guest.ask("And Narvik?")
+    assert [one.turn for one in (await view(guest)).entries] == [1, 1, 2, 2]
