@@ -67,7 +67,9 @@ DEMO_SOFT_BUDGET = 3_750
 """Tokens of the demo's conversation that the talk in `shared/samples` fills."""
 _EARLY = {
     "soft_budget": DEMO_SOFT_BUDGET, "flush_threshold": DEMO_SOFT_BUDGET // 10, "recall_tokens": 400,
+    "critical_at": 1.0,
 }  # fmt: skip
+"""Sizes of the demo. Its gauge is red only beyond the limit: below, the summary that comes is no trouble."""
 VISITORS_OF_A_NETWORK = 3
 """Cap of a network as a multiple of one anonymous visitor's cap."""
 

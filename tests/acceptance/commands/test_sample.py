@@ -70,7 +70,9 @@ async def test_the_year_is_played_word_for_word_and_summarised_on_the_way(guest:
     assert await guest.one(SAID, "person") == "\n".join(one.person for one in YEAR)
     assert await guest.one(SAID, "assistant") == "\n".join(one.assistant for one in YEAR)
     assert await guest.one("SELECT count(*) FROM links WHERE kind = 'summary' AND active") == 1
-    gauges = [one.percent for one in guest.heard if isinstance(one, ContextMeasured)]
+    measured = [one for one in guest.heard if isinstance(one, ContextMeasured)]
+    assert {one.status for one in measured} == {"ok", "warning"}
+    gauges = [one.percent for one in measured]
     full = gauges.index(max(gauges))
     assert max(gauges) > 95
     assert full < len(YEAR) - 1
@@ -80,6 +82,23 @@ async def test_the_year_is_played_word_for_word_and_summarised_on_the_way(guest:
         "SELECT 1 - tokens_after::float / tokens_before FROM links WHERE kind = 'summary' AND active"
     )
     assert saving >= 0.5
+
+
+async def test_sample_waits_for_a_summary_that_is_due(guest: Visit) -> None:
+    await give(guest)
+    due = "SELECT count(*) FROM jobs WHERE kind = 'compact' AND state = 'due'"
+    while await guest.one(due) == 0:
+        for session_id in await guest.app.sessions.list_unanswered("web"):
+            await guest.app.sessions.answer(session_id, guest.hear)
+    before = await played(guest)
+    for _ in range(5):
+        assert await guest.app.sessions.list_unanswered("web") == []
+    assert await played(guest) == before
+    await guest.run_due_jobs()
+    await guest.app.sessions.list_unanswered("web")
+    assert await played(guest) == (before or 0) + 1
+    await look(guest, len(YEAR))
+    assert {one.status for one in guest.heard if isinstance(one, ContextMeasured)} == {"ok", "warning"}
 
 
 @pytest.mark.parametrize(

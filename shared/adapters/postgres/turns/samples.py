@@ -79,8 +79,11 @@ SELECT p.session_id, p.address_id, p.begun_turn, p.played, p.total
   JOIN addresses a ON a.id = p.address_id AND a.session_id = s.id
  WHERE p.played < p.total AND a.channel = :channel AND s.answered_turn = s.next_turn - 1
    AND s.archived_at IS NULL AND s.held_after IS NULL
+   AND NOT EXISTS (SELECT FROM jobs j WHERE j.session_id = p.session_id AND j.kind = 'compact'
+                      AND (j.state = 'running' OR j.state = 'due' AND j.due_at <= now()))
  ORDER BY p.started_at LIMIT :limit
 """)
+"""The next message waits for a summary that is due, so that a slow machine shows the context it summarises."""
 _STOP = Named(f"""
 WITH p AS (
   UPDATE sample_plays SET total = played WHERE session_id = :session_id RETURNING begun_turn
