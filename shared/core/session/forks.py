@@ -6,13 +6,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from uuid import UUID
 
 from shared.core.session.ledger import Ledger, LedgerItem, Topic
 from shared.core.session.turns import TITLE_CHARS
 
 MOST_FORKS = 100
-"""Forks of one visitor on a site: each is a copy, and nobody's list is longer in practice."""
+"""Forks of one visitor on a site: each is a copy of up to 50,000 entries."""
 MOST_COPIED_ENTRIES = 50_000
 """Entries that one fork copies, which takes some seconds."""
 MOST_COPIED_BYTES = 100 * 1024 * 1024
@@ -24,7 +23,7 @@ _NUMBERED = re.compile(r"\d{1,4}")
 class Fork:
     """Conversation that began as a copy of another's beginning."""
 
-    session_public_id: UUID
+    session_public_id: str
     title: str
     draft: str
     """Text of the message at which the person forked, if it is their own: it is written again, not copied."""

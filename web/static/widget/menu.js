@@ -151,7 +151,7 @@ export async function start(chat) {
   }
 }
 
-/** Goes on in a copy of the conversation up to a message; a question comes back to be written in other words. @param {Chat} chat @param {any} item */
+/** Opens a copy of the conversation up to a message; the text of a question is put into the composer. @param {Chat} chat @param {any} item */
 export async function fork(chat, item) {
   try {
     const path = `api/v1/sessions/${encodeURIComponent(chat.chat.session)}/messages/${item.mid}/fork`;

@@ -80,7 +80,7 @@ class PostgresForks(PoolStore):
             digest = hashlib.sha256(key.encode()).digest()
             known = await connection.fetchrow(*_KNOWN(session_id=session_id, key_hash=digest))
             if known is not None:
-                return Fork(session_public_id=known["public_id"], title=known["title"], draft=draft)
+                return Fork(session_public_id=str(known["public_id"]), title=known["title"], draft=draft)
             if asked["through"] > source["answered_turn"]:
                 raise CannotFork("fork_busy")
             if source["forks"] >= MOST_FORKS:
@@ -99,7 +99,7 @@ class PostgresForks(PoolStore):
                 )
             )  # fmt: skip
             self._crash_point("mid_fork")
-            return Fork(session_public_id=public_id, title=named, draft=draft)
+            return Fork(session_public_id=str(public_id), title=named, draft=draft)
 
     @store_method
     async def find_source(self, session_id: int) -> tuple[UUID, int] | None:
@@ -424,7 +424,7 @@ SELECT :fork, te.seq - m.shift, te.turn_no, coalesce({_copy_of("te.step")}::int,
        {_copy_of("te.replaced_by")}
   FROM {_RANGES} JOIN turn_entries te ON te.session_id = :source AND te.seq BETWEEN m.first AND m.last
 """)
-"""What was replaced by a message that is not copied stands again."""
+"""Messages whose replacement is not copied count again."""
 _ARTIFACTS = Named(f"""
 INSERT INTO artifacts (session_id, seq, sha256, body, tokens, created_at)
 SELECT :fork, r.seq - m.shift, r.sha256, r.body, r.tokens, r.created_at
