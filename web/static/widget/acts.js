@@ -9,10 +9,9 @@ import { wordsOf } from "./words.js";
 
 const t = wordsOf("acts", english.acts);
 const ASK_MS = 20_000;
-const SPEAK_MS = 90_000;
 const PLAY = "M8 5l11 7-11 7z";
 const AGAIN = "M20 12a8 8 0 1 1-2.6-5.9M20 3v5h-5";
-const FORK = "M6 4v16M6 14c0-5 12-2 12-8M18 6V4M4 4h4M4 20h4M16 4h4";
+const FORK = "M7 4v16m0-7h6q4 0 4-4V4";
 const THUMB = "M7 11v9H3v-9zM7 19c3 1.5 9 2 11 1 2-2 3-7 2-9s-4-1-6-1c1-3 1-6-1-7-2 4-4 6-6 7";
 const WHY = "M9 9a3 3 0 1 1 3 4v1M12 18v.1";
 const ACTS_LOOK = /* css */ `
@@ -113,19 +112,7 @@ export function adorn(chat) {
   }
 
   /** Plays an answer, which is made when it is first asked for; the same button each time. @param {Item} item @param {any} article */
-  function listener(item, article) {
-    if (article.listener) return article.listener;
-    const button = article.listener = h("button", { class: "quiet", type: "button", "aria-label": t("listen"), title: t("listen") }, icon(PLAY, 15));
-    const load = async () => {
-      const { reach } = await import("./rare.js");
-      const answer = await reach(chat, `api/v1/sessions/${encodeURIComponent(chat.chat.session)}/messages/${item.mid}/speech`, { method: "POST" }, SPEAK_MS);
-      if (!answer.ok) throw new Error(`status ${answer.status}`);
-      return answer.blob();
-    };
-    const failed = () => chat.warn(t("not_spoken"));
-    button.onclick = () => void import("./voice.js").then((one) => { one.player(button, "", load, failed, t("listen"), 15); button.click(); }, failed);
-    return button;
-  }
+  const listener = (item, article) => article.listener ??= small("listen", PLAY, () => void import("./voice.js").then((one) => one.listen(chat, item, article.listener, t), () => chat.warn(t("not_spoken"))));
 
   /** @param {Item} item */
   function pinner(item) {
@@ -154,8 +141,7 @@ export function adorn(chat) {
   }
 
   /** @param {Item} item @param {HTMLElement} line */
-  const mark = (item, line) => show(line, face(item), h("bdi", null, t(item.cut ? `cut_${item.cut}` : "joined", { name: item.name || t("somebody") }),
-    item.cut === "fork" && [" ", h("button", { class: "quiet", type: "button", onclick: () => chat.menu((one) => one.enter(chat, item.card.from)) }, t("fork_back"))]));
+  const mark = (item, line) => (item.cut === "fork" ? chat.menu((one) => one.forked(chat, item, line)) : show(line, face(item), h("bdi", null, t(item.cut ? `cut_${item.cut}` : "joined", { name: item.name || t("somebody") }))));
 
   return { under, mine, mark, working };
 }

@@ -168,6 +168,9 @@ export async function fork(chat, item) {
   }
 }
 
+/** Says where a copy is from, and leads there. @param {Chat} chat @param {any} item @param {HTMLElement} line */
+export const forked = (chat, item, line) => show(line, h("bdi", null, t("forked"), " ", h("button", { class: "quiet", type: "button", onclick: () => enter(chat, item.card.from) }, t("fork_back"))));
+
 /** @param {Chat} chat */
 export function begin(chat) {
   if (chat.many) return void start(chat);

@@ -128,14 +128,13 @@ export class Conversation {
     }
     this.last = event.event_seq;
     if (event.t === "msg") this.message(event, live);
-    else if (event.t === "compaction") this.compaction(event);
+    else if (/^(compaction|fork)$/.test(event.t)) this.compaction(event);
     else if (event.t === "command.result") this.result(event);
     else if (event.t === "pin") this.pin(event);
     else if (event.t === "feedback") this.judged(event);
     else if (event.t === "handover") this.hand(event);
     else if (event.t === "edited") this.reworded(event);
     else if (event.t === "erased") this.erased(event);
-    else if (event.t === "fork") this.items.push({ key: `k${event.event_seq}`, seq: event.event_seq, kind: "mark", rev: 1, cut: "fork", card: event });
   }
 
   /** Shows the new text of a message in its place. @param {any} event */
@@ -202,7 +201,7 @@ export class Conversation {
     const at = this.items.findIndex((item) => item.key === key);
     this.closed.add(event.id);
     if (this.organizing?.id === event.id) this.organizing = null;
-    if (/^(new|separator)$/.test(event.state)) return this.cut(event, key);
+    if (/^(new|separator|fork)$/.test(event.state)) return this.cut(event);
     if (this.settings.audience === "public") return;
     if (event.state !== "done") {
       if (at >= 0) this.items.splice(at, 1);
@@ -211,20 +210,19 @@ export class Conversation {
     for (const item of this.items) if (item.kind === "card") item.rev++;
   }
 
-  /** A line: from here on the assistant looks only at what follows. @param {any} event @param {string} key */
-  cut(event, key) {
+  /** A line: from here on the assistant looks only at what follows, or goes on in a copy. @param {any} event */
+  cut(event) {
+    const key = `c${event.id || event.event_seq}`;
     this.begun = event.through_turn ?? this.begun;
-    const known = event.id && this.items.find((item) => item.key === key);
+    const known = this.items.find((item) => item.key === key);
     if (known) return this.change(known, { cut: event.state });
-    /** @type {Item} */
-    const line = { key: event.id ? key : `n${event.event_seq}`, kind: "mark", rev: 1, cut: event.state };
-    this.items.push(Object.assign(line, event.id ? { card: event, place: this.boundary(event) } : { seq: event.event_seq }));
+    this.items.push({ key, kind: "mark", rev: 1, cut: event.state, card: event, ...(event.id ? { place: this.boundary(event) } : { seq: event.event_seq }) });
   }
 
   /** From the assistant to a person and back. @param {any} event */
   hand(event) {
     this.handover = event.state === "bot" ? null : event;
-    if (event.state === "human") this.items.push({ key: `h${event.event_seq}`, seq: event.event_seq, kind: "mark", rev: 1, name: event.name, picture: event.picture, at: event.at });
+    if (event.state === "human") this.items.push({ key: `h${event.event_seq}`, kind: "mark", rev: 1, seq: event.event_seq, name: event.name, picture: event.picture, at: event.at });
   }
 
   /** The place after the last message that a summary covers; the top of what is here when all of them are older. @param {any} event */

@@ -2,6 +2,7 @@
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, icon, set, show } from "../shared/h.js";
 import { tongue } from "./i18n.js";
+import { reach } from "./rare.js";
 import { adopt } from "./styles.js";
 import { wordsOf } from "./words.js";
 
@@ -13,6 +14,8 @@ const PLAY = "M8 5l11 7-11 7z";
 const SQUARE = "M7 7h10v10H7z";
 const KINDS = ["audio/webm;codecs=opus", "audio/mp4", "audio/ogg;codecs=opus"];
 const BITS = 32_000;
+/** Milliseconds to wait for an answer as speech, which is made when it is first asked for. */
+const SPEAK_MS = 90_000;
 const LOOK = /* css */ `
 .recording { display: flex; align-items: center; gap: 8px; min-height: 48px; padding: 5px 6px; border: 1px solid var(--line); border-radius: 24px; }
 .recording .level { flex: 1; height: 6px; border-radius: 3px; background: var(--soft); overflow: hidden; } .level i { display: block; height: 100%; width: 100%; background: var(--accent); transform: scaleX(var(--level, 0)); transform-origin: left; }
@@ -163,4 +166,15 @@ export function player(button, label, load, failed, play = t("play"), size = 22)
     } catch { if (context === mine) { halt(); failed(); } }
   };
   paint();
+}
+
+/** Plays an answer by its button. @param {Chat} chat @param {import("./state.js").Item} item @param {HTMLElement} button @param {(key: string) => string} say */
+export function listen(chat, item, button, say) {
+  const load = async () => {
+    const answer = await reach(chat, `api/v1/sessions/${encodeURIComponent(chat.chat.session)}/messages/${item.mid}/speech`, { method: "POST" }, SPEAK_MS);
+    if (!answer.ok) throw new Error(`status ${answer.status}`);
+    return answer.blob();
+  };
+  player(button, "", load, () => chat.warn(say("not_spoken")), say("listen"), 15);
+  button.click();
 }

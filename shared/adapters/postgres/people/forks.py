@@ -236,7 +236,7 @@ class _Copy:
             *_EVENTS(**of, events=[one for one, _ in plain], numbers=[number for _, number in plain])
         )
         await connection.execute(*_EVENTS_APART(**of, rows=apart))
-        payload = {"from": str(self._source["public_id"]), "mid": f"m{seq}"}
+        payload = {"state": "fork", "from": str(self._source["public_id"]), "mid": f"m{seq}"}
         await connection.execute(
             *_TELL(
                 fork=self.id, event_seq=before + len(rows) + 1, kind=FORK_EVENT, payload=payload,
