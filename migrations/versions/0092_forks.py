@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from alembic import op
 
-revision = "0090"
-down_revision = "0089"
+revision = "0092"
+down_revision = "0091"
 branch_labels = None
 depends_on = None
 
