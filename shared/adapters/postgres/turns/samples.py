@@ -83,7 +83,7 @@ SELECT p.session_id, p.address_id, p.begun_turn, p.played, p.total
                       AND (j.state = 'running' OR j.state = 'due' AND j.due_at <= now()))
  ORDER BY p.started_at LIMIT :limit
 """)
-"""The next message waits for a summary that is due, so that a slow machine shows the context it summarises."""
+"""The next message waits for a summary that is due: a slow machine then shows the context it summarises."""
 _STOP = Named(f"""
 WITH p AS (
   UPDATE sample_plays SET total = played WHERE session_id = :session_id RETURNING begun_turn
