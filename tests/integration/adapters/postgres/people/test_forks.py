@@ -17,7 +17,7 @@ from shared.core.session.forks import Fork, fork_title
 from shared.core.session.session import View
 from shared.core.values.errors import CannotFork, StorageUnavailable, UnknownMessage
 from shared.core.values.files import Attached
-from shared.core.values.messages import Image
+from shared.core.values.messages import Image, text_of
 from tests.kit.app_driver import Visit, working
 from tests.kit.sample_pictures import image
 
@@ -119,7 +119,7 @@ async def test_fork_goes_on_beside_its_original(guest: Visit) -> None:
     await made.there.ask("What about trains?")
     await guest.ask("What about planes?")
     texts = [
-        [block.text for one in (await view(of)).entries if one.author == "person" for block in one.blocks]
+        [text_of(one.blocks) for one in (await view(of)).entries if one.author == "person"]
         for of in (made.there, guest)
     ]
     assert texts == [
@@ -191,20 +191,10 @@ async def test_fork_after_new_conversation_does_not_see_what_was_before(guest: V
     await command(guest, "new")
     await guest.ask("How far is Bodø?")
     made = await fork(guest, (await answers(guest))[-1])
-    texts = [
-        block.text
-        for one in (await view(made.there)).entries
-        for block in one.blocks
-        if one.author == "person"
-    ]
+    texts = [text_of(one.blocks) for one in (await view(made.there)).entries if one.author == "person"]
     assert texts == ["How far is Bodø?"]
     old = await fork(guest, 2, key="old")
-    texts = [
-        block.text
-        for one in (await view(old.there)).entries
-        for block in one.blocks
-        if one.author == "person"
-    ]
+    texts = [text_of(one.blocks) for one in (await view(old.there)).entries if one.author == "person"]
     assert texts == ["A secret of the old conversation."]
 
 
