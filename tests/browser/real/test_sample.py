@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -45,12 +46,15 @@ async def test_a_year_is_played_summarised_looked_at_and_removed(page: Page) -> 
     answers, card = page.locator("article.assistant[data-status=sent]"), page.locator(".card")
 
     await guide.get_by_role("button", name="Show me a year of conversation").click()
+    began = time.perf_counter()
     await expect(page.locator("article.result")).to_contain_text("written for this demo")
     await expect(guide).to_contain_text("is being played")
     await expect(card).to_contain_text("→", timeout=PLAYED_MS)
     await expect(guide).to_contain_text("Earlier conversation was summarised")
-    await photograph(page, "sample-summarised")
+    summarised = time.perf_counter() - began
     await expect(guide).to_contain_text("The sample ends here", timeout=PLAYED_MS)
+    # A figure for `pytest -s`; a slow machine may take longer.
+    print(f"sample: summary after {summarised:.1f} s, end after {time.perf_counter() - began:.1f} s")
     await expect(messages).to_have_count(2 * len(load_year()))
     await photograph(page, "sample-ended")
     assert await look_for_faults(page) == []

@@ -22,7 +22,7 @@ const FILE_CSS = /* css */ `
   color: var(--fg); background: var(--card); border: 1px solid var(--line); border-radius: var(--radius-s); }
 .file canvas { flex: none; width: 32px; height: 32px; object-fit: cover; border-radius: 5px; } .file svg { flex: none; color: var(--muted); }
 .file-words { min-width: 0; flex: 1; } .file-name { display: block; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; unicode-bidi: isolate; }
-.file[data-state="failed"] { border-color: var(--crit); } .file[data-state="failed"] .muted { color: var(--crit); }
+.file[data-state="failed"] { max-width: 100%; border-color: var(--crit); } .file[data-state="failed"] .muted { color: var(--crit); }
 .file .icon { flex: none; width: 28px; height: 28px; } .file .meter { flex: none; width: 100%; margin-top: 3px; }
 .assistant .files { margin-top: 6px; } .person .files { justify-content: flex-end; align-items: flex-end; margin-top: 4px; max-width: 85%; }
 .sent-file { cursor: pointer; } .sent-file.seen { flex-direction: column; align-items: stretch; padding: 4px; gap: 3px; max-width: 260px; }

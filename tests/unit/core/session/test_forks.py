@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from shared.core.session.forks import (
@@ -42,7 +44,9 @@ def test_ledger_of_a_fork_names_the_copies() -> None:
 
 def test_public_ids_and_files_follow_their_copies() -> None:
     assert [renumber_mid(mid, WITH_GAPS) for mid in ("m5", "m4", "n5", "")] == ["m4", None, None, None]
-    blocks = [{"type": "text", "text": "Look"}, {"type": "image", "attachment_id": 7, "mime": "image/png"}]
+    blocks: list[dict[str, Any]] = [
+        {"type": "text", "text": "Look"}, {"type": "image", "attachment_id": 7, "mime": "image/png"},
+    ]  # fmt: skip
     assert renumber_files(blocks, {7: 12})[1]["attachment_id"] == 12
     assert blocks[1]["attachment_id"] == 7
 
