@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
-
 from tests.kit.web.callers import bearer
 from tests.kit.web.fixtures import Frame, Screen, Server
 from tests.kit.web.rest_calls import call
@@ -132,7 +130,6 @@ async def test_site_with_one_conversation_refuses_forks(server: Server) -> None:
     assert (status, told["code"]) == (409, "one_conversation")
 
 
-@pytest.mark.control("S08")
 async def test_stranger_cannot_fork_a_conversation(server: Server) -> None:
     _, welcome = await talked(server, "How far is Bodø?")
     _, stranger = await server.greet()
