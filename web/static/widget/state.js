@@ -210,7 +210,7 @@ export class Conversation {
     for (const item of this.items) if (item.kind === "card") item.rev++;
   }
 
-  /** A line: from here on the assistant looks only at what follows, or goes on in a copy. @param {any} event */
+  /** Draws a line: the assistant does not see what is above, or a copy ends here. @param {any} event */
   cut(event) {
     const key = `c${event.id || event.event_seq}`;
     this.begun = event.through_turn ?? this.begun;

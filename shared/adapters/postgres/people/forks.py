@@ -279,6 +279,7 @@ SELECT s.*, a.id AS address_id, a.title, {SUMMARY_TITLE} AS summary_title,
  WHERE a.id = :address_id AND a.channel = 'web' AND s.id = :session_id AND s.archived_at IS NULL
    FOR KEY SHARE OF s
 """)
+"""Conversation of an address; its lock stops erasures and edits, but no message."""
 _MESSAGE = Named("""
 SELECT e.author, te.turn_no,
        CASE WHEN e.author <> 'person' THEN te.turn_no
@@ -351,6 +352,7 @@ WITH o AS (
 )
 SELECT s.id, s.public_id, a.id AS address_id FROM s, a
 """)
+"""New session, totals and address: the state of the source at the last copied turn, without what it cost."""
 _TURNS = Named("""
 INSERT INTO turns (session_id, turn_no, state, channel, address_id, attempt, error_code, opened_at,
                    claimed_at, ended_at, process_faults, stop_reason)
@@ -380,6 +382,7 @@ SELECT a.id FROM attachments a
             AND v.payload ? 'attachments'))
  ORDER BY a.id
 """)
+"""Ids of the files that copied messages show, also of those that an answer announces."""
 _BYTES = Named(f"""
 SELECT (SELECT coalesce(sum(length(body)), 0) FROM attachments WHERE id = ANY (:ids::bigint[]))
      + (SELECT coalesce(sum(octet_length(r.body)), 0) FROM {_RANGES}
@@ -399,6 +402,7 @@ WITH o AS MATERIALIZED (
 )
 SELECT * FROM o
 """)
+"""Copies of files with new ids: an erasure in one conversation cannot break the other."""
 _HAS_FILES = "e.blocks IS NOT NULL AND jsonb_path_exists(e.blocks, '$[*].attachment_id')"
 _WITH_FILES = Named(f"""
 SELECT e.seq, e.role, e.author, e.blocks, e.tokens, e.replaces_seq, e.at
@@ -450,6 +454,7 @@ SELECT :fork, kind, from_turn, through_turn, :from_seq, :through_seq, :parent, '
        0, focus, created_at
   FROM links WHERE id = :link_id RETURNING id, public_id
 """)
+"""Copy of a summary: it cost nothing here, and `fork` keeps it out of counts of summaries."""
 _SET_HEAD = Named("UPDATE sessions SET head = :head WHERE id = :fork")
 _FLUSHED = Named("""
 INSERT INTO flushes (session_id, cycle, threshold, from_turn, through_turn, outcome, ended_at)
@@ -466,6 +471,7 @@ SELECT v.event_seq, v.kind,
           AND v.payload ->> 'id' = ANY (:links::text[]))
  ORDER BY v.event_seq
 """)
+"""Events of the copied turns; payloads are read only where they hold ids of the source."""
 _EVENTS = Named(f"""
 INSERT INTO events (session_id, event_seq, kind, seq, turn_no, payload, at)
 SELECT :fork, n.number, v.kind, {_copy_of("v.seq")}, v.turn_no, v.payload - 'cid', v.at
