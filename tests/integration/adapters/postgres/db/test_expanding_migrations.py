@@ -30,7 +30,7 @@ CONTRACTS: Mapping[str, str] = {}
 COLUMNS = """
 SELECT c.relname::text AS relation, a.attname::text AS name, format_type(a.atttypid, a.atttypmod) AS type,
        a.attnotnull AND NOT a.atthasdef AND a.attidentity = '' AS must_be_given,
-       a.attgenerated <> '' AS is_generated
+       a.attgenerated <> '' OR a.attidentity = 'a' AS is_generated
   FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
  WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v') AND NOT c.relispartition
    AND c.relname <> 'alembic_version' AND a.attnum > 0 AND NOT a.attisdropped
