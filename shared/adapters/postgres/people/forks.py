@@ -334,14 +334,16 @@ WITH o AS (
          END AS size
     FROM sessions s WHERE s.id = :source
 ), s AS (
-  INSERT INTO sessions (party_id, agent_id, next_seq, next_turn, answered_turn, base_turn, erased_turn,
-                        flushed_turn, cycle, goal, mode, model, voice, compaction, compact_at, context_tokens,
-                        context_limit, context_reserved, token_ratio, token_ratios, token_scale, measured_by,
-                        last_channel, troubled_at)
-  SELECT party_id, agent_id, :next_seq::bigint, :through + 1, :through, :base, erased,
-         flushed, :cycle::bigint, goal, mode, model, voice, compaction, compact_at, size::bigint,
-         context_limit, context_reserved, token_ratio, token_ratios, token_scale, measured_by,
-         CASE WHEN :through > 0 THEN 'web' ELSE '' END, CASE WHEN state = 'failed' THEN now() END
+  INSERT INTO sessions (party_id, agent_id, view_epoch, next_seq, next_turn, answered_turn, base_turn,
+                        erased_turn, flushed_turn, cycle, goal, mode, model, voice, compaction, compact_at,
+                        context_tokens, context_limit, context_reserved, token_ratio, token_ratios,
+                        token_scale, measured_by, last_channel, troubled_at)
+  SELECT party_id, agent_id, view_epoch + (base_turn <> :base)::int, :next_seq::bigint, :through + 1,
+         :through, :base, erased, flushed, :cycle::bigint, goal, mode, model, voice, compaction, compact_at,
+         size::bigint,
+         context_limit + CASE WHEN :base = 0 AND context_limit > 0 THEN context_reserved ELSE 0 END,
+         CASE WHEN :base = 0 THEN 0 ELSE context_reserved END, token_ratio, token_ratios, token_scale,
+         measured_by, CASE WHEN :through > 0 THEN 'web' ELSE '' END, CASE WHEN state = 'failed' THEN now() END
     FROM o RETURNING id, public_id
 ), t AS (
   INSERT INTO session_totals (session_id, compaction_count) SELECT id, :summaries::bigint FROM s
