@@ -104,7 +104,7 @@ export function imports(tools) {
     if (begun.code !== 201) {
       sending = 0;
       choose.hidden = false;
-      return say(begun.body.code === "too_many_imports" ? "error_too_many" : "imports_failed", true);
+      return say(begun.body.code === "too_many_imports" ? "error_crowded" : "imports_failed", true);
     }
     const { id } = begun.body;
     show(acts, h("button", { class: "action line", type: "button", onclick: () => void drop(begun.body) }, t("cancel")));

@@ -55,7 +55,7 @@ export function because(tools, before) {
     const { mid } = note;
     const hint = h("p", { class: "note-hint", role: "alert", hidden: true });
     const item = h("li", { class: "note", data: { note: note.id } }, h("p", { class: "note-text", dir: "auto" }, note.text),
-      h("p", { class: "note-meta", dir: "auto" }, day(note.observed_at), !kept && h("span", { class: "tag" }, t(note.state)), note.authority === "tool" && h("span", { class: "tag" }, t("from_tool"))),
+      h("p", { class: "note-meta", dir: "auto" }, day(note.observed_at), !kept && h("span", { class: "tag" }, t(note.state === "replaced" ? "replaced" : "put_away")), note.authority === "tool" && h("span", { class: "tag" }, t("from_tool"))),
       h("div", { class: "note-acts" }, mid && act("show", () => tools.jump(mid), note.text), kept && act("edit", () => rewrite(note, item), note.text),
         kept && act("delete", () => void send("DELETE", `api/v1/memory/${note.id}`, hint), note.text), old), hint);
     return item;
