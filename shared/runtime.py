@@ -70,9 +70,10 @@ class BackgroundTasks:
 
 @contextmanager
 def keep_cancellation() -> Iterator[None]:
-    """Around a call into a client of Redis, which loses a cancellation that comes together with its answer.
+    """Raise CancelledError after the block if a Redis client has lost a cancellation within it.
 
-    It waits by `asyncio.wait_for`, and before Python 3.12 that one returns what was ready in the same round.
+    The client waits by `asyncio.wait_for`. Before Python 3.12 that returns an answer that is ready, and drops
+    a cancellation that arrives with it.
     """
     task = asyncio.current_task()
     before = task.cancelling() if task else 0
@@ -132,21 +133,30 @@ class ModelCallSpan(Protocol):
         cache_write_tokens: int,
         known: bool,
     ) -> None:
-        """Note the whole answer; `input_tokens` excludes the cache. Without `known` no token was counted."""
+        """Note the complete answer; `input_tokens` excludes tokens read from or written to the cache.
+
+        If `known` is False, the provider counted no tokens, and the numbers are ignored.
+        """
         ...
 
 
 class Tracer(Protocol):
     def span(self, name: SpanName, attributes: Mapping[str, Attribute]) -> AbstractContextManager[TraceSpan]:
-        """Begins with the block and ends with it, as failed when it raises; within another it is a part."""
+        """Open a span that lasts as long as the block; an exception marks it as failed.
+
+        A span opened within another one becomes a part of it.
+        """
         ...
 
     def model_call(self, call: ModelCall) -> AbstractContextManager[ModelCallSpan]:
-        """Return the span of a model call, which also counts its tokens and its duration."""
+        """Open a span around a model call; its tokens and its duration in seconds also become metrics.
+
+        An exception marks it as failed.
+        """
         ...
 
     def close(self) -> None:
-        """Sends what has not been sent; may take seconds."""
+        """Send all spans that are not sent yet, and stop; may take seconds."""
         ...
 
 
@@ -277,11 +287,14 @@ _EXIT_CODE = 9
 
 
 def ignore_crash_point(_name: str) -> None:
-    """Crash point of a process outside of the fault suite."""
+    """Do nothing: crash point of a process outside of the fault suite."""
 
 
 def build_crash_point(point: str | None) -> CrashPoint:
-    """`name` or `name:3` for its third passing. Raises ValueError for a name that no code passes."""
+    """Return a function that ends this process at a crash point; without `point` it does nothing.
+
+    `name` ends it at the first passing, `name:3` at the third. Raises ValueError for an unknown name.
+    """
     if not point:
         return ignore_crash_point
     name, _, nth = point.partition(":")
@@ -303,9 +316,9 @@ def build_crash_point(point: str | None) -> CrashPoint:
 
 @contextmanager
 def pause_gc() -> Iterator[None]:
-    """Around imports, which takes a fifth off a start; also in a thread.
+    """Disable garbage collection while modules are imported, which shortens a start by a fifth.
 
-    Within another such block the inner end is the end of both.
+    It also works in a thread. The end of a nested block enables garbage collection for the outer one, too.
     """
     gc.disable()
     try:

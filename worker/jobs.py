@@ -71,7 +71,10 @@ async def run_arq(app: App, cron_jobs: Sequence[CronJob] = ()) -> None:
 
 
 async def sweep(app: App) -> None:
-    """Each second: see to due and orphaned jobs. Nothing else is done here, however long that would take."""
+    """Release orphaned jobs and announce due ones every second, until cancelled.
+
+    Other work has its own tasks, so that it cannot delay these.
+    """
     calls = JobDoorbell(app)
     try:
         while True:
@@ -98,15 +101,19 @@ async def send_hooks(app: App) -> None:
 
 
 async def import_files(app: App) -> None:
-    """Look through uploaded exports, and import those that people confirmed."""
+    """Analyse uploaded exports and import those that people have confirmed, until cancelled.
+
+    The analysis of a new upload tells the person how much it holds, before they confirm it.
+    """
     await app.import_runner.run()
 
 
 class JobDoorbell:
-    """Announcer of jobs, at most every two seconds for the same one; unheard jobs run in this process.
+    """Announcer of due jobs, at most every two seconds for an attempt; unheard jobs run in this process.
 
-    A job announced before the start may have been taken by a worker that died; its mark stays in Redis for
-    ten minutes. Workers that live for seconds only would never look twice.
+    A job runs here after two unheard announcements, or after the first one of a new process, which might
+    not live until the second. A job that was announced before the start may have been taken by a worker
+    that died; its mark stays in Redis for ten minutes.
     """
 
     def __init__(self, app: App) -> None:
@@ -132,7 +139,10 @@ class JobDoorbell:
                 self._unheard.add(job)
 
     def _do_here(self, job: tuple[int, int]) -> None:
-        """Redis may stay away for as long as it likes: Postgres alone says who may do the job."""
+        """Run a job in this process, unless it runs here already or `MAX_JOBS` jobs do.
+
+        The claim in Postgres keeps a job from running twice, with or without Redis.
+        """
         if len(self._running) >= MAX_JOBS or job in self._running.values():
             return
         task = asyncio.ensure_future(run_job({"app": self._app}, job[0]))
@@ -153,7 +163,7 @@ class JobDoorbell:
 
 
 async def keep_erasure_log(app: App) -> None:
-    """Every few seconds, write finished erasures beside this machine's backups, and clear leftovers."""
+    """Append finished erasures to the file beside the backups and clear leftovers, every three seconds."""
     number = 0
     while True:
         try:

@@ -32,7 +32,7 @@ ALGORITHMS: Mapping[str, str] = {"RS256": "RSA", "ES256": "EC"}
 FETCH_SECONDS = 10.0
 MOST_BYTES = 262_144
 KEPT_SECONDS = 3600.0
-"""How long what the provider says of itself is believed."""
+"""Seconds for which the provider's description and keys are cached."""
 KEYS_AGAIN_SECONDS = 30.0
 """Seconds between downloads of keys for unknown key ids, which anyone can send."""
 LEEWAY_SECONDS = 60
@@ -50,7 +50,10 @@ class ProviderConfig:
 
 
 class OidcProvider:
-    """Authorization code with PKCE; raises ProviderAway, ProviderRefused, NoEntry."""
+    """OpenID Connect provider, asked by authorization code with PKCE.
+
+    Its methods raise ProviderAway, ProviderRefused and NoEntry.
+    """
 
     def __init__(self, config: ProviderConfig, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._config = config
@@ -62,7 +65,7 @@ class OidcProvider:
         self._asking = asyncio.Lock()
 
     async def begin(self, attempt: Attempt, *, redirect_uri: str) -> str:
-        """Where the browser goes."""
+        """Return the provider's address to which the browser is sent."""
         about = await self._load_discovery()
         wish = {
             "response_type": "code",
@@ -80,7 +83,7 @@ class OidcProvider:
     async def finish(
         self, attempt: Attempt, answer: Mapping[str, str], *, redirect_uri: str
     ) -> ProviderIdentity:
-        """Return the identity for the browser's answer, once per attempt."""
+        """Check the browser's answer and return the operator's identity; call it once per attempt."""
         about = await self._load_discovery()
         if not hmac.compare_digest(answer.get("state", "").encode(), attempt.state.encode()):
             raise ProviderRefused("state")
@@ -99,7 +102,11 @@ class OidcProvider:
     async def _load_more_claims(
         self, about: Mapping[str, Any], claims: Mapping[str, Any], token: object
     ) -> dict[str, Any]:
-        """Some providers keep groups out of the token; what they say elsewhere must be of the same person."""
+        """Load groups, names and email from the userinfo endpoint, where the token has no groups.
+
+        Raises ProviderRefused for an unusable access token, a refusal, or another person's claims;
+        ProviderAway if the provider cannot be reached.
+        """
         if (
             not isinstance(token, str)
             or not 0 < len(token) <= MOST_TOKEN_CHARS
@@ -125,7 +132,7 @@ class OidcProvider:
     async def _redeem(
         self, about: Mapping[str, Any], code: str, attempt: Attempt, redirect_uri: str
     ) -> dict[str, Any]:
-        """Redeem the code; the answer has an `id_token`."""
+        """Redeem the code and return the provider's answer, with an `id_token`. Raises ProviderRefused."""
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -148,7 +155,10 @@ class OidcProvider:
         return said
 
     async def _claims(self, about: Mapping[str, Any], token: str, attempt: Attempt) -> dict[str, Any]:
-        """PyJWT is imported late: it brings cryptography along."""
+        """Verify an ID token and return its claims. Raises ProviderRefused, ProviderAway.
+
+        PyJWT is imported here because it loads cryptography.
+        """
         import jwt
 
         try:
@@ -184,7 +194,10 @@ class OidcProvider:
             raise ProviderRefused("too old")
 
     async def _key(self, about: Mapping[str, Any], header: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The public key that the token names; its kind must be what the algorithm needs."""
+        """Return the public key that the token's header names, of the kind that its algorithm needs.
+
+        Unknown keys are downloaded. Raises ProviderRefused, ProviderAway.
+        """
         kind = ALGORITHMS.get(str(header.get("alg")))
         if kind is None:
             raise ProviderRefused("algorithm")
@@ -259,7 +272,10 @@ async def _ask(
     form: Mapping[str, str] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> tuple[int, dict[str, Any]]:
-    """Status and JSON object; no redirects, since a secret goes along. Raises ProviderAway."""
+    """Send a request and return the status and the JSON object of the answer. Raises ProviderAway.
+
+    Redirects are not followed, since the request may hold a secret.
+    """
     if not is_safe_address(address):
         raise ProviderAway("not https")
     timeout = aiohttp.ClientTimeout(total=FETCH_SECONDS)

@@ -34,7 +34,7 @@ from shared.services.tools.handover_actions import HandoverActions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DashboardStores:
-    """Read models by page, then what is changed."""
+    """Stores of the dashboard: those that its pages read, then those that it also writes."""
 
     overview: Insights
     sessions: SessionInsights
@@ -83,7 +83,7 @@ def build_dashboard_stores(pool: asyncpg.Pool[asyncpg.Record], settings: Setting
 def change_dashboard_timezone(
     stores: DashboardStores, settings: Settings, *, former: Settings
 ) -> DashboardStores:
-    """Return the stores with the zone for days of other settings."""
+    """Return the stores with the time zone of other settings; the same stores if it is unchanged."""
     if settings.timezone == former.timezone:
         return stores
     return replace(
@@ -105,7 +105,10 @@ def build_operators(pool: asyncpg.Pool[asyncpg.Record], settings: Settings | Non
 
 
 def _make_place_key(settings: Settings) -> Callable[[], bytes | None]:
-    """Return a function for the key that hashes login places; it returns None without a secret key."""
+    """Return a function that returns the key for hashing login places, or None without a secret key.
+
+    Its first call reads or makes the secret key; later calls return the same result.
+    """
 
     @functools.cache
     def key() -> bytes | None:

@@ -1,4 +1,4 @@
-"""Stores that `up` reads, which lives without the others: settings, and bots that reach Telegram late."""
+"""Stores that `up` opens without all others: stored settings, and Telegram bots."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shared.runtime import build_crash_point
 
 
 def build_stored_settings(pool: Pool, settings: Settings) -> PostgresStoredSettings:
-    """Without a secret among them no key is made or asked for."""
+    """Build the store of settings; it reads or makes the secret key only to seal or open a secret."""
     return PostgresStoredSettings(
         pool,
         encryption=functools.cache(lambda: Encryption(resolve_secret_key(settings))),
@@ -26,9 +26,10 @@ def build_stored_settings(pool: Pool, settings: Settings) -> PostgresStoredSetti
 
 
 async def load_in_force(database_url: str, settings: Settings) -> Settings:
-    """Return the settings that running processes work with: these and the stored ones.
+    """Return the settings that running processes use: the stored ones, or `settings` if none are stored.
 
-    Raises BadSettings, CannotUnseal, StorageUnavailable.
+    The URLs of database and Redis and the data folder always come from `settings`. Raises BadSettings,
+    CannotUnseal and StorageUnavailable.
     """
     async with open_stored_settings(database_url, settings) as store:
         found = await store.load()
@@ -42,7 +43,10 @@ async def load_in_force(database_url: str, settings: Settings) -> Settings:
 async def open_stored_settings(
     database_url: str, settings: Settings
 ) -> AsyncIterator[PostgresStoredSettings]:
-    """Open the store of settings over a separate connection."""
+    """Open the store of settings over a separate connection, which is closed at the end of the block.
+
+    `settings` give the secret key. Raises StorageUnavailable.
+    """
     pool = await open_pool(database_url, size=1)
     try:
         yield build_stored_settings(pool, settings)

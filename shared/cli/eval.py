@@ -149,7 +149,7 @@ def _dollars(text: str) -> Decimal:
 
 
 def load_talks(wish: argparse.Namespace) -> tuple[EvalTalk, ...]:
-    """Raises BadTalk, OSError."""
+    """Load the conversations to play: the built-in one, or those of `--data`. Raises BadTalk, OSError."""
     if wish.data is None:
         return (_year(wish.messages).limit(messages=None, questions=wish.questions),)
     try:
@@ -163,7 +163,7 @@ def load_talks(wish: argparse.Namespace) -> tuple[EvalTalk, ...]:
 
 
 def _year(most: int | None) -> EvalTalk:
-    """Its first messages, and the questions that they answer."""
+    """Return the built-in conversation: its first `most` messages (None: all), and their questions."""
     said = tuple(one.person for one in load_year())[:most]
     asked = (EvalQuestion(question=question, answers=answers) for question, answers in load_year_questions())
     told = "\n".join(said)
@@ -172,7 +172,7 @@ def _year(most: int | None) -> EvalTalk:
 
 
 async def eval_with_servers(wish: argparse.Namespace, *, settings: Settings, terminal: EvalTerminal) -> int:
-    """With what is stored in the database, as `up` gives it to its processes."""
+    """Run the evaluation with the settings stored in the database, and return its exit code."""
     async with open_servers(settings) as (database_url, redis_url):
         await migrate_or_explain(settings.direct_url(database_url))
         async with open_stored_settings(database_url, settings) as store:
@@ -182,7 +182,11 @@ async def eval_with_servers(wish: argparse.Namespace, *, settings: Settings, ter
 
 
 async def run_eval(wish: argparse.Namespace, *, settings: Settings, terminal: EvalTerminal) -> int:
-    """0 when it was done, 1 when it stopped before its end, 2 when it cannot be done like this."""
+    """Run the evaluation and return its exit code.
+
+    0: finished; 1: stopped before its end, or not confirmed; 2: refused, with a message on the terminal.
+    Raises BadInput, BadTalk and OSError.
+    """
     talks = load_talks(wish)
     if wish.picture is not None and not wish.picture.absolute().parent.is_dir():
         raise BadInput(
@@ -213,7 +217,7 @@ class EvalRun:
     terminal: EvalTerminal
     rows: list[EvalRow] = field(default_factory=list)
     agents: dict[int, str] = field(default_factory=dict)
-    """By session that this run has opened."""
+    """Names of agents, by id of the session that this run has opened."""
 
     async def go(self) -> int:
         row = await self.app.stores.agents.find(self.wish.agent)
@@ -238,7 +242,7 @@ class EvalRun:
         return self.wish.preset or (self.app.settings.preset,)
 
     def _config(self, config: Mapping[str, Any], preset: str) -> dict[str, Any]:
-        """The agent's own but for the preset, the window and the caps on people."""
+        """Return the agent's config under `preset`, without spending caps, and with `--window` if given."""
         context = dict(config.get("context") or {})
         if self.wish.window:
             context["context_window"] = self.wish.window
@@ -246,7 +250,7 @@ class EvalRun:
         return {name: value for name, value in made.items() if value is not None}
 
     def _estimate(self, configs: Mapping[str, Mapping[str, Any]], card: ModelCard) -> EvalEstimate:
-        """Raises BadInput."""
+        """Estimate the calls and costs of all conversations under all presets. Raises BadInput."""
         estimates = []
         for preset, config in configs.items():
             try:
@@ -264,7 +268,7 @@ class EvalRun:
         return sum(estimates[1:], estimates[0])
 
     def _budget(self, config: Mapping[str, Any], card: ModelCard) -> ContextBudget:
-        """System and tools are counted where most of them fit: presets with less room work, too."""
+        """Return the budget of `config`, with system prompt and tools counted as under the preset `ROOMY`."""
         defaults = build_agent_defaults(self.app.settings)
         roomy = resolve_effective_config({**config, "preset": ROOMY, "context": None}, defaults)
         policy = agent_policy(
@@ -361,7 +365,10 @@ class EvalRun:
     async def _open(
         self, preset: str, config: Mapping[str, Any], talk: EvalTalk, *, left_micro: int | None
     ) -> EvaluationPlace:
-        """The conversation of this talk under this preset, found again or made; it cannot spend more."""
+        """Find or create the conversation of `talk` under `preset`; an erased one is replaced.
+
+        `left_micro` becomes its spending cap, in millionths of a dollar; None sets no cap. Raises BadInput.
+        """
         digest = self._digest(config, talk)
         if left_micro is not None:
             config = {**config, "caps": {"session_usd": left_micro / 1e6}}

@@ -15,7 +15,10 @@ from shared.services.compaction.silent_requests import find_flush_way
 
 
 async def describe_models(settings: Settings) -> list[tuple[str, str]]:
-    """Lines for people, each with its label. Raises ModelsFileBroken."""
+    """Return lines about the models in use, each with its label, which may be empty.
+
+    Raises ModelsFileBroken.
+    """
     models = open_configured_models(settings, VocabularyCounter())
     remarks = [("", remark) for remark in models.remarks]
     remarks += [("", remark) for remark in await _price_remarks(models)]
@@ -31,7 +34,10 @@ async def describe_models(settings: Settings) -> list[tuple[str, str]]:
 
 
 async def _price_remarks(models: Models) -> list[str]:
-    """A cap holds only what has a price."""
+    """Return a line for each model in use whose price is unknown or over a year old.
+
+    The models in use are those for chat and summaries. No spending cap limits a model of unknown price.
+    """
     said: list[str] = []
     for name in dict.fromkeys((models.chat, models.summary)):
         card = await models.load_card(name)
@@ -45,7 +51,10 @@ async def _price_remarks(models: Models) -> list[str]:
 
 
 async def _summary_remarks(models: Models) -> list[str]:
-    """A server without a list of models says of each that it is not there."""
+    """Return a line if the provider lists the chat model but not the summary model; otherwise an empty list.
+
+    A list without the chat model is not trusted, because some servers list none of their models.
+    """
     if models.summary == models.chat or not await models.is_listed(models.chat):
         return []
     if await models.is_listed(models.summary) is not False:
@@ -55,7 +64,7 @@ async def _summary_remarks(models: Models) -> list[str]:
 
 
 async def _memory_remarks(models: Models, settings: Settings) -> list[str]:
-    """Where no tool can be offered, notes come in another way."""
+    """Return a line on how memory is saved if the chat model gets no memory tool; otherwise an empty list."""
     card, count = await models.load_card(models.chat), VocabularyCounter().count_tokens
     window = build_policy(settings).usable_window(card.window)
     can = "tools" in card.capabilities or card.offline

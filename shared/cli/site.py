@@ -35,12 +35,12 @@ _TEXT_FLAGS = (
 )  # fmt: skip
 _SWITCHES = ("webview", "uploads", "handover", "memory-toasts")
 _SWITCHED = {"on": True, "off": False, "auto": None}
-"""`auto` takes the setting away: it is as the program has it."""
+"""Values of the switches; `auto` removes a setting, so that its default applies."""
 _TAKES = "A running Evertalk follows within ten seconds."
 
 
 def read_site_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Ends the program with 2 and a usage line when they cannot be used."""
+    """Parse the arguments of `evertalk site`; raises SystemExit(2) after a usage line if they are invalid."""
     parser = argparse.ArgumentParser(
         prog="evertalk site", description="Create and change sites: the web pages that may show the widget."
     )
@@ -91,7 +91,10 @@ async def run_site(
     public_url: str | None = None,
     key_note: str = "",
 ) -> int:
-    """0 when it was done, 1 when not, with lines that say why."""
+    """Run the parsed command; return exit code 0 if it was done, else 1 with the reason on the terminal.
+
+    `secret_key` is called only to add a secret. `public_url` is for the snippet; None gives a placeholder.
+    """
     async with open_stores(database_url) as stores:
         editor = SiteEditor(
             sites=stores.sites, agents=stores.agents,
@@ -110,7 +113,7 @@ class SiteEditor:
     secret_key: Callable[[], bytes]
     public_url: str | None
     key_note: str = ""
-    """Where the key comes from, if the processes may have another one."""
+    """Sentence on the file of the key, printed with a new secret; empty for none."""
 
     async def run(self, wish: argparse.Namespace) -> int:
         if wish.verb == "list":

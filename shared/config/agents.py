@@ -143,11 +143,11 @@ class AgentDefaults:
     workspaces: Path | None = None
     """Folder that a workspace must be in; None for an operator with a shell, who may name any."""
     stored_workspace: object = None
-    """The agent's workspace as a shell may have set it; it may stay."""
+    """Workspace that is stored for the agent; it is accepted even outside `workspaces`."""
 
 
 def read_config(text: str) -> Any:
-    """JSON as people write it; raises BadAgentConfig for what cannot be kept as it was meant."""
+    """Parse a config from JSON; raises BadAgentConfig for bad syntax, duplicate keys, NaN or its length."""
     if len(text) > MOST_CHARS:
         raise BadAgentConfig([f"has {len(text):,} characters; {MOST_CHARS:,} is the most"])
     try:
@@ -161,7 +161,7 @@ def read_config(text: str) -> Any:
 
 
 def check_config(config: object, defaults: AgentDefaults) -> tuple[str, ...]:
-    """Return remarks on what the operator may not have meant, each a sentence. Raises BadAgentConfig."""
+    """Check a config; return remarks on probable mistakes, each a sentence. Raises BadAgentConfig."""
     if not isinstance(config, Mapping):
         raise BadAgentConfig([f"must be an object such as {{}}, not {_quote(config)}"])
     problems = [*find_unstorable(config), *_shape_problems(config), *_folder_problems(config, defaults)]
@@ -189,7 +189,7 @@ def _shape_problems(config: Mapping[str, Any]) -> Iterator[str]:
 def describe_problem(
     detail: ErrorDetails, sections: Mapping[tuple[str, ...], type[BaseModel]], patterns: Mapping[str, str]
 ) -> str:
-    """A problem as a sentence; `patterns` say in words what a regular expression asks for."""
+    """Return a validation error as a sentence; `patterns` has the sentence for each regular expression."""
     place = detail["loc"][:-1] if detail["loc"][-1:] == ("[key]",) else detail["loc"]
     where = _path(place)
     if detail["type"] == "extra_forbidden":
@@ -263,7 +263,7 @@ def _quote(value: object) -> str:
 
 
 def find_unstorable(value: object, place: tuple[int | str, ...] = ()) -> Iterator[str]:
-    """Characters that a database takes nowhere."""
+    """Yield a problem, with its place, for each text with characters that the database cannot store."""
     if isinstance(value, str):
         if storable(value) != value:
             yield f"{_path(place)}: holds characters that cannot be stored"
@@ -297,7 +297,11 @@ def _folder_problems(config: Mapping[str, Any], defaults: AgentDefaults) -> Iter
 
 
 def _is_below(folder: str, root: Path) -> bool:
-    """Return whether a folder is in `root`; links are not followed, for only a shell makes them."""
+    """Return whether a folder, relative to `root` or absolute, is `root` or below it.
+
+    Symbolic links are not resolved, since only a person with a shell can make them. False if the path is
+    invalid.
+    """
     try:
         whole = os.path.normpath(root / Path(folder).expanduser())
     except (RuntimeError, ValueError):
@@ -313,7 +317,7 @@ def _pruning_problems(config: Mapping[str, Any]) -> Iterator[str]:
 
 
 def find_unknown_servers(config: Mapping[str, Any], known: Collection[str] | None) -> Iterator[str]:
-    """Yield MCP servers that an agent names and that do not exist; none if `known` is None."""
+    """Yield a problem for each MCP server in a config that is not in `known`; none if `known` is None."""
     if known is None:
         return
     for number, name in enumerate(AllowedTools.of(config.get("tools")).servers or ()):
@@ -346,7 +350,7 @@ class EffectiveConfig:
     inherited: ContextPolicy
     """Policy without the agent's own numbers."""
     budget: ContextBudget
-    """On the window of the policy: a smaller model's leaves less."""
+    """Token budget for the window of the policy; a model with a smaller window has less."""
     tools: tuple[str, ...]
     prompt: str
     """The whole system prompt, as the first turn of a known person reads it."""
@@ -354,7 +358,7 @@ class EffectiveConfig:
 
 
 def resolve_effective_config(config: Mapping[str, Any], defaults: AgentDefaults) -> EffectiveConfig:
-    """The numbers by which an agent's conversations are kept; raises BadAgentConfig."""
+    """Compute an agent's policy, token budget, tools and system prompt; raises BadAgentConfig."""
     check_config(config, defaults)
     own, _ = _build_policy(config, defaults)
     inherited, _ = _build_policy({**config, "context": None}, defaults)
@@ -368,7 +372,7 @@ def resolve_effective_config(config: Mapping[str, Any], defaults: AgentDefaults)
 
 
 def _room_problems(config: Mapping[str, Any], own: ContextPolicy, defaults: AgentDefaults) -> Iterator[str]:
-    """System and tools must leave most of the limit to the conversation; the numbers are named."""
+    """Yield a problem, with its numbers, if system prompt and tools leave too little of the limit."""
     fixed = _count_fixed(_prompt(config, defaults), _list_offered(config, own, defaults))
     try:
         budget = budget_for(own, own.context_window, own.max_output, fixed)

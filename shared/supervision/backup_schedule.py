@@ -22,7 +22,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 class BackupScheduler:
-    """Run `run` as a task; each few minutes it asks whether a backup is due, which is mostly not so."""
+    """Scheduler of the daily backup; its task `run` checks every CHECK_SECONDS whether one is due."""
 
     def __init__(
         self, environment: Mapping[str, str], say: Callable[[str], object], *, command: Sequence[str] = ()
@@ -38,7 +38,10 @@ class BackupScheduler:
             await asyncio.sleep(CHECK_SECONDS)
 
     async def run_if_due(self) -> None:
-        """A backup when one is due; what went wrong is said, and nothing else stops for it."""
+        """Run the backup command, which makes a backup only if one is due; report failures through `say`.
+
+        Failures are not raised.
+        """
         try:
             code, words = await self._make_backup()
         except (OSError, TimeoutError) as error:
@@ -62,7 +65,7 @@ class BackupScheduler:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """With everybody that it has started."""
+    """End a process and its process group by SIGTERM, then by SIGKILL after _STOP_SECONDS."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.returncode is not None:
             return
@@ -73,7 +76,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 async def run_backup_schedule(say: Callable[[str], object]) -> None:
-    """Until SIGTERM or Ctrl-C; a backup in the making is ended."""
+    """Run the schedule until SIGTERM or SIGINT, which end a backup under way, too."""
     path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH", ""))))
     running = asyncio.ensure_future(BackupScheduler({**os.environ, "PYTHONPATH": path}, say).run())
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -36,11 +36,11 @@ _LONGEST_SPARE_PAUSE_SECONDS = 600.0
 _GIVE_SECONDS = 2.0
 """Seconds for a process to take another environment; one that does not has it after its next start."""
 _GO_SECONDS = 2.0
-"""Seconds for a spare to take the go, or to end."""
+"""Seconds for a spare to accept its start signal, or to end."""
 
 
 class _LogFile(RotatingFileHandler):
-    """Raises what goes wrong, instead of printing a stack trace for each line."""
+    """Log file that raises write errors instead of printing a stack trace for each line."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
         raise
@@ -60,7 +60,7 @@ class ChildProcess:
     say: Callable[[str], None]
     command: Sequence[str] = ()
     keeps_spare: bool = False
-    """Whether a spare waits to take the place of the process: its start is what people wait for."""
+    """True if a spare process is kept ready to replace this one, so that people wait less."""
     _process: asyncio.subprocess.Process | None = field(default=None, init=False)
     _last_lines: list[str] = field(default_factory=list, init=False)
     _log: logging.Handler | None = field(default=None, init=False)
@@ -76,7 +76,10 @@ class ChildProcess:
         self.command = self.command or (sys.executable, "-m", self.name)
 
     async def run(self) -> None:
-        """Start, and start again with growing pauses; raises `ChildMisconfigured` for a bad configuration."""
+        """Run the process until cancelled, and restart it with growing pauses when it ends.
+
+        Raises `ChildMisconfigured` when it ends with exit code 2, a bad configuration.
+        """
         await stop_leftover(self._pid_file, (" ".join(self.command),), signal.SIGTERM)
         pause_seconds = _FIRST_PAUSE_SECONDS
         while True:
@@ -151,7 +154,11 @@ class ChildProcess:
         )
 
     async def _keep_spare(self) -> None:
-        """Start a spare once the process has worked for a while; one that dies is replaced, ever later."""
+        """Keep a spare process ready until cancelled; the first starts after `_SPARE_AFTER_SECONDS`.
+
+        The pause before a dead spare is replaced doubles up to `_LONGEST_SPARE_PAUSE_SECONDS`. No spare
+        starts while the machine lacks memory.
+        """
         pause_seconds = _SPARE_AFTER_SECONDS
         while True:
             await asyncio.sleep(pause_seconds)
@@ -163,7 +170,7 @@ class ChildProcess:
                 self._spare = await self._spawn(spare=True)
 
     async def _take_spare(self) -> asyncio.subprocess.Process | None:
-        """Let the spare begin; None if there is none that can."""
+        """Return the spare, told to begin its work; None if there is no live spare that takes the signal."""
         spare, self._spare = self._spare, None
         if spare is None or spare.returncode is not None or spare.stdin is None:
             return None
@@ -212,7 +219,7 @@ class ChildProcess:
             self.say(words)
 
     def _write(self, line: str) -> None:
-        """A log that cannot be written must not end the process that it tells of."""
+        """Write a line to the log; the first of several failures is reported, and none ends the process."""
         try:
             self._print_line(line)
         except OSError as error:

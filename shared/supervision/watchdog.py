@@ -39,7 +39,7 @@ CLOSING_SECONDS = 60.0
 """Longest time between the end of the loop and the end of the process."""
 FAULTS_FOLDER = "faults"
 MAX_FAULT_FILES = 100
-"""Files of faults that are not stored yet; later ones are only logged."""
+"""Largest number of fault files that wait to be stored; further faults are only logged."""
 MAX_DUMP_BYTES = 64 * 1024
 FRAMES = 6
 _SIGNALS = (
@@ -52,7 +52,10 @@ _CURRENT = re.compile(r"^(?:Current thread|Thread) 0x([0-9a-f]+)")
 
 @cache
 def start_watchdog(role: str) -> WorkBoard:
-    """Fork the watch-dog of this process; once, as early as possible and before any thread exists."""
+    """Fork the watch-dog of this process, and return the board that the watch-dog reads.
+
+    Called as early as possible, before any thread exists; later calls return the same board.
+    """
     board = WorkBoard()
     reading, writing = os.pipe()
     sys.stdout.flush()
@@ -93,7 +96,7 @@ def _watch_as_child(watchdog: Watchdog) -> NoReturn:
 
 
 def _watch_as_first_process(watchdog: Watchdog) -> NoReturn:
-    """Pass signals on, collect the dead as the first process must, and end as the child ended."""
+    """Watch as process 1 of a container: forward signals, reap children, and exit with the child's code."""
     ends: dict[int, int] = {}
 
     def collect(*_: object) -> None:
@@ -119,7 +122,7 @@ def _watch_as_first_process(watchdog: Watchdog) -> NoReturn:
 
 
 class Watchdog:
-    """`run` returns when the process has ended, on its own or by the watch-dog."""
+    """Supervisor of one process, which it kills when it hangs; `run` returns after it has ended."""
 
     def __init__(
         self,
@@ -140,7 +143,7 @@ class Watchdog:
         self._silent = self._still = 0.0
         self._usage: ProcessUsage | None = None
         self._first_usage: ProcessUsage | None = None
-        """When the silence began."""
+        """Usage of the process when its present silence was first examined; None while pulses arrive."""
         self._oom_kills = count_oom_kills()
 
     def run(self) -> None:
@@ -152,7 +155,11 @@ class Watchdog:
             self._explain_death()
 
     def judge(self) -> str:
-        """Look once; return why the process has to end, empty if it does not."""
+        """Compare the counters with the last call's; return the cause to end the process, else an empty text.
+
+        Each call without a new pulse counts as one second, unless the process could not run meanwhile.
+        Causes are `stood_still` and `loop_stood_still`.
+        """
         pulses, rounds, closing = self._board.read_counters()
         if pulses != self._pulses:
             self._still = 0.0 if rounds != self._rounds or not rounds else self._still + PULSE_SECONDS
@@ -186,7 +193,7 @@ class Watchdog:
             os.kill(self.watched, signal.SIGKILL)
 
     def _explain_death(self) -> None:
-        """A kill from outside is no fault of any work; a crash and the end of memory are."""
+        """Record a fault if the process crashed or memory ran out; other deaths are no fault of its work."""
         found = _CRASH.search(self._dump.decode(errors="replace"))
         if found is not None:
             self._record(f"crashed_{found[1].replace(' ', '_')}".lower(), self._find_crashed())
@@ -194,7 +201,7 @@ class Watchdog:
             self._record("out_of_memory", self._first_mark())
 
     def _wait(self, seconds: float) -> bool:
-        """Collect what the process writes; False when it has ended."""
+        """Wait up to `seconds` for output of the process and store it; return False once it has ended."""
         if not select.select([self._pipe], [], [], seconds)[0]:
             return True
         chunk = os.read(self._pipe, 65536)
@@ -202,7 +209,10 @@ class Watchdog:
         return bool(chunk)
 
     def _find_busiest(self) -> MarkedThread | None:
-        """Return the marked thread that computed most in the silence; of equal ones the loop's."""
+        """Return the marked thread with the most processor time in the silence; None without marks.
+
+        Of equal threads the loop's is returned.
+        """
         marks, before = self._board.read_marks(), self._first_usage
         now = self._read_usage(self.watched)
         if now is None or before is None:
@@ -257,7 +267,10 @@ def write_fault(folder: str, fault: Mapping[str, str]) -> bool:
 
 
 def find_place(dump: str, busy: MarkedThread | None) -> str:
-    """Return the innermost frames of the busy thread, of the first one where that is unknown."""
+    """Return up to six innermost frames of the busy thread, one a line; empty without a stack.
+
+    If that thread is unknown, the frames are those of the first stack.
+    """
     stacks: dict[int, list[str]] = {}
     current: list[str] = []
     for line in dump.splitlines():

@@ -1,4 +1,4 @@
-"""Subscribes one request to a session, until something happens there."""
+"""Subscription of one request to the events of a session."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from web.server.hub import Subscriber
 from web.server.send_queue import SendQueue
 
 WAITING = 64
-"""Frames that may wait here; behind them deltas are dropped first, as for any slow reader."""
+"""Largest number of frames that wait here; the send queue then drops deltas first, as for any slow reader."""
 
 
 class EventWaiter:
-    """The end of a send queue where frames are taken, not sent."""
+    """Sink of a send queue, from which a request takes frames in place of a socket."""
 
     def __init__(self) -> None:
         self._heard: asyncio.Queue[str | None] = asyncio.Queue(WAITING)
@@ -37,13 +37,13 @@ class EventWaiter:
         self.closed = True
 
     def stop_listening(self) -> None:
-        """Stop listening, and release every sender that waits for room in the queue."""
+        """Drop waiting frames, ignore later ones, and release each sender that waits for room."""
         self._deaf = True
         while not self._heard.empty():
             self._heard.get_nowait()
 
     async def next_frame(self, seconds: float) -> dict[str, Any] | None:
-        """None when nothing came in time, or nothing more will come."""
+        """Return the next frame; None after `seconds` without one, or if no more will come (`closed`)."""
         if self.closed:
             return None
         try:
@@ -59,7 +59,7 @@ class EventWaiter:
 
 
 class EventSubscription:
-    """`async with EventSubscription(…) as events`: everything after the session's newest event, in order."""
+    """Asynchronous context manager that yields an EventWaiter for later events than the session's newest."""
 
     def __init__(self, parts: Parts, known: Known) -> None:
         self._parts = parts

@@ -420,21 +420,25 @@ async def search_messages(
 
 
 class Following:
-    """One accepted message until its turn has ended."""
+    """Accepted message whose answer is awaited, with the events of its conversation."""
 
     def __init__(self, events: EventWaiter, accepted: Stored, known: Known) -> None:
         self._events = events
         self.known = known
         self.accepted = accepted
         self.state = "waiting"
-        """`done` once the turn has ended."""
+        """`waiting`, then `done` once the turn has ended."""
 
     @property
     def over(self) -> bool:
         return self.state == "done" or self._events.closed
 
     async def next(self, seconds: float) -> dict[str, Any] | None:
-        """The next frame about this turn: a piece of its answer, or a message; None when nothing came."""
+        """Return the next frame of this turn: a piece of its answer, or a message that answers it.
+
+        None if `seconds` pass, no more frames come, or the next frame is about something else. A final
+        message sets `state` to `done`.
+        """
         frame = await self._events.next_frame(seconds)
         if frame is None or frame.get("turn") != self.accepted.turn:
             return None
@@ -462,7 +466,10 @@ async def _wait_for_answer(request: web.Request, following: Following, seconds: 
 
 
 async def _stream(request: web.Request, following: Following) -> web.StreamResponse:
-    """The reader may hang up: the turn is not theirs to end."""
+    """Stream the events of a turn until it ends, the client disconnects or STREAM_SECONDS pass.
+
+    It also ends when no more events come. A disconnect does not cancel the turn.
+    """
     stream = EventStream(request, request_id=request[REQUEST_ID], headers=await cross_origin_headers(request))
     answer = await _known_answer(request, following)
     await stream.open()
@@ -489,14 +496,17 @@ async def _stream(request: web.Request, following: Following) -> web.StreamRespo
 
 
 async def _known_answer(request: web.Request, following: Following) -> dict[str, Any] | None:
-    """The answer to a repeated message may have come long ago."""
+    """Return the stored answer to a repeated message; None for a new message, or if there is none yet."""
     return await _find_answer(request, following) if following.accepted.repeated else None
 
 
 async def _read_stored_answer(
     request: web.Request, following: Following, deadline: float
 ) -> dict[str, Any] | None:
-    """Return the answer that is stored by the deadline: events end early for a slow reader."""
+    """Return the stored answer; None if there is none yet.
+
+    If the events ended early, as for a slow reader, it is waited for until `deadline`, a time of the loop.
+    """
     loop = asyncio.get_running_loop()
     while (answer := await _find_answer(request, following)) is None:
         left = deadline - loop.time()
@@ -507,7 +517,7 @@ async def _read_stored_answer(
 
 
 async def _find_answer(request: web.Request, following: Following) -> dict[str, Any] | None:
-    """Return the stored answer to a message; None while there is none."""
+    """Return the stored answer to a message and mark its turn as done; None if there is none."""
     accepted = following.accepted
     number = await request.app[API].sessions.find_answer(
         accepted.session_id, accepted.turn, after=accepted.event_seq

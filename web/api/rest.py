@@ -47,7 +47,11 @@ async def list_commands(call: Call) -> Reply:
 
 
 async def _for_anyone(parts: Parts, key: ApiKey | None) -> tuple[commands.Command, ...]:
-    """Return the commands for callers without a conversation; for an API key, those of its site."""
+    """Return the commands for callers without a conversation; with an API key, those of its site.
+
+    Without a key, or for a key without a site, the profile of the deployment decides. A site that cannot be
+    read counts as public. Keys get no command of `ONLY_IN_PERSON`.
+    """
     site = None
     if key is not None and key.site is not None:
         # A site that cannot be read lets nobody in: as if it were for strangers.

@@ -41,8 +41,9 @@ async def check_messages(
 
 
 async def build_inbound(parts: Parts, known: Known, *, text: str, cid: str, files: Sequence[str]) -> Inbound:
-    """Build the message of a visitor or a program with its files. Raises UnreadableMessage and
-    UnknownFile.
+    """Build the message of a visitor or a program with its files.
+
+    Raises UnreadableMessage, UnknownFile and StorageUnavailable.
     """
     session_id, key = known.row.session_id, dedupe_key(cid)
     words = wire.clean(text) if text.strip() or not files else ""
@@ -80,14 +81,14 @@ async def store_message(parts: Parts, inbound: Inbound) -> Accepted:
 
 
 def announce_message(parts: Parts, inbound: Inbound, accepted: Accepted) -> None:
-    """Every screen shows it, and the answer begins."""
+    """Show a message on every screen, and start its answer; a repeated message is not shown again."""
     if not accepted.repeated:
         parts.hub.publish(inbound.session_id, accepted.event_seq, "msg", message_payload(inbound, accepted))
     parts.replies.answer(inbound.session_id)
 
 
 async def accept_message(parts: Parts, inbound: Inbound) -> Accepted:
-    """Raises CidUsed."""
+    """Store and announce a message. Raises CidUsed, StorageUnavailable."""
     accepted = await store_message(parts, inbound)
     announce_message(parts, inbound, accepted)
     return accepted
@@ -96,9 +97,10 @@ async def accept_message(parts: Parts, inbound: Inbound) -> Accepted:
 async def store_edit(
     parts: Parts, known: Known, *, seq: int, text: str, cid: str
 ) -> tuple[Accepted, Stored | None]:
-    """Store another text for a message of a person; call `announce_edit` next.
+    """Replace the text of a person's message; call `announce_edit` next with what this returns.
 
-    Raises CannotEdit, CidUsed, UnknownMessage.
+    Returns the stored message, and the event for screens, which is None if nothing changed. Raises
+    CannotEdit, CidUsed, UnknownMessage and other BadInput, SessionMoved and StorageUnavailable.
     """
     inbound = Inbound(
         session_id=known.row.session_id, address_id=known.row.address_id, text=text,
@@ -158,7 +160,7 @@ async def _is_other(parts: Parts, inbound: Inbound, accepted: Accepted) -> bool:
 
 
 def message_payload(inbound: Inbound, accepted: Accepted) -> dict[str, Any]:
-    """A message that was accepted just now, as screens get it."""
+    """Return the payload with which screens get a message that was just accepted."""
     payload: dict[str, Any] = {
         "mid": accepted.mid,
         "cid": inbound.cid,

@@ -122,7 +122,10 @@ async def make_agent(authed: AuthedRequest, *, name: NewName) -> Reply:
 
 @router.on("GET /agents/{name}", Agent, role="viewer")
 async def agent(authed: AuthedRequest, name: Name) -> Reply:
-    """Get an agent with its calculated limits."""
+    """Get an agent with its effective settings and budget.
+
+    If the stored config is invalid, `effective` is null and `problems` lists the reasons.
+    """
     row = await find_agent(authed, name)
     ground = await _ground(authed, row.config)
     judged = await asyncio.to_thread(_judged, row.config, ground)

@@ -374,18 +374,28 @@ async def _read(authed: AuthedRequest, what: str, found: dict[str, Any] | None) 
 
 @router.on("POST /compactions/{id}/undo", Success, role="operator")
 async def undo_compaction(authed: AuthedRequest, summary: SummaryId) -> Reply:
-    """Undo a summary."""
+    """Undo a summary.
+
+    Answers 409 with the reason if it cannot be undone.
+    """
     return await _change(authed, summary, command="undo", allowed="can_undo", reason="undo_reason")
 
 
 @router.on("POST /compactions/{id}/restore", Success, role="operator")
 async def restore_compaction(authed: AuthedRequest, summary: SummaryId) -> Reply:
-    """Restore an undone summary."""
+    """Restore an undone summary.
+
+    Answers 409 with the reason if it cannot be restored.
+    """
     return await _change(authed, summary, command="restore", allowed="can_restore", reason="restore_reason")
 
 
 async def _change(authed: AuthedRequest, link: UUID, *, command: str, allowed: str, reason: str) -> Reply:
-    """The page's own view of what is possible is checked first: the command acts on the newest link only."""
+    """Run a command on a summary, if its page offers that; None if there is no such summary.
+
+    The check comes first, since the command acts on the newest summary only. Raises HttpRefusal: 409 with
+    the reason if the command is not possible, 503 without a command runner.
+    """
     found = await authed.context.admin.overview.load_compaction(link)
     if found is None:
         return None

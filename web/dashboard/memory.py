@@ -221,7 +221,7 @@ async def _note(authed: AuthedRequest, note: UUID) -> FoundNote:
 
 
 async def _load_standing(authed: AuthedRequest, found: FoundNote) -> Mapping[str, Any] | None:
-    """Return the newest version of the note; None if it was archived."""
+    """Return the newest version of a note, found by following its replacements."""
     insights, heir = authed.context.admin.memory, found
     for _ in range(50):
         following = heir.shown["superseded_by"]

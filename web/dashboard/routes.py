@@ -1,4 +1,4 @@
-"""Everything that the dashboard serves, and who may have it; nothing else exists here."""
+"""Routes of the dashboard, and the roles that may use them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ pages = OperationRouter()
 
 
 async def serve_page(authed: AuthedRequest) -> web.StreamResponse:
-    """The same shell for every page; the script reads the address."""
+    """Serve the HTML page that all dashboard addresses share; its script shows the view of the address."""
     language = language_of(authed.request)
     page = (login.PAGES / "index.html").read_text(encoding="utf-8")
     text = translate_page(language, page, static_root=authed.context.static_root)
@@ -71,7 +71,7 @@ async def serve_page(authed: AuthedRequest) -> web.StreamResponse:
 
 @pages.page("GET /dashboard/words/{language}", role="viewer")
 async def serve_language(authed: AuthedRequest) -> web.StreamResponse:
-    """Asked for before the first paint, in every language but English."""
+    """Return the texts of a language, which pages in other languages than English load first."""
     return await serve_texts(authed.request)
 
 
@@ -83,7 +83,7 @@ async def serve_languages(authed: AuthedRequest) -> web.StreamResponse:
 
 @pages.page("GET /dashboard", role="viewer")
 async def serve_first_page(authed: AuthedRequest) -> web.StreamResponse:
-    """The list of conversations once stood here: addresses with its filters lead where it is now."""
+    """Serve the first page; redirect an address with filters to the list of conversations."""
     if authed.request.query.keys() & _OF_THE_LIST:
         return web.Response(
             status=303, headers={"Location": f"/dashboard/sessions?{authed.request.rel_url.raw_query_string}"}
@@ -145,11 +145,11 @@ def add_dashboard(
     demo: bool = False,
     static_root: str = "/static",
 ) -> DashboardContext:
-    """Add the dashboard's routes, and return its desk, which knows signed-in operators.
+    """Add the dashboard's routes to an application, and return the context that they share.
 
-    The application serves `web/static` at `/static`, its packed files at `static_root`, and owns the
-    pool. `announcer` tells screens of new entries. `news` must be a second connection, since
-    following a topic replaces the set that the chat follows.
+    The application serves `web/static` at `/static`, its packed files at `static_root`, and owns the pool.
+    `announcer` tells screens of new entries. `news` must be a second connection, since following a topic
+    replaces the set that the chat follows.
     """
     admin = build_dashboard_stores(pool, settings)
     following = Live(admin.jobs.load_pulse, news=news)

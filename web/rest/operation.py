@@ -63,7 +63,7 @@ class Operation:
     """True if unknown fields are refused instead of ignored."""
     most_bytes: int = 256 * 1024
     missing: str = "There is nothing at this address."
-    """The sentence of 404."""
+    """Message of the error with status 404."""
     head: bool = True
     """False for streamed answers: to HEAD they would send their body."""
 
@@ -89,7 +89,7 @@ class Operation:
 
     @property
     def summary(self) -> str:
-        """One sentence."""
+        """First paragraph of the handler's docstring on one line; empty without a docstring."""
         return (inspect.getdoc(self.handler) or "").partition("\n\n")[0].replace("\n", " ")
 
     @property
@@ -99,18 +99,19 @@ class Operation:
 
 
 class OperationRouter(list[Operation]):
-    """Collects the operations of one subject, in the order in which they are described."""
+    """List of the operations of one subject, in the order of the description."""
 
     def __init__(self, group: str = "dashboard", **usual: Any) -> None:
-        """`usual` are the terms of each that says nothing else."""
+        """`usual` are default values for fields of each operation."""
         self._usual = {"group": group, **usual}
 
     def on(
         self, place: str, answer: Any = None, *, status: int = 200, **terms: Any
     ) -> Callable[[_Registered], _Registered]:
-        """`@room.on("GET /jobs", Jobs, role="viewer")`; the terms are fields of `Operation`.
+        """Return a decorator that registers a handler: `@router.on("GET /jobs", Jobs, role="viewer")`.
 
-        An operator's operation on a thing that is named in its address may miss it.
+        `place` is the method and the path below `/api/v1`, `terms` are fields of `Operation`. With a role,
+        refusals default to 404 and 409; for GET to 404, and only if the path has a parameter.
         """
         method, path = place.split()
         terms = {"answers": {status: answer}, **self._usual, **terms}

@@ -366,7 +366,7 @@ class Hub:
             self._advance(channel)
 
     def handle_move(self) -> None:
-        """Some place leads elsewhere now: its screens, here and in other processes, are sent there."""
+        """Check the screens of all processes, because an address now belongs to another session."""
         self._enqueue_announcement(ALL_PROCESSES, TELEGRAM_CHAT_MOVED)
         self._tasks.start(self._check_moved())
 
@@ -562,7 +562,10 @@ class Hub:
         return True
 
     async def _poll(self) -> None:
-        """Finds what was never announced; with no Redis at all it is the only way."""
+        """Read events that were not announced: every second, or every fifth one while Redis is connected.
+
+        Screens whose address has moved to another session are disconnected.
+        """
         beats = 0
         while True:
             await asyncio.sleep(POLL_SECONDS)
@@ -582,7 +585,10 @@ class Hub:
                 self.advance_to(session_id, head)
 
     async def _check_moved(self) -> None:
-        """Screens whose place leads to another session now; the announcement alone would be hearsay."""
+        """Disconnect screens whose address belongs to another session by now, so that they reconnect there.
+
+        The database decides, since an announcement proves nothing. Without the database nothing happens.
+        """
         channels = self._channels.values()
         here = {
             (channel.session_id, subscriber.address_id)
@@ -601,7 +607,7 @@ class Hub:
                 self._redirect(session_id, address_id, "moved")
 
     def _redirect(self, session_id: int, address_id: int, reason: str) -> None:
-        """Its screens come back at once, and are welcomed where the place leads to now."""
+        """Close the connections of one address with `reason`, so that its screens reconnect at once."""
         channel = self._channels.get(session_id)
         for subscriber in tuple(channel.subscribers) if channel is not None else ():
             if subscriber.address_id == address_id:
@@ -631,7 +637,7 @@ class Hub:
 
 
 class SessionBroadcast:
-    """All screens of one session."""
+    """Reply sink of one session, which passes its events to all screens."""
 
     def __init__(self, hub: Hub, session_id: int) -> None:
         self._hub = hub
@@ -657,7 +663,10 @@ class Replies:
         self.look_now = self._answering.wake
 
     def answer(self, session_id: int) -> None:
-        """Soon; several calls are one."""
+        """Schedule an answer to the session's waiting messages and return at once.
+
+        Several calls while an answer is written have the effect of one.
+        """
         self._answering.dispatch(session_id, partial(SessionBroadcast, self._hub, session_id))
 
     async def _orphan(self, session_id: int) -> OpenReplySink:

@@ -30,7 +30,10 @@ CurrentDraft = Callable[[int], Frame | None]
 
 
 class PollBox:
-    """Sink of a send queue. It keeps frames for the next request, and of drafts only the last piece."""
+    """Sink of a send queue that keeps frames for the client's next request.
+
+    Of a draft's pieces it keeps only the last.
+    """
 
     def __init__(self) -> None:
         self._frames: list[Frame] = []
@@ -72,7 +75,10 @@ class PollBox:
         self._wake()
 
     async def wait(self, seconds: float) -> bool:
-        """Return whether frames came; False also if a newer request of the line took over."""
+        """Wait up to `seconds` for frames or the end of the line, and return whether one of them came.
+
+        False also if a newer request of the line took over.
+        """
         self._wake()
         mine = self._reader = asyncio.Event()
         if self.empty:
@@ -87,7 +93,11 @@ class PollBox:
         return not self.empty
 
     def take(self, draft: CurrentDraft) -> list[Frame]:
-        """Return and forget the frames that wait, with the text so far of an answer at their end."""
+        """Return the waiting frames and remove them.
+
+        If a piece of a draft waited, the last frame is the whole draft so far. An unknown or ended draft is
+        left out.
+        """
         frames, self._frames = self._frames, []
         piece, self._piece = self._piece, None
         if piece is not None and (shown := draft(int(piece["turn"]))) is not None:
@@ -100,7 +110,7 @@ class PollBox:
 
 
 class PollLine:
-    """One client that polls. `leave` gives its places in the process back."""
+    """Line of one client that polls; `leave` frees the places that it takes in this process."""
 
     def __init__(
         self, name: str, session_id: int, box: PollBox, leave: Callable[[], Awaitable[None]]
@@ -141,7 +151,7 @@ class PollLines:
         return len(self._lines) >= self._most
 
     def find(self, session_id: int, name: str, batch: str) -> PollLine | None:
-        """Return the line if its client has read everything that it was sent."""
+        """Return the line if its client has read everything that it was sent; otherwise None."""
         line = self._lines.get((session_id, name))
         return line if line is not None and line.batch == batch and line.box.closing is None else None
 

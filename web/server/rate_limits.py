@@ -58,7 +58,7 @@ LOCAL = ClientLimits(
 
 
 class Window:
-    """At most `count` in any `seconds`."""
+    """Sliding window that allows at most `count` uses in any `seconds`."""
 
     __slots__ = ("_clock", "_count", "_seconds", "_times")
 
@@ -69,7 +69,10 @@ class Window:
         self._times: list[float] = []  # an empty deque holds 760 bytes, and most sockets are idle
 
     def take(self, elsewhere: int = 0, weight: int = 1) -> float:
-        """0 when it is allowed (and counted, `weight` times), else the seconds until it would be."""
+        """Count a use and return 0.0 if it is allowed, else return the seconds until it would be.
+
+        `elsewhere` is the number of uses in other processes; `weight` is how many uses this one counts for.
+        """
         now, weight = self._clock(), min(weight, self._count)
         self._forget(now)
         too_many = len(self._times) + elsewhere + weight - self._count
@@ -93,7 +96,10 @@ class Window:
 
 
 class RateWindows:
-    """One window per key; idle ones are deleted. Counts of other processes can be added."""
+    """Sliding windows of `seconds`, one per key, which can include counts of other processes.
+
+    `take` returns 0.0 or the seconds to wait. Empty windows are deleted when there are 10,000 keys.
+    """
 
     def __init__(self, seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.seconds = seconds
@@ -115,7 +121,7 @@ class RateWindows:
         return wait
 
     def take_new_counts(self) -> Counter[str]:
-        """How often for whom since it was asked last."""
+        """Return the number of allowed uses by key since the last call."""
         taken, self._newly_taken = self._newly_taken, Counter()
         return taken
 
@@ -133,7 +139,7 @@ class RateWindows:
 
 
 class Amounts:
-    """How much came per key in the last `seconds`; keys that have been quiet are forgotten."""
+    """Sums of amounts by key over the last `seconds`; idle keys are deleted when there are 10,000."""
 
     def __init__(self, seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
@@ -141,7 +147,7 @@ class Amounts:
         self._amounts: dict[str, list[tuple[float, int]]] = {}
 
     def wait(self, key: str, most: int) -> float:
-        """0 while less than `most` came, else the seconds until the oldest of it is forgotten."""
+        """Return 0.0 while a key's sum is below `most`, else the seconds until its oldest amount expires."""
         known = self._recent(key)
         if sum(amount for _, amount in known) < most:
             return 0.0
@@ -159,7 +165,7 @@ class Amounts:
 
 
 class Tries:
-    """After `most` failures each further try waits twice as long as the one before, up to an hour."""
+    """Limiter of failed tries: after `most`, each further one waits twice as long, up to `longest`."""
 
     def __init__(
         self, *, first: float = 60.0, longest: float = 3_600.0, clock: Callable[[], float] = time.monotonic

@@ -74,9 +74,9 @@ CALLBACK_PATIENCE_SECONDS = 20.0
 GUEST_PATIENCE_SECONDS = 5.0
 """Seconds that an answer to a guest waits for its turn; it is queued again while its question is open."""
 _GUEST_CHATS = 2**60
-"""Distance from a guest chat's id to its key for limits: an id can be that of another chat of the bot."""
+"""Offset of a guest chat's id in rate limits: the same id may belong to another chat of the bot."""
 _CUSTOMER_CHATS = 2**61
-"""Distance from a customer's id to its key for limits: the customer can have a chat with the bot, too."""
+"""Offset of a customer's id in rate limits: the customer may also have a chat with the bot."""
 
 
 _TITLE_CHARS = 60
@@ -84,16 +84,17 @@ _TITLE_CHARS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatTarget:
-    """A chat, and a topic of it where `thread_id` is not 0."""
+    """Chat to send to, and its topic if `thread_id` is not 0."""
 
     chat_id: int
     thread_id: int = 0
 
 
 class Sender:
-    """The calls that chats see; it registers the middlewares of its bot's session.
+    """Client of one bot whose calls wait for their turn and return a CallOutcome.
 
-    `patience` is how long a call may wait for its turn, through a 429 as well.
+    It registers the middlewares of the bot's session. `patience` is the number of seconds that a call may
+    wait for its turn, including the wait after a 429.
     """
 
     def __init__(
@@ -120,11 +121,11 @@ class Sender:
             bot.session.middleware(step)
 
     def get_hold_seconds(self, chat_id: int) -> float:
-        """Seconds for which Telegram wants nothing for this chat; 0 when it may be written to."""
+        """Return the seconds for which a 429 holds back a chat's calls; 0 if they may be sent now."""
         return self._rate_limiter.get_hold_seconds(chat_id)
 
     async def close(self) -> None:
-        """Waiting calls end with CallNotSent."""
+        """Close the session; waiting calls return CallNotSent."""
         self._rate_limiter.close()
         await self._bot.session.close()
 
@@ -143,7 +144,10 @@ class Sender:
         tries: int = TRIES,
         observer: SendObserver | None = None,
     ) -> CallOutcome:
-        """Repeated only when it surely never arrived; refused formatting or topics are left out."""
+        """Send a message; it is repeated only if it surely did not arrive.
+
+        Formatting, a keyboard or a topic that Telegram refuses is left out.
+        """
 
         def build_method(part: MessagePart, thread_id: int) -> SendMessage:
             return SendMessage(
@@ -186,7 +190,7 @@ class Sender:
         patience: float = EDIT_PATIENCE_SECONDS,
         tries: int = 1,
     ) -> CallOutcome:
-        """Replaces an edit of the same message that still waits; that one ends as CallDone."""
+        """Edit a message, replacing an edit of it that still waits; the replaced call returns CallDone."""
 
         def build_method(part: MessagePart) -> EditMessageText:
             return EditMessageText(
@@ -223,7 +227,7 @@ class Sender:
         tries: int = TRIES,
         observer: SendObserver | None = None,
     ) -> CallOutcome:
-        """With `photo` or `voice` the chat shows or plays it; else it is a file to open."""
+        """Send a file; `photo` or `voice` makes the chat show or play it."""
 
         def build_method(thread_id: int) -> SendDocument | SendPhoto | SendVoice:
             method_fields: dict[str, Any] = {
@@ -267,7 +271,7 @@ class Sender:
         )  # fmt: skip
 
     async def delete(self, chat_id: int, message_ids: Iterable[int]) -> CallOutcome:
-        """Done when all of them are gone, else the first outcome that is not."""
+        """Delete messages; return CallDone if all are gone, else the first other outcome."""
         first: CallOutcome = CallDone()
         for message_id in message_ids:
             method = DeleteMessage(chat_id=chat_id, message_id=message_id)
@@ -282,7 +286,7 @@ class Sender:
     # -- typing, reactions, callbacks -----------------------------------------------------------------
 
     async def send_typing(self, target: ChatTarget, *, action: str = "typing") -> CallOutcome:
-        """Never waits: a late one would be wrong."""
+        """Show an activity such as typing, at once or not at all, since a late one would be wrong."""
 
         def build_method(thread_id: int) -> SendChatAction:
             return SendChatAction(
@@ -314,7 +318,7 @@ class Sender:
         )  # fmt: skip
 
     async def answer_callback(self, query_id: str, *, text: str = "", alert: bool = False) -> CallOutcome:
-        """End the waiting of a pressed button; one that came too late is CallRejected."""
+        """Answer a pressed button, with a text if given; CallRejected if the answer is too late."""
         method = AnswerCallbackQuery(
             callback_query_id=query_id, text=text or None, show_alert=alert or None
         )  # fmt: skip
@@ -416,15 +420,15 @@ class Sender:
     # -- chats and their members ------------------------------------------------------------------------
 
     async def get_member(self, chat_id: int, user_id: int, *, patience: float) -> CallOutcome:
-        """CallDone has the member as aiogram's type."""
+        """Ask Telegram for a member of a chat; CallDone has it as aiogram's type."""
         return await self._ask(GetChatMember(chat_id=chat_id, user_id=user_id), chat_id, patience)
 
     async def get_chat(self, chat_id: int, *, patience: float) -> CallOutcome:
-        """CallDone has the chat as aiogram's type."""
+        """Ask Telegram for a chat; CallDone has it as aiogram's type."""
         return await self._ask(GetChat(chat_id=chat_id), chat_id, patience)
 
     async def create_topic(self, chat_id: int, name: str) -> CallOutcome:
-        """Never repeated after a lost reply; CallDone has the topic as aiogram's type."""
+        """Create a topic; CallDone has it as aiogram's type. The call is not repeated after a lost reply."""
         method = CreateForumTopic(chat_id=chat_id, name=name)
         return await self.call(method, chat_id=chat_id, patience=EDIT_PATIENCE_SECONDS)
 
@@ -475,14 +479,14 @@ def to_aiogram_entities(part: MessagePart) -> list[MessageEntity] | None:
 
 
 def to_reply_parameters(message_id: int | None) -> ReplyParameters | None:
-    """A question that was deleted meanwhile is no reason to keep the answer back."""
+    """Return the parameters of a reply, which is sent even if its message was deleted; None for None."""
     if message_id is None:
         return None
     return ReplyParameters(message_id=message_id, allow_sending_without_reply=True)
 
 
 def strip_entities(part: MessagePart) -> MessagePart:
-    """For formatting that was refused; addresses of links are spelled out where there is room for them."""
+    """Return a part without formatting; addresses of links are written out where they fit."""
     text, raw = part.text, part.text.encode("utf-16-le")
     for entity in reversed(part.entities):
         if entity.url is not None:

@@ -35,7 +35,7 @@ _MAX_REMEMBERED = 1_000
 
 
 class AccessRequests:
-    """For one bot. If it has no owner, the people among `alert_chats` are asked."""
+    """Access requests of one bot; if it has no owner, the people among `alert_chats` are asked."""
 
     def __init__(self, context: BotContext, *, notifier: Notifier, alert_chats: Sequence[int]) -> None:
         self._context = context
@@ -46,7 +46,7 @@ class AccessRequests:
         self._languages: OrderedDict[int, str] = OrderedDict()
         """Languages of chats with a request, the only data stored of them."""
         self._decisions_sent: OrderedDict[tuple[int, str], None] = OrderedDict()
-        """Decisions that their chat has read while the bot has yet to leave it."""
+        """Decisions that were sent but are not yet marked as sent, by chat and state."""
 
     async def ask_owners(self, decision: StrangerReply, chat_ref: ChatRef, sender: MessageAuthor) -> None:
         """Send each owner one notice per request; the request stays in the list if the notice fails."""
@@ -75,7 +75,7 @@ class AccessRequests:
         return router
 
     async def _handle_press(self, query: CallbackQuery, callback_data: ButtonPress, texts: Catalogue) -> None:
-        """Only an owner in their own chat can decide; a second press finds the request decided."""
+        """Store an owner's decision and show it; only buttons in the owner's own chat count."""
         press, owner = callback_data, query.from_user.id
         is_own_chat = query.message is not None and query.message.chat.id == owner
         if not is_own_chat or owner not in await self._list_owners():
@@ -98,7 +98,10 @@ class AccessRequests:
             await self._notifier.edit(ChatTarget(chat_id=owner), shown_id, decision_text)
 
     async def send_decision(self, row: AccessRow) -> None:
-        """Send a decision, made here, on the dashboard or in a shell. After a crash it may be sent twice."""
+        """Send a decision to its chat, and leave a group that was refused; channels get no message.
+
+        The next round repeats what could not be sent. After a crash it may be sent twice.
+        """
         is_channel = await self._is_channel(row.chat_id)
         if is_channel is None:
             return  # Telegram did not say: the next round asks again
@@ -125,7 +128,10 @@ class AccessRequests:
         )
 
     async def _is_channel(self, chat_id: int) -> bool | None:
-        """None while Telegram does not say."""
+        """Return whether a chat is a channel; None if Telegram put the call off or did not answer.
+
+        False without a call for private chats, and if the bot reads no channels; False if Telegram refuses.
+        """
         if chat_id > 0 or not self._context.identity.reads_channels:
             return False
         outcome = await self._context.sender.get_chat(chat_id, patience=0.0)
@@ -134,7 +140,7 @@ class AccessRequests:
         return isinstance(outcome, CallDone) and getattr(outcome.result, "type", "") == "channel"
 
     async def _leave(self, chat_id: int) -> bool:
-        """Return whether nothing is left to do: the group is left, or the bot is not in it any more."""
+        """Leave a group; return False if Telegram put the call off or did not answer, to repeat it later."""
         outcome = await self._context.sender.leave_chat(chat_id, patience=0.0)
         if not isinstance(outcome, CallDone):
             log.warning("group_leave_failed", bot=self._bot_id, outcome=str(outcome))
@@ -154,7 +160,7 @@ class AccessRequests:
 
 
 def _remember(known: OrderedDict[K, V], key: K, value: V) -> None:
-    """Keep the newest `_MAX_REMEMBERED` entries."""
+    """Store an entry as the newest, and drop the oldest ones beyond `_MAX_REMEMBERED`."""
     known[key] = value
     known.move_to_end(key)
     while len(known) > _MAX_REMEMBERED:

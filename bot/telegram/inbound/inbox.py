@@ -253,9 +253,9 @@ def _is_migration(update: Update) -> bool:
 
 
 class InboxReader:
-    """For one bot; only the holder of its lease runs it.
+    """Reader of one bot's inbox; only the holder of the bot's lease runs it.
 
-    `on_other` gets each update that is not a message, beside the batcher, so that a button never waits. Its
+    `on_other` gets each update that is not a message, without the batcher, so that a button never waits. Its
     row is marked as handled when it returns; it is called again when it raises StorageUnavailable. The
     batcher's callbacks mark the rows of messages.
     """
@@ -281,14 +281,16 @@ class InboxReader:
         self._woken = asyncio.Event()
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._lanes: dict[Hashable, asyncio.Task[None]] = {}
-        """The newest update of each lane."""
+        """Task of the newest update of each lane."""
 
     def wake(self) -> None:
         """Signal that the inbox has an update."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Until cancelled; updates under way are then dropped and come again."""
+        """Read the inbox until cancelled; updates in progress are cancelled and read again by the next
+        reader.
+        """
         backoff = Backoff(min_seconds=0.2, max_seconds=5.0)
         try:
             while True:
@@ -306,7 +308,10 @@ class InboxReader:
             await self._close()
 
     async def read(self) -> bool:
-        """One look into the inbox; True when there may be more. Raises StorageUnavailable."""
+        """Read one batch of the inbox and start its updates; return True if there may be more.
+
+        Raises StorageUnavailable.
+        """
         known = self._batcher.pending_updates | self._tasks.keys()
         rows = await self._inbox.list_waiting(self._bot.bot_id, limit=BATCH_SIZE, known=known)
         messages: list[IncomingMessage] = []
@@ -339,7 +344,11 @@ class InboxReader:
             return
 
     def _start(self, other: Update) -> None:
-        """Updates of one lane are handled in order: changes of membership, messages of a customer's chat."""
+        """Start a task that handles an update after the earlier updates of its lane.
+
+        Lanes keep the order of membership changes in a chat and of messages in a customer's chat; `find_lane`
+        defines them.
+        """
         lane = find_lane(other)
         before = self._lanes.get(lane) if lane is not None else None
         task = asyncio.create_task(self._run_after(before, other))

@@ -66,7 +66,10 @@ _TEXT_ENDINGS = frozenset({
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadMethod:
-    """How to read it: as a picture, as text, by listening, or by looking at its bytes first."""
+    """Way to read a file: as a picture, as text, by transcription, or by its first bytes.
+
+    `none` comes with the `refusal`.
+    """
 
     kind: Literal["picture", "text", "look", "listen", "none"]
     refusal: UnsupportedReason | None = None
@@ -76,7 +79,7 @@ AUDIO_KINDS = frozenset({"voice", "audio", "video_note"})
 
 
 def choose_read_method(media: Media, *, can_transcribe: bool = False) -> ReadMethod:
-    """`can_transcribe`: recordings can be transcribed here."""
+    """Choose how to read a file by its kind, MIME type and ending; `can_transcribe` admits recordings."""
     mime, ending = media.mime.lower().partition(";")[0], media.name.lower().rpartition(".")[2]
     spoken = media.kind in AUDIO_KINDS or (media.kind == "document" and mime.startswith("audio/"))
     if can_transcribe and spoken and media.file_id:
@@ -119,7 +122,7 @@ UnreadableReason = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CannotRead:
-    """`reason` is a key of the texts that people read."""
+    """File that was refused or could not be read; `reason` is the key of the text shown to the person."""
 
     reason: UnreadableReason
     name: str
@@ -133,7 +136,7 @@ class _NoFilePath(Exception):
 
 
 class FileReader:
-    """For one bot. `read` never raises for a file's content; it raises InvalidBotToken."""
+    """Reader of files sent to one bot; `read` returns CannotRead for bad content, raises InvalidBotToken."""
 
     def __init__(
         self,
@@ -145,7 +148,7 @@ class FileReader:
         pause_seconds: float = 1.0,
         recording_limits: RecordingLimits | None = None,
     ) -> None:
-        """`recording_limits` where recordings can be transcribed."""
+        """Create a reader; without `recording_limits` it cannot transcribe recordings and refuses them."""
         self._recording_limits = recording_limits
         self._bot = bot
         self._max_bytes = max_bytes
@@ -156,7 +159,10 @@ class FileReader:
         self._openings = SandboxClient()
 
     async def read(self, media: Media, *, sender: str = "", languages: tuple[str, ...] = ()) -> FileResult:
-        """Read a file; one of each sender at a time."""
+        """Download a file and return it as a picture, document or recording, or CannotRead.
+
+        Files of one `sender` are opened one at a time. Raises InvalidBotToken.
+        """
         method = choose_read_method(media, can_transcribe=self._recording_limits is not None)
         name = media.name or media.kind
         if method.refusal is not None:
@@ -170,7 +176,7 @@ class FileReader:
         return await self._open(found, media, method, name, sender, languages)
 
     def _check_limits(self, media: Media, method: ReadMethod) -> UnreadableReason | None:
-        """Check size and length as Telegram states them, before the download."""
+        """Return why a file is too large or too long by Telegram's numbers; None if it may be fetched."""
         if (
             method.kind == "listen"
             and self._recording_limits
@@ -189,7 +195,10 @@ class FileReader:
         )
 
     async def _fetch(self, media: Media, name: str) -> bytes | CannotRead:
-        """Download a file; only missing answers are retried."""
+        """Download a file; return CannotRead if it is too large, refused or not reached after TRIES attempts.
+
+        Network faults and server errors are retried, refusals are not. Raises InvalidBotToken.
+        """
         for attempt in range(1, TRIES + 1):
             try:
                 return await self._download(media)
@@ -261,7 +270,7 @@ class FileReader:
         return await read_file(content, name, opened=opened, most_chars=self._max_chars, languages=languages)
 
     def _use_original(self, content: bytes, mime: str, media: Media) -> Picture | None:
-        """Telegram's own photos are mostly small enough already; what is not is opened elsewhere."""
+        """Return a JPEG photo unchanged if no side exceeds LONGEST_SIDE pixels; None for other files."""
         fits = 0 < max(media.width, media.height) <= LONGEST_SIDE
         if media.kind != "photo" or mime != JPEG or not fits:
             return None
@@ -269,7 +278,10 @@ class FileReader:
 
 
 def _build_recording(content: bytes, media: Media) -> Recording | None:
-    """By its first bytes; as long as Telegram or its header says, whichever is more. Nothing is decoded."""
+    """Return a recording by the audio format of its first bytes; None if they show none.
+
+    Its length is the larger of Telegram's and the header's; None if both are unknown. Nothing is decoded.
+    """
     if (mime := audio_mime(content)) is None:
         return None
     durations = [one for one in (media.seconds, header_seconds(content, mime)) if one is not None]

@@ -258,7 +258,10 @@ def _parse_message(
 
 
 def parse_chat_ref(message: types.Message) -> ChatRef:
-    """Return the chat; the General topic has no id, and a thread of replies is no topic."""
+    """Return the chat and topic of a message; `thread_id` is 0 in the General topic and outside of topics.
+
+    Raises ValueError for an unknown kind of chat.
+    """
     thread = message.message_thread_id if message.is_topic_message else None
     topic = message.reply_to_message.forum_topic_created if message.reply_to_message else None
     return build_chat_ref(message.chat, thread_id=thread or 0, topic=topic.name if topic else "")
@@ -278,7 +281,10 @@ def build_chat_ref(chat: types.Chat, *, thread_id: int = 0, topic: str = "") -> 
 
 
 def parse_author(message: types.Message) -> MessageAuthor | None:
-    """The person; who speaks as the group or a channel has its name, and a post is its channel's."""
+    """Return the author of a message; None if Telegram names none.
+
+    A person who speaks as a group or channel gets its name. The author of a channel's post is the channel.
+    """
     user, chat = message.from_user, message.sender_chat
     if user is None and message.chat.type == "channel":
         title = message.author_signature or message.chat.title or ""
@@ -294,7 +300,7 @@ def parse_author(message: types.Message) -> MessageAuthor | None:
 
 
 def _reason_to_ignore(message: types.Message, bot: BotIdentity, *, edited: bool) -> str:
-    """The reason to ignore the message, or an empty string."""
+    """Return the reason to ignore a message, or an empty string."""
     if message.via_bot is not None and message.via_bot.id == bot.bot_id:
         return "an answer of this bot, sent inline"
     if message.is_automatic_forward:
@@ -307,7 +313,10 @@ def _reason_to_ignore(message: types.Message, bot: BotIdentity, *, edited: bool)
 
 
 def _get_replied_message(message: types.Message) -> types.Message | None:
-    """The message that is replied to. In a topic every message seems to reply to the one that created it."""
+    """Return the message that is replied to; None without one.
+
+    In a topic, plain messages reply to the message that created it; that one counts as none.
+    """
     replied = message.reply_to_message
     return None if replied is None or replied.forum_topic_created is not None else replied
 
@@ -356,7 +365,7 @@ def _parse_forward(message: types.Message, bot: BotIdentity) -> ForwardOrigin | 
 
 
 def _get_origin_name(origin: types.MessageOriginUnion) -> str:
-    """The name behind a forward: a user, one who hides, a group or a channel."""
+    """Return the name behind a forward: of a user, a hidden user, a group or a channel; empty if unknown."""
     user = getattr(origin, "sender_user", None)
     if user is not None:
         return str(user.full_name)
@@ -367,7 +376,10 @@ def _get_origin_name(origin: types.MessageOriginUnion) -> str:
 
 
 def _iterate_entities(message: types.Message) -> Iterator[tuple[types.MessageEntity, str]]:
-    """With the text they cover; offsets count UTF-16 units."""
+    """Yield each entity of a message's text or caption, with the piece of text that it covers.
+
+    Offsets of entities count UTF-16 units.
+    """
     text = message.text if message.text is not None else message.caption or ""
     entities = message.entities if message.text is not None else message.caption_entities
     coded = text.encode("utf-16-le", "surrogatepass")
@@ -390,7 +402,10 @@ def _is_mentioned(message: types.Message, bot: BotIdentity) -> bool:
 
 
 def _parse_command(message: types.Message, bot: BotIdentity) -> ParsedCommand | None:
-    """Return the command at the beginning of a message; forwarded ones are none."""
+    """Return the command at the beginning of a message; None without one, or if the message is forwarded.
+
+    A path such as `/etc/passwd` is no command.
+    """
     text = message.text
     if text is None or message.forward_origin is not None:
         return None
@@ -438,7 +453,7 @@ def _parse_media(message: types.Message | types.ExternalReplyInfo) -> Media | No
 
 
 def _build_file(kind: MediaKind, found: object) -> Media:
-    """Each kind of file has these fields or lacks them; none has others that we need."""
+    """Build the media of a file; fields that files of this kind lack stay empty."""
     return Media(
         kind=kind,
         file_id=getattr(found, "file_id", ""),
@@ -472,7 +487,7 @@ def _describe_contentless(message: types.Message | types.ExternalReplyInfo) -> M
 
 
 def _describe_checklist(checklist: types.Checklist) -> str:
-    """Its title, then each task with its mark."""
+    """Return the title of a checklist, and each task with its mark, in one line."""
     tasks = (
         f"{'[x]' if task.completion_date or task.completed_by_user else '[ ]'} {task.text}"
         for task in checklist.tasks
@@ -490,5 +505,5 @@ def _build_note(kind: MediaKind, content: str) -> Media:
 
 
 def _clamp_side(pixels: int | None) -> int:
-    """0 for what is no size of a picture."""
+    """Return the side of a picture in pixels; 0 if it is missing, not positive or too large."""
     return pixels if pixels is not None and 0 < pixels <= MOST_PIXELS else 0

@@ -72,13 +72,13 @@ class MessageAuthor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Media:
-    """The file of a message; `note` describes what has none."""
+    """File of a message; content without a file, such as a location, is described in `note`."""
 
     kind: MediaKind
     file_id: str = ""
     unique_id: str = ""
     size: int | None = None
-    """Bytes, as Telegram says; not always known."""
+    """Size in bytes, as Telegram states it; None if unknown."""
     name: str = ""
     mime: str = ""
     width: int = 0
@@ -90,7 +90,7 @@ class Media:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwardOrigin:
-    """From whom a message was forwarded."""
+    """Author of a forwarded message."""
 
     name: str
     from_this_bot: bool = False
@@ -103,16 +103,16 @@ class QuotedMessage:
     author: str
     text: str
     chosen: bool = False
-    """The person selected this part."""
+    """True if `text` is only the part that the person selected."""
     by_bot: bool = False
     """True if this bot wrote it."""
     own: bool = False
-    """The person answers their own message."""
+    """True if the person replies to their own message."""
     elsewhere: bool = False
     """True if it is in another chat or topic."""
     media: MediaKind | None = None
     attachment: Media | None = None
-    """Its file or content, which the model gets as if it had been sent."""
+    """File or content of the quoted message; the model gets the file as if it came with the reply."""
     whole: str = ""
     """The whole text, where a part of it was selected."""
 

@@ -39,7 +39,7 @@ _HANGUL_TAILS = range(0x1160, 0x1200)
 
 
 def is_grapheme_boundary(text: str, at: int) -> bool:
-    """Whether a person would see the characters around `at` as two."""
+    """Return whether a person sees the characters before and at index `at` as separate ones."""
     if not 0 < at < len(text):
         return True
     before, after = text[at - 1], text[at]
@@ -68,12 +68,12 @@ def _count_flags_before(text: str, at: int) -> int:
 
 
 def is_visible(text: str) -> bool:
-    """Whether Telegram would take it as a text: not only blanks, joiners and accents on nothing."""
+    """Return whether Telegram accepts a text: it must hold a letter, number, punctuation mark or symbol."""
     return any(unicodedata.category(char)[0] in "LNPS" for char in text)
 
 
 def measure_width(text: str) -> int:
-    """Columns in a fixed-width font, where East Asian characters and pictures take two."""
+    """Return the columns of a text in a fixed-width font; East Asian characters and emoji take two."""
     if text.isascii():
         return len(text)
     columns, start = 0, 0
@@ -101,7 +101,7 @@ EntityType = Literal["bold", "italic", "strikethrough", "code", "pre", "text_lin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextEntity:
-    """`offset` and `length` count UTF-16 code units."""
+    """Formatting of a part of a text; `offset` and `length` count UTF-16 code units."""
 
     type: EntityType
     offset: int
@@ -114,7 +114,7 @@ class TextEntity:
         return self.offset + self.length
 
     def to_api(self) -> dict[str, str | int]:
-        """The Bot API's MessageEntity."""
+        """Return the entity as a `MessageEntity` of the Bot API, without fields that are None."""
         fields: dict[str, str | int] = {"type": self.type, "offset": self.offset, "length": self.length}
         if self.url is not None:
             fields["url"] = self.url
@@ -125,19 +125,22 @@ class TextEntity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedText:
-    """A whole answer, of any length. Entities are sorted, never empty, and one inside another or apart."""
+    """Whole answer of any length as plain text with entities.
+
+    The entities are sorted and never empty. Two of them are nested or apart.
+    """
 
     text: str = ""
     entities: tuple[TextEntity, ...] = ()
 
     def append_note(self, note: str) -> RenderedText:
-        """With a line of the bot below, outside of any open code fence."""
+        """Return the text with a note of the bot below it, outside of all entities."""
         return RenderedText(text=f"{self.text}\n\n{note}" if self.text else note, entities=self.entities)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagePart:
-    """One message. `gap` is the blank space to the next part, which is not sent."""
+    """Text of one message; `gap` is the blank space up to the next part, which is not sent."""
 
     text: str
     entities: tuple[TextEntity, ...] = ()
@@ -165,7 +168,7 @@ def render_cell(spans: TextSpans) -> str:
 
 
 def _line(row: Sequence[str], widths: Sequence[int], aligns: Sequence[str]) -> str:
-    """Without empty cells at its end, so that a short row of a wide table stays short."""
+    """Return a table row as a line of text, without the empty cells at its end."""
     filled = max((n for n, cell in enumerate(row, start=1) if cell), default=0)
     cells = (_pad(*each) for each in zip(row[:filled], widths, aligns, strict=False))
     return _BETWEEN.join(cells).rstrip()
@@ -178,7 +181,10 @@ def _pad(cell: str, columns: int, align: str) -> str:
 
 
 def find_table_links(table: TableBlock) -> Iterator[TextSpan]:
-    """The links of all cells, for a line below: nothing within fixed-width text can be clicked."""
+    """Yield each different link of a table's cells.
+
+    A line below the table repeats them, because links in fixed-width text cannot be clicked.
+    """
     seen: set[tuple[str, str]] = set()
     for span in (span for row in table.rows for cell in row for span in cell):
         if span.url and (span.text, span.url) not in seen:
@@ -387,7 +393,7 @@ ENTITY_BYTES = 8_000
 
 _ENTITY_OVERHEAD_BYTES = 24
 _EMPTIEST = 2
-"""A part is cut at a better place only if it is then at least one half full."""
+"""Divisor of a part's length: a cut at a better place keeps more than this fraction of it."""
 _BEST = 5
 """The rank of a place that cannot be better."""
 MAX_PARTS = 5
@@ -395,9 +401,10 @@ DOCUMENT_NAME = "answer.md"
 
 
 def split(rendered: RenderedText, *, limit: int = MESSAGE_UNITS) -> tuple[MessagePart, ...]:
-    """Parts in order; the texts joined with the gaps behind them are the rendered text.
+    """Split a text into messages of at most `limit` UTF-16 units; none if nothing is visible.
 
-    While a text grows, all parts but the last two stay as they are, as long as the limit does.
+    Texts and gaps joined are the rendered text. While a text grows, all parts but the last two stay the
+    same, if the limit does.
     """
     text = _MeasuredText.measure(rendered)
     parts: list[MessagePart] = []
@@ -415,9 +422,10 @@ def split(rendered: RenderedText, *, limit: int = MESSAGE_UNITS) -> tuple[Messag
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MeasuredText:
-    """`offsets` has the UTF-16 offset of every character and of the end; `blocks` the code blocks' ranges.
+    """Text with the positions that are needed to cut it.
 
-    `ends` has the largest end of the entities up to each one: those that a part begins behind are skipped.
+    `offsets` has the UTF-16 offset of every character and of the end, `blocks` the code blocks' ranges of
+    characters. `ends` has the largest end of the entities up to each one, for a binary search.
     """
 
     text: str
@@ -435,12 +443,18 @@ class _MeasuredText:
         return cls(text=rendered.text, offsets=offsets, entities=rendered.entities, ends=ends, blocks=blocks)
 
     def _entities_from(self, offset: int) -> Iterator[TextEntity]:
-        """Yield the entities in order from the first one that ends behind the offset."""
+        """Yield the entities in order, from the first whose end is greater than `offset`, in UTF-16 units.
+
+        Later ones may end before the offset.
+        """
         first = bisect_right(self.ends, offset)
         return (self.entities[number] for number in range(first, len(self.entities)))
 
     def find_end(self, start: int, limit: int) -> int:
-        """The last index at which a part from `start` could end by the three limits."""
+        """Return the last index at which a part from `start` may end by units, entities and their bytes.
+
+        `limit` is a number of UTF-16 units.
+        """
         end = bisect_right(self.offsets, self.offsets[start] + limit) - 1
         first, last = self.offsets[start], self.offsets[end]
         count = size = 0
@@ -456,7 +470,7 @@ class _MeasuredText:
         return end
 
     def find_cut(self, start: int, end: int) -> int:
-        """The best place up to `end`: blank line, line, space, and at last between two characters."""
+        """Return the best index up to `end` to cut at: blank line, line, space, or between two characters."""
         half = start + (end - start) // _EMPTIEST
         best, best_rank = 0, 0
         for at in range(end, half, -1):
@@ -470,7 +484,7 @@ class _MeasuredText:
         return next((at for at in range(end, start, -1) if is_grapheme_boundary(self.text, at)), end)
 
     def _rank(self, at: int) -> int:
-        """How good a cut before the character at `at` is; 0 is none."""
+        """Rank a cut before the character at `at`, from 0 for no place to `_BEST`."""
         char, before = self.text[at], self.text[at - 1]
         if char == "\n":
             blank = self.text.startswith("\n\n", at) or before == "\n"
@@ -478,12 +492,15 @@ class _MeasuredText:
         return 1 if char in " \t" and not before.isspace() else 0
 
     def is_in_block(self, at: int) -> bool:
-        """Whether a code block has characters on both sides of `at`."""
+        """Return whether a code block has characters on both sides of `at`."""
         number = bisect_right(self.blocks, (at, -1)) - 1
         return number >= 0 and self.blocks[number][0] < at < self.blocks[number][1]
 
     def make_part(self, start: int, cut: int) -> tuple[MessagePart, int]:
-        """The part up to `cut`, and where the next begins: behind whitespace, but with code's indentation."""
+        """Return the part up to `cut`, and the index at which the next part begins.
+
+        The next part begins after whitespace, but with the indentation of code.
+        """
         end = cut
         while end > start + 1 and self.text[end - 1].isspace():
             end -= 1

@@ -64,7 +64,10 @@ class _Size:
 
 
 def build_rich_blocks(markdown: str) -> tuple[RichBlock, ...] | None:
-    """None when the classic form says as much, or when the answer is over a limit of rich messages."""
+    """Return an answer as the blocks of a rich message; None if it is sent in the classic form.
+
+    That is so if no block gains by the rich form, a block cannot be sent in it, or a limit is exceeded.
+    """
     tree = _fold(parse_blocks(markdown))
     if not any(map(_is_worth_it, tree)) or not all(map(_is_possible, tree)):
         return None
@@ -73,7 +76,7 @@ def build_rich_blocks(markdown: str) -> tuple[RichBlock, ...] | None:
 
 
 def _fold(blocks: Sequence[MarkdownBlock]) -> tuple[FoldedBlock, ...]:
-    """Everything between the tags of `<details>` as one; a tag without its partner stays text."""
+    """Return the blocks with all blocks between `<details>` tags as one; an unmatched tag stays text."""
     folded: list[FoldedBlock] = []
     rest = list(blocks)
     while rest:
@@ -106,7 +109,7 @@ def _details(blocks: Sequence[MarkdownBlock]) -> tuple[DetailsBlock, list[Markdo
 
 
 def _find_closing_block(blocks: Sequence[MarkdownBlock]) -> int | None:
-    """The number of the block with the closing tag."""
+    """Return the index of the block whose closing tag ends what the first block opens; None without one."""
     depth = 0
     for number, block in enumerate(blocks):
         depth += bool(_OPENING.match(_text(block)))
@@ -151,7 +154,10 @@ def _is_worth_it(block: FoldedBlock) -> bool:
 
 
 def _is_possible(block: FoldedBlock) -> bool:
-    """Empty texts and items, and tables that are too wide, are left to the classic form."""
+    """Return whether a rich message can hold a block: neither empty, nor a table of over 20 columns.
+
+    The same applies to the blocks and items within it. Other answers are sent in the classic form.
+    """
     match block:
         case TableBlock(aligns=aligns):
             return len(aligns) <= RICH_COLUMNS
@@ -213,7 +219,7 @@ def _item(listing: ListBlock, number: int, item: ListItem) -> RichBlock:
 
 
 def _rich(spans: TextSpans) -> Any:
-    """A RichText: a string, an object, or a list of both."""
+    """Return spans as a `RichText` of the Bot API: a string, an object, or a list of both."""
     pieces = [_piece(span) for span in spans]
     return pieces[0] if len(pieces) == 1 else pieces or ""
 
@@ -229,7 +235,10 @@ def _piece(span: TextSpan) -> Any:
 
 
 def _size(value: Any, depth: int = 0) -> _Size:
-    """Counted as a server could at most: every object is a level, every block, item and row is a block."""
+    """Return the largest size that Telegram could count for a value.
+
+    Every object counts as a level; every block, list item and table row counts as a block.
+    """
     if isinstance(value, str):
         return _Size(units=utf16_units(value), depth=depth)
     if isinstance(value, dict):

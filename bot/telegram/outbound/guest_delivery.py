@@ -27,7 +27,7 @@ HOLDING_SECONDS = 7.0
 """Seconds after the question when a line takes the place of the answer; Telegram waits about ten."""
 RETRY_SECONDS = 0.5
 LOOK_SECONDS = 10.0
-"""Seconds until a look that nothing has asked for, in case a wake-up was lost."""
+"""Seconds between looks without a wake-up, in case one was lost."""
 SWEEP_SECONDS = 30.0
 STORE_RETRY_SECONDS = 0.5
 CUT_MARK = "\n\n…"
@@ -53,7 +53,7 @@ class GuestReplySink:
 
 
 class GuestDelivery:
-    """One for all bots of the process: sends what the stored queries of its held bots are due."""
+    """Delivery of answers to guests for all bots of the process; sends for the bots that it holds."""
 
     def __init__(
         self,
@@ -77,14 +77,14 @@ class GuestDelivery:
         self._swept_at: float | None = None
 
     def wake(self) -> None:
-        """Look at once: a question was stored, or an answer."""
+        """Make `run` look for due queries at once, since a question or an answer was stored."""
         self._woken.set()
 
     def open_sink(self) -> GuestReplySink:
         return GuestReplySink(self.wake)
 
     async def run(self) -> None:
-        """Send what is due, until cancelled: when it is woken, and when a holding line is due."""
+        """Send due answers until cancelled: at each wake-up, and at least every `LOOK_SECONDS`."""
         pause = 0.0
         while True:
             with suppress(TimeoutError):
@@ -98,8 +98,9 @@ class GuestDelivery:
                 pause = RETRY_SECONDS
 
     async def send_due(self, held: Sequence[int]) -> float:
-        """Start what is due for these bots, and return seconds until the next look; raises
-        StorageUnavailable.
+        """Start the due sends of these bots, and return the seconds until the next look.
+
+        Raises StorageUnavailable.
         """
         ready = [bot_id for bot_id in held if bot_id in self._senders]
         if not ready:
@@ -113,7 +114,7 @@ class GuestDelivery:
         return LOOK_SECONDS if next_due is None else min(LOOK_SECONDS, max(RETRY_SECONDS, next_due))
 
     async def _sweep(self, ready: Sequence[int]) -> None:
-        """End deliveries that no query can bring, now and then."""
+        """Close deliveries that belong to no query, at most every SWEEP_SECONDS."""
         now = asyncio.get_running_loop().time()
         if self._swept_at is None or now - self._swept_at > SWEEP_SECONDS:
             self._swept_at = now
@@ -134,7 +135,7 @@ class GuestDelivery:
             self.wake()  # what became due during the call was not started
 
     async def _answer(self, query: DueGuestQuery) -> None:
-        """Send the only answer that Telegram takes: the text, or the line that holds its place."""
+        """Send the only answer that Telegram allows: the text if it is ready, or a line to edit later."""
         sends: GuestSend = "answer" if query.notice or query.has_ended else "holding"
         part = await self._build_part(query, sends)
         if not await self._store.begin(*query.key, sends=sends):
@@ -163,7 +164,7 @@ class GuestDelivery:
                 await self._store.finish(*query.key, state="lost", error=reason)
 
     async def _edit(self, query: DueGuestQuery, inline_message_id: str) -> None:
-        """Put the answer in the place of the holding line; repeated until Telegram has said yes or no."""
+        """Replace the holding line by the answer; the next look tries again if Telegram gives no result."""
         part = await self._build_part(query, "answer")
         outcome = await self._senders[query.bot_id].edit_guest_answer(query.chat_id, inline_message_id, part)
         self._crash_point("telegram_after_guest")
@@ -178,7 +179,7 @@ class GuestDelivery:
                 await self._keep_storing(lambda: self._store.finish(*query.key, state="lost", error=reason))
 
     async def _keep_storing(self, store: Callable[[], Awaitable[None]]) -> None:
-        """Repeat until the outcome of a call is stored: only this process knows it."""
+        """Call `store` until it succeeds, because only this process knows the outcome of a call."""
         while True:
             try:
                 await store()
@@ -203,7 +204,7 @@ class GuestDelivery:
 
 
 def _render(ended: EndedTurn, texts: Catalogue) -> RenderedText:
-    """The answer, or why there is none; a guest is a stranger, who learns nothing of the installation."""
+    """Return the answer, or why there is none, without details of the installation for a stranger."""
     if is_notice(ended):
         return render(explain_failure(texts, code=ended.error_code, advice=ended.text, public=True))
     rendered = render(ended.text)
@@ -212,7 +213,7 @@ def _render(ended: EndedTurn, texts: Catalogue) -> RenderedText:
 
 
 def _cut(rendered: RenderedText) -> MessagePart:
-    """Return what one message holds of a text."""
+    """Return the part of a text that fits one message, with CUT_MARK if more follows."""
     parts = split(rendered, limit=LIVE_UNITS)
     if not parts:
         return MessagePart(text=EMPTY_ANSWER)

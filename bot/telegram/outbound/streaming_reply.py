@@ -55,15 +55,15 @@ BUBBLE_PATIENCE_SECONDS = 1.0
 """The model's stream waits while a bubble is sent."""
 LAST_EDIT_SECONDS = 5.0
 TYPING_INTERVAL_SECONDS = 4.0
-"""Telegram shows it for five."""
+"""Seconds between typing indicators; Telegram shows each for five."""
 TYPING_DELAY_SECONDS = 0.2
-"""An answer that is there sooner needs no sign that it is coming."""
+"""Seconds before the first typing indicator; a faster answer needs none."""
 LAST_CALL_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyPacing:
-    """How often edits and typing are sent; tests choose faster ones."""
+    """Pacing of edits and typing indicators; tests choose shorter intervals."""
 
     private: EditPacing = PRIVATE_PACING
     group: EditPacing = GROUP_PACING
@@ -109,7 +109,7 @@ class StreamingReply:
         self._maybe_shown: MaybeShown | None = None
 
     async def __call__(self, event: ReplyEvent) -> None:
-        """Never raises: `resume_unfinished` delivers what could not be shown now."""
+        """Show an event in the chat. Never raises: `resume_unfinished` delivers later what failed here."""
         try:
             await self._handle(event)
         except StorageUnavailable as error:
@@ -120,7 +120,10 @@ class StreamingReply:
             log.exception("streaming_reply_failed", session_id=self._chat.session_id, turn=self._turn)
 
     async def close(self) -> None:
-        """Stop edits and typing; returns when no call is under way."""
+        """Stop edits and the typing indicator, and report the reply as closed.
+
+        Waits up to `LAST_EDIT_SECONDS` for a running edit and `LAST_CALL_SECONDS` for a running typing call.
+        """
         await self._stop_showing()
         await self._stop_typing()
         self._on_closed(self)
@@ -190,7 +193,7 @@ class StreamingReply:
         )  # fmt: skip
 
     async def _follow_chat(self, address_id: int) -> None:
-        """A session may have several chats: an answer goes to the chat of its question."""
+        """Switch to the chat of this address, which asked; 0 or an unknown address changes nothing."""
         if address_id in (0, self._chat.address_id):
             return
         chat = await self._context.chats.find_chat(address_id)
@@ -198,7 +201,10 @@ class StreamingReply:
             self._chat = chat
 
     async def _deliver_earlier(self, turn: int) -> bool:
-        """Deliver earlier turns first; until they have arrived, nothing of this turn is shown."""
+        """Deliver earlier turns of the session; False if one of them is still undelivered.
+
+        A turn whose predecessors are undelivered is not shown while it is written.
+        """
         if await self._is_in_order(turn):
             return True
         for earlier in self._final_delivery.list_pending(self._chat.session_id, before=turn):
@@ -207,7 +213,10 @@ class StreamingReply:
         return True
 
     async def _is_in_order(self, turn: int) -> bool:
-        """If not, mark the earlier turns that another process left undelivered."""
+        """Return whether this process has just delivered the preceding turn in this chat.
+
+        If not, earlier turns that are unfinished are marked as pending.
+        """
         await self._follow_chat(self._asked_at)
         session_id, address_id = self._chat.session_id, self._chat.address_id
         in_order = self._final_delivery.is_in_order(session_id, turn=turn, address_id=address_id)

@@ -69,7 +69,7 @@ def list_profile_calls(context: BotContext) -> tuple[ProfileCall, ...]:
 
 
 class BotProfile:
-    """The profile of one bot; only the holder of the bot's lease may run it."""
+    """Updater of one bot's command menus and descriptions; run only by the holder of the bot's lease."""
 
     def __init__(self, context: BotContext) -> None:
         self._context = context
@@ -77,7 +77,10 @@ class BotProfile:
         self._bots = context.stores.telegram_chats
 
     async def run(self) -> None:
-        """Set what has changed; returns when Telegram shows the whole profile."""
+        """Update the profile, and retry every `RETRY_SECONDS` until no call is left.
+
+        A call that Telegram refuses is not repeated; an unavailable database is retried.
+        """
         while True:
             try:
                 if await self.update():
@@ -87,9 +90,9 @@ class BotProfile:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def update(self) -> bool:
-        """Make the calls whose content Telegram does not show yet; False if some are left.
+        """Make the calls whose content was not sent before; False if one has to be repeated.
 
-        Raises: StorageUnavailable if the database does not answer.
+        A call that Telegram refuses counts as made. Raises StorageUnavailable.
         """
         known = await self._bots.load_profile(self._bot_id)
         due = [call for call in list_profile_calls(self._context) if known.get(call.key) != call.digest]
@@ -107,7 +110,10 @@ class BotProfile:
         return True
 
     async def _make(self, call: ProfileCall) -> bool:
-        """False if the call has to be repeated; a refused one would be refused again."""
+        """Make one call; False if Telegram put it off or did not answer, so that it has to be repeated.
+
+        A refused call counts as made, since it would be refused again.
+        """
         outcome = await self._context.sender.call(
             _build_method(call),
             chat_id=self._bot_id,  # no chat has this id: a rate limit of the profile holds no other call

@@ -23,7 +23,10 @@ class BrokenPdf(Exception):
 
 
 async def extract_pages(content: bytes, *, seconds: float = SECONDS) -> list[str]:
-    """Raises BrokenPdf."""
+    """Return the texts of up to MOST_PAGES pages, read in a separate process; raises BrokenPdf.
+
+    The process has `seconds` to finish.
+    """
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "shared.adapters.files.pdf_pages",
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
@@ -45,7 +48,10 @@ async def extract_pages(content: bytes, *, seconds: float = SECONDS) -> list[str
 
 
 def read_pages(content: bytes) -> list[str]:
-    """A page that cannot be read is empty."""
+    """Return the texts of up to MOST_PAGES pages, empty for an unreadable page.
+
+    Raises ValueError for an encrypted file, and errors of pypdf for a broken one.
+    """
     from pypdf import PdfReader
 
     from shared.adapters.files.pdf_layout import read_page
@@ -73,7 +79,7 @@ def main() -> int:
 
 
 def _limit() -> None:
-    """Where the system can; the parent's patience is the limit elsewhere."""
+    """Limit CPU time and memory of this process where the system can; else the parent's timeout holds."""
     try:
         import resource
     except ImportError:

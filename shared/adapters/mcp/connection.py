@@ -1,6 +1,6 @@
-"""One server of the Model Context Protocol: started or reached, watched, and begun again when it falls.
+"""Connection to one server of the Model Context Protocol, which is restarted when it ends.
 
-The protocol's package is large: it is imported when a server is configured, and in a thread.
+The protocol's package is large: it is imported in a thread, and only when a server is configured.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ log = structlog.get_logger(__name__)
 START_SECONDS = 30.0
 CALL_SECONDS = 60.0
 LOOK_SECONDS = 300.0
-"""How often a server is asked for its list that did not say of itself that it has changed."""
+"""Seconds after which a server that announced no change is asked for its tools again."""
 FIRST_WAIT_SECONDS = 10.0
-"""How long a call waits for a server that is only just being started."""
+"""Seconds that a call waits for a server that is being started."""
 STOP_SECONDS = 8.0
 PAUSE_LEAST, PAUSE_MOST = 1.0, 60.0
 STEADY_SECONDS = 60.0
@@ -43,7 +43,10 @@ OnTools = Callable[[Sequence[OfferedTool]], Awaitable[None]]
 
 
 class McpConnection:
-    """Owns one task; `start` once, `close` at the end."""
+    """Connection to one MCP server, held by a task that connects again after each failure.
+
+    `start` is called once, `close` at the end. `problem` is the last failure; a successful start clears it.
+    """
 
     def __init__(self, server: McpServer, *, on_tools: OnTools) -> None:
         self.server = server
@@ -52,9 +55,9 @@ class McpConnection:
         self._client: Any = None
         self._ready = asyncio.Event()
         self._tried = asyncio.Event()
-        """Set once the first attempt has ended, well or not."""
+        """Set when the first attempt to connect has succeeded or failed."""
         self._over = asyncio.Event()
-        """The connection has ended, or is to end."""
+        """Set when the connection has ended or must end."""
         self._changed = asyncio.Event()
         self._closing = False
         self.problem = ""
@@ -76,7 +79,7 @@ class McpConnection:
             await asyncio.wait([self._task], timeout=STOP_SECONDS)
 
     async def wait_until_tried(self, seconds: float) -> bool:
-        """Whether the server is there, once the first attempt has ended."""
+        """Wait up to `seconds` for the first attempt to connect; return whether the server is ready."""
         try:
             async with asyncio.timeout(seconds):
                 await self._tried.wait()
@@ -85,7 +88,7 @@ class McpConnection:
         return self._ready.is_set()
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> ToolOutput:
-        """Raises ToolFailed with what the model should know."""
+        """Run a tool of the server and return its output. Raises ToolFailed with a sentence for the model."""
         await self.wait_until_tried(FIRST_WAIT_SECONDS)
         client = self._client
         if client is None or not self._ready.is_set():

@@ -43,10 +43,10 @@ from shared.ports import Tool, ToolContext, ToolFailed, ToolOutput
 log = structlog.get_logger(__name__)
 
 KNOWN_FILE = "mcp-tools.json"
-"""In the data folder: the tools of each server as they were last seen. May be lost without harm."""
+"""Name of the file in the data folder with each server's last known tools; may be lost without harm."""
 MOST_FILE_BYTES = 1_048_576
 LOOK_SECONDS = 5.0
-"""How often a process that only reads looks whether the others have written."""
+"""Seconds between two looks for tools and approvals that other processes have written."""
 PROBE_SECONDS = 15.0
 
 
@@ -73,7 +73,11 @@ def _file_text(path: Path | None) -> tuple[str, str]:
 
 
 def list_servers(settings: Settings) -> tuple[tuple[McpServer, ...], tuple[str, ...]]:
-    """Return servers of the file and stored ones, and problems; of equal names the file's is used."""
+    """Return the MCP servers of the file and of the settings, and sentences about problems.
+
+    If both have a name, the file's server is used, and a problem says so. Other problems are the file's
+    only: unusable servers of the settings are left out silently.
+    """
     found, problems = load_servers(find_mcp_file(settings))
     if settings.mcp_servers is None:
         return found, problems
@@ -131,7 +135,7 @@ class McpTool:
 
 
 class McpToolReviews(Protocol):
-    """Where all processes learn which tools of a server are approved."""
+    """Store of approvals, by which all processes know which tools of a server may run."""
 
     async def review(self, found: McpToolList, *, rule: McpApproval) -> ReviewedTools: ...
     async def load(self) -> Mapping[tuple[str, str], ReviewedTools]: ...

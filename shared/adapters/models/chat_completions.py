@@ -243,7 +243,7 @@ class ChunkTranslator:
         return events or [{"type": "ping"}]
 
     def _find_choice(self, choices: Sequence[object]) -> Mapping[str, Any]:
-        """Return the part of the first choice that was seen; nothing if the chunk is about others."""
+        """Return the choice with the index that was seen first; empty if the chunk has only others."""
         for choice in choices:
             if not isinstance(choice, Mapping):
                 continue
@@ -255,7 +255,7 @@ class ChunkTranslator:
         return {}
 
     def _note_usage(self, usage: Json) -> None:
-        """Keep the larger of two figures: a server may set its counts back to 0 at the end."""
+        """Keep the larger count of each kind, since a server may reset its counts to 0 at the end."""
         for name, count in usage.items():
             self._usage[name] = max(count, self._usage.get(name, 0)) if type(count) is int else count
 
@@ -264,10 +264,12 @@ class ChunkTranslator:
         return self.take(answer)
 
     def end(self, *, announced: bool = False) -> list[Event]:
-        """Return the last events; an answer whose end was neither told nor `announced` was cut.
+        """Return the last events; without `message_stop` if neither the server nor `announced` tells an end.
+
+        Such an answer was cut. A count of tokens after the last choice is an end, too.
 
         Raises:
-            ModelAnswerUnusable: the server broke the answer off and says so, or announced an end without one.
+            ModelAnswerUnusable: the server names a fault as the reason, or `announced` an empty answer.
         """
         has_answer = self._said or bool(self._calls)
         if announced and not self._reason and not has_answer:
@@ -284,7 +286,7 @@ class ChunkTranslator:
         return [*last, ended, {"type": "message_stop"}]
 
     def _end_parts(self) -> list[Event]:
-        """Return what was held back of text and calls, and the state that came with the calls."""
+        """Return events for held back text and calls, and for the state that came with the calls."""
         events: list[Event] = []
         if text := self._text.end():
             events.append(build_delta_event("text_delta", 0, text=text))
@@ -347,10 +349,14 @@ class ChunkTranslator:
             yield from self._begin(call)
 
     def _find_call(self, part: Mapping[str, Any], name: str) -> _StreamedCall:
-        """Return the call that a part belongs to: by its id, else by its index, else the newest one.
+        """Return the call that a streamed part belongs to, and store the part's id, index and name there.
 
-        An index that comes with another id and a name begins another call: some servers count each call as 0.
-        Some servers number nothing; there a name begins a call, unless the newest one has the same id.
+        With an index, a part without a name belongs to the call with its id, else to the call of its index.
+        A named part belongs to the call of its index, unless its id, or without ids its name, differs: then
+        to the call with its id, else to a new one, since some servers count each call as 0.
+
+        Without an index, a name begins a call, unless the newest one has the same id; a part without a name
+        belongs to the call with its id, else to the newest.
         """
         index, id_ = _key(part.get("index")), _key(part.get("id")) or None
         known = self._by_id.get(id_) if id_ is not None else None
@@ -402,7 +408,7 @@ def _is_another(call: _StreamedCall, id_: object, name: str) -> bool:
 
 
 def _key(value: object) -> object:
-    """Return a value that can be a key; ids and indexes of another kind count as none."""
+    """Return an id or index that is a string or a number; None for other values."""
     return value if isinstance(value, str | int) else None
 
 
@@ -411,7 +417,7 @@ def build_delta_event(kind: str, index: int, **fields: str) -> Event:
 
 
 def _join_text(delta: Mapping[str, Any]) -> str:
-    """Return the text of a part; some servers send a list of parts, with what is thought among them."""
+    """Return the text of a delta, whose content is a string or a list of parts; thoughts are left out."""
     content = delta.get("content")
     if not content or _is_thought(delta):
         return ""

@@ -39,7 +39,7 @@ _NOISE = 16
 _MOST_BYTES_PER_TOKEN = 5
 """Bytes of ASCII per token up to which a count is believed without counting; English has four and a half."""
 _OTHER_WEIGHT = 2
-"""Weight of bytes beyond ASCII in that sum: a Thai token has two bytes, an English one more than four."""
+"""Weight of bytes beyond ASCII in a sum of bytes: a Thai token has two, an English one over four."""
 _PLAIN_SHARE = 0.95
 """Share of ASCII in a text whose number of tokens hardly depends on the vocabulary."""
 
@@ -54,9 +54,9 @@ def size_of(request: ModelRequest, count: Count) -> int:
 
 
 def is_possible(usage: Usage, request: ModelRequest, *, words: str) -> bool:
-    """Return False for more tokens than any vocabulary makes of the request and its answer.
+    """Return False if more tokens were reported than any vocabulary makes of the request and its answer.
 
-    Nothing is known of what the provider's own tools read.
+    Returns True for a request with tools of the provider, since the text that they read is unknown.
     """
     if any(tool.provider is not None for tool in request.tools):
         return True
@@ -75,8 +75,9 @@ def has_low_input(
 ) -> bool:
     """Return whether fewer input tokens were reported than the model's vocabulary can make of the request.
 
-    `factor` converts our count to the model's, `share` is what it reaches in other scripts. Without
-    `has_tools` the tools were not sent.
+    `count` is our counter, and `factor` the model's tokens per token of that count. `share` is the least
+    share of our count that is credible for text beyond ASCII. Without `has_tools`, the request was sent
+    without its tools.
     """
     texts = [*_texts_of(request)]
     spelled = [*_spelled_of(request, has_tools=has_tools)]
@@ -84,14 +85,17 @@ def has_low_input(
 
 
 def has_low_output(usage: Usage, words: str, *, count: Count, factor: float, share: float) -> bool:
-    """Return whether fewer output tokens were reported than the model's vocabulary can make of what came."""
+    """Return whether fewer output tokens were reported than the model's vocabulary can make of the answer.
+
+    `words` is the text of the answer; the other arguments are those of `has_low_input`.
+    """
     return _is_low(usage.output_tokens, [words], [], count=count, factor=factor, share=share)
 
 
 def find_other_share(name: str, *, is_known: bool) -> float:
-    """Return the share of our count that a model reaches in scripts other than ASCII.
+    """Return the least credible share of our count for a model's text beyond ASCII.
 
-    `is_known` tells that its vocabulary or its price makes a larger count than the reported one unlikely.
+    `is_known` means that the model is free, or that its vocabulary is known, so that a low count is believed.
     """
     is_large = is_known or any(part in name.lower() for part in LARGE_VOCABULARIES)
     return LARGE_SHARE if is_large else USUAL_SHARE
@@ -104,7 +108,7 @@ def is_plain(request: ModelRequest) -> bool:
 
 
 def raise_input(usage: Usage, tokens: int) -> Usage:
-    """Return the usage with `tokens` input tokens or more, in the provider's shares of its cache."""
+    """Return the usage with at least `tokens` input tokens; cached tokens keep their shares."""
     reported = input_of(usage)
     if reported >= tokens:
         return usage

@@ -325,24 +325,27 @@ def _tokens(entries: Iterable[Entry], ratio: float) -> int:
 
 
 def summary_room(summariser_window: int, summary_most: int = SUMMARY_MOST) -> int:
-    """The longest answer to a summary request, in tokens: a quarter of a small window."""
+    """Return the most tokens of an answer to a summary request: at most a quarter of the window."""
     return min(max(SUMMARY_ROOM, summary_most + summary_most // 4), summariser_window // 4)
 
 
 def readable(summariser_window: int, summary_most: int = SUMMARY_MOST) -> int:
-    """How much of the log fits into one request beside rules, former record and answer."""
+    """Return the tokens of the log that fit into one request beside rules, former record and answer."""
     former = min(summary_most, summariser_window // 4)
     beside = summary_room(summariser_window, summary_most) + RULES + former
     return max(MIN_CHUNK, min(floor(CHUNK_SHARE * summariser_window), summariser_window - beside))
 
 
 def chunk_limit(summariser_window: int, summary_most: int = SUMMARY_MOST) -> int:
-    """How large a portion is where there have to be several."""
+    """Return the most tokens of a portion, for a log that needs several."""
     return min(CHUNK_TOKENS, readable(summariser_window, summary_most))
 
 
 def find_oversized(entries: Iterable[Entry], summariser_window: int, ratio: float = 1.0) -> frozenset[int]:
-    """Seqs of the messages that are only named. Tool results never are: they are shown by head and tail."""
+    """Return the seqs of messages that are too long to send, so that a summary only names them.
+
+    Tool results are never among them: they are shown by head and tail.
+    """
     most = floor(NAMED_SHARE * summariser_window)
     return frozenset(e.seq for e in entries if e.author != "tool" and ceil(whole_tokens(e) * ratio) > most)
 
@@ -358,7 +361,8 @@ def portions(
 ) -> tuple[Portion, ...]:
     """Return one portion if `whole` tokens suffice, else portions of at most `limit` tokens.
 
-    `even` makes them similar in size, so that none weighs more when each is summarised separately.
+    A single message above `limit` forms a separate portion. `even` makes portions similar in size, so that
+    none has more weight when each is summarised separately.
     """
     total = source_tokens(entries, ratio, named)
     if total <= whole:
@@ -374,7 +378,11 @@ def portions(
 def split_into_chunks(
     entries: Sequence[Entry], limit: int, ratio: float = 1.0, named: frozenset[int] = frozenset()
 ) -> tuple[Portion, ...]:
-    """Portions of at most `limit` tokens, cut between turns; a turn is cut only if too large alone."""
+    """Split entries between turns into portions of at most `limit` tokens.
+
+    Only a turn above `limit` is split between its messages; a message above `limit` is never split. `ratio`
+    is the model's tokens per stored token; messages in `named` count as their short mention.
+    """
     pieces: list[Portion] = []
     for turn in turns_of(entries):
         fits = source_tokens(turn, ratio, named) <= limit
@@ -393,7 +401,7 @@ def split_into_chunks(
 
 
 def halves(portion: Portion) -> tuple[Portion, Portion] | None:
-    """Two portions instead of one that was refused: cut between turns, else between messages, else not."""
+    """Split a refused portion in two, between turns or else between messages; None for a single message."""
     turns = turns_of(portion)
     pieces = turns if len(turns) > 1 else tuple((entry,) for entry in portion)
     if len(pieces) < 2:

@@ -32,7 +32,7 @@ class ItemChange:
     id: str
     kind: str
     change: Literal["added", "changed", "closed", "lost"]
-    """`closed` left with a reason; `lost` is gone without one."""
+    """`closed`: removed with a reason; `lost`: missing without one."""
     text: str
     former: str = ""
     reason: str = ""
@@ -43,9 +43,9 @@ class SummaryDiff:
     lines: tuple[DiffLine, ...]
     items: tuple[ItemChange, ...]
     kept: int
-    """Items that stand as they were."""
+    """Number of open items that did not change."""
     unsaid: tuple[LedgerItem, ...]
-    """Items of the record that the text does not say."""
+    """Open items of the record that the text does not state."""
 
 
 def compare(former: Ledger, former_text: str, ledger: Ledger, text: str) -> SummaryDiff:
@@ -61,12 +61,15 @@ def compare(former: Ledger, former_text: str, ledger: Ledger, text: str) -> Summ
 
 
 def changed_lines(before: str, after: str) -> Iterable[DiffLine]:
-    """Sentence by sentence, in reading order."""
+    """Return the difference of two texts by sentences, unchanged ones included, in reading order."""
     return compare_lines(_sentences(before), _sentences(after))
 
 
 def compare_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[DiffLine]:
-    """In the order of the new ones; what was removed stands before what took its place."""
+    """Yield the unchanged, removed and added lines of two texts, in the order of `new`.
+
+    Removed lines come before the added lines that replace them.
+    """
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     for tag, a, b, c, d in matcher.get_opcodes():
         if tag == "equal":
@@ -77,7 +80,7 @@ def compare_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[DiffLine]:
 
 
 def says(text: str, fact: str) -> bool:
-    """Whether a text holds the fact's identifiers and most of its words, in whatever order."""
+    """Return whether a text has all identifiers and at least SAID_SHARE of the words of a fact."""
     low = text.casefold()
     if fact.strip().casefold() in low:
         return True

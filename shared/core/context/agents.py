@@ -245,7 +245,7 @@ def with_chosen_compaction(config: Mapping[str, Any], chosen: str, limit: int | 
 
 
 def without_tool(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """The config as it holds where one tool would do nothing."""
+    """Return the config with one more denied tool, which would have no effect."""
     section = config.get("tools")
     tools = section if isinstance(section, Mapping) else {}
     denied = tools.get("deny") or ()
@@ -266,7 +266,10 @@ def _agent(name: str, workspace: Workspace) -> str:
 
 
 def _who(at: Circumstances) -> str:
-    """Names are what strangers call themselves: one short line, never more."""
+    """Describe the group or person that writes, for the prompt; empty if nothing is known.
+
+    A name is what strangers call themselves, so it is cut to one short line.
+    """
     name = join_lines(at.name)[:_NAME_CHARS]
     if at.group:
         return f"This is a group{f' called “{name}”' if name else ''}: several people write here."
@@ -320,7 +323,7 @@ _LIMITS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowedTools:
-    """Names and globs; what is denied is denied, whatever else allows it."""
+    """Tools that an agent may use, by names and globs; `deny` takes precedence over `allow`."""
 
     allow: tuple[str, ...] = ("*",)
     deny: tuple[str, ...] = ()
@@ -333,7 +336,7 @@ class AllowedTools:
 
     @classmethod
     def of(cls, section: object) -> AllowedTools:
-        """From `config["tools"]`; what cannot be understood is as if it were not there."""
+        """Read `config["tools"]`; invalid parts have the effect of missing ones."""
         if not isinstance(section, Mapping):
             return cls()
         allow = _globs(section.get("allow"))
@@ -357,7 +360,7 @@ def _fits(name: str, globs: Sequence[str]) -> bool:
 
 
 def _globs(raw: object) -> tuple[str, ...] | None:
-    """None where nothing is said; a single name may stand without its list."""
+    """Return the globs of a list or of a single text; None for any other value."""
     if isinstance(raw, str):
         return (raw,)
     if isinstance(raw, Sequence):

@@ -152,7 +152,7 @@ _TELLING = frozenset(
     {"not", "no", "never", "without", "nicht", "kein", "keine", "nie", "non", "pas", "jamais", "не", "нет"}
     | {"one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"}
 )
-"""Words that turn a sentence into another one however many others are shared."""
+"""Words that change the meaning of a sentence even if all others are the same."""
 
 
 def authority_of(
@@ -163,11 +163,12 @@ def authority_of(
     before: Iterable[str] = (),
     foreign: Iterable[str] = (),
 ) -> Authority:
-    """Return the source of a note: the person if the text is theirs, else a tool if it may be from one.
+    """Return the source of a note: `person` if the text is theirs, else `tool` or `assistant`.
 
     `said` is what the person said where the note was taken from, `before` their other readable text,
-    `foreign` the text of others. Names, numbers and addresses that occur only in foreign text make a note
-    foreign; so does half of its words, if the whole is not the person's.
+    `foreign` the text of others. Names, numbers and addresses that occur only in `foreign` always make it a
+    tool's. A note that is not the person's is also a tool's if tools were used, or if `foreign` has half of
+    the words that the person did not say.
     """
     wanted = _stems(text) - _OF_THE_GENRE
     theirs = wanted & _stems_of_all(said)
@@ -182,7 +183,10 @@ def authority_of(
 
 
 def likely_source(text: str, said: Sequence[str]) -> int | None:
-    """The place of the text that a note was taken from: the newest with most of its telling words."""
+    """Return the index in `said` of the text that a note was taken from; None if none is similar enough.
+
+    Of texts that share most stems with the note, the newest is taken.
+    """
     wanted = _stems(text) - _OF_THE_GENRE
     shared = [len(wanted & _stems(words)) for words in said]
     best = max(shared, default=0)
@@ -196,18 +200,24 @@ def _stems_of_all(texts: Iterable[str]) -> set[str]:
 
 
 def search_stems(query: str, *, most: int = 12) -> list[str]:
-    """Beginnings of the telling words to look for, the longest first; they may stand within a word."""
+    """Return the stems to search for, the longest first; each may occur within a word.
+
+    A query without stems gives its whole words. At most `most` are returned.
+    """
     stems = set(map(_singular, _stems(query))) or set(normalise(query).split())
     return sorted(stems, key=lambda stem: (-len(stem), stem))[:most]
 
 
 def _singular(stem: str) -> str:
-    """Without the ending that most plurals have: who asks for dogs means the dog, too."""
+    """Return a stem without a last letter that may be a plural ending, so that "dogs" finds "dog"."""
     return stem[:-1] if len(stem) > 3 and stem[-1] in "sen" and stem.isalpha() else stem
 
 
 def _stems(text: str) -> set[str]:
-    """Beginnings of words of three letters and more; where a script has no blanks, pairs of signs."""
+    """Return the first `_STEM` letters of each word, without filler words and words of one or two letters.
+
+    Words with digits stay whole. Scripts without spaces give pairs of adjacent characters.
+    """
     stems: set[str] = set()
     for word in set(normalise(text).split()):
         if any(ord(char) >= _NO_BLANKS for char in word):
@@ -228,21 +238,21 @@ _FILLING = frozenset(
     | {"dem", "den", "des", "für", "sich", "wird", "les", "est", "pour", "que"}
     | {"una", "los"}
 )
-"""Words that say nothing about what a note is about."""
+"""Frequent words that are not used as stems, since they do not tell what a note is about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownNotes:
-    """Notes about the person in a request: before the history, and after the newest message."""
+    """Notes about the person in a request: `block` precedes the history, `since` joins the newest message."""
 
     block: str = ""
-    """Block that keeps its bytes until the next compaction, or until it cannot be cached any more."""
+    """Block before the history; unchanged until the next compaction, or until the cached prefix expires."""
     since: str = ""
     """Notes that were saved, changed or expired since the block was first sent."""
     ids: tuple[int, ...] = ()
-    """The notes of the block."""
+    """Ids of the notes in `block`."""
     shown: tuple[int, ...] = ()
-    """Notes of both."""
+    """Ids of the notes in `block` and `since`."""
 
 
 NOTHING_KNOWN = KnownNotes()
@@ -277,7 +287,7 @@ def core_block(
     *,
     zone: tzinfo = UTC,
 ) -> str:
-    """The weightiest notes as lines."""
+    """Render the most important notes that fit into `limit_tokens`, one a line."""
     return "\n".join(render_note(note, zone) for note in core_notes(notes, count, limit_tokens, zone=zone))
 
 

@@ -89,7 +89,7 @@ def defuse(text: str, *, foreign: bool = True, keep_fences: bool = False) -> str
 
 
 def _defuse_lookalikes(text: str, *, foreign: bool, keep_fences: bool) -> str:
-    """Defuse what reads as a mark once it is seen without hidden characters and with plain letters.
+    """Replace marks that are disguised by hidden characters or look-alike letters.
 
     The patterns are those for plain text; nothing else in the text changes.
     """
@@ -120,17 +120,20 @@ def _defuse_lookalikes(text: str, *, foreign: bool, keep_fences: bool) -> str:
 
 
 def fence_text(kind: str, text: str, *, source: str = "") -> str:
-    """Return a passage of foreign text as data; `kind` is a fixed word, such as `knowledge` or `page`.
+    """Return foreign text inside tags that mark it as data of this `kind`.
 
-    Use it for text that is added while a request is built. Stored text, such as a tool's result, is a block
-    and is defused when it is sent.
+    `kind` is a fixed word, such as `knowledge` or `page`. Use it for text that is added while a request is
+    built. Stored text, such as a tool's result, is a block and is defused when it is sent.
     """
     named = f' from="{label(source)}"' if source else ""
     return f'{FENCE}"{kind}"{named}>\n{defuse(text)}\n</{FENCE_TAG}>'
 
 
 def label(name: str, *, nameless: str = "", chars: int = LABEL_CHARS) -> str:
-    """A name, a title or an address on one line, without signs that would end or open a mark."""
+    """Return a name on one line, without signs of marks, cut to `chars` characters.
+
+    Returns `nameless` if nothing is left.
+    """
     plain = _NOT_IN_LABELS.sub(" ", strip_invisible(name)).strip()
     return plain[:chars].strip() or nameless
 
@@ -145,7 +148,7 @@ _RECORD = re.compile(r"\[(?=#\d)")
 
 
 def strip_marks(text: str, *, foreign: bool) -> str:
-    """Remove what looks like a mark of the program; a person's own text is changed as little as possible."""
+    """Replace signs that imitate marks of the program; with `foreign=False` as few as possible."""
     text = _RECORD.sub("(", _OWN_LINE.sub(r"\1(", text))
     return defuse(text, foreign=foreign)
 
@@ -155,12 +158,18 @@ OF_REPLIED = ", of the message replied to"
 
 
 def file_text(name: str, text: str, *, of: str = "") -> str:
-    """Return the text of a file, marked as material."""
+    """Return a file's text between a line with its name and an end line, with imitated marks replaced.
+
+    `of` is text behind the name, such as `OF_REPLIED`.
+    """
     return f"[File {label(name, nameless='file')}{of}]\n{strip_marks(text, foreign=True)}\n[End of file]"
 
 
 def file_name_text(name: str, *, of: str = "") -> str:
-    """The text before a picture that says where it comes from."""
+    """Return the text that stands before a picture and names its file.
+
+    `of` is text behind the name, such as `OF_REPLIED`.
+    """
     return f"[File {label(name, nameless='file')}{of}]\nThe picture that follows.\n[End of file]"
 
 
@@ -186,17 +195,21 @@ _UNREAD = ", not read]\n"
 
 
 def is_unread_file(text: str) -> bool:
-    """Whether a text only says that a file could not be read."""
+    """Return whether a text is the notice of a file that could not be read."""
     return text.startswith("[File ") and _UNREAD in text
 
 
 def may_be_read_later(text: str) -> bool:
-    """Whether a file is missing for a reason that may pass."""
+    """Return whether a text is the notice of an unread file that a retry may read."""
     return is_unread_file(text) and _ONCE_MORE in text
 
 
 def unread_file_text(name: str, kind: str, reason: str, *, megabytes: float = 0, of: str = "") -> str:
-    """Tell the model of a file that the person sent and that could not be read, and why."""
+    """Return the notice for the model that a file of the person could not be read.
+
+    `reason` is a key of `_WHY_NOT_READ`; others give a general sentence. `megabytes` is the limit for
+    file_too_large.
+    """
     why = _WHY_NOT_READ.get(reason, "it could not be read").format(megabytes=megabytes)
     named = label(name, nameless=kind)
     what = f"{kind} " if named != kind else ""

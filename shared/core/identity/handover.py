@@ -221,9 +221,9 @@ class AskedTooOften(BadInput):
 def event_payload(
     state: State, *, name: str = "", picture: str = "", reason: str = "", asked_by: Asker | None = None
 ) -> dict[str, Any]:
-    """The `handover` event; `picture` is a key.
+    """Return the payload of the `handover` event; `picture` is the key of the operator's picture.
 
-    A reason of the assistant is for operators: only the person's own is shown.
+    `reason` is included only if the person asked: a reason of the assistant is for operators.
     """
     payload: dict[str, Any] = {"state": state}
     if state == "human":
@@ -239,13 +239,13 @@ def operator_payload(name: str, picture: str) -> dict[str, str]:
 
 
 def shorten_reason(words: str) -> str:
-    """One line of at most `REASON_CHARS`."""
+    """Return `words` as one line, cut to `REASON_CHARS` characters."""
     line = " ".join(words.split())
     return line if len(line) <= REASON_CHARS else f"{line[: REASON_CHARS - 1].rstrip()}…"
 
 
 def clean_labels(labels: Iterable[str]) -> tuple[str, ...]:
-    """In their order, each once, whatever its case; raises BadLabels."""
+    """Return the labels in their order, without duplicates that differ only in case. Raises BadLabels."""
     found: dict[str, str] = {}
     for label in labels:
         plain = " ".join(label.split())

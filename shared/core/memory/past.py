@@ -90,7 +90,10 @@ def _begins_turn(message: PastMessage, before: list[PastMessage]) -> bool:
 
 
 def _turn(messages: list[PastMessage]) -> PastTurn:
-    """Build a turn, which begins with its person and ends with at most one answer."""
+    """Build a turn: the person's messages, then at most one answer, which joins the assistant's messages.
+
+    Without a message of the person, the title of the conversation stands in for it.
+    """
     said = [message for message in messages if not message.is_assistant]
     answers = [message for message in messages if message.is_assistant]
     lines = [PastLine(author="person", text=_line(message), at=message.at) for message in said]
@@ -107,7 +110,7 @@ def _line(message: PastMessage) -> str:
 
 
 def cut(text: str) -> str:
-    """Return text that a database takes: without NUL and lone surrogates, and not too long."""
+    """Return a text that the database accepts: no NUL or lone surrogates, at most `MOST_CHARS` characters."""
     plain = text[: MOST_CHARS + 1].replace("\0", "").encode("utf-8", "replace").decode().strip()
     return plain if len(plain) <= MOST_CHARS else f"{plain[: MOST_CHARS - 1]}{CUT}"
 
@@ -134,7 +137,7 @@ class ImportRefused(BadInput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPast:
-    """Content of an export before it is imported."""
+    """Number of messages and conversations in an export, and their time span, before it is imported."""
 
     source: PastSource
     messages: int
@@ -145,7 +148,7 @@ class FoundPast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportFile:
-    """An export that a person uploads, and how far it is."""
+    """Export that a person uploads, with the progress of its upload and import."""
 
     id: int
     public_id: str
@@ -164,7 +167,10 @@ class ImportFile:
 
 
 def look_through(source: PastSource, messages: Iterable[PastMessage]) -> FoundPast:
-    """Count the messages of an export without storing any."""
+    """Count the messages and conversations of an export, and find its first and last time; store nothing.
+
+    Stops at `MOST_MESSAGES` messages, and counts at most `MOST_CHATS` conversations.
+    """
     number, threads = 0, set[str]()
     first: datetime | None = None
     last: datetime | None = None

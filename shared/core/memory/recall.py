@@ -118,7 +118,7 @@ class Found(NamedTuple):
     path: str = ""
     heading: str = ""
     nearness: float = 0.0
-    """Cosine of what it means and what the message means; 0 if that is not known."""
+    """Cosine similarity between passage and message; 0 if it is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +135,7 @@ class Frequencies:
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """Weights of the words: rarer ones are heavier; one that never occurs is the rarest."""
+        """Weight of each word, in the order of `with_word`: the fewer passages have it, the larger."""
         return tuple(
             math.log(1 + (max(self.passages, number, FEW_PASSAGES) - number + 0.5) / (number + 0.5))
             for number in self.with_word
@@ -144,14 +144,15 @@ class Frequencies:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """All that a store knows about one question."""
+    """Result of a store's search for one question."""
 
     found: tuple[Found, ...] = ()
     frequencies: Mapping[Lane, Frequencies] = field(default_factory=dict)
     words: tuple[str, ...] = ()
-    """Words of the question that count: `with_word` is in their order, `hits` are places among them."""
+    """Words of the question that are searched for; `with_word` has their order, `hits` are indices into them.
+    """
     asked: int = QUESTION_WORDS
-    """Number of the first words, which are of its questions; the others stand beside them."""
+    """Number of leading `words` that come from questions; the others come from statements beside them."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Names of the person and of the assistant, by author."""
 
@@ -160,7 +161,7 @@ class Ranked(NamedTuple):
     passage: Found
     score: float
     sure: float = 1.0
-    """The share of the room above `SHORT_TOKENS` in which it may stand."""
+    """Share, 0 to 1, of the room above `SHORT_TOKENS` that the passage may use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -482,7 +483,11 @@ def _with_sittings(found: Sequence[Found], scores: _Scores) -> _Scores:
 
 
 def _share_by_meaning(share: float | None, nearest: float) -> float | None:
-    """Return the share of the room for a question, of which the nearest passage is so near."""
+    """Return the share of the room for passages, limited by how near the nearest one is in meaning.
+
+    `share` is the share by words; if it is None, words recall nothing, and nearness alone decides. Below
+    `NEAR_LEAST`, `share` is returned unchanged.
+    """
     if nearest < NEAR_LEAST:
         return share
     meant = min(1.0, max(0.0, (nearest - NEAR_SOME) / (NEAR_SURE - NEAR_SOME)))
@@ -490,7 +495,10 @@ def _share_by_meaning(share: float | None, nearest: float) -> float | None:
 
 
 def _with_meaning(found: Sequence[Found], said: Sequence[int], scores: _Scores, carried: float) -> _Scores:
-    """Raise passages by what they mean; words that carry little of the question count less beside it."""
+    """Raise the scores of passages by their nearness in meaning.
+
+    If words carry little of the question, the scores by words count less.
+    """
     raised = {at: MEANING * found[at].nearness for at in said if found[at].nearness > 0}
     if not raised:
         return scores
@@ -499,7 +507,7 @@ def _with_meaning(found: Sequence[Found], said: Sequence[int], scores: _Scores, 
 
 
 def _in_time(found: Sequence[Found], said: Sequence[int], scores: _Scores, spans: Sequence[Span]) -> _Scores:
-    """Raise passages of the days that the message speaks of; others may still be better."""
+    """Raise the scores of passages from the days that a message mentions; others may still rank higher."""
     if not spans:
         return scores
     best = max(scores.values(), default=1.0)
@@ -514,7 +522,7 @@ def _in_spans(passage: Found, spans: Sequence[Span]) -> bool:
 def _note_hits(
     found: Sequence[Found], notes: Sequence[int], own: Sequence[float]
 ) -> dict[tuple[int, int], float]:
-    """By session and turn: how well a note fits that was made there."""
+    """Return, by session and turn, how well the best note made there fits: a number up to 1."""
     best = max((own[at] for at in notes), default=0.0)
     hits: dict[tuple[int, int], float] = {}
     for at in notes:
@@ -539,7 +547,10 @@ def pack_passages(
     session_id: int,
     today: date | None = None,
 ) -> tuple[Found, ...]:
-    """Return the best passages that fit, in the order in which they are shown."""
+    """Return the best passages that fit into `limit_tokens`, in the order for `render_passages`.
+
+    `items` come best first. A passage whose words a taken one contains is left out.
+    """
     taken: list[Found] = []
     said: list[str] = []
     days: set[str] = set()
@@ -562,7 +573,11 @@ def pack_passages(
 
 
 def render_passages(passages: Iterable[Found], *, session_id: int, today: date | None = None) -> str:
-    """Lay passages under their day, with its distance from `today`; files, which have none, come last."""
+    """Return passages as text, in the given order, each below a line with its day.
+
+    Files have no day, and stand below a separate line. `today` adds how long ago each day was; None adds
+    nothing. `session_id` is the conversation whose messages are cited by number.
+    """
     lines: list[str] = []
     day = None
     for passage in passages:
@@ -580,7 +595,10 @@ def _by_time(passage: Found) -> tuple[bool, float, str, int, str, int]:
 
 
 def day_of(passage: Found, today: date | None) -> str:
-    """Return the line above passages of a day, in the form that the history has."""
+    """Return the line to show above a passage: its day, or a fixed line for files.
+
+    With `today`, the line also says how long ago the day was.
+    """
     if passage.lane == "knowledge":
         return OF_FILES
     day = passage.at.date()
@@ -593,7 +611,10 @@ def note_line(text: str) -> str:
 
 
 def render_passage(passage: Found, *, session_id: int) -> str:
-    """A passage with where it comes from, without secrets; `#12` is a message of this conversation."""
+    """Return a passage with its source in front, without secrets.
+
+    `#12` is a message of this conversation, `earlier` one of another conversation.
+    """
     match passage.lane:
         case "note":
             return note_line(passage.text)

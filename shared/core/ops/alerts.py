@@ -229,7 +229,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotSent:
-    """Surely not arrived: it may be tried again."""
+    """Outcome of a send: not delivered, so it may be retried, after `retry_after` seconds where known."""
 
     code: str
     retry_after: float | None = None
@@ -253,12 +253,12 @@ Outcome: TypeAlias = Sent | NotSent | AlertRefused | AlertOutcomeUnknown
 
 
 def channel_of(target: str) -> str:
-    """`telegram:-100…` → `telegram`."""
+    """Return the channel of a target, the part before its first colon: `telegram:-100…` gives `telegram`."""
     return target.partition(":")[0]
 
 
 def check_detail(kind: Kind, detail: Mapping[str, Any]) -> Detail:
-    """Raises BadAlert for what is not one of the kind's own facts: a number, a name or an id."""
+    """Return a copy of the facts. Raises BadAlert for names or values that its kind does not permit."""
     for name, value in detail.items():
         if name not in PERMITTED[kind]:
             raise BadAlert(f"{kind} has no fact {name!r}")
@@ -271,7 +271,7 @@ def check_detail(kind: Kind, detail: Mapping[str, Any]) -> Detail:
 
 
 def wait_seconds(attempt: int) -> float:
-    """Before the try after `attempt`."""
+    """Return the seconds to wait after `attempt`, the first being 1: 5, doubled each time, at most 900."""
     return min(_FIRST_WAIT_SECONDS * 2.0 ** max(0, attempt - 1), _LONGEST_WAIT_SECONDS)
 
 
@@ -289,7 +289,7 @@ def headline(alert: Alert, phase: Phase) -> str:
 
 
 def facts(alert: Alert) -> str:
-    """One line of what is known, or nothing."""
+    """Return the facts of an alert as one line; empty if there are none."""
     return _facts(alert.kind, alert.detail)
 
 
@@ -303,7 +303,7 @@ def message(alert: Alert, phase: Phase, *, dashboard_url: str) -> str:
 
 
 def payload(sending: Sending, *, dashboard_url: str) -> bytes:
-    """The body of a webhook: the same bytes at every try."""
+    """Build the JSON body of a webhook; all attempts have the same bytes."""
     alert = sending.alert
     told = {
         "type": "alert.opened" if sending.phase == "opened" else "alert.ended",
@@ -325,7 +325,7 @@ def payload(sending: Sending, *, dashboard_url: str) -> bytes:
 
 
 def signature(secret: str, timestamp: int, body: bytes) -> str:
-    """`v1=` and HMAC-SHA256, in hexadecimal digits, of the time, a dot and the body."""
+    """Return `v1=` and the HMAC-SHA256 of timestamp, dot and body, in hexadecimal digits."""
     digest = hmac.new(secret.encode(), f"{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
     return f"v1={digest}"
 
@@ -342,7 +342,7 @@ def _facts(kind: Kind, detail: Detail) -> str:
 
 
 _Facts: TypeAlias = Callable[[Callable[[str], int], Callable[[str], str]], str]
-"""From what an alert's detail holds as whole numbers, and as words."""
+"""Function that writes an alert's facts; its arguments read a fact by name as a number or as a word."""
 
 
 def _spent(whole: Callable[[str], int], _: Callable[[str], str]) -> str:
@@ -385,13 +385,16 @@ _FACTS: Mapping[Kind, _Facts] = {
 
 
 def _with_sessions(fact: str, word: Callable[[str], str]) -> str:
-    """Return a fact with the conversations that have met it."""
+    """Return a fact followed by the ids of its conversations in parentheses, if there are any."""
     sessions = word("sessions")
     return f"{fact} (conversations {sessions})" if sessions else fact
 
 
 def _describe_stop(whole: Callable[[str], int], word: Callable[[str], str]) -> str:
-    """Return facts such as `web: stood still, turn 7, 2 ×`."""
+    """Return the process, cause, work and count of a stop, such as `web: stood still, turn 7, 2 ×`.
+
+    `whole` and `word` read a fact by name, as a number or as a word.
+    """
     work = f"turn {whole('turn')}" if whole("turn") else word("work")
     return f"{word('process')}: {word('cause').replace('_', ' ')}, {work}, {whole('count')} ×"
 

@@ -41,9 +41,10 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """`key_id` tells which secret key opens what is sealed in the database; it does not tell the key.
+    """Manifest of a backup: its parts with checksums, and the versions that made it.
 
-    `floor` is the oldest schema that the program which made the backup can upgrade; empty before 0.2.0.
+    `key_id` identifies the secret key for sealed data, without revealing it. `floor` is the oldest schema
+    that the program which made the backup can upgrade; empty before 0.2.0.
     """
 
     made_at: datetime
@@ -77,7 +78,10 @@ def parse_made_at(name: str) -> datetime | None:
 
 
 def newest(names: Iterable[str], *, now: datetime) -> datetime | None:
-    """Names of the future were made while the clock was wrong: they say nothing."""
+    """Return the time of the newest backup among these file names; None if there is none.
+
+    Times more than five minutes after `now` are ignored, since the clock was wrong when they were made.
+    """
     times = [
         at for name in names if (at := parse_made_at(name)) is not None and at <= now + timedelta(minutes=5)
     ]
@@ -99,7 +103,7 @@ def find_superfluous(names: Iterable[str], *, keep: int, just_made: str, now: da
 
 
 def write_manifest(manifest: Manifest, secret_key: bytes) -> bytes:
-    """With a seal at the end, which only who has the secret key can make."""
+    """Return the manifest as JSON with a seal, an HMAC by the secret key."""
     facts: dict[str, Any] = {
         "format": FORMAT,
         "made_at": manifest.made_at.astimezone(UTC).isoformat(),
@@ -118,7 +122,7 @@ def write_manifest(manifest: Manifest, secret_key: bytes) -> bytes:
 
 
 def read_manifest(data: bytes) -> Manifest:
-    """Raises BadBackup for what no Evertalk has written; the seal is looked at by `check_seal`."""
+    """Parse a manifest without checking its seal. Raises BadBackup if it is invalid."""
     try:
         told = json.loads(data)
         if told["format"] != FORMAT:
@@ -152,7 +156,7 @@ def read_manifest(data: bytes) -> Manifest:
 
 
 def check_seal(data: bytes, secret_key: bytes) -> bool:
-    """Whether the manifest is as the owner of this key wrote it."""
+    """Return whether the seal of a valid manifest was made with this secret key."""
     facts = json.loads(data)
     given = facts.pop("seal", "")
     return isinstance(given, str) and hmac.compare_digest(given.encode(), _seal(facts, secret_key).encode())

@@ -40,23 +40,28 @@ class NoRoom(ContradictoryPolicy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextPolicy:
-    """Every number in tokens unless its name says otherwise; shares are fractions."""
+    """Settings of a conversation's context: tokens, unless the name says otherwise; shares are fractions."""
 
     name: str
 
     # How large a request may be.
     context_window: int = 200_000
-    """The most that is used of a model's window, however large it is."""
+    """Most tokens that are used of a model's window, even if the window is larger."""
     max_output: int = 8_192
     max_output_share: float = 0.2
     answer_least: int | None = None
-    """For limits just below the hard one: between the two, the answer may shrink down to this, so that what
-    is said while a summary is written has room. None: the whole answer is always left free."""
+    """Tokens of the answer that stay free next to the largest request; None means the longest answer's.
+
+    A smaller number lets messages that arrive while a summary is written use the rest.
+    """
     overhead: int = 1_024
     overhead_share: float = 0.05
     reserve: int = 20_000
     reserve_leaves: int = 8_000
-    """On small windows the reserve shrinks until this much, or `reserve_leaves_share`, is left."""
+    """Tokens of the window that the reserve leaves, or `reserve_leaves_share` of it if that is less.
+
+    On small windows the reserve shrinks for it.
+    """
     reserve_leaves_share: float = 0.5
     soft_budget: int | None = 16_000
     """The most for the conversation beside system and tools; None means that only the window counts."""

@@ -108,7 +108,7 @@ def clear_first(
 def is_clearing_enough(
     view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, *, ratio: float = 1.0
 ) -> bool:
-    """Whether the next turn's clearing brings the context below the limit, so that no summary is due."""
+    """Return whether `clear_first` brings the context down to the limit, so that no summary is due."""
     decisions = clear_first(view, budget, policy, context_tokens, ratio=ratio)
     if not decisions:
         return False
@@ -117,7 +117,7 @@ def is_clearing_enough(
 
 
 def apply_decisions(entries: Sequence[Entry], decisions: Sequence[PruneDecision]) -> tuple[Entry, ...]:
-    """The entries as they are shown once the decisions hold, which are then the newest batch."""
+    """Return the entries with the decisions applied and marked as the newest batch."""
     if not decisions and not any(map(_NEWLY, entries)):
         return tuple(entries)
     made = {decision.seq: decision for decision in decisions}
@@ -145,7 +145,7 @@ def places_to_change(entries: Sequence[Entry], policy: ContextPolicy) -> tuple[i
 
 
 def apply_pruning(entry: Entry, policy: ContextPolicy) -> tuple[Block, ...]:
-    """The entry's blocks as its sticky decision shows them."""
+    """Return an entry's blocks as its stored decision shows them: in full, shortened or cleared."""
     return render_blocks(entry, entry.pruned, entry.pruned_as, policy.pruning)
 
 
@@ -157,7 +157,7 @@ def count_saved_tokens(
 
 
 def saved_tokens(entry: Entry, decision: PruneDecision, policy: ContextPolicy) -> int:
-    """Return the tokens saved, by the share of characters of the entry's estimate."""
+    """Return how many tokens a decision saves, estimated from the share of characters that it removes."""
     return _count_saved(entry, decision, policy.pruning)
 
 
@@ -175,7 +175,7 @@ class _LogFacts:
     """Facts of a log that the rules need, collected once."""
 
     entries: tuple[Entry, ...]
-    """Tool results that may be touched at all, in the order of the context."""
+    """Entries with tool results that may be shortened, in the order of the context."""
     by_seq: Mapping[int, Entry]
     ages: Mapping[int, int]
     names: Mapping[str, str]
@@ -204,7 +204,7 @@ class _LogFacts:
         )
 
     def old(self, least: int) -> Iterator[tuple[Entry, int]]:
-        """Yield entries and their ages, oldest first; results of the last answer never count as old."""
+        """Yield entries of age `least` or more with their ages, oldest first; age 0 is never yielded."""
         for entry in self.entries:
             age = self.ages[entry.seq]
             if age >= max(1, least):
@@ -249,7 +249,10 @@ def _form_by_age(
 
 
 def _is_error(entry: Entry) -> bool:
-    """Results of calls that were made together are cleared together, or not at all."""
+    """Return whether any tool result of an entry is an error.
+
+    All results of an entry share one decision, so one error concerns them all.
+    """
     return any(result.is_error for result in tool_results(entry.blocks))
 
 
@@ -268,7 +271,7 @@ def _protect(log: _LogFacts, pruning: PruneStrategy) -> list[PruneDecision]:
 
 
 def _decision(log: _LogFacts, entry: Entry, pruning: PruneStrategy, form_of: FormOf) -> PruneDecision | None:
-    """Return the decision of the rules on an entry, if it is stronger than the present one."""
+    """Return the rules' decision on an entry; None unless it is stronger or shorter than the present one."""
     form, shown = decision_for(entry, pruning, log.names, form_of)
     if form is None:
         return None
@@ -292,12 +295,12 @@ def _has_results(entries: Sequence[Entry]) -> bool:
 
 
 def _uses(entries: Sequence[Entry]) -> dict[str, ToolUse]:
-    """Calls by their ids."""
+    """Return the tool calls of the entries by call id."""
     return {block.id: block for e in entries for block in e.blocks if isinstance(block, ToolUse)}
 
 
 def _ages(entries: Sequence[Entry], open_turn: int | None) -> dict[int, int]:
-    """For each entry, how many later turns the assistant has answered; the open one does not count yet."""
+    """Return, by `seq`, how many later turns the assistant has answered, without the open turn."""
     answered = {e.turn for e in entries if e.role == "assistant" and e.turn != open_turn}
     turns = sorted({entry.turn for entry in entries}, reverse=True)
     ages: dict[int, int] = {}
@@ -309,7 +312,7 @@ def _ages(entries: Sequence[Entry], open_turn: int | None) -> dict[int, int]:
 
 
 def _calls_since(entries: Sequence[Entry]) -> dict[int, int]:
-    """For each entry, how many answers and calls of the assistant stand behind it."""
+    """Return, by `seq`, how many later entries the assistant wrote."""
     ages: dict[int, int] = {}
     later = 0
     for entry in reversed(entries):
@@ -319,7 +322,7 @@ def _calls_since(entries: Sequence[Entry]) -> dict[int, int]:
 
 
 def _last_thought(entries: Sequence[Entry], open_turn: int | None) -> frozenset[int]:
-    """Return entries before the newest thinking of the open turn, which providers accept only unchanged."""
+    """Return each `seq` before the open turn's newest thinking; providers refuse changes to these entries."""
     last = max(
         (i for i, e in enumerate(entries) if e.turn == open_turn and any(map(is_thought, e.blocks))),
         default=0,
@@ -330,7 +333,10 @@ def _last_thought(entries: Sequence[Entry], open_turn: int | None) -> frozenset[
 def _in_use(
     entries: Sequence[Entry], uses: Mapping[str, ToolUse], ages: Mapping[int, int], pruning: PruneStrategy
 ) -> frozenset[int]:
-    """The newest long result about whatever newer calls have named, such as a file being worked on."""
+    """Return each `seq` to spare: the newest long result on each value that recent calls name.
+
+    Such a value is, for example, the path of a file being worked on.
+    """
     named: set[str] = set()
     found: set[str] = set()
     spared: set[int] = set()
@@ -409,7 +415,7 @@ def _tokens_now(entry: Entry, pruning: PruneStrategy) -> int:
 
 
 def _repeated(entries: Sequence[Entry], names: Mapping[str, str]) -> frozenset[int]:
-    """Entries all of whose results a newer entry has word for word, from the same tool."""
+    """Return each `seq` whose results all stand word for word in newer entries, from the same tool."""
     seen: set[tuple[str, str]] = set()
     found: set[int] = set()
     for entry in reversed(entries):

@@ -249,7 +249,10 @@ def render_summary(ledger: Ledger) -> str:
 
 
 def translate_headings(summary: str, texts: Catalogue) -> str:
-    """For people: a summary is stored and sent to models with the English headings of its form."""
+    """Translate the headings of a summary for people; unknown headings stay in English.
+
+    Stored summaries, and those sent to models, have English headings.
+    """
     if texts.language == ENGLISH:
         return summary
 
@@ -261,9 +264,11 @@ def translate_headings(summary: str, texts: Catalogue) -> str:
 
 
 def fit_ledger(ledger: Ledger, limit: int, count: Count) -> Ledger:
-    """Closes items, the least needed kinds and the oldest first, until the text has `limit` tokens.
+    """Shorten a summary to `limit` tokens where possible.
 
-    Of a text its last words go, and a mark says so; what code keeps beside it may take a third of the room.
+    Identifiers and topics are dropped first, then items are closed: the least needed kinds and the oldest
+    first, those of the person last. The narrative is cut at the end. In a summary of sections, items and
+    narrative get a third of `limit`, and the longest sections are cut at their end.
     """
     if ledger.sections and count(render_summary(ledger)) > limit:
         items = _fit_items(replace(ledger, sections=()), limit // ITEMS_SHARE, count)
@@ -273,7 +278,10 @@ def fit_ledger(ledger: Ledger, limit: int, count: Count) -> Ledger:
 
 
 def five_fields(ledger: Ledger) -> dict[str, Any]:
-    """The output contract: summary_text, key_facts, decisions, open_questions, action_items."""
+    """Return a summary as a JSON object, without closed items.
+
+    Keys: summary_text, key_facts, decisions, open_questions, action_items, range, sources.
+    """
     ledger = convert_to_ledger(ledger)
 
     def texts(*kinds: ItemKind) -> list[str]:
@@ -291,7 +299,11 @@ def five_fields(ledger: Ledger) -> dict[str, Any]:
 
 
 def convert_to_ledger(ledger: Ledger) -> Ledger:
-    """The same record as items and a narrative, so that nothing is lost when the form changes."""
+    """Convert a summary of any form to narrative and items.
+
+    Statements of sections become items and are cut to 300 characters. A ledger without sections keeps its
+    content.
+    """
     if not ledger.sections:
         return ledger if ledger.form == "ledger" else replace(ledger, form="ledger")
     form = form_of(ledger.form)
@@ -321,7 +333,10 @@ def convert_to_ledger(ledger: Ledger) -> Ledger:
 
 
 def statements(text: str) -> list[str]:
-    """Bullets and paragraphs of a Markdown text; a block of code is one."""
+    """Return the lines of a Markdown text without bullets; a fenced block of code is one item.
+
+    Empty lines and the fences are left out.
+    """
     found: list[str] = []
     code: list[str] | None = None
     for line in text.splitlines():
@@ -342,7 +357,11 @@ def truncate_words(text: str, most: int) -> str:
 
 
 def shorten_line(text: str, chars: int) -> str:
-    """Shorten to one line between words, so that no number is cut in half."""
+    """Return the text on one line, cut between words if it is longer than `chars` characters.
+
+    A cut line ends with ` …` and has at most `chars + 1` characters. A first word that is longer is cut
+    inside.
+    """
     line = " ".join(text.split())
     if len(line) <= chars:
         return line
@@ -365,7 +384,10 @@ def _fit_items(ledger: Ledger, limit: int, count: Count) -> Ledger:
 
 
 def _with_less(ledger: Ledger, excess: int, count: Count) -> Ledger:
-    """Without identifiers, hints and items of about `excess` tokens, as far as there are any."""
+    """Return the ledger without about `excess` tokens of identifiers, hints and items, in this order.
+
+    The result equals `ledger` if nothing can be left out.
+    """
     identifiers, topics = ledger.identifiers, ledger.topics
     if not form_of(ledger.form).is_text:
         while len(identifiers) > _LEAST_IDENTIFIERS and excess > 0:
@@ -391,7 +413,10 @@ def _with_shorter_narrative(ledger: Ledger, limit: int, count: Count) -> Ledger:
 
 
 def _fit_sections(ledger: Ledger, limit: int, count: Count) -> Ledger:
-    """The longest part is cut first, at the end of a line or sentence."""
+    """Cut sections at a line or sentence, the longest first, until the summary has `limit` tokens.
+
+    A section of which nothing is left is dropped.
+    """
     sections = list(ledger.sections)
     while (
         sections and (excess := count(render_summary(replace(ledger, sections=tuple(sections)))) - limit) > 0
@@ -408,9 +433,10 @@ def _fit_sections(ledger: Ledger, limit: int, count: Count) -> Ledger:
 
 
 def _cut(text: str, room: int, count: Count) -> str:
-    """The first words that fit, with a mark; a block of code is closed again.
+    """Return the start of a text that fits into `room` tokens, with a mark; empty if nothing fits.
 
-    The cut lies behind a line or sentence where that costs little, else between words, where there are any.
+    The cut is after a line or sentence where that costs little, else between words. An open block of code is
+    closed. A text that fits is returned unchanged.
     """
     if count(text) <= room:
         return text
@@ -438,7 +464,7 @@ def _section(section: Section) -> str:
 
 
 def _by_day(items: Sequence[LedgerItem]) -> Iterator[str]:
-    """The lines of items under the days on which they were said; those of no known day come first."""
+    """Yield items as lines below headings of their days; items without a day come first."""
     for day, told in groupby(sorted(items, key=attrgetter("day")), key=attrgetter("day")):
         if day:
             yield f"### {day}"
@@ -457,7 +483,7 @@ def _hint(topic: Topic) -> str:
 
 
 def _range(ledger: Ledger) -> list[int]:
-    """First and last message that the topics cover; empty where nothing was said."""
+    """Return the numbers of the first and last message that the topics cover; empty without topics."""
     if not ledger.topics:
         return []
     return [

@@ -96,7 +96,7 @@ class Inbound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """The promise: this message is stored."""
+    """Confirmation that a message is stored."""
 
     session_id: int
     seq: int
@@ -123,7 +123,10 @@ class RunStarted:
 
 
 def utf16_units(text: str) -> int:
-    """How browsers count: characters beyond the basic plane are two units."""
+    """Return the length of a text in UTF-16 units, as browsers count it.
+
+    A character beyond the basic plane, such as an emoji, counts as two.
+    """
     return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
 
 
@@ -147,7 +150,7 @@ class ToolRunning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Organizing:
-    """The answer waits for a summary of what was said before ("Summarising earlier messages…")."""
+    """Event: the answer waits for a summary of earlier messages ("Summarising earlier messages…")."""
 
     turn: int
     job_id: int
@@ -155,7 +158,7 @@ class Organizing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """A durable event was committed; `payload` is what screens get, see `web/protocol/wire.py`."""
+    """Event that is committed to the database; `payload` is what screens get, see `web/protocol/wire.py`."""
 
     event_seq: int
     kind: str
@@ -170,7 +173,7 @@ class RunEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextMeasured:
-    """Gauge of a session: what the next request holds, what is kept free in it, what it may hold."""
+    """Size of a session's next request in tokens: used, reserved and allowed."""
 
     used: int
     """Tokens of the next request before anything new is said, as the provider counts them."""
@@ -215,7 +218,10 @@ HEAD_CHARS = 4_096
 
 
 def shorten_message(payload: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A message as lists and events carry it: of a long one the beginning, and its length as `chars`."""
+    """Return a message for lists and events: a long one of a person is cut.
+
+    Over `WHOLE_CHARS` characters, its first `HEAD_CHARS` stay, and `chars` holds its full length.
+    """
     text = payload.get("text")
     if payload.get("role") != "person" or not text or len(text) <= WHOLE_CHARS:
         return payload
@@ -225,7 +231,10 @@ def shorten_message(payload: Mapping[str, Any]) -> Mapping[str, Any]:
 def message_payload(
     *, seq: int, turn: int, author: str, blocks: Sequence[Block], at: datetime, extra: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A `msg` event. `extra` holds what is not in the entry: cid, stop, partial, error, or another text."""
+    """Build the payload of a `msg` event.
+
+    `extra` holds fields that are not in the entry: cid, stop, partial, error, or another text.
+    """
     return {
         "mid": f"m{seq}",
         "role": _ROLES[author],

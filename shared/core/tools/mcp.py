@@ -66,7 +66,7 @@ class BorrowedTool:
 
     server: str
     name: str
-    """At its server."""
+    """Name of the tool at its server."""
     spec: ToolSpec
     idempotent: bool
 
@@ -79,7 +79,7 @@ class LeftOutTool:
 
 
 def servers_in(text: str, environment: Mapping[str, str]) -> tuple[tuple[McpServer, ...], tuple[str, ...]]:
-    """The servers of an `mcp.json`, by name, and what is wrong with the others; never raises."""
+    """Return the servers of an `mcp.json`, sorted by name, and the problems of others; never raises."""
     try:
         section = _section(text)
     except _Unusable as error:
@@ -153,7 +153,7 @@ def _words(raw: Mapping[str, Any], key: str, environment: Mapping[str, str]) -> 
 
 
 def _fill(text: str, environment: Mapping[str, str]) -> str:
-    """`${NAME}` stands for a variable of the environment, which must be there."""
+    """Replace each `${NAME}` with the environment variable; raises `_Unusable` if it is missing."""
 
     def value(found: re.Match[str]) -> str:
         try:
@@ -169,7 +169,11 @@ def _fill(text: str, environment: Mapping[str, str]) -> str:
 def borrow_tools(
     server: str, offered: Sequence[OfferedTool]
 ) -> tuple[tuple[BorrowedTool, ...], tuple[LeftOutTool, ...]]:
-    """By name: the tools that a provider would take, and why it would not take the others."""
+    """Return the tools that providers accept, and those left out with the reason; never raises.
+
+    The accepted ones are sorted by their name here, the others by their name at the server. At most
+    `TOOLS_PER_SERVER` tools are accepted.
+    """
     taken: dict[str, BorrowedTool] = {}
     left_out: list[LeftOutTool] = []
     for tool in sorted(offered, key=lambda tool: tool.name):
@@ -188,7 +192,10 @@ def borrow_tools(
 
 
 def resolve_collisions(tools: Sequence[BorrowedTool]) -> tuple[BorrowedTool, ...]:
-    """Two servers may come to the same name, such as a_b with c and a with b_c: the second gets another."""
+    """Rename tools whose name another server's tool has, and return all tools sorted by name.
+
+    Such a name comes from a_b with c and from a with b_c: the second tool gets a hash at the end.
+    """
     by_name: dict[str, BorrowedTool] = {}
     for tool in sorted(tools, key=lambda tool: (tool.server, tool.name)):
         name = tool.spec.name
@@ -206,7 +213,7 @@ def _our_name(server: str, tool: str, taken: Mapping[str, object]) -> str:
 
 
 def _mark_name(name: str, whole: str) -> str:
-    """Cut, with a mark that keeps it apart from others that begin alike."""
+    """Cut a name and end it with a hash of `whole`, so that names with the same beginning differ."""
     mark = hashlib.sha256(whole.encode(errors="replace")).hexdigest()[:6]
     return f"{name[: NAME_CHARS - 7]}_{mark}"
 
@@ -222,8 +229,9 @@ def _left_out(server: str, tool: OfferedTool, reason: str) -> LeftOutTool:
 
 
 def usable_schema(raw: Any) -> dict[str, Any]:
-    """Return the schema as providers accept it: an object without combinations at the top. Raises
-    ValueError.
+    """Return the schema as providers accept it: an object without `oneOf`, `anyOf` or `allOf` at the top.
+
+    Raises ValueError for a schema that cannot be converted.
     """
     if not isinstance(raw, Mapping):
         raise _Unusable("its schema is no object")
@@ -248,7 +256,7 @@ def usable_schema(raw: Any) -> dict[str, Any]:
 
 
 def _resolve(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the definition that a schema consisting of one reference points to."""
+    """Return the schema, or the local definition that its `$ref` names; raises `_Unusable` for others."""
     pointer = schema.get("$ref")
     if not isinstance(pointer, str):
         return schema

@@ -201,7 +201,7 @@ class CapReached(EvertalkError):
         super().__init__(f"spending cap of scope {scope!r} reached")
         self.scope = scope
         self.shortages = tuple(shortages)
-        """Each cap that said no, the one with the least room first."""
+        """Caps that refused, the one with the least room first."""
         what = {
             "party": "Your spending limit",
             "session": "The spending limit of this conversation",
@@ -229,7 +229,7 @@ class HourCapReached(CapReached):
 
 
 def cap_reached(scope: str, *, timezone: str, shortages: Sequence[Shortage] = ()) -> CapReached:
-    """`scope` may have an id behind it, as in `party:7`."""
+    """Return the error for a spent cap; `scope` may have an id, as in `party:7`."""
     kind = scope.partition(":")[0]
     made = HourCapReached if kind == "visitors" else CapReached
     return made(scope=kind, timezone=timezone, shortages=shortages)
@@ -257,7 +257,7 @@ BUDGET_WARNING = "budget_warning"
 BUDGET_WARNING_ADVICE = (
     "Most of today's spending limit is used. I go on until it is reached; /budget shows how much is left."
 )
-"""Said once a day, not an error: nothing failed."""
+"""Advice of a notice that is given once a day and is no error."""
 
 
 class ContextBudgetExceeded(EvertalkError):
@@ -290,9 +290,9 @@ class ModelError(EvertalkError):
     elsewhere = False
     """Whether a model of another provider may answer instead."""
     answered = False
-    """Whether the server itself said so; a server that is away says nothing."""
+    """True if the server itself answered with the failure, False if it was silent or unreachable."""
     ends_turn = False
-    """Whether the same request would meet the same end, so that the turn is not tried again."""
+    """True if the same request would fail again, so that the turn is not retried."""
     aborted: tuple[Usage, ...] = ()
     """Usages of the failed attempts, so that the ledger can book them."""
     provider: str = ""

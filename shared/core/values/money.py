@@ -51,13 +51,13 @@ class Prices:
     starts: str = ""
     """The day from which on it holds, `2026-11-21`; empty is always."""
     above: int | None = None
-    """A prompt of more tokens than this costs more, all of it and its answer."""
+    """Prompt tokens above which `above_factor` applies to prompt and answer; None if it never applies."""
     above_factor: float = 1.0
-    """How many times as much."""
+    """Factor of all prices for a prompt of more than `above` tokens."""
 
 
 def cost_micro(usage: Usage, prices: Prices | None) -> int | None:
-    """Rounded up; None, not 0, when the prices or the usage are unknown.
+    """Return the cost of a call in micro-dollars, rounded up; None if prices or usage are unknown.
 
     A price in dollars per million tokens is the same number in micro-dollars per token.
     """
@@ -97,7 +97,7 @@ class Shortage:
     cap_micro: int
     spent_micro: int
     held_micro: int = 0
-    """Set aside for calls of others that are under way."""
+    """Micro-dollars reserved for other calls under way."""
 
     @property
     def left_micro(self) -> int:
@@ -112,7 +112,7 @@ class Shortage:
 def affordable_output(
     context_tokens: int, most: int, micro: int, prices: Prices, *, hour: bool = False
 ) -> int:
-    """The longest answer, `most` tokens or less, that this money pays for at worst; -1 when none."""
+    """Return the largest answer, up to `most` tokens, that `micro` pays for at worst; -1 if not even none."""
     return _most(most, micro, lambda tokens: worst_case_micro(context_tokens, tokens, prices, hour=hour))
 
 
@@ -126,7 +126,10 @@ def _most(most: int, micro: int, price: Callable[[int], int]) -> int:
 
 
 def micro_per_input_token(prices: Prices) -> float:
-    """Return the micro-dollars that `worst_case_micro` reserves for one token of an ordinary prompt."""
+    """Return the micro-dollars to reserve per prompt token, including the margin of a tenth.
+
+    Excluded are the surcharge of a long prompt and the price of a cache write for an hour.
+    """
     of_input, _, of_read, of_write, share = _in_whole_shares(prices)
     return max(of_input, of_write, of_read) / share * (1 + 1 / _MARGIN)
 
@@ -138,7 +141,7 @@ def price_on(day: date, prices: Sequence[Prices]) -> Prices | None:
 
 
 def are_old(prices: Prices, today: date) -> bool:
-    """Read more than a year ago: the provider may charge something else by now."""
+    """Return whether prices are dated more than OLD_AFTER_MONTHS months ago; False without a date."""
     known = _MONTH.match(max(prices.dated, prices.starts))
     if known is None:
         return False
@@ -152,13 +155,19 @@ def _factor(prompt: int, prices: Prices) -> Fraction | None:
 
 
 def _round_up(shares: int, share: int, factor: Fraction | None) -> int:
-    """In whole numbers, as long as no factor is in the way: every call of a turn is reckoned here."""
+    """Return `shares` in micro-dollars, times `factor` unless it is None, rounded up.
+
+    Without a factor only integers are used, since every call of a turn is priced here.
+    """
     return -(-shares // share) if factor is None else math.ceil(Fraction(shares, share) * factor)
 
 
 @lru_cache(maxsize=256)
 def _in_whole_shares(prices: Prices) -> tuple[int, int, int, int, int]:
-    """The four prices as whole numbers of the same share of a micro-dollar, and how many make one."""
+    """Return the prices of input, output, cache read and cache write, and the divisor for micro-dollars.
+
+    All are integers: a price divided by the divisor is in micro-dollars per token.
+    """
     exact = [_exact(price) for price in (prices.input, prices.output, prices.cache_read, prices.cache_write)]
     share = math.lcm(*(price.denominator for price in exact))
     whole = [int(price * share) for price in exact]
@@ -166,7 +175,7 @@ def _in_whole_shares(prices: Prices) -> tuple[int, int, int, int, int]:
 
 
 def _exact(price: float) -> Fraction:
-    """The decimal number that was written down, not its binary neighbour."""
+    """Return a price as the exact decimal that was written, without the rounding error of a float."""
     return Fraction(str(price))
 
 
@@ -186,7 +195,7 @@ def cache_life(times: Sequence[datetime]) -> timedelta:
 
 
 def median_gap(times: Sequence[datetime]) -> timedelta | None:
-    """Between the last twenty turns; None while there are fewer than three gaps."""
+    """Return the median of up to twenty newest gaps between `times`; None if there are fewer than three."""
     newest = sorted(times)[-TURNS_LOOKED_AT - 1 :]
     gaps = [(later - earlier).total_seconds() for earlier, later in pairwise(newest)]
     return timedelta(seconds=median(gaps)) if len(gaps) >= 3 else None

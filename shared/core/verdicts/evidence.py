@@ -53,12 +53,15 @@ class EvidenceLog:
         return found
 
     def find_own(self, kind: str, *, session: int) -> Evidence | None:
-        """Return what the session itself has met; None if it has not, or too long ago."""
+        """Return a session's own evidence of a kind; None if there is none, or it is too old."""
         found = self._kinds.get(kind, {}).get(session)
         return found if found is not None and self._is_fresh(found) else None
 
     def find(self, kind: str, *, session: int) -> Evidence | None:
-        """Return the evidence that counts for a session: its own, else the newest of a proven kind."""
+        """Return the evidence that counts for a session: its own, else the newest of a kind proven for all.
+
+        None if there is neither.
+        """
         own = self.find_own(kind, session=session)
         return own if own is not None else self.find_proven(kind)
 
@@ -68,7 +71,7 @@ class EvidenceLog:
         return found[0] if len(found) >= SESSIONS else None
 
     def list_fresh(self, kind: str) -> list[Evidence]:
-        """Return the evidence of a kind, one a session, newest first."""
+        """Return the evidence of a kind that is not too old, one entry per session, newest first."""
         kept = self._kinds.get(kind, {}).values()
         return [one for one in reversed(kept) if self._is_fresh(one)]
 
@@ -77,7 +80,7 @@ class EvidenceLog:
         return tuple(self._kinds)
 
     def forget(self, kind: str) -> None:
-        """Delete all evidence of a kind: an answer has disproved it."""
+        """Delete the evidence of a kind from all sessions, after an answer has disproved the fault."""
         self._kinds.pop(kind, None)
 
     def forget_session(self, session: int) -> None:

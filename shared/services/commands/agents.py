@@ -1,4 +1,4 @@
-"""How the assistant behaves in one conversation: `/goal`, `/mode`, `/model`, `/voice` and `/settings`."""
+"""Commands that set the assistant's behaviour in one conversation, such as `/goal`, `/mode` and `/model`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from shared.services.turns.request_builder import RequestBuilder
 
 NONE = "-"
 _DASHES = frozenset({NONE, "\N{EN DASH}", "\N{EM DASH}"})
-"""Phones make one of the other."""
+"""Arguments that restore the default; phones turn a hyphen into a dash."""
 
 
 class ChosenSettings(Protocol):
-    """Choices of a conversation's people, and its agent's row."""
+    """Settings that the people of a conversation chose, and the config of its agent."""
 
     @property
     def goal(self) -> str: ...
@@ -43,8 +43,9 @@ class SessionSettingsStore(Protocol):
     async def choose_mode(self, session_id: int, mode: str) -> None: ...
     async def choose_voice(self, session_id: int, choice: str) -> None: ...
     async def choose_model(self, session_id: int, model: str) -> None:
-        """Choose a model; the view's epoch rises, so that jobs planned for the former model are planned
-        again.
+        """Choose the model of a session; an empty text stands for the agent's own model.
+
+        A change raises the view's epoch, so that jobs planned for the former model are planned again.
         """
         ...
 
@@ -140,13 +141,13 @@ def _choose(words: str, names: Sequence[str], *, now: str = "") -> Offering:
 
 
 def _mode_now(chosen: ChosenSettings) -> str:
-    """A mode that the agent no longer has asks for nothing, as the first one does."""
+    """Return the mode in force; a mode that the agent no longer has counts as the first one."""
     modes = modes_of(chosen.agent_config)
     return chosen.mode if chosen.mode in modes else next(iter(modes))
 
 
 def _offered(chosen: ChosenSettings, own: str) -> tuple[str, ...]:
-    """With the agent's own model, so that one can go back to it."""
+    """Return the models to choose from, always with the agent's own; empty if the agent offers no choice."""
     models = models_of(chosen.agent_config)
     return models if own in models or not models else (own, *models)
 

@@ -187,7 +187,10 @@ class Flusher:
     async def flush_before_compaction(
         self, job: JobClaim, state: SessionState, *, through: int
     ) -> FlushResult:
-        """A compaction's own flush, however short ago the last one was; what is owed comes first."""
+        """Flush turns up to `through` before a compaction hides them, without a cooldown.
+
+        Turns that earlier compactions hid unread come first; if they fail, the result has failed.
+        """
         view = state.view
         if view.flushed_turn < view.base_turn:
             late = await self.flush_late(job)
@@ -199,7 +202,7 @@ class Flusher:
         )
 
     async def begin_with_summary(self, job: JobClaim, state: SessionState, *, through: int) -> FlushTicket:
-        """For a flush whose notes come with the summary of the same turns."""
+        """Begin a flush whose notes come with the summary of the same turns, and return its ticket."""
         return await self._begin(job, state.view, WITH_COMPACTION, through)
 
     async def end_with_summary(
@@ -209,7 +212,10 @@ class Flusher:
         ticket: FlushTicket,
         notes: Sequence[NoteDraft] | None,
     ) -> FlushResult:
-        """Save what came; None came where no answer could be read, and the cursor stays. The summary pays."""
+        """Save the notes of a summary's answer and end its flush; None as `notes` is an unreadable answer.
+
+        Then the flush has failed, and its turns stay unflushed. Costs are recorded with the summary.
+        """
         silent = _SilentTurn(job=job, state=state, ticket=ticket, stray=[])
         await self._keep(notes or (), silent)
         self._crash_point("after_flush_model")
@@ -233,9 +239,10 @@ class Flusher:
         threshold: str,
         ledger: Ledger | None = None,
     ) -> FlushResult:
-        """Save what should outlive the range; a failure is a row, and the cursor stays where it is.
+        """Save notes from the unflushed turns up to `through`, in portions, and return the result.
 
-        `ledger` is the record that stands in for it, if any: code makes notes of it where no model can.
+        Failures of models, caps and settings are stored, not raised, and their turns stay unflushed.
+        `ledger` is the record that replaces the turns, if any: code makes notes of it where no model can.
         """
         state = await self._silent_requests.with_descriptions(state)
         view = state.view
@@ -327,7 +334,7 @@ class Flusher:
     async def _record_interruption(
         self, portion: FlushPortion, tracker: SpendTracker, silent: _SilentTurn
     ) -> None:
-        """The process ends: the next attempt reads these turns again, and both have been paid for."""
+        """Store an interrupted flush as failed, with its costs; the next attempt reads these turns again."""
         report = FlushReport(
             outcome="failed", model=portion.model, error="it was cut off", spent=tracker.take_spent()
         )
@@ -336,7 +343,11 @@ class Flusher:
     async def _run_silent_turn(
         self, ask: SilentRequest, tracker: SpendTracker, silent: _SilentTurn, *, at: tuple[float, float]
     ) -> None:
-        """Run the silent turn, which is never stored: only its notes are."""
+        """Run one silent turn of at most `MAX_FLUSH_ROUNDS` model calls, and save the notes that it asks for.
+
+        `at` is the job's progress before and after the turn, each 0 to 1. The turn's own messages are not
+        stored. Raises ModelError, CapReached and StorageUnavailable.
+        """
         request = ask.request
         for called in range(MAX_FLUSH_ROUNDS):
             reply = await tracker.pay_for(
@@ -374,9 +385,7 @@ class Flusher:
             )
 
     async def _keep_written(self, request: ModelRequest, reply: ModelReply, silent: _SilentTurn) -> None:
-        """Store the notes that a model without tools has written; without notes in its answer, use a
-        digest.
-        """
+        """Save notes from the text of a model without tools; mark the answer as unreadable if it has none."""
         answer = text_of(reply.blocks)
         if request.json_schema is not None and reply.stop_reason != "refusal":
             self._unable.learn_json(request.model, answer, session=silent.job.session_id)
@@ -387,7 +396,7 @@ class Flusher:
         await self._keep(drafts or (), silent)
 
     async def _keep_by_code(self, portion: FlushPortion, ledger: Ledger | None, silent: _SilentTurn) -> None:
-        """From the record of these turns where there is one, else from their weightiest sentences."""
+        """Save notes made by code: from the ledger of the turns, else from a digest of their messages."""
         read = range(silent.ticket.from_turn, silent.ticket.through_turn + 1)
         entries = tuple(entry for entry in portion.view.entries if entry.turn in read)
         seqs = frozenset(entry.seq for entry in entries)
@@ -417,7 +426,10 @@ class Flusher:
     async def _run_memory_tool(
         self, call: ToolUse, silent: _SilentTurn, *, turn: int | None = None
     ) -> ToolResult:
-        """`turn` is the one that says so, where that is known; else all that were read."""
+        """Run one call of a memory tool, and keep count of saved notes. Raises StorageUnavailable.
+
+        `turn` is the turn that the note comes from; None stands for all turns of the flush.
+        """
         if call.name == RECALL.name:
             silent.recalls += 1
             if silent.recalls > RECALLS_PER_TURN:

@@ -231,15 +231,15 @@ class SilentRequests:
         return max(0, counted - added) if counted else None
 
     async def estimate_size(self, state: SessionState) -> int:
-        """Return the size of the whole view as a request, all of it estimated, with what is known by now.
+        """Estimate the tokens of a request with the whole view, with what is known of the model's counting.
 
-        What the policy never sends counts, too: a summary stands for it.
+        Messages that the policy never sends count too, since a summary stands for them.
         """
         prepared = await self.build_next(replace(state, view=replace(state.view, frozen=None)))
         return prepared.read_scale(state.token_scale).size(prepared.estimates) + prepared.unsent
 
     def list_chat_models(self, state: SessionState) -> list[str]:
-        """The session's own, and who answers while it cannot."""
+        """Return the session's own model, then the models that answer when it fails."""
         own = self._requests.resolve_model(state.agent_config)
         return [own, *self._requests.fallbacks(own)]
 
@@ -261,14 +261,14 @@ class SilentRequests:
         return replace(state, view=replace(state.view, entries=entries, pins=pins))
 
     async def with_pictures(self, prepared: PreparedRequest) -> ModelRequest:
-        """With the bytes that its prefix has in the provider's cache."""
+        """Return the request with the bytes of its pictures, to match the provider's cached prefix."""
         pictures = await self._pictures.load_pictures(prepared.pictures)
         return replace(prepared.request, pictures=pictures) if pictures else prepared.request
 
     # ---- of a summary
 
     def list_models(self, prepared: PreparedRequest) -> tuple[str, ...]:
-        """Return the models that may write, in order."""
+        """Return the models that may write the summary, in order of preference."""
         writing = prepared.policy.writing
         first = writing.list_models(summary_model=self._requests.summary_model, own_model=prepared.card.name)
         if not writing.summary_falls_back:
@@ -277,7 +277,7 @@ class SilentRequests:
         return tuple(dict.fromkeys((*first, *others)))
 
     def list_available_models(self, prepared: PreparedRequest, pace: Pace) -> tuple[str, ...]:
-        """Return the models to ask, without those whose summaries were unusable and that rest."""
+        """Return the models to ask for a summary, without those that pause after unusable ones."""
         models = self.list_models(prepared)
         able = tuple(name for name in models if not unusable_seconds(pace.written, name))
         if able != models:
@@ -285,11 +285,11 @@ class SilentRequests:
         return able
 
     def seconds_until_available(self, prepared: PreparedRequest, pace: Pace) -> float:
-        """Seconds until the first of them may be asked again."""
+        """Return the seconds until the first of the summary models may be asked; 0 if one may be now."""
         return min(unusable_seconds(pace.written, name) for name in self.list_models(prepared))
 
     async def load_writer(self, prepared: PreparedRequest) -> ModelCard:
-        """Return the card of the first model."""
+        """Return the card of the first model that may write the summary."""
         return await self._model.load_card(self.list_models(prepared)[0])
 
     # ---- of a flush
@@ -297,7 +297,10 @@ class SilentRequests:
     async def next_portion(
         self, state: SessionState, view: View, tools: tuple[ToolSpec, ...], *, through: int, model: str
     ) -> FlushPortion:
-        """Return the next portion that fits `model`. Raises ContradictoryPolicy."""
+        """Return the next part of `view` to save memory from, as large as fits `model`.
+
+        `through` is the last turn that may be in it. Raises ContradictoryPolicy.
+        """
         whole = await self.prepare(state, view, tools, model=model)
         way, room = self.find_way(whole, state.agent_config)
         if way == "prefix":

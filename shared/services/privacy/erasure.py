@@ -52,35 +52,45 @@ class ErasureService:
         return preview
 
     async def take_confirmation(self, session_id: int) -> bool:
-        """Whether the person was shown a preview a short while ago; takes that back."""
+        """Return whether the person was shown a preview in the last ten minutes; each preview counts once."""
         return await self._store.take_pending_confirmation(session_id)
 
     async def erase_everything(
         self, session_id: int, actor: str, *, patience: float = WAIT_SECONDS
     ) -> Report:
-        """All conversations of the person and all that came of them; raises UnknownSession."""
+        """Erase all conversations of a person and everything made of them. Raises UnknownSession, OnHold.
+
+        After `patience` seconds it returns an unfinished report, and a worker continues the erasure.
+        """
         return await self._whole(await self._store.start_erasure(session_id, actor=actor), patience=patience)
 
     async def erase_messages(
         self, session_id: int, seqs: Sequence[int], actor: str, *, places: bool = True
     ) -> Report:
-        """Erase messages and everything made of them; `places` keeps empty places in the log."""
+        """Erase messages and everything made of them. Raises OnHold.
+
+        With `places`, screens show an empty place for each.
+        """
         report = await self._store.erase_messages(session_id, seqs, actor=actor, places=places)
         await self._announce(report)
         return report
 
     async def erase_import(self, session_id: int, actor: str) -> Report:
-        """Erase a conversation that was imported. Raises OnHold."""
+        """Erase an imported conversation. Raises UnknownSession, OnHold."""
         return await self._whole(await self._store.start_erasure(session_id, actor=actor, scope="import"))
 
     async def erase_session(self, session_id: int) -> Report:
-        """Erase a conversation that was unused for the retention period."""
+        """Erase an idle conversation for the retention sweep; the person's notes stay. Raises UnknownSession.
+
+        Erases nothing, and returns a report without counts, if the person is on legal hold, a message is
+        unanswered, or the conversation was used in the last 12 hours. The caller checks the retention period.
+        """
         return await self._whole(
             await self._store.start_erasure(session_id, actor="retention", scope="retention")
         )
 
     async def finish_pending(self) -> int:
-        """For the sweep: what a process that died has left half-done. How many it was."""
+        """Finish the erasures that an ended process has left unfinished, and return their number."""
         left = await self._store.list_running()
         for erasure_id in left:
             await self._finish(erasure_id)

@@ -22,16 +22,16 @@ class RetentionService:
     def __init__(
         self, *, store: RetentionStore, tables: Sequence[str], forgetting: ErasureService, days: int | None
     ) -> None:
-        """`days` after its last message a conversation is forgotten; None keeps it."""
+        """Create the service; it erases conversations unused for `days` days, or none if `days` is None."""
         self._store = store
         self._tables = tables
         self._forgetting = forgetting
         self._days = days
 
     async def sweep(self) -> dict[str, int]:
-        """Delete what is too old, table by table, and return how many rows of each.
+        """Delete expired rows and unused conversations; return the numbers by table, without zeros.
 
-        A table that fails stops no other. Raises: StorageUnavailable at the end, with the reason of each.
+        A table that fails does not stop the others; StorageUnavailable with all reasons is raised last.
         """
         gone: dict[str, int] = {}
         failed: dict[str, Exception] = {}

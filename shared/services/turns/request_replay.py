@@ -1,4 +1,4 @@
-"""Makes the request of a turn again from what is stored of it, byte for byte."""
+"""Rebuilds the model request of a stored turn, byte for byte."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PromptPartErased(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuiltRequest:
-    """A request that was made again, and what it was made of."""
+    """Rebuilt request of a turn, with the parts that it was built from."""
 
     request: ModelRequest
     view: View
@@ -39,13 +39,16 @@ class RebuiltRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredMemory:
-    """Memory in a stored request, besides the conversation's own messages."""
+    """Memory that a turn's last request contained, and names of the tools that the turn called.
+
+    The conversation's own messages are not part of it.
+    """
 
     recalled: str = ""
     newer_notes: str = ""
     """Block of notes that stood after the person's message."""
     note_ids: tuple[int, ...] = ()
-    """Notes of the block before the conversation."""
+    """Ids of the notes in the block before the conversation."""
     has_summary: bool = False
     tools: tuple[str, ...] = ()
     """Names of the tools that were called in the turn."""
@@ -54,7 +57,10 @@ class StoredMemory:
 
 
 def read_stored_memory(stored: StoredTurn) -> StoredMemory:
-    """Read which memory a turn's last request held, from its recipe."""
+    """Return the memory that a turn's last request contained, according to its stored recipe.
+
+    Without a recipe the result is empty, and `is_whole` is False.
+    """
     recipe, hashes = stored.audit.recipe, stored.audit.part_hashes
     if not recipe or not hashes:
         return StoredMemory(is_whole=False)
@@ -79,9 +85,10 @@ def read_stored_memory(stored: StoredTurn) -> StoredMemory:
 
 
 def rebuild_request(stored: StoredTurn, *, count: Count) -> ModelRequest:
-    """The request of the turn's last call, without the bytes of pictures. Raises PromptPartErased.
+    """Rebuild the request of a turn's last call, without the bytes of pictures. Raises PromptPartErased.
 
-    `count` must be the counter of then: where the ladder had to make the request smaller, it does so again.
+    `count` must be the token counter that the turn used, so that a request that was too large is shortened in
+    the same way.
     """
     return rebuild_with_parts(stored, count=count).request
 

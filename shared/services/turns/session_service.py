@@ -176,22 +176,22 @@ class HeartbeatStatus(Protocol):
 
     @property
     def last_beat(self) -> float:
-        """On the monotonic clock, the newest that reached the database."""
+        """Start of the newest heartbeat that reached the database, in seconds of the monotonic clock."""
         ...
 
     @property
     def is_lost(self) -> bool:
-        """The database has declared this process dead, or does not know it."""
+        """True if the database has declared this process dead or does not know it."""
         ...
 
     @property
     def lag_seconds(self) -> float:
-        """How late this process comes to what is due."""
+        """Recent lag of the event loop, or of a wait for a connection, in seconds."""
         ...
 
     @property
     def timeline(self) -> str:
-        """Another one follows when a standby is promoted."""
+        """Timeline of the database, which changes when a standby is promoted; empty if unknown."""
         ...
 
 
@@ -209,7 +209,7 @@ class OverdueHandoverEnder(Protocol):
 
 
 class SessionService:
-    """Answers run in the process that has the person on the line, under a lease with an epoch."""
+    """Service that accepts messages and runs their answers, each under a lease with an epoch."""
 
     def __init__(
         self,
@@ -233,8 +233,10 @@ class SessionService:
         storage_limiter: StorageLimiter = nullcontext,
         given_up: Collection[str] = (),
     ) -> None:
-        """`answered` tells which providers have answered since it was asked last; `given_up` names work that
-        has stopped processes.
+        """`answered` returns the hosts of the providers that have answered since its last call.
+
+        `given_up` has the keys of work that stopped too many processes; `accept` refuses such messages with
+        UnreadableMessage.
         """
         self._given_up = given_up
         self._answered = answered
@@ -259,15 +261,21 @@ class SessionService:
         self._answering: dict[int, int] = {}
         """The turns that are being answered, by session."""
         self._put_off: dict[int, asyncio.Event] = {}
-        """Sessions whose answer is broken off until the rest of its message is there; set when it is."""
+        """Events for sessions whose answer is stopped because its question changes; set when the attempt ends
+        or `stop` is called.
+        """
         self._claiming: set[int] = set()
         self._unsure: set[int] = set()
         """Sessions whose claim had no reply: the lease may be ours, and no turn runs under it."""
         self._begun: dict[int, tuple[Claim, float]] = {}
-        """Turns that were taken with their message, by session, and since when they wait for `answer`."""
+        """Turns that were claimed with their message, by session, and the time since which they wait for
+        `answer`.
+        """
         self._prices: tuple[ClaimPrices, float] | None = None
         self._strange: dict[int, float] = {}
-        """Sessions that the table says are ours and nothing here works at, and since when it does."""
+        """Sessions that the table leases to this process without work here, and the time when each was
+        noticed.
+        """
         self._timeline = ""
 
     def follow(self, other: SessionService) -> None:
@@ -515,7 +523,10 @@ class SessionService:
         await self._turns.wake_waiting_turns(well)
 
     async def heartbeat(self) -> None:
-        """Once a second: compare what the table says is ours with what is, and hear who asks us to stop."""
+        """Compare the leases of this process with the table, and stop turns that were asked to stop.
+
+        The caller repeats it each second. Raises LeaseLost if the database has declared this process dead.
+        """
         if self._heartbeat.is_lost:
             raise LeaseLost(f"worker {self._worker_id} was declared stopped")
         clear_recent(time.monotonic())
@@ -533,7 +544,7 @@ class SessionService:
         )
 
     def list_active_sessions(self) -> frozenset[int]:
-        """Sessions that something here works at, or is about to."""
+        """Return the sessions whose turn this process claims, runs or is about to run."""
         return frozenset(self._claiming | self._stops.keys() | self._begun.keys())
 
     def _collect_unknown_leases(self, strange: Collection[int]) -> None:
@@ -588,7 +599,10 @@ class SessionService:
         return await self._agent_loop.foresee_summary(session_id)
 
     async def load_request_limits(self, state: SessionState) -> RequestLimits:
-        """Return the limits of the session's next request."""
+        """Return the token limits of the session's next request.
+
+        Raises NoRoom if the model's window has no room for a conversation.
+        """
         return await self._agent_loop.load_request_limits(state)
 
     def _stop_here(self, session_id: int) -> None:
@@ -623,7 +637,7 @@ class SessionService:
         return frozenset(self._answering.items())
 
     async def load_prices(self) -> ClaimPrices:
-        """Learn what a first call costs: with the next beat there is money for it."""
+        """Load and return the prices of a first model call; the next heartbeat reserves money for it."""
         prices = await self._agent_loop.load_prices()
         self._prices = prices, time.monotonic()
         return prices
@@ -638,14 +652,14 @@ class SessionService:
         await self._turns.rehearse(self._channel)
 
     async def _run(self, claim: Claim, emit: Emit) -> bool:
-        """One attempt at one turn; True when it ended and another one waits behind it."""
+        """Run one attempt at a turn; return True if it ended and another turn waits."""
         if claim.process_faults >= MAX_PROCESS_FAULTS:
             return await self._end_stopped(claim, emit)
         with mark_work("turn", claim.session_id, claim.turn, claim.epoch):
             return await self._attempt(claim, emit)
 
     async def _end_stopped(self, claim: Claim, emit: Emit) -> bool:
-        """End a turn that has stopped processes, before anything reads it again."""
+        """End a turn as failed because it has stopped processes; return True if another turn waits."""
         error = ProcessStopped()
         log.error("turn_stopped_processes", session_id=claim.session_id, turn=claim.turn)
         ended = _build_notice_result(state="failed", code=error.code, text=error.advice)

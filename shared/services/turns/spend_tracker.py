@@ -36,10 +36,11 @@ ShrinkRequest = Callable[[int], Awaitable[PreparedRequest | None]]
 
 
 class SpendLimiter:
-    """Limiter of spending: no call is sent unless its worst case is reserved, besides the turn's cost so far.
+    """Limiter of spending: it reserves the worst case of each call before the call is sent.
 
-    A provider reports cache reads with the answer and never promises them, so all input counts as new. A call
-    that fits can overrun no cap while the provider counts at most a tenth above the estimate.
+    The reservation includes the turn's cost up to then. A provider reports cache reads only with the answer,
+    so all input counts as new. A call that fits can overrun no cap while the provider counts at most a tenth
+    more tokens than the estimate.
     """
 
     def __init__(self, spend: TurnSpendStore, *, caps: Caps) -> None:
@@ -54,10 +55,11 @@ class SpendLimiter:
         stop: asyncio.Future[None],
         shrink: ShrinkRequest,
     ) -> PreparedRequest:
-        """Return the request as far as the caps pay for it, with its worst case set aside.
+        """Reserve the worst-case cost of a request, and return the request, shortened if the caps require it.
 
-        Returns at once when the person asks to stop. Raises CapReached where what is spent leaves no room,
-        CapHeld where only what others have set aside is in the way.
+        Waits up to `WAIT_SECONDS` for reservations of other calls, and returns at once if the person asks to
+        stop. Raises CapReached if the money already spent leaves no room, CapHeld if reservations of other
+        calls are in the way.
         """
         reserved = await self._reserve(costs, prepared, stop=stop, shrink=shrink)
         claim = costs.claim
@@ -102,7 +104,11 @@ class SpendLimiter:
         return asked
 
     async def _shrink(self, offer: _CallOffer, refused: CapReached, shrink: ShrinkRequest) -> PreparedRequest:
-        """A request that what is left pays for now; half of that if it can be, so that more turns follow."""
+        """Shrink a refused request until the money left under the caps pays for it, and return it.
+
+        Tries half of the affordable input tokens first, which leaves money for later turns, then all of them.
+        Raises CapHeld if reservations of other calls are in the way, otherwise CapReached.
+        """
         if offer.can_fit_once_settled(refused.shortages):
             raise CapHeld(str(refused)) from refused
         most = offer.max_input(refused.shortages)
@@ -116,10 +122,10 @@ class SpendLimiter:
         raise refused
 
     async def _reserve_micro(self, costs: CallCosts, micro: int) -> None:
-        """Set the worst case aside: the claim has done so for most first calls, and its reservation grows.
+        """Reserve `micro` micro-dollars for the turn so far and its next call. Raises CapReached.
 
-        The claim could not know the message, the agent's model or how long the prefix is to be kept. Where a
-        cap refused it, it holds nothing, and every cap is asked again.
+        The claim has reserved an estimate for most first calls; that reservation is raised if it is too
+        small. If a cap refused the claim, there is none, and a new reservation asks every cap again.
         """
         claim = costs.claim
         if claim.refused_scope is None and claim.reservation_id is not None:
@@ -134,7 +140,10 @@ class SpendLimiter:
         costs.may_be_sent = True
 
     async def _give_up(self, costs: CallCosts) -> None:
-        """Hold no more than the turn has cost while it waits: others may pass, and a death costs nothing."""
+        """Lower the turn's reservation to its cost so far, so that other turns can use the rest.
+
+        The turn does this while it waits. If the process ends then, the reservation costs nothing more.
+        """
         claim = costs.claim
         if claim.reservation_id is None or max(costs.held_micro, claim.reserved_micro) <= costs.micro:
             return
@@ -144,7 +153,7 @@ class SpendLimiter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CallOffer:
-    """A request, what it costs at worst, and what of it the caps leave room for."""
+    """Request with its prices and the turn's cost so far, to compute how much of it the caps pay for."""
 
     whole: PreparedRequest
     prices: Prices
@@ -161,7 +170,11 @@ class _CallOffer:
         return min((one.left_micro for one in shortages), default=0) - self.spent_micro
 
     def fit_within(self, shortages: Sequence[Shortage], *, waits: bool) -> PreparedRequest | None:
-        """With the longest answer that there is room for now; None when that is too short to begin."""
+        """Return the request with the longest output that the caps pay for now; None if that is too short.
+
+        Too short is less than `MIN_OUTPUT` tokens, and with `waits`, while other calls hold reservations,
+        less than `USUAL_OUTPUT`. A request for a shorter output needs no more than it asks for.
+        """
         request = self.whole.request
         longest = affordable_output(
             self.whole.estimate, request.max_output_tokens, self._left(shortages), self.prices,

@@ -246,7 +246,7 @@ class TurnAttempt:
         return self.costs.claim
 
     def attempt_number(self, model_attempt: int) -> int:
-        """`model_attempt` counts what the model's adapter tried within one call."""
+        """Return the number of a call in the turn; `model_attempt` counts the adapter's tries within it."""
         return self.claim.attempt * 100 + (self.moves + self.meter.restarts) * 10 + model_attempt
 
     def count_turn_tokens(self, tokens: int) -> int:
@@ -275,7 +275,7 @@ def build_refusal(
     turn_tokens: int = 0,
     view_epoch: int | None = None,
 ) -> TurnResult:
-    """The turn ends with the error's advice, in the program's own voice."""
+    """Build the end of a turn that was refused: the person sees the error's advice, not an answer."""
     outcome = Outcome(
         state="refused",
         blocks=None,
@@ -294,7 +294,11 @@ def build_refusal(
 
 
 def audit_refusal(state: TurnAttempt, error: EvertalkError) -> ContextAudit:
-    """Return the audit of a request that was refused or not sent, with the missing room."""
+    """Return the audit of a request that was refused or not sent.
+
+    `overflow_rejected` is true unless a spending cap refused. Without a prepared request, budgets are 0 and
+    estimates are the size of the conversation before the turn.
+    """
     overflow = not isinstance(error, CapReached)
     if state.prepared is None:
         return ContextAudit(
@@ -322,7 +326,7 @@ def audit_refusal(state: TurnAttempt, error: EvertalkError) -> ContextAudit:
 
 
 def audit_stop(state: TurnAttempt) -> tuple[ContextAudit | None, dict[str, str]]:
-    """Return the audit of the interrupted call; None if there was none."""
+    """Return the audit of the interrupted call and its prompt parts by hash; None and {} without a call."""
     if state.prepared is None or not state.calls:
         return None, {}
     parts = collect_prompt_parts(state.prepared)
@@ -361,7 +365,11 @@ def select_storable_blocks(reply: ModelReply) -> tuple[Block, ...]:
 
 
 def learn_token_ratio(reply: ModelReply, prepared: PreparedRequest, tokens: int) -> tuple[float, int]:
-    """The ratio after this reply, and the size of the request with it."""
+    """Return the token ratio after this reply, and the tokens of the request together with the reply.
+
+    Without the provider's counts, the ratio stays and the tokens are estimated; `tokens` is the reply's
+    estimate.
+    """
     usage = reply.usage
     if not usage.known:
         return prepared.ratio, prepared.estimate + round(prepared.ratio * tokens)

@@ -230,7 +230,10 @@ def _render_stored(field: str, row: StoredSetting | None, locked: bool) -> dict[
 
 @functools.cache
 def _kind(field: str) -> tuple[str, list[str]]:
-    """How a form asks for it, and what can be chosen; an empty choice is the default."""
+    """Return the kind of form field for a setting, and its choices.
+
+    Only the kind `choice` has choices; an empty value means the default.
+    """
     if field in _ROWS:
         return _ROWS[field], []
     if is_secret(field):
@@ -247,7 +250,7 @@ def _kind(field: str) -> tuple[str, list[str]]:
 
 
 def _leaves(annotation: Any) -> Iterator[Any]:
-    """The kinds of a union, without what is said of them."""
+    """Yield the member types of an annotation; Literal and tuple types are yielded whole."""
     if get_origin(annotation) in (Literal, tuple) or not get_args(annotation):
         yield annotation
         return
@@ -256,7 +259,10 @@ def _leaves(annotation: Any) -> Iterator[Any]:
 
 
 def _render_value(field: str, value: object, *, known: bool) -> str | None:
-    """Return the value as it could be typed; of a secret only whether it is set."""
+    """Return a value as it could be typed; None if it is empty.
+
+    A secret gives only `set` or `not set`; `known` means that a value is configured.
+    """
     if is_secret(field):
         return "set" if value is not None or known else "not set"
     if value is None or value in ((), ""):
@@ -281,7 +287,10 @@ def _without_password(text: str) -> str:
 
 @functools.lru_cache(maxsize=1)
 def _read_page() -> dict[str, tuple[str, str]]:
-    """Default and meaning by name, as the tables say; nothing where the page is not installed."""
+    """Return default and meaning of each setting from the tables of docs/settings.md, by name.
+
+    Returns an empty dict if the page is not installed.
+    """
     try:
         text = PAGE.read_text(encoding="utf-8")
     except OSError:

@@ -68,13 +68,16 @@ class ErrorBody:
 
     @property
     def status(self) -> int | None:
-        """HTTP status that the body names, 400 to 599."""
+        """HTTP status that the body names, 400 to 599; None if it names none."""
         numbers = (int(code) for code in self.codes if code.isascii() and code.isdigit() and len(code) == 3)
         return next((number for number in numbers if 400 <= number < 600), None)
 
 
 def read_error_body(body: object, *, otherwise: str = "") -> ErrorBody:
-    """Return what a body says; `otherwise` is the text if the body has none. Never raises."""
+    """Extract texts, codes and limits from a model server's error body; never raises.
+
+    `otherwise` is the text of the result if the body has none.
+    """
     walk = _Walk()
     walk.visit(body, depth=0)
     is_json = isinstance(body, Mapping | list) or (isinstance(body, str) and _json_within(body) is not None)
@@ -117,7 +120,7 @@ def plain_text(text: str) -> str:
 
 
 def parse_tokens(value: object) -> int | None:
-    """Return a number of tokens; None for what no model could count."""
+    """Parse a number of tokens, with or without commas; None for others and for more than nine digits."""
     digits = str(value).replace(",", "")
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS else None
 
@@ -137,7 +140,7 @@ def _without_element(text: str, name: str) -> str:
 
 
 class _Walk:
-    """One look through a body, bounded in depth, texts and items."""
+    """Collector of texts, codes and limits of one body, bounded in depth, texts and items."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []

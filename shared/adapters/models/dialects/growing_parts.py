@@ -1,4 +1,4 @@
-"""Text and calls of an answer that a server repeats as they grow, or writes in another form."""
+"""Text and tool calls of streamed answers from servers that repeat text or use other forms of calls."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import Any
 _MOST_PREFIX = "functions."
 """Namespace of tools in the templates of gpt-oss and Kimi; no name of a tool has a dot."""
 _LEAST_REPEATED_CHARS = 12
-"""Characters of a last part that repeats the whole text; a shorter one may be meant."""
+"""Least characters of a last part that counts as a repetition of the whole text."""
 _LEAST_GROWN_CHARS = 8
-"""Characters of a first part that a second and last one repeats with more behind it."""
+"""Least characters of a first part that counts as repeated by a longer second and last part."""
 
 
 class GrowingText:
-    """Text of one answer; finds parts that hold all that came before them.
+    """Text of one streamed answer, collected from parts that may repeat the text before them.
 
-    DashScope sends each part with the text so far, MiniMax and others the whole message again at the end.
+    DashScope sends the text so far with each part; MiniMax and others send the whole message at the end.
     """
 
     def __init__(self) -> None:
         self._said: list[str] = []
         self._grows: bool | None = None
-        """Whether each part holds the text so far; None until the third part tells."""
+        """True if each part holds the text so far, False if not; None while that is open."""
         self._held = ""
-        """Second part, while it is open whether it repeats the first."""
+        """Second part, held back while it is open whether it repeats the first."""
 
     def add(self, text: str, *, is_last: bool = False) -> str:
-        """Return what a part adds to the text."""
+        """Return the text that a part adds; empty if it only repeats text, or is held back for now."""
         if self._grows is False:
             if (
                 is_last
@@ -42,7 +42,7 @@ class GrowingText:
         return self._add_undecided(text)
 
     def add_message(self, text: str) -> str:
-        """Return what a whole message adds to the text."""
+        """Return the text that a whole message adds, after any text held back."""
         before = self.end()
         said = self._joined()
         piece = text.removeprefix(said)
@@ -51,7 +51,7 @@ class GrowingText:
         return before + piece
 
     def end(self) -> str:
-        """Return text that was held back; the answer has no more parts."""
+        """Return the text held back, at the end of the answer; empty if there is none."""
         held, self._held = self._held, ""
         if not held:
             return ""
@@ -89,7 +89,10 @@ class GrowingText:
 
 
 def read_call(part: Mapping[str, Any]) -> tuple[str, object]:
-    """Return name and arguments of a part of a call; the forms are those of both APIs and of templates."""
+    """Return the name and arguments of a tool call as sent; empty name or None if missing.
+
+    Reads the forms of both APIs and of chat templates.
+    """
     told = part.get("function")
     if isinstance(told, str) and told.lstrip().startswith("{"):
         try:

@@ -108,7 +108,7 @@ SELECT json_build_object('id', l.public_id, 'summary', l.summary_text, 'ledger',
                AND n.forgotten_at IS NULL), '[]'::json)
 )::text FROM links l WHERE l.public_id = :link AND l.kind IN ('summary', 'digest')
 """)
-"""A compaction beside the former one, with the pins and notes that it left out."""
+"""A summary and the one before it, with pinned messages of the hidden turns and notes of its flush."""
 
 _ID = Named("SELECT id FROM sessions WHERE public_id = :public_id")
 _PERSON = Named("""
@@ -132,7 +132,7 @@ class SessionInsights(PoolStore):
 
     @store_method
     async def find_person(self, public_id: UUID) -> tuple[int, dict[str, Any]] | None:
-        """Return the number of a session, and its person as lists name them; None if there is no session."""
+        """Return a session's row id and its person's id, name, kind and anonymity; None without a session."""
         row = await self._pool.fetchrow(*_PERSON(public_id=public_id), timeout=SECONDS)
         if row is None:
             return None
@@ -140,15 +140,19 @@ class SessionInsights(PoolStore):
 
     @store_method
     async def find_newest_turn(self, session_id: int) -> int | None:
-        """The last turn of which a call is on record."""
+        """Return the newest turn with a recorded model call; None if there is none."""
         found: int | None = await self._pool.fetchval(*_NEWEST(session_id=session_id), timeout=SECONDS)
         return found
 
     async def load_timeline(
         self, public_id: UUID, *, max_points: int = 500, from_turn: int = 1
     ) -> dict[str, Any] | None:
-        """How full the context was at each turn. Of more turns than points, each stretch keeps its lowest
-        and its highest; of very many, each keeps its first and those around its newest summary."""
+        """Return the tokens of context by turn, with summaries and flushes; None if there is no session.
+
+        `max_points`, taken as 10 to 2000, is the approximate number of points; `from_turn` is the first
+        turn. Of more turns, each stretch keeps its lowest and its highest point. Of more than `EXACT_TURNS`
+        turns, each stretch keeps its first turn and the two turns around its newest summary.
+        """
         points = max(10, min(max_points, 2000))
         found: dict[str, Any] | None = await read_page(
             self._pool,
@@ -161,6 +165,6 @@ class SessionInsights(PoolStore):
         return found
 
     async def load_diff(self, link: UUID) -> dict[str, Any] | None:
-        """A summary and the one it took the place of, with what was to be kept."""
+        """Return a summary and the one before it, with pinned messages and notes; None if it is unknown."""
         found: dict[str, Any] | None = await read_page(self._pool, *DIFF(link=link))
         return found

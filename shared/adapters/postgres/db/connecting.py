@@ -45,7 +45,7 @@ class NoHostAnswered(ConnectionError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerRoute:
-    """How one server is reached, as the driver itself has worked it out from the address."""
+    """Address, account and TLS settings of one server, as the driver reads them from a database URL."""
 
     host: str
     port: int | None
@@ -55,7 +55,7 @@ class ServerRoute:
     database: str
     tls: ssl.SSLContext | None
     plain_too: bool
-    """Whether a server without TLS will do."""
+    """Whether a server without TLS is accepted."""
     direct_tls: bool
 
     @property
@@ -64,7 +64,10 @@ class ServerRoute:
 
 
 class HostConnector:
-    """The hosts of one address in turn, the last good one first; each has its share of the time."""
+    """Connector that tries the hosts of one URL in turn, the last good one first.
+
+    The hosts share the timeout equally. Raises NoHostAnswered, or the driver's error if there is one host.
+    """
 
     def __init__(self, database_url: str) -> None:
         self._places: Sequence[HostAddress] = parse_hosts(database_url)
@@ -94,9 +97,10 @@ class HostConnector:
 def _limit_silence(
     connection: asyncpg.Connection[asyncpg.Record],
 ) -> asyncpg.Connection[asyncpg.Record]:
-    """Let the system break a connection to a vanished host; by default it tries for a quarter of an hour.
+    """Set TCP timeouts for a vanished host and return the connection; a Unix socket stays unchanged.
 
-    The driver has no option for it, and waits for its own cancellation over the same dead network.
+    By default the system retries for a quarter of an hour, and the driver waits for its own cancellation over
+    the same dead network.
     """
     sock = cast("Any", connection)._transport.get_extra_info("socket")
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
@@ -109,9 +113,9 @@ def _limit_silence(
 
 
 async def connect(database_url: str, *, timeout: float = 10.0) -> asyncpg.Connection[asyncpg.Record]:
-    """For a few statements; raises StorageUnavailable.
+    """Open a connection for a few statements within `timeout` seconds; raises StorageUnavailable.
 
-    None of them is kept prepared, so a pooler in between may give each to another server.
+    No statement is kept prepared, so a pooler in between may give each to another server.
     """
     try:
         return await HostConnector(database_url)(
@@ -125,7 +129,7 @@ async def connect(database_url: str, *, timeout: float = 10.0) -> asyncpg.Connec
 async def open_connection(
     database_url: str, *, timeout: float = 10.0
 ) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
-    """The same for as long as the block runs."""
+    """Open a connection as `connect` does, and close it after the block; raises StorageUnavailable."""
     connection = await connect(database_url, timeout=timeout)
     try:
         yield connection
@@ -134,7 +138,7 @@ async def open_connection(
 
 
 def build_unavailable(database_url: str, error: BaseException) -> StorageUnavailable:
-    """Return an error that names the reason of each host, and what to do about the first known one."""
+    """Return a StorageUnavailable with the failure of each host, and advice on the first known failure."""
     errors = [one for _, one in error.failed] if isinstance(error, NoHostAnswered) else [error]
     advice = next(filter(None, map(_find_advice, errors)), _USUAL_ADVICE)
     return StorageUnavailable(
@@ -173,7 +177,10 @@ _CERTIFICATE_ADVICE = (
 
 
 async def find_route(database_url: str) -> ServerRoute:
-    """Return the route to the server that the driver would choose, for programs that cannot choose."""
+    """Connect once, and return address, account and TLS settings of the server that the driver chose.
+
+    It is for the relay of pg_dump, pg_restore and psql. Raises StorageUnavailable.
+    """
     async with open_connection(database_url) as connection:
         address = cast("Any", connection)._addr
     parameters = await asyncio.to_thread(_parameters, build_driver_url(database_url))
@@ -187,7 +194,10 @@ async def find_route(database_url: str) -> ServerRoute:
 
 
 def _parameters(url: str) -> Any:
-    """The driver's own reading, private there and pinned by hash: certificates, passfile and all."""
+    """Return the driver's reading of a URL, including certificates and passfile.
+
+    Its function is private to asyncpg, whose version is pinned by hash.
+    """
     nothing = dict.fromkeys(
         ("host", "port", "user", "password", "passfile", "database", "ssl", "service", "servicefile",
          "direct_tls", "server_settings", "target_session_attrs", "krbsrvname", "gsslib")

@@ -190,7 +190,7 @@ class _Pool(WatchedPool):
     """Pool with a bounded wait for connections. Names with `_` are the driver's internals, pinned by hash."""
 
     longest_wait = 0.0
-    """Seconds, since `measure_longest_wait` was last asked."""
+    """Longest wait in seconds since the last call of `measure_longest_wait`."""
 
     async def _acquire(self, timeout: float | None) -> Any:
         """Only who waits has a timeout: it costs a task, 26 µs of the 196 µs CPU of a small statement.
@@ -215,10 +215,10 @@ class _Connection(asyncpg.Connection):
 
 
 async def open_pool(database_url: str, *, size: int = 10) -> asyncpg.Pool[asyncpg.Record]:
-    """Open a pool of at most `size` connections on demand; statements have 10 seconds.
+    """Open a pool of at most `size` connections; each statement has 10 seconds.
 
-    With a pooler the role has the settings, and statements are prepared only where it supports them. Raises
-    StorageUnavailable if no server answers, or if it refuses us.
+    Behind a pooler the settings of the role apply, and statements are prepared only where it supports them.
+    Raises StorageUnavailable if no server answers, or if it refuses us.
     """
     between = await probe_pooler_at(database_url)
     try:
@@ -246,7 +246,10 @@ async def open_pool(database_url: str, *, size: int = 10) -> asyncpg.Pool[asyncp
 
 
 def measure_longest_wait(pool: asyncpg.Pool[asyncpg.Record]) -> float:
-    """For a connection, since it was last asked: where all are busy, there is more to do than can be done."""
+    """Return the longest wait for a connection since the last call, in seconds; 0 for other kinds of pools.
+
+    A long wait means that all connections are busy.
+    """
     if not isinstance(pool, _Pool):
         return 0.0
     longest, pool.longest_wait = pool.longest_wait, 0.0
@@ -262,15 +265,15 @@ _SCAN = json.JSONDecoder().raw_decode
 
 
 def read_json(text: str) -> Any:
-    """Postgres writes jsonb without blanks around it: a row's few bytes need no search for them."""
+    """Parse a jsonb text, which PostgreSQL writes without blanks around it, so none are skipped."""
     return _SCAN(text)[0]
 
 
 def store_method(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Run a method as one transaction: a cancelled caller waits for its end, a conflict is retried.
+    """Wrap a store's method: a cancelled caller waits for its end, and a conflict is retried.
 
-    Raises StorageUnavailable if Postgres is away, full, too slow or a standby, and for unexpected errors
-    while its health is not known.
+    Raises StorageUnavailable if PostgreSQL is away, full, too slow or a standby, or if conflicts persist, and
+    for unexpected errors unless storage was healthy throughout.
     """
 
     @functools.wraps(function)
@@ -290,7 +293,7 @@ def store_method(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, C
 
 
 def _find_pool(first: object) -> Any:
-    """The store's, or what a function was given."""
+    """Return the pool of a store, or the argument if it is a pool itself; None for anything else."""
     return first if isinstance(first, asyncpg.Pool) else getattr(first, "_pool", None)
 
 
@@ -323,12 +326,15 @@ Value = TypeVar("Value", bound="DataclassInstance")
 
 
 def build_value(kind: type[Value], row: asyncpg.Record | Mapping[str, Any], **given: Any) -> Value:
-    """Each field is the column of its name, unless it is `given`. Raises KeyError for a column that lacks."""
+    """Build a dataclass from the columns of a row with its fields' names, except `given` fields.
+
+    Raises KeyError if a column is missing.
+    """
     return kind(**{one.name: row[one.name] for one in fields(kind) if one.name not in given}, **given)
 
 
 class PoolStore:
-    """Its methods are `store_method`s, which raise StorageUnavailable."""
+    """Base of stores on a pool; their methods are `store_method`s, which raise StorageUnavailable."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool

@@ -120,7 +120,7 @@ class SchemaState:
         return f"Schema {self.found}{by} → {ours}."
 
     def find_refusal(self) -> SchemaRefused | None:
-        """Return why this program must not touch the data. None: it may."""
+        """Return the error that forbids this program to touch the data; None if it may."""
         if self.standing is Standing.BELOW_FLOOR:
             return SchemaTooOld(self.describe(), advice=self.describe_stop())
         if self.standing is Standing.UNKNOWN:
@@ -137,7 +137,7 @@ class SchemaState:
             raise refusal
 
     def describe_stop(self) -> str:
-        """Return the advice that names the version to stop at on the way to this one."""
+        """Return the advice that names the version to upgrade with before this one."""
         assert self.found is not None
         stop = find_stop(self.found, floor=self.floor)
         if stop is None:
@@ -148,7 +148,10 @@ class SchemaState:
 
 
 def find_stop(found: str, *, floor: str, releases: tuple[Release, ...] | None = None) -> str | None:
-    """Return the newest version that upgrades from `found` to a schema that `floor` allows."""
+    """Return the newest version that upgrades schema `found` to `floor` or later; None if none does.
+
+    `releases` are the versions to choose from, oldest first; None means all numbered versions.
+    """
     for release in reversed(load_releases() if releases is None else releases):
         if release.floor <= found <= release.newest and release.newest >= floor:
             return release.version
@@ -156,7 +159,7 @@ def find_stop(found: str, *, floor: str, releases: tuple[Release, ...] | None = 
 
 
 def find_version(revision: str) -> str | None:
-    """Return the numbered version that a revision belongs to. None: it was not released."""
+    """Return the first numbered version with a revision; None if the revision is unknown or unreleased."""
     if revision not in list_revisions():
         return None
     return next((release.version for release in load_releases() if revision <= release.newest), None)
@@ -186,7 +189,10 @@ def list_revisions() -> frozenset[str]:
 
 
 def build_schema_state(found: str | None, *, made_by: str | None = None) -> SchemaState:
-    """Compare a revision with this program; `made_by` is the version that the data name, if any."""
+    """Return how the revision `found` relates to this program; None stands for data without a schema.
+
+    `made_by` is the version that the data name. It counts only if no numbered version has the revision.
+    """
     named = (find_version(found) or made_by) if found is not None else None
     return SchemaState(
         found=found, newest=find_newest_revision(), floor=FLOOR, made_by=named, known=list_revisions()

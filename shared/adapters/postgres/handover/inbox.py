@@ -44,7 +44,10 @@ class PostgresInbox(PoolStore):
 
     @store_method
     async def add_note(self, session: UUID, *, operator_id: int, cid: str, body: str) -> UUID | None:
-        """The same `cid` again is the same note; None: there is no such conversation."""
+        """Store a private note and return its id; None if conversation or operator does not exist.
+
+        A `cid` that is already stored in the conversation returns the id of its note and changes nothing.
+        """
         found: UUID | None = await self._pool.fetchval(
             *_ADD_NOTE(
                 session_id=session,
@@ -57,7 +60,7 @@ class PostgresInbox(PoolStore):
 
     @store_method
     async def delete_note(self, session: UUID, note: UUID, *, operator_id: int, any_ones: bool) -> bool:
-        """Delete the operator's note, or with `any_ones` any note."""
+        """Delete a note, without `any_ones` only the operator's own, and return whether it was deleted."""
         return (
             await self._pool.fetchval(
                 *_DELETE_NOTE(
@@ -72,19 +75,23 @@ class PostgresInbox(PoolStore):
 
     @store_method
     async def find_contact(self, session: UUID) -> Mapping[str, Any] | None:
-        """Return facts about the visitor at the address of the newest message."""
+        """Return contact facts of the visitor, with `timezone`; None if the conversation does not exist.
+
+        The facts are those of the address of the newest turn.
+        """
         row = await self._pool.fetchrow(*_CONTACT(session_id=session))
         return None if row is None else {**row["contact"], "timezone": row["timezone"]}
 
     @store_method
     async def record_contact(self, address_id: int, said: Mapping[str, str]) -> None:
-        """Store what a visitor's page reports; other facts stay."""
+        """Add or replace facts that a visitor's page reports; stored facts with other names stay."""
         await self._pool.execute(*CONTACT(address_id=address_id, contact=dict(said)))
 
     @store_method
     async def record_rating(self, session_id: int, handover_id: int, rating: int) -> int | None:
-        """Store a rating from 1 to 5 and return the stored one: the first counts. None without such a
-        hand-over.
+        """Store the first rating, 1 to 5, of a resolved hand-over, and return the stored one.
+
+        Returns None if there is no such hand-over, or it is neither resolved nor rated.
         """
         found: int | None = await self._pool.fetchval(
             *_RATE(
@@ -102,7 +109,11 @@ class PostgresInbox(PoolStore):
 
     @store_method
     async def save_canned(self, name: str, body: str, *, version: int, by: str) -> CannedReply:
-        """Save a canned reply at `version`, 0 for a new one. Raises ChangedMeanwhile."""
+        """Save a canned reply and return it with its next version.
+
+        `version` is the one that the operator read, 0 for a new reply. Raises ChangedMeanwhile if another
+        version is stored.
+        """
         row = await self._pool.fetchrow(*_SAVE_CANNED(name=name, body=body, version=version, by=by))
         if row is None:
             raise ChangedMeanwhile(
@@ -125,7 +136,11 @@ class PostgresInbox(PoolStore):
         self, name: str, *, labels: Sequence[str], assignee: str, reply: str, resolve: bool, version: int,
         by: str,
     ) -> Macro:  # fmt: skip
-        """Save a macro at `version`, 0 for a new one. Raises ChangedMeanwhile."""
+        """Save a macro and return it with its next version.
+
+        `version` is the one that the operator read, 0 for a new macro. Raises ChangedMeanwhile if another
+        version is stored.
+        """
         row = await self._pool.fetchrow(
             *_SAVE_MACRO(
                 name=name, labels=list(labels), assignee=assignee, reply=reply, resolve=resolve,

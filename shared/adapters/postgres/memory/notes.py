@@ -44,7 +44,7 @@ class PostgresNotes(PoolStore):
 
     @store_method
     async def load_owner(self, session_id: int) -> NoteSource:
-        """The notes that belong to a session's person and agent; raises UnknownSession."""
+        """Return the owner of a session's notes: its person and agent. Raises UnknownSession."""
         row = await self._pool.fetchrow(*sql.WHOSE(session_id=session_id))
         if row is None:
             raise UnknownSession(f"session {session_id}")
@@ -54,8 +54,10 @@ class PostgresNotes(PoolStore):
     async def find(
         self, whose: NoteSource, stems: Sequence[str], *, limit: int, everything: bool = False
     ) -> NotesFound:
-        """Return the notes with most of the words, else the newest; `everything` includes replaced and
-        archived ones.
+        """Return notes with any of the stems, most matches first; without stems the newest notes.
+
+        `everything` includes replaced and archived notes. The result's `total` also counts notes beyond
+        `limit`.
         """
         given: dict[str, Any] = {
             "party_id": whose.party_id, "scope": whose.scope, "limit": limit, "everything": everything,
@@ -66,7 +68,10 @@ class PostgresNotes(PoolStore):
 
     @store_method
     async def save(self, note: NewNote, source: NoteSource) -> NoteResult:
-        """Keep it unless it is known, or was forgotten on purpose; raises LeaseLost."""
+        """Save a note unless it is known, was forgotten on purpose, or the turn has saved too many.
+
+        The result's `outcome` says which. Raises LeaseLost.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await _begin(connection, source)
             if (done := await _find_earlier_result(connection, note, source, "saved")) is not None:
@@ -83,7 +88,7 @@ class PostgresNotes(PoolStore):
 
     @store_method
     async def change(self, short_id: str, note: NewNote, source: NoteSource) -> NoteResult:
-        """Newer words for a note, which stands for the old one from now on; raises LeaseLost."""
+        """Replace a note by a new text; the result's `outcome` says if it was possible. Raises LeaseLost."""
         async with self._pool.acquire() as connection, connection.transaction():
             await _begin(connection, source)
             if (done := await _find_earlier_result(connection, note, source, "changed")) is not None:
@@ -115,7 +120,10 @@ class PostgresNotes(PoolStore):
     async def list_versions(
         self, short_id: str, whose: NoteSource, *, limit: int = MOST_VERSIONS
     ) -> tuple[NoteVersion, ...] | None:
-        """Return the texts that a note had, newest first; None if there is no such note."""
+        """Return the newest `limit` versions of a note, newest first, with its own text among them.
+
+        None if the note is unknown or erased, or if two notes share the short id.
+        """
         async with self._pool.acquire() as connection:
             row = await _find_by_short_id(connection, short_id, whose)
             if row is None or row["state"] == "erased":
@@ -133,7 +141,7 @@ class PostgresNotes(PoolStore):
 
     @store_method
     async def restore_version(self, short_id: str, version: str, source: NoteSource) -> NoteResult:
-        """Put a former text in the place of a note; repeating it has no effect. Raises LeaseLost."""
+        """Replace a note by a former text, `version`; repeating it has no effect. Raises LeaseLost."""
         async with self._pool.acquire() as connection, connection.transaction():
             await _begin(connection, source)
             now = await _find_by_short_id(connection, short_id, source)
@@ -163,7 +171,10 @@ class PostgresNotes(PoolStore):
 
     @store_method
     async def archive(self, short_id: str, source: NoteSource) -> NoteResult:
-        """Out of sight, for the person to have back for a while; twice is once. Raises LeaseLost."""
+        """Archive a note, which can be restored for `UNDO_DAYS` days. Raises LeaseLost.
+
+        Repeating has no effect.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await _begin(connection, source)
             row = await _find_by_short_id(connection, short_id, source)
@@ -177,7 +188,7 @@ class PostgresNotes(PoolStore):
 
     @store_method
     async def restore(self, short_id: str, source: NoteSource) -> NoteResult:
-        """The note as it was, while there is time; `gone` after that."""
+        """Restore an archived note; the outcome is `gone` after `UNDO_DAYS` days. Raises LeaseLost."""
         async with self._pool.acquire() as connection, connection.transaction():
             await _begin(connection, source)
             row = await _find_by_short_id(connection, short_id, source)
@@ -198,7 +209,7 @@ class PostgresNotes(PoolStore):
 
     @store_method
     async def load_note(self, note_id: int, whose: NoteSource) -> KeptNote | None:
-        """Return a note by the number of its row; None for a note of another person."""
+        """Return a note by its row id; None if it is erased, unknown or another person's."""
         row = await self._pool.fetchrow(
             *sql.BY_ID(party_id=whose.party_id, scope=whose.scope, note_id=note_id)
         )
@@ -298,7 +309,7 @@ def _short_id(row: Record) -> str:
 
 
 async def _begin(connection: Connection, source: NoteSource) -> None:
-    """Writers of one party's notes come one after the other; one of a turn that moved on writes nothing."""
+    """Lock the notes of a party until the transaction ends. Raises LeaseLost if the turn has moved on."""
     await connection.execute(*sql.LOCK_PARTY(party_id=source.party_id))
     if source.epoch and not await connection.fetchval(
         *sql.STILL_MINE(session_id=source.session_id, epoch=source.epoch, turn=source.through_turn)
@@ -309,18 +320,24 @@ async def _begin(connection: Connection, source: NoteSource) -> None:
 async def _find_earlier_result(
     connection: Connection, note: NewNote, source: NoteSource, outcome: Any
 ) -> NoteResult | None:
-    """Return what this call did before its process died."""
+    """Return the result of this tool call if it already stored its note, before a crash; else None."""
     row = await connection.fetchrow(*sql.BY_CALL(call_key=_key(note, source)))
     return None if row is None else NoteResult(outcome=outcome, note=_note_from(row))
 
 
 def _key(note: NewNote, source: NoteSource) -> str | None:
-    """Some providers count their calls from nought in each reply: the words belong to the key."""
+    """Return a call's key with a hash of the words, since some providers reuse call ids in each reply.
+
+    None or an empty text if the source has no key.
+    """
     return source.call_key and f"{source.call_key}:{note_hash(note.text).hex()[:12]}"
 
 
 async def _too_many(connection: Connection, source: NoteSource) -> bool:
-    """Calls of one round run side by side: the order of their ids decides which of them are too many."""
+    """Return whether this turn has saved `SAVES_PER_TURN` notes before this call; a flush has no limit.
+
+    Parallel calls of one round count in the order of their ids.
+    """
     if source.flush_id is not None or source.from_turn is None:
         return False
     saved: int = await connection.fetchval(
@@ -334,7 +351,11 @@ async def _too_many(connection: Connection, source: NoteSource) -> bool:
 async def _twin(
     connection: Connection, note: NewNote, source: NoteSource, *, besides: int = 0
 ) -> Record | None:
-    """The same note, live or forgotten or replaced; else nearly the same one, live or forgotten."""
+    """Return the stored note with the same words, else one with nearly the same; None if there is none.
+
+    A note with the same words may be live, forgotten or replaced; one that is only similar is never a
+    replaced one. `besides` is the id of a note to ignore.
+    """
     gist = list(gist_of(note.text))
     rows = await connection.fetch(
         *sql.TWINS(
@@ -353,8 +374,10 @@ async def _twin(
 
 
 async def _find_refusal(connection: Connection, twin: Record, source: NoteSource) -> NoteResult | None:
-    """Return the reason why an equal note prevents saving; a note that the person asks for explicitly
-    returns.
+    """Return the result if `twin`, the same or a similar note, prevents saving; None if saving is allowed.
+
+    `known`: it is live; `replaced`: a newer note stands for it; `blocked`: it was forgotten. A note that the
+    person asks for explicitly is refused only if it is `known`.
     """
     if twin["state"] == "kept":
         return NoteResult(outcome="known", note=_note_from(twin))
@@ -442,8 +465,10 @@ async def _revive(
 async def _store_event(
     connection: Connection, source: NoteSource, note: KeptNote, change: Any, *, replaces: str = ""
 ) -> NoteResult:
-    """Store the event for screens with the note. `quiet` events of a flush update open lists without an
-    announcement.
+    """Store a change as an event for screens, and return it as a result with the note.
+
+    Events of a flush are `quiet`: they update open lists without an announcement. `replaces` is the id of the
+    old note.
     """
     text = "" if change == "forgotten" else note.text
     payload: dict[str, object] = {"id": note.short_id, "text": text, "kind": note.kind, "change": change}
@@ -461,7 +486,7 @@ async def _event(connection: Connection, session_id: int, payload: Mapping[str, 
 
 
 async def _find_by_short_id(connection: Connection, short_id: str, whose: NoteSource) -> Record | None:
-    """None, too, for a beginning that two notes share."""
+    """Return the note whose public id begins like `short_id`; None if no note or more than one does."""
     rows = await connection.fetch(
         *sql.BY_SHORT_ID(party_id=whose.party_id, scope=whose.scope, start=short_id[1:9])
     )

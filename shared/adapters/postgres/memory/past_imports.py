@@ -10,18 +10,18 @@ from shared.core.memory.past import PastImport, PastSource, PastTurn
 from shared.core.values.errors import BadInput, UnknownSession
 
 MOST_IMPORTS = 20
-"""Imports of one person; recall looks at 32 archived conversations."""
+"""Most imports of one person; recall looks at 32 archived conversations."""
 CHARS_PER_TOKEN = 4
 
 
 class PostgresPastImports(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of imported conversations; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def begin(self, session_id: int, *, source: PastSource, digest: bytes) -> PastImport:
-        """Return the import of this file for the person of a session, a new one unless it has begun.
+        """Return the import of a file for the person of a session; begin it if there is none.
 
-        Raises UnknownSession, and BadInput if the person has too many imports.
+        Raises UnknownSession, and BadInput if the person has MOST_IMPORTS imports.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             person = await connection.fetchrow(*_PERSON(session_id=session_id))
@@ -44,9 +44,9 @@ class PostgresPastImports(PoolStore):
 
     @store_method
     async def add(self, session_id: int, turns: Sequence[PastTurn], *, after: int) -> bool:
-        """Store turns behind the first `after` messages of the file.
+        """Append turns to an import that has exactly `after` messages of its file; return True if stored.
 
-        False if the import was undone or another process is further: nothing is stored then.
+        False if the import was undone, or another process has stored more.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             place = await connection.fetchrow(*_LOCK(session_id=session_id, after=after))
@@ -62,7 +62,7 @@ class PostgresPastImports(PoolStore):
 
     @store_method
     async def end(self, session_id: int) -> None:
-        """Mark an import as whole; again has no effect."""
+        """Mark an import as complete; a second call changes nothing."""
         await self._pool.execute(*_END(session_id=session_id))
 
     @store_method
@@ -99,7 +99,7 @@ SELECT r.id AS party_id, s.agent_id FROM sessions s JOIN parties p ON p.id = s.p
  WHERE s.id = :session_id AND EXISTS (SELECT FROM addresses a WHERE a.party_id IN (SELECT party_family(r.id)))
    FOR NO KEY UPDATE OF r
 """)
-"""The person's row is held, so that a file is begun once."""
+"""Person of a session, with the row locked so that each file is begun only once."""
 _COLUMNS = """
 i.*, s.public_id,
 (SELECT min(opened_at) FROM turns t WHERE t.session_id = i.session_id) AS first_at,
@@ -135,7 +135,10 @@ SELECT s.next_turn, s.next_seq,
    AND EXISTS (SELECT FROM addresses a WHERE a.party_id IN (SELECT party_family(i.party_id)))
    FOR UPDATE OF i, s
 """)
-"""An erasure holds the session, too: what comes after it finds the import undone."""
+"""Import with `after` messages, locked with its session.
+
+An erasure locks the session, too: after it, the import is found undone.
+"""
 _ADD = Named("""
 WITH x AS (
   SELECT * FROM jsonb_to_recordset(:rows::jsonb) AS x(turn bigint, step int, seq bigint, author text,

@@ -1,4 +1,4 @@
-"""Joins the persons of two channels into one, and parts them again: each is one transaction."""
+"""Links the persons of two channels as one, and separates them again; each is one transaction."""
 
 from __future__ import annotations
 
@@ -36,16 +36,22 @@ MESSAGES_SHOWN = 200
 
 
 class PostgresAccountLinks(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of links between persons; raises StorageUnavailable.
+
+    Each method is one transaction, except `join_places`, which runs in the caller's.
+    """
 
     def __init__(self, pool: asyncpg.Pool[Record], *, timezone: str = "UTC") -> None:
-        """`timezone` is where a day of the caps begins."""
+        """Create the store; `timezone`, an IANA name, decides when a day of the spending caps begins."""
         super().__init__(pool)
         self._timezone = timezone
 
     @store_method
     async def issue_code(self, session_id: int, address_id: int) -> str | LinkRefusal:
-        """A code for the person of this address, eight characters; only its hash is stored."""
+        """Return a new code of CODE_CHARS characters for the person of an address, or why there is none.
+
+        Only its hash is stored.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(sql.ONE_AT_A_TIME)
             me = await _place(connection, address_id)
@@ -68,7 +74,10 @@ class PostgresAccountLinks(PoolStore):
 
     @store_method
     async def link_account(self, session_id: int, address_id: int, words: str) -> Joined | LinkRefusal:
-        """Join the person of the code with the one who typed it; this session continues."""
+        """Join the person of the code in `words` with the person of the address, or return why not.
+
+        The conversation `session_id` continues; the other one is archived.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(sql.ONE_AT_A_TIME)
             me = await _place(connection, address_id)
@@ -97,11 +106,11 @@ class PostgresAccountLinks(PoolStore):
             return joined
 
     async def join_places(self, connection: Connection, *, kept: int, joined: int) -> bool:
-        """Join two addresses of one person in the caller's transaction; False while an answer is being
-        written.
+        """Join two addresses of one person in the caller's transaction; return False if it must wait.
 
-        Needs no code, and works on public sites: the abandoned address gives no access afterwards. A turn of
-        the kept address may wait for its next attempt.
+        It waits while an answer is being written or a human has the conversation. It needs no code, and works
+        on public sites: the abandoned address gives no access afterwards. A turn of the kept address may wait
+        for its next attempt.
         """
         await connection.execute(sql.ONE_AT_A_TIME)
         me, other = await _place(connection, kept), await _place(connection, joined)
@@ -170,7 +179,10 @@ class PostgresAccountLinks(PoolStore):
     async def unlink_account(
         self, session_id: int, address_id: int, link_id: int | None
     ) -> Parted | UnlinkRefusal:
-        """Bring the archived session back to its own addresses; without a link the only one is meant."""
+        """Undo a link, so that the archived session has its addresses again, or return why not.
+
+        With None as `link_id`, the only link is undone.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(sql.ONE_AT_A_TIME)
             me = await _place(connection, address_id)
@@ -218,7 +230,10 @@ class PostgresAccountLinks(PoolStore):
 
     @store_method
     async def list_archived(self, session_id: int) -> tuple[ArchivedSession, ...]:
-        """Earlier conversations of this session's person, the newest first, with their newest messages."""
+        """Return up to SESSIONS_SHOWN archived conversations of the session's person, newest first.
+
+        Each has its newest MESSAGES_SHOWN messages, oldest first.
+        """
         async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
             rows = await connection.fetch(*sql.ARCHIVED(session_id=session_id, limit=SESSIONS_SHOWN))
             said = {
@@ -247,7 +262,7 @@ async def _place(connection: Connection, address_id: int) -> dict[str, Any] | No
 
 
 async def _bearer(connection: Connection, words: str) -> dict[str, Any] | None:
-    """The place that a living code was given to, and whether the code has done its work already."""
+    """Return the address that a valid code was issued to, and whether it was `used`; else None."""
     code = parse_code(words)
     row = None if code is None else await connection.fetchrow(*sql.CODE(code_hash=hash_secret(code)))
     place = None if row is None else await _place(connection, row["address_id"])
@@ -255,7 +270,7 @@ async def _bearer(connection: Connection, words: str) -> dict[str, Any] | None:
 
 
 def _find_refusal(place: Mapping[str, Any] | None, session_id: int) -> LinkRefusal | None:
-    """Why nothing can be linked here at all."""
+    """Return why an address cannot be linked: moved, a group or a public site; None if it can."""
     if place is None or place["session_id"] != session_id:
         return "moved"
     if place["is_group"]:
@@ -264,7 +279,7 @@ def _find_refusal(place: Mapping[str, Any] | None, session_id: int) -> LinkRefus
 
 
 def _is_void(me: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """A code that joins nothing any more is as if it had never been."""
+    """Return whether a code is void: used by another person, or issued to a group or a public site."""
     used_by_others = other["used"] and other["party_id"] != me["party_id"]
     return bool(used_by_others or other["is_group"] or other["is_public"])
 

@@ -58,7 +58,7 @@ class SignedIn:
     picture: str = ""
     """Key of the picture that people see next to the name."""
     by_provider: bool = False
-    """Known to an identity provider, which alone lets them in."""
+    """True for an operator of an identity provider, who can log in by that provider only."""
 
     def has_role(self, role: Role) -> bool:
         return ROLES.index(self.role) >= ROLES.index(role)
@@ -66,7 +66,7 @@ class SignedIn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TooManyTries:
-    """Refused before any hashing."""
+    """Refusal of a login before any hashing; a next try is allowed after `retry_after_seconds`."""
 
     retry_after_seconds: int
 
@@ -99,7 +99,10 @@ class Passwords:
         return str(await self._run_in_thread(lambda: self._argon2().hash(password)))
 
     async def matches(self, stored: str | None, password: str) -> bool:
-        """Takes the same work for an operator that does not exist."""
+        """Return whether a password matches a stored hash; False if `stored` is None, for no operator.
+
+        Both take the same work. Raises TimeoutError after 15 seconds.
+        """
         return bool(await self._run_in_thread(lambda: self._verify(stored, password)))
 
     def close(self) -> None:
@@ -143,7 +146,7 @@ class Operators(PoolStore):
         passwords: Passwords | None = None,
         place_key: Callable[[], bytes | None] = lambda: None,
     ) -> None:
-        """`place_key` returns the key for hashes of earlier login places."""
+        """Take a function that returns the key for hashes of login places; None remembers no place."""
         super().__init__(pool)
         self._passwords = passwords or Passwords()
         self._tries = LoginTries(pool)
@@ -152,7 +155,11 @@ class Operators(PoolStore):
     async def log_in(
         self, *, name: str, password: str, source: str, browser: str = ""
     ) -> str | TooManyTries | CodeNeeded | None:
-        """A new session token; None when name or password are wrong; `source` is the client's address."""
+        """Log an operator in; return a session token, or None if name or password is wrong.
+
+        `source` is the client's address. TooManyTries refuses the try, CodeNeeded asks for the second
+        factor. Raises TimeoutError if hashing takes over 15 seconds.
+        """
         if self._passwords.busy:
             return TooManyTries(retry_after_seconds=5)
         found = await self._find_operator(name[:200])
@@ -178,7 +185,11 @@ class Operators(PoolStore):
     async def use_link(
         self, *, token: str, source: str, browser: str = ""
     ) -> str | TooManyTries | CodeNeeded | None:
-        """A new session token; None when the link is unknown, used or too old."""
+        """Log an operator in by a link; return a session token, or None if the link is not valid.
+
+        A link is not valid if it is unknown, used or too old. TooManyTries refuses the try, CodeNeeded asks
+        for the second factor.
+        """
         keys = address_key(source)
         wait = await self._tries.begin(keys)
         if wait:
@@ -191,7 +202,7 @@ class Operators(PoolStore):
         return outcome
 
     async def _spend_link(self, token_hash: bytes, *, source: str, browser: str) -> str | CodeNeeded | None:
-        """In one commit with what it opens: a link whose login never was would be of no more use."""
+        """Use up a link and begin its login in one transaction: a failed login leaves the link valid."""
         async with self._pool.acquire(timeout=_STATEMENT_SECONDS) as connection, connection.transaction():
             operator_id = await connection.fetchval(*_OWNER_OF_LINK(token_hash=token_hash))
             await hold_operator(connection, operator_id)

@@ -65,14 +65,17 @@ class HasFactor(EvertalkError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactorBegun:
-    """New second factor, returned once: its key makes codes."""
+    """Key of a new second factor and its `otpauth` address, shown to the operator once."""
 
     key: str
     address: str
 
 
 class SecondFactors(PoolStore):
-    """Raises StorageUnavailable; CannotUnseal with another secret key than the one it was set up with."""
+    """Store of the second factors of operators; its methods raise StorageUnavailable.
+
+    Checks of codes raise CannotUnseal if the secret key has changed since the factor was set up.
+    """
 
     def __init__(
         self,
@@ -82,7 +85,7 @@ class SecondFactors(PoolStore):
         encryption: Callable[[], Encryption],
         crash_point: Callable[[str], None],
     ) -> None:
-        """`encryption` is called in a thread when one is needed: most operators have no second factor."""
+        """Take a factory of the encryption, called in a thread when a factor begins or a code is checked."""
         super().__init__(pool)
         self._operators = operators
         self._encryption = encryption

@@ -43,7 +43,7 @@ class PostgresSites(AdminStore):
 
     @store_method
     async def add(self, site: SiteView, *, by: str = _BY) -> bool:
-        """False when there is one of that name."""
+        """Add a site; False if its name is taken or its agent does not exist."""
         async with self._begin() as session:
             agent = await _agent(session, site.agent)
             if agent is None:
@@ -73,7 +73,7 @@ class PostgresSites(AdminStore):
 
     @store_method
     async def assign_agent(self, name: str, agent: str, *, by: str = _BY) -> bool:
-        """New conversations of a site go to an agent; False when there is no such site."""
+        """Assign an agent to new conversations of a site; False if the site or the agent does not exist."""
         async with self._begin() as session:
             site, agent_id = await _lock_site(session, name), await _agent(session, agent)
             if site is None or agent_id is None:
@@ -84,14 +84,17 @@ class PostgresSites(AdminStore):
 
     @store_method
     async def list_refused_origins(self, name: str) -> Sequence[RefusedOriginTable]:
-        """Pages that asked for the chat and may not have it, the latest first."""
+        """Return the origins of pages that asked for the chat and were refused, the latest first."""
         theirs = select(RefusedOriginTable).where(RefusedOriginTable.site == name)
         async with self._begin() as session:
             return (await session.exec(theirs.order_by(col(RefusedOriginTable.last_at).desc()))).all()
 
     @store_method
     async def allow_origin(self, name: str, origin: str, *, by: str) -> None:
-        """One more origin of a site; what is allowed already stays so."""
+        """Add an origin to a site's allowed ones and remove it from the refused ones.
+
+        Adds nothing if the site is unknown or allows the origin already. `by` is the actor in the audit log.
+        """
         gone = delete(RefusedOriginTable).where(
             col(RefusedOriginTable.site) == name, col(RefusedOriginTable.origin) == origin
         )
@@ -129,7 +132,7 @@ class PostgresSites(AdminStore):
 
     @store_method
     async def add_secret(self, name: str, secret_id: str, sealed: Sealed, *, by: str = _BY) -> bool:
-        """False when there are two already."""
+        """Add a secret to a site; False if it has two already or does not exist."""
         async with self._begin() as session:
             if await _lock_site(session, name) is None:
                 return False
@@ -147,7 +150,7 @@ class PostgresSites(AdminStore):
 
     @store_method
     async def revoke_secret(self, name: str, secret_id: str, *, by: str = _BY) -> bool:
-        """Revoke a secret; visitors who were signed in with it must sign in again."""
+        """Revoke a secret and sign out all identified visitors of the site; False if it does not exist."""
         old = delete(SiteSecretTable).where(
             col(SiteSecretTable.site) == name, col(SiteSecretTable.secret_id) == secret_id
         )

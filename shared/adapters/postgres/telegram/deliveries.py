@@ -59,7 +59,7 @@ class PostgresDeliveries(PoolStore):
     async def record_bubble(
         self, session_id: int, turn: int, part: int, *, epoch: int, address_id: int, remote_id: int
     ) -> bool:
-        """A bubble of an unfinished answer has this id; False when the turn is no longer ours."""
+        """Record the message id of an unfinished answer's bubble; False if this process has lost the turn."""
         found = await self._pool.fetchval(
             *_SHOWN(
                 session_id=session_id,
@@ -74,7 +74,10 @@ class PostgresDeliveries(PoolStore):
 
     @store_method
     async def plan(self, session_id: int, turn: int, *, address_id: int, count: int) -> tuple[PartRow, ...]:
-        """Rows for all parts of an answer that ended; what is there already stays as it is."""
+        """Insert rows for the `count` parts of an ended answer, and return all its rows.
+
+        Existing rows stay unchanged.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(
                 *_PLAN(
@@ -99,14 +102,17 @@ class PostgresDeliveries(PoolStore):
 
     @store_method
     async def mark_not_sent(self, session_id: int, turn: int, part: int, *, error: str) -> None:
-        """Refused, or never connected: it may be tried again."""
+        """Queue a part again after a request that certainly did not send it."""
         await self._pool.execute(
             *_MARK_NOT_SENT(session_id=session_id, turn=turn, part=part, error=error),
         )  # fmt: skip
 
     @store_method
     async def mark_delivered(self, session_id: int, turn: int, part: int, *, remote_id: int | None) -> None:
-        """Record that a part is in the chat; its id stays known for edits, replies and opinions."""
+        """Mark a part as delivered; its message id stays known for edits, replies and reactions.
+
+        None as `remote_id` keeps the id of its bubble.
+        """
         await self._pool.execute(
             *_DELIVERED(
                 session_id=session_id,
@@ -127,7 +133,10 @@ class PostgresDeliveries(PoolStore):
         error: str,
         remote_id: int | None = None,
     ) -> None:
-        """Record a part that is uncertain or never can be sent; `remote_id` is the message in its place."""
+        """Mark an undelivered part as `uncertain` or `dead`, with the error; it is not tried again.
+
+        `remote_id` is the message that was sent in its place; None keeps the id of its bubble.
+        """
         await self._pool.execute(
             *_GIVE_UP(
                 session_id=session_id, turn=turn, part=part, state=state, error=error,
@@ -137,7 +146,7 @@ class PostgresDeliveries(PoolStore):
 
     @store_method
     async def drop_surplus(self, session_id: int, turn: int, *, count: int) -> list[int]:
-        """Bubbles that the final text no longer needs; their ids, for deletion from the chat."""
+        """Delete rows of parts from number `count` on; return their message ids, for deletion in the chat."""
         rows = await self._pool.fetch(
             *_DROP_SURPLUS(session_id=session_id, turn=turn, count=count),
         )  # fmt: skip
@@ -164,7 +173,7 @@ class PostgresDeliveries(PoolStore):
 
     @store_method
     async def recover_interrupted(self, accounts: Sequence[int]) -> int:
-        """For a new holder: what was being sent when its sender died may be in the chat, or not."""
+        """Mark parts that an ended process was sending as `uncertain`, and return their number."""
         rows = await self._pool.fetch(
             *_RECOVER_INTERRUPTED(accounts=[str(account) for account in accounts]),
         )
@@ -172,7 +181,10 @@ class PostgresDeliveries(PoolStore):
 
     @store_method
     async def list_unfinished(self, accounts: Sequence[int], *, limit: int = 100) -> list[tuple[int, int]]:
-        """Session and turn of answers that ended but are not wholly in their chat, oldest first."""
+        """Return session and turn of up to `limit` ended answers with undelivered parts, oldest first.
+
+        Answers to unreachable chats are left out until their next try.
+        """
         rows = await self._pool.fetch(
             *_LIST_UNFINISHED(accounts=[str(account) for account in accounts], limit=limit),
         )
@@ -180,7 +192,7 @@ class PostgresDeliveries(PoolStore):
 
     @store_method
     async def list_unfinished_before(self, session_id: int, turn: int, *, address_id: int) -> list[int]:
-        """Earlier turns of the same place that ended but are not wholly in their chat, in their order."""
+        """Return earlier ended turns of the same address with undelivered parts, in their order."""
         rows = await self._pool.fetch(
             *_LIST_UNFINISHED_BEFORE(session_id=session_id, turn=turn, address_id=address_id),
         )  # fmt: skip

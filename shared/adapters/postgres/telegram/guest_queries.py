@@ -100,9 +100,9 @@ class PostgresGuestQueries(PoolStore):
 
     @store_method
     async def record(self, query: NewGuestQuery, *, most_per_hour: int) -> bool:
-        """Store a question; return False if its caller gets a notice or nothing, since the hour's are used.
+        """Store a question; return False if its caller has asked `most_per_hour` questions within the hour.
 
-        A repeated update changes nothing.
+        A repeated update stores nothing; the result is True unless a notice was stored for it.
         """
         return await self._record(query, notice="", most=most_per_hour)
 
@@ -126,7 +126,7 @@ class PostgresGuestQueries(PoolStore):
 
     @store_method
     async def refuse(self, bot_id: int, update_id: int, *, notice: str) -> None:
-        """Answer a stored question with a notice, since no turn can."""
+        """Store a notice as the answer to a waiting question that has no turn."""
         await self._pool.execute(*_REFUSE(bot_id=bot_id, update_id=update_id, notice=notice))
 
     @store_method
@@ -149,7 +149,7 @@ class PostgresGuestQueries(PoolStore):
 
     @store_method
     async def find_next_due(self, bot_ids: Sequence[int], *, holding_after: float) -> float | None:
-        """Return seconds until a holding line is due, None if no question waits for its first line."""
+        """Return seconds until the next holding line is due, negative if overdue; None if none is needed."""
         seconds: float | None = await self._pool.fetchval(
             *_NEXT_DUE(bot_ids=list(bot_ids), holding_after=holding_after)
         )

@@ -26,12 +26,12 @@ class TelegramReceipt:
     files: tuple[str | None, ...] = ()
     """Telegram's unique id of the file of each of these messages; None without one."""
     late_for: int | None = None
-    """An earlier message of the chat that this one is the rest of: it joins its turn where it still can."""
+    """Id of an earlier message that this one continues, to join its turn if possible; None without one."""
 
     async def claim(self, transaction: Connection, inbound: Inbound) -> bool:
-        """Lock the updates; return whether all wait and at least one of the messages is new.
+        """Lock the updates; return whether all are unhandled and at least one message is not stored.
 
-        All are known where an edit arrived before the message itself.
+        Without messages the second condition holds. All messages are stored if an edit arrived before them.
         """
         is_ours: bool = await transaction.fetchval(
             *_CLAIM(
@@ -44,7 +44,7 @@ class TelegramReceipt:
         return is_ours
 
     async def find_joined_turn(self, transaction: Connection, inbound: Inbound) -> int | None:
-        """Return the turn of the message that this one continues; None where it continues none."""
+        """Return the turn of the message `late_for`; None without one, or if that message is not stored."""
         if self.late_for is None:
             return None
         turn: int | None = await transaction.fetchval(
@@ -58,7 +58,10 @@ class TelegramReceipt:
         return turn
 
     async def record(self, transaction: Connection, inbound: Inbound, *, seq: int, turn: int) -> None:
-        """End the updates, and remember which messages of the chat the entry `seq` is made of."""
+        """Mark the updates as handled, and store each message of the chat with its entry `seq` and `turn`.
+
+        Messages that are stored already stay unchanged.
+        """
         await transaction.execute(
             *_RECORD(
                 bot_id=self.bot_id, update_ids=self.update_ids, chat_id=self.chat_id,
@@ -69,10 +72,11 @@ class TelegramReceipt:
         )  # fmt: skip
 
     async def find_stored(self, transaction: Connection, inbound: Inbound, *, is_stored: bool) -> int | None:
-        """Return the entry of a message whose edit was stored before it, and end its updates; else None.
+        """Mark the updates of a message that its edit stored first as handled; return its `seq`, else None.
 
-        `is_stored` says that the same message was stored before. Raises LeaseLost when another process has
-        ended some of the updates: what is left of them is to be read again.
+        `is_stored` says that an entry of the message itself exists; the result is then None. Raises
+        LeaseLost if an update of a stored message is unhandled, or one of an unstored message is handled:
+        the caller reads the updates again.
         """
         waiting: int = await transaction.fetchval(
             *_COUNT_WAITING(bot_id=self.bot_id, update_ids=self.update_ids)
@@ -109,7 +113,7 @@ class TelegramEditReceipt:
     """Unique id of the file that the message has now; None leaves the stored one."""
 
     async def record(self, transaction: Connection) -> None:
-        """Keep the text and the file in the place of the former ones."""
+        """Replace the stored text and file id of the message; a stored text of None stays None."""
         await transaction.execute(
             *_REWORD(
                 bot_id=self.bot_id, chat_id=self.chat_id, message_id=self.message_id, own_text=self.own_text,
@@ -119,7 +123,7 @@ class TelegramEditReceipt:
 
 
 async def rehearse_receipts(transaction: Connection) -> None:
-    """Run the statements of a usual receipt for no message, so that the first one finds them prepared."""
+    """Prepare the statements of receipts on this connection by running them for no message."""
     for statement in (_CLAIM, _RECORD):
         await transaction.fetch(*statement.rehearse())
 

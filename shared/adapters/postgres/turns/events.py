@@ -71,7 +71,7 @@ SELECT t.turn_no, t.state, j.id AS job_id, h.state AS held, h.asked_by, h.reason
 
 
 class PostgresEvents(PoolStore):
-    """Reads, and what was read; raises StorageUnavailable."""
+    """Store of a session's events and of how far each address has read; raises StorageUnavailable."""
 
     @store_method
     async def load_head(self, session_id: int) -> LogHead | None:
@@ -82,7 +82,7 @@ class PostgresEvents(PoolStore):
 
     @store_method
     async def load_newest_seqs(self, session_ids: Sequence[int]) -> dict[int, int]:
-        """The newest number of each session, in one statement."""
+        """Return the newest event number by session, 0 without events; unknown sessions are missing."""
         rows = await self._pool.fetch(
             *_NEWEST_SEQS(session_ids=list(session_ids)),
         )
@@ -90,13 +90,13 @@ class PostgresEvents(PoolStore):
 
     @store_method
     async def find_sessions(self, address_ids: Sequence[int]) -> dict[int, int]:
-        """The session of each address, as of now."""
+        """Return the present session by address; unknown addresses are missing."""
         rows = await self._pool.fetch(*_SESSIONS(address_ids=list(address_ids)))
         return {row["id"]: row["session_id"] for row in rows}
 
     @store_method
     async def list_after(self, session_id: int, event_seq: int, *, limit: int = 500) -> tuple[Stored, ...]:
-        """Events with a higher number, oldest first, at most `limit`."""
+        """Return the events with a higher number, oldest first, at most `limit`."""
         rows = await self._pool.fetch(
             *_LIST_AFTER(session_id=session_id, event_seq=event_seq, limit=limit),
         )
@@ -106,7 +106,10 @@ class PostgresEvents(PoolStore):
     async def list_newest(
         self, session_id: int, *, messages: int = 50, limit: int = 500
     ) -> tuple[Stored, ...]:
-        """The last messages and whatever happened since the first of them."""
+        """Return the last `messages` messages and all events between and after them, oldest first.
+
+        Replaced messages and events of edits and erasures are left out. At most `limit` events, the newest.
+        """
         rows = await self._pool.fetch(
             *_LIST_NEWEST(session_id=session_id, messages=messages, limit=limit),
         )
@@ -116,7 +119,10 @@ class PostgresEvents(PoolStore):
     async def list_messages_before(
         self, session_id: int, event_seq: int | None, *, limit: int
     ) -> tuple[Stored, ...]:
-        """The newest messages with a lower number, oldest first."""
+        """Return the newest `limit` messages with a number below `event_seq`, oldest first.
+
+        None means below no number: the newest of all.
+        """
         rows = await self._pool.fetch(
             *_MESSAGES_BEFORE(session_id=session_id, event_seq=event_seq, limit=limit),
         )
@@ -124,7 +130,7 @@ class PostgresEvents(PoolStore):
 
     @store_method
     async def list_pinned(self, session_id: int) -> tuple[str, ...]:
-        """Public ids of the messages that are pinned now."""
+        """Return the public ids of the messages that are pinned now."""
         rows = await self._pool.fetch(*_PINNED(session_id=session_id))
         return tuple(f"m{row['seq']}" for row in rows)
 

@@ -45,8 +45,9 @@ class PostgresSessionSettings(PoolStore):
 
     @store_method
     async def choose_model(self, session_id: int, model: str) -> None:
-        """Choose a model; the view's epoch rises, so that jobs planned for the former model are planned
-        again.
+        """Choose the model of a session; an empty text stands for the agent's own model.
+
+        A change raises the view's epoch, so that jobs planned for the former model are planned again.
         """
         await self._pool.execute(
             *_CHOOSE_MODEL(session_id=session_id, model=model),
