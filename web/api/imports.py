@@ -69,7 +69,7 @@ async def list_imports(call: Call) -> Reply:
 
 
 @router.on("POST /imports", UploadedExport, status=201, rate="commands", scope="memory:write", strict=True,
-           refusals=(403, 409, 413, 503))  # fmt: skip
+           refusals=(403, 404, 409, 413, 503))  # fmt: skip
 async def begin_import(
     call: Call,
     *,
@@ -108,6 +108,7 @@ async def add_import_piece(
     piece that begins elsewhere changes nothing.
     """
     _check_allowed(call)
+    await _record(call, "imports.upload")
     file = await _find_file(call, file_id)
     body = await _read_piece(call)
     received = await call.parts.stores.import_files.add_piece(file, start, body)
@@ -127,8 +128,8 @@ async def start_import(
 ) -> Reply:
     """Run the import of an upload in the background."""
     _check_allowed(call)
-    file = await _find_file(call, file_id)
     await _record(call, "imports.start")
+    file = await _find_file(call, file_id)
     if file.state != "importing" and not await call.parts.stores.import_files.start(file, me=me.strip()):
         raise HttpRefusal(409, "not_ready", "This file cannot be imported now.")
     return DONE

@@ -130,7 +130,7 @@ async def list_note_versions(call: Call, short_id: NoteId) -> Reply:
     return {"versions": [build_version(one) for one in found]}
 
 
-@router.on(f"POST {NOTE}/versions/{{version:n[0-9a-f]{{8}}}}/restore", ChangedNote, scope="memory:write")
+@router.on(f"POST {NOTE}/versions/{{version}}/restore", ChangedNote, scope="memory:write")
 async def restore_note_version(call: Call, short_id: NoteId, version: NoteId) -> Reply:
     """Restore a former text of a note.
 

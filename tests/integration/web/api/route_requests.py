@@ -17,13 +17,15 @@ async def request_of(server: Server, one: Operation, people: Crowd) -> tuple[str
     session = str(people.visitor.session_public_id)
     thing = people.summary if "compactions/{id}" in one.path else session
     thing = people.file if "attachments" in one.path else thing
-    path = one.path.replace("{id}", "n00000000" if "memory" in one.path else thing)
+    path = one.path.replace("{id}", "n00000000" if "/memory/" in one.path else thing)
     known = {"operator": NOBODY, "login": NOBODY, "note": NOBODY, "mid": "m1", "kind": "flush", "bot": "7"}
     for name, value in {**known, "version": "1", "server": "files"}.items():
         path = path.replace(f"{{{name}}}", value)
     given = {"session_id": session} if one.names_session else {}
     bodies = {
         "openSession": {"external_id": "ada"},
+        "beginImport": {"size": 5, "mark": "a"},
+        "startImport": {},
         **{key: {"text": "Hello"} for key in ("writeMessage", "editMessage")},
         "runCommand": {"session_id": session},
         "nameConversation": {"title": "x"},
@@ -63,6 +65,8 @@ async def request_of(server: Server, one: Operation, people: Crowd) -> tuple[str
         given["ticket"] = (await ticket(server))["ticket"]
     if one.name == "pollFrames":
         given |= {"site": "default", "stream": "a" * 16, "wait": "0"}
+    if one.name == "addImportPiece":
+        given["start"] = "0"
     if one.takes == "application/octet-stream":
         sent |= {"data": b"words", "headers": {"Content-Type": one.takes}}
     elif one.name in bodies:

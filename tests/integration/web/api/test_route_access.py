@@ -22,7 +22,7 @@ KINDS = (
 ABOUT_ONE_SESSION = {
     "writeMessage", "listMessages", "listEvents", "searchMessages", "showHistory", "listOriginals",
     "runCommand", "download", "editMessage", "eraseMessage", "listFormer", "showMessage", "speakMessage",
-    "nameConversation", "forkConversation",
+    "nameConversation", "forkConversation", "showAnswerMemory",
 }  # fmt: skip
 
 
