@@ -169,9 +169,9 @@ async def test_linked_page_and_chat_share_one_conversation_until_unlinked(both: 
     stranger = await both.browser()
     assert (await stranger.get("/api/v1/archived"))["sessions"] == []
 
-    # Parted on Telegram: the page is back where it was.
+    # Unlinked on Telegram: the page is back where it was.
     await ada.command("unlink")
-    await ada.sees("Parted")
+    await ada.sees("Unlinked")
     welcome = await page.sent_on()
     assert page.session == own_session
     texts = [event.get("text") for event in welcome["events"] if event["t"] == "msg"]

@@ -216,14 +216,23 @@ async def test_non_text_message_is_named_by_kind_and_done(
             if (change := other.my_chat_member) is not None and change.chat.id == ann.id
         ]
 
-    await way_in.comes(lambda: "member" in changes() and len(way_in.others) >= 7 and len(way_in.turns) >= 2)
+    def moves() -> set[tuple[int, int | None]]:
+        messages = [other.message for other in way_in.others if other.message is not None]
+        return {(message.chat.id, message.migrate_to_chat_id) for message in messages}
+
+    await way_in.comes(
+        lambda: (
+            "member" in changes()
+            and len(way_in.others) >= 7
+            and len(way_in.turns) >= 2
+            and (group.id, moved.id) in moves()
+        )
+    )
     assert {"callback_query", "message_reaction", "my_chat_member", "message"} <= {
         other.event_type for other in way_in.others
     }
     messages = [other.message for other in way_in.others if other.message is not None]
     assert any(message.pinned_message for message in messages)
-    moves = {(message.chat.id, message.migrate_to_chat_id) for message in messages}
-    assert (group.id, moved.id) in moves
     assert changes()[-2:] == ["kicked", "member"]
     edits = [turn.first.text for turn in way_in.turns if turn.first.is_edited]
     assert edits == ["hello!"]
