@@ -44,6 +44,7 @@ async def played(
         ("steady", "short", 90, 4_000, "completions"),
         ("arawn", "long", 24, 16_000, "messages"),
         ("pantheon", "long", 30, 12_000, "messages"),
+        ("spec008", "long", 24, 16_000, "messages"),
     ],
 )
 async def test_gauge_says_what_the_provider_counts_with_recall_on(

@@ -43,6 +43,7 @@ class JobStore(Protocol):
     async def claim_job(self, job_id: int, *, worker_id: int) -> JobClaim | None: ...
     async def list_held_jobs(self, worker_id: int) -> list[int]: ...
     async def release_jobs(self, worker_id: int, job_ids: Collection[int]) -> int: ...
+    async def add_context_tokens(self, job: JobClaim, tokens: int, *, seen: SessionState) -> None: ...
     async def end_job(
         self,
         job: JobClaim,
@@ -188,12 +189,20 @@ class JobRunner:
     async def _flush(self, job: JobClaim) -> JobDone:
         state = await self._store.load_state(job.session_id)
         done = await self._flusher.flush_early(job, state)
+        if done.outcome.get("outcome") == "saved":
+            await self._count_notes(job, state)
         if done.state == "due" or job.payload.get("threshold") not in await self._checkpoint_thresholds(
             state
         ):
             return done
         made = await self._checkpoints.make_checkpoint(job, await self._store.load_state(job.session_id))
         return replace(done, outcome={**done.outcome, "checkpoint": made})
+
+    async def _count_notes(self, job: JobClaim, before: SessionState) -> None:
+        """Add to the gauge what the saved notes add to the next request, unless a turn has measured it."""
+        now = await self._store.load_state(job.session_id)
+        added = await self._silent_requests.estimate_growth(before, now)
+        await self._store.add_context_tokens(job, added, seen=before)
 
     async def _checkpoint_thresholds(self, state: SessionState) -> frozenset[str]:
         """The early flushes that also leave a checkpoint."""

@@ -238,6 +238,12 @@ class SilentRequests:
         prepared = await self.build_next(replace(state, view=replace(state.view, frozen=None)))
         return prepared.read_scale(state.token_scale).size(prepared.estimates) + prepared.unsent
 
+    async def estimate_growth(self, before: SessionState, now: SessionState) -> int:
+        """Return the tokens by which the next request is larger in the state `now` than it was `before`."""
+        former, later = await self.build_next(before), await self.build_next(now)
+        scale = later.read_scale(now.token_scale)
+        return scale.size(later.estimates) - scale.size(former.estimates)
+
     def list_chat_models(self, state: SessionState) -> list[str]:
         """Return the session's own model, then the models that answer when it fails."""
         own = self._requests.resolve_model(state.agent_config)

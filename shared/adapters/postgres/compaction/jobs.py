@@ -180,6 +180,18 @@ class PostgresJobs(PoolStore):
                 )
 
     @store_method
+    async def add_context_tokens(self, job: JobClaim, tokens: int, *, seen: SessionState) -> None:
+        """Raise the gauge by `tokens`, unless a turn or a compaction has measured it since `seen`."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await _refuse_lost_lease(connection, job)
+            await connection.execute(
+                *sql.ADD_CONTEXT_TOKENS(
+                    session_id=job.session_id, tokens=tokens, view_epoch=seen.view.view_epoch,
+                    answered_turn=seen.answered_turn, context_tokens=seen.view.context_tokens,
+                )
+            )  # fmt: skip
+
+    @store_method
     async def record_spending(
         self, job: JobClaim, *, purpose: str, spent: Sequence[Spending], party_id: int
     ) -> None:

@@ -150,6 +150,12 @@ ADVANCE_CURSOR = Named("""
 UPDATE sessions SET flushed_turn = greatest(flushed_turn, :through_turn) WHERE id = :session_id
 """)
 
+ADD_CONTEXT_TOKENS = Named("""
+UPDATE sessions SET context_tokens = greatest(0, context_tokens + :tokens)
+ WHERE id = :session_id AND view_epoch = :view_epoch AND answered_turn = :answered_turn
+   AND context_tokens = :context_tokens
+""")
+
 SPEND = Named(f"""
 WITH u AS (
   INSERT INTO usage (session_id, party_id, job_id, purpose, status, model, input_tokens, output_tokens,
