@@ -118,9 +118,10 @@ class Transcriber(Protocol):
     async def transcribe(
         self, recording: Recording, *, language: str = "", session: int | None = None
     ) -> Transcript:
-        """Raises only `ModelError`s; `language` is a guess such as `de`, or empty.
+        """Return the transcript of a recording; raise only `ModelError`s.
 
-        Faults count for other conversations than `session` only after three different ones.
+        `language` is a guess such as `de`, or empty. Faults count for other conversations than `session`
+        only after three different ones.
         """
         ...
 
@@ -132,7 +133,10 @@ class Speaker(Protocol):
         ...
 
     async def speak(self, words: str, *, form: SpeechFormat, session: int | None = None) -> bytes:
-        """Raises only `ModelError`s; faults count by `session` as a transcriber's do."""
+        """Return the spoken words as audio in `form`; raise only `ModelError`s.
+
+        Faults count by `session` as a transcriber's do.
+        """
         ...
 
 
@@ -165,13 +169,13 @@ class Encoder(Protocol):
 
 class Clock(Protocol):
     def now(self) -> datetime:
-        """The time, aware, for things that no promise hangs on; promises use Postgres' clock."""
+        """Return the current time, with time zone; deadlines promised to people use the clock of Postgres."""
         ...
 
 
 class TokenCounter(Protocol):
     def count_tokens(self, text: str) -> int:
-        """Estimated tokens of a text before a model's factor; never raises."""
+        """Return the estimated tokens of a text, before a model's factor; never raises."""
         ...
 
 
@@ -201,7 +205,7 @@ class Announcer(Protocol):
         ...
 
     def listen(self) -> AsyncIterator[tuple[int, Mapping[str, Any]]]:
-        """Announcements of the sessions named by `follow`, for ever, across lost connections."""
+        """Iterate for ever over subscribed sessions' ids and announcements; reconnect when needed."""
         ...
 
     async def subscribe(self, session_ids: Sequence[int]) -> None:
@@ -214,18 +218,18 @@ class Tool(Protocol):
     def spec(self) -> ToolSpec: ...
     @property
     def idempotent(self) -> bool:
-        """True when running it again after a crash does no harm."""
+        """True if the tool can be run again after a crash without harm."""
         ...
 
     @property
     def timeout_seconds(self) -> float: ...
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str | ToolOutput:
-        """The result as the model reads it; raises ToolFailed for a result marked as error.
+        """Run the tool and return its result for the model; raise ToolFailed for a result marked as error.
 
         The arguments fit the schema. A tool may also have `output_chars`, the most that is kept of its
-        result, `subject(arguments)`, a few words for the person who waits, and `server`, the name of the
-        MCP server that brings it.
+        result, `subject(arguments)`, a few words for the person who waits, and `server`, the name of the MCP
+        server that brings it.
         """
         ...
 

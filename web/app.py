@@ -94,7 +94,7 @@ def make_parts(
     model: ModelInfo,
     limits: ClientLimits | None = None,
 ) -> Parts:
-    """`limits` for everybody replaces the usual ones, those of a person's own machine too."""
+    """Build the parts of the web process; `limits` replaces the limits of all clients, also local ones."""
     settings, tasks = services.settings, BackgroundTasks()
     proxies = Proxies(settings.trusted_proxies, public_url=settings.public_url)
     stores = services.stores
@@ -143,7 +143,7 @@ def make_parts(
 
 
 def make_web_app(services: Services, parts: Parts) -> web.Application:
-    """The application; `start_parts` and `stop_parts` belong around its life."""
+    """Build the web application; call `start_parts` before it serves and `stop_parts` after."""
     app = web.Application(middlewares=[guard, check_api_key], client_max_size=MAX_BODY_BYTES)
     app[PARTS] = parts
     app[RUNS] = Runs()
@@ -188,7 +188,10 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
 
 
 def follow_settings(app: web.Application, services: Services, *, model: ModelInfo) -> None:
-    """Use the parts of `services` that changed settings have replaced; open sockets and answers stay."""
+    """Replace the application's parts by those of `services` after a change of settings.
+
+    Open sockets and answers that are being written are kept.
+    """
     parts, context = app[PARTS], app[DESK]
     parts.settings = services.settings
     parts.stores = services.stores
@@ -208,7 +211,7 @@ def follow_settings(app: web.Application, services: Services, *, model: ModelInf
 
 
 def count_screens(app: web.Application) -> dict[str, int]:
-    """Open ones, by kind."""
+    """Return the number of open connections: of chat pages, of dashboards, and by transport."""
     hub = app[PARTS].hub
     return {"chat": hub.screens, "desk": app[DESK].open_streams(), **hub.count_transports()}
 
@@ -220,7 +223,10 @@ def list_present(app: web.Application) -> Present:
 
 
 def start_parts(parts: Parts, *, counts: Counts | None = None) -> None:
-    """With `counts` the limits hold for all processes together."""
+    """Start the background work of the parts; `counts` applies rate limits to all processes together.
+
+    None means that each process counts for itself.
+    """
     if counts is not None:
         parts.tasks.run_forever(CommonCounts(counts, parts.common_windows).watch)
     parts.hub.start()
@@ -229,7 +235,7 @@ def start_parts(parts: Parts, *, counts: Counts | None = None) -> None:
 
 
 def start_draining(parts: Parts) -> None:
-    """Refuse new connections, and ask connected clients to reconnect elsewhere."""
+    """Refuse new connections and messages, and tell connected clients to reconnect within 5 seconds."""
     parts.readiness.draining = True
     parts.replies.begin_to_close()
     parts.hub.close_all()

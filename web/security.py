@@ -104,7 +104,10 @@ HTTPS_FOR_A_YEAR = "max-age=31536000"
 
 @web.middleware
 async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Outermost: nothing passes it as an exception, so nothing of us shows through an error."""
+    """Turn errors into responses without internals, and add security headers and the request id.
+
+    It is the outermost middleware; only a cancellation and a lost connection pass it as exceptions.
+    """
     request[REQUEST_ID] = secrets.token_hex(8)
     connection = request.protocol
     if isinstance(connection, Connection):
@@ -126,7 +129,11 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 async def _readable_headers(request: web.Request, response: web.StreamResponse) -> Mapping[str, str]:
-    """A page that may use us may read why it was refused, too; without this its script hears nothing."""
+    """Return the CORS headers with which a script on an allowed page can read an error response.
+
+    Returns no headers without a bearer token or the widget's first request, if the response has them already,
+    or if the check of the page fails.
+    """
     if not _by_token(request) or "Access-Control-Allow-Origin" in response.headers:
         return {}
     try:
@@ -180,7 +187,7 @@ def _details(error: EvertalkError, seconds: float | None) -> dict[str, Any]:
 
 
 def error_body(request: web.Request, error: EvertalkError) -> dict[str, Any]:
-    """The same shape where the status has gone out already."""
+    """Return the JSON body of an error for a response whose status was already sent."""
     details = _details(error, getattr(error, "retry_after_seconds", None))
     shown = {"code": error.code, "message": wire.sentence(error), "request_id": request[REQUEST_ID]}
     return {**shown, "details": details}
@@ -226,14 +233,17 @@ def error_response(
 
 
 def _refuse_foreign_names(request: web.Request) -> None:
-    """A page under a name that was made to lead to this machine would be of our own origin."""
+    """Refuse host names that are not ours, against DNS rebinding; raises HttpRefusal 421.
+
+    Health probes are served under any name.
+    """
     if request.path not in _PROBES and not request.app[PARTS].proxies.is_ours(request):
         message = "This host name is not served. The server's operator can set EVERTALK_PUBLIC_URL."
         raise HttpRefusal(421, "unknown_host", message)
 
 
 def _refuse_packed_bodies(request: web.Request) -> None:
-    """A small body could become a very large one."""
+    """Refuse a compressed body, since a small one can become very large; raises HttpRefusal 415."""
     if request.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
         raise HttpRefusal(415, "bad_encoding", "The body must not be compressed.")
 

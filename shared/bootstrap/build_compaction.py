@@ -19,7 +19,7 @@ from shared.services.memory.upkeep import MemoryConsolidator, RecallIndexer
 
 
 def build_compaction_hooks(base: Foundation) -> CompactionHooks:
-    """Return the hooks of the settings; without an address nothing is announced."""
+    """Build the compaction hooks; without a hook address in the settings they do nothing."""
     return CompactionHooks(
         base.stores.compaction_hooks, build_hook_poster(base.settings),
         with_summary=base.settings.compaction_hook_summary, crash_point=base.crash_point,
@@ -29,7 +29,7 @@ def build_compaction_hooks(base: Foundation) -> CompactionHooks:
 def build_job_runner(
     base: Foundation, turns: TurnServices, *, indexer: RecallIndexer, hooks: CompactionHooks
 ) -> JobRunner:
-    """`indexer` brings the index of recall up to date in between."""
+    """Build the job runner; after each completed job `indexer` updates the recall index of its session."""
     stores, announcer, crash_point = base.stores, base.announcer, base.crash_point
     unable = UnableModels(clock=time.monotonic)
     summariser = Summariser(

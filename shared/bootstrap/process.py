@@ -47,34 +47,41 @@ CONFIGURATION_ERRORS = (BadSettings, CannotUnseal, ContradictoryPolicy, ModelsFi
 
 
 class Ending(asyncio.Event):
-    """Set when the process has to end; `renews` says whether the same process begins again after it."""
+    """Event that is set when the process must end; `renews` tells whether a new one replaces it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.renews = False
 
     def end(self) -> None:
-        """End for good, also in the middle of a renewal."""
+        """Set the event without a renewal, also if a renewal has begun."""
         self.renews = False
         self.set()
 
     def renew(self) -> None:
-        """End and begin again, unless the process is ending already."""
+        """Set the event with a renewal, unless it is set already."""
         if not self.is_set():
             self.renews = True
             self.set()
 
 
 ProcessMain = Callable[[App, Ending], Awaitable[int]]
-"""Runs until the event is set; returns the exit code."""
+"""Function that runs until the event is set and returns the exit code."""
 Configure = Callable[[Settings], None]
-"""Sets up logs with the settings that are in force; raises BadSettings for what the process cannot use."""
+"""Function that sets up logs with the settings in force.
+
+It raises BadSettings for settings that the process cannot use.
+"""
 
 
 def run_process(
     settings: Settings, *, role: Role, configure: Configure, work: ProcessMain, waiting: Waiting | None = None
 ) -> int:
-    """Run until SIGTERM or SIGINT and return the exit code; begin again after a change of stored settings."""
+    """Run a process until SIGTERM or SIGINT, and return its exit code.
+
+    When changed stored settings require it, a new process replaces this one. `waiting` answers people while
+    the process waits for its database; None means no answers.
+    """
     board = start_watchdog(role)
     board.set_folder(str(settings.data_dir))
     freeze_loaded_objects()
@@ -90,7 +97,7 @@ def run_process(
 
 
 def _begin_again() -> None:
-    """Replace this process by a new one of the same number; return only if the system refuses."""
+    """Replace this process by a new one with the same process id; return only if the system refuses."""
     sys.stdout.flush()
     sys.stderr.flush()
     with suppress(OSError):
@@ -153,7 +160,11 @@ async def _stop_when_lost(app: App, ending: Ending) -> None:
 
 
 async def _follow_changes(app: App, follower: ChangeFollower | None, ending: Ending) -> None:
-    """Use changed settings from the next turn on; the bot renews itself for those that Telegram concern."""
+    """Apply each change of settings from the next turn on, until one renews the process.
+
+    A change that cannot be applied renews it, in the bot also one of a Telegram setting. Without a `follower`
+    nothing is done.
+    """
     while follower is not None:
         change = await follower.wait_for_change()
         try:

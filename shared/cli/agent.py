@@ -27,7 +27,7 @@ _FILE_KEYS = frozenset({"agent", "version", "config"})
 
 
 def read_agent_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Ends the program with 2 and a usage line when they cannot be used."""
+    """Parse the command's arguments; if they are invalid, print the usage and exit with status 2."""
     parser = argparse.ArgumentParser(
         prog="evertalk agent",
         description="Manage agents: who answers, with which model, instructions and tools.",
@@ -65,7 +65,7 @@ async def run_agent(
     editor: Path,
     terminal: Terminal,
 ) -> int:
-    """0 when it was done, 1 when not, with lines that say why."""
+    """Run the chosen command; return exit status 0, or 1 after printing why it failed."""
     async with open_stores(database_url) as stores:
         agents = AgentEditor(
             agents=stores.agents, sites=stores.sites, defaults=defaults, say=terminal.say,
@@ -143,7 +143,10 @@ class AgentEditor:
         return 0
 
     async def import_file(self, file: Path) -> int:
-        """Made when there is no such agent, else replaced, unless it changed since the file was written."""
+        """Create or replace the agent from an exported file; return exit status 0, or 1 if that failed.
+
+        The reason is printed. A file with a version replaces only that version, one without replaces any.
+        """
         try:
             name, version, config = _read_file(file)
             remarks = check_config(config, self.defaults)
@@ -240,7 +243,10 @@ class AgentEditor:
 
 
 def _read_file(file: Path) -> tuple[str, int | None, Any]:
-    """Name, version if there is one, config. Raises BadAgentConfig, OSError, UnicodeDecodeError."""
+    """Return an exported agent's name, version (None if the file has none) and unchecked configuration.
+
+    Raises BadAgentConfig, OSError, UnicodeDecodeError.
+    """
     told = read_config(file.read_text(encoding="utf-8-sig"))
     if not isinstance(told, Mapping) or not {"agent", "config"} <= told.keys() <= _FILE_KEYS:
         raise BadAgentConfig(

@@ -12,7 +12,10 @@ from shared.config.settings import Settings
 
 @asynccontextmanager
 async def open_servers(settings: Settings, *, redis: bool = True) -> AsyncIterator[tuple[str, str]]:
-    """The addresses of PostgreSQL and Redis; without `redis` the latter may lead nowhere."""
+    """Yield the addresses of PostgreSQL and Redis, running embedded ones within the block if none run yet.
+
+    Without `redis`, embedded Redis is not started, and its address may be empty or unreachable.
+    """
     folder = settings.data_dir / "servers"
     wanted = EmbeddedChoice(postgres=settings.embedded_postgres, redis=redis and settings.embedded_redis)
     ours, started = ("", ""), None
@@ -33,6 +36,6 @@ async def open_servers(settings: Settings, *, redis: bool = True) -> AsyncIterat
 
 @asynccontextmanager
 async def open_database(settings: Settings) -> AsyncIterator[str]:
-    """The address of PostgreSQL, up while the block runs."""
+    """Yield the address of PostgreSQL, which is up while the block runs."""
     async with open_servers(settings, redis=False) as (database_url, _):
         yield database_url

@@ -28,7 +28,10 @@ _FORMAT = "evertalk-settings-1"
 
 
 def read_settings_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Ends the program with 2 and a usage line when they cannot be used."""
+    """Parse the arguments of `evertalk settings`.
+
+    Raises SystemExit with code 2, after a usage line, if they cannot be used.
+    """
     parser = argparse.ArgumentParser(
         prog="evertalk settings", description="Show and change the settings that are stored in the database."
     )
@@ -51,7 +54,10 @@ async def run_settings(
     wish: argparse.Namespace, *, database_url: str, settings: Settings, say: Callable[[str], None],
     tell: Callable[[str], None], ask: Callable[[], str],
 ) -> int:  # fmt: skip
-    """0 when it was done, 1 when not, with lines that say why. The result goes to `say`, words to `tell`."""
+    """Run one verb of `evertalk settings`; return the exit code, 0 or 1 for a failure.
+
+    `say` receives the output, `tell` messages and reasons of a failure; `ask` returns the value of a secret.
+    """
     async with open_stored_settings(database_url, settings) as store:
         match wish.verb:
             case "list":
@@ -80,7 +86,7 @@ async def _list(store: PostgresStoredSettings, say: Callable[[str], None]) -> in
 
 
 def _read_changes(wish: argparse.Namespace, ask: Callable[[], str]) -> Mapping[str, str | None]:
-    """Raises BadInput."""
+    """Return the settings to change by name; None removes one. Raises BadInput."""
     if wish.verb == "import":
         return _read_file(wish.file)
     name = wish.name.upper()

@@ -36,7 +36,7 @@ _KEYS = ("token_env", "agent", "audience", "access", "allowed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BotConfig:
-    """One bot as the operator wants it."""
+    """Operator's settings of one Telegram bot."""
 
     token: SecretStr
     token_name: str
@@ -53,12 +53,15 @@ class BotConfig:
 
     @property
     def lease_name(self) -> str:
-        """Return the name of the lease; its holder alone polls the bot and sends for it."""
+        """Name of the lease; only the process that holds it polls the bot and sends for it."""
         return f"telegram:{self.bot_id}"
 
 
 def load_bots(settings: Settings, environ: Mapping[str, str] | None = None) -> tuple[BotConfig, ...]:
-    """Empty when Telegram is not wanted; raises BadSettings, which names every problem at once."""
+    """Return all configured bots; empty without Telegram. Raises BadSettings, with every problem at once.
+
+    `environ` holds the tokens of the bots in the bots file, None for what `load_environment` returns.
+    """
     problems: list[SettingsProblem] = []
     bots: list[BotConfig] = []
     if settings.telegram_bot_token is not None:
@@ -84,7 +87,10 @@ def check_stored_bots(settings: Settings) -> None:
 
 
 def _load_stored_bots(settings: Settings, problems: list[SettingsProblem]) -> list[BotConfig]:
-    """Return the stored bots; their tokens come from EVERTALK_TELEGRAM_TOKENS alone."""
+    """Return the stored bots, and append what is wrong to `problems`.
+
+    Their tokens come from EVERTALK_TELEGRAM_TOKENS alone.
+    """
     bots, tokens = [], read_secrets(settings.telegram_tokens)
     for number, entry in enumerate(parse_json(settings.telegram_bots or "[]"), start=1):
         try:
@@ -97,7 +103,7 @@ def _load_stored_bots(settings: Settings, problems: list[SettingsProblem]) -> li
 
 
 def find_remarks(bots: tuple[BotConfig, ...], settings: Settings) -> tuple[str, ...]:
-    """Return remarks on what the operator may not have meant, each a sentence."""
+    """Return warnings for the operator about who may talk with the bots; empty if there are none."""
     return tuple(remark for bot in bots for remark in _remarks(bot, settings))
 
 

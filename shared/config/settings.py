@@ -529,13 +529,13 @@ class Settings(BaseSettings):
 
     @property
     def local_url(self) -> str:
-        """Where this machine reaches the web process."""
+        """Address at which programs on this machine reach the web process."""
         host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.http_host, self.http_host)
         return f"http://{f'[{host}]' if ':' in host and not host.startswith('[') else host}:{self.http_port}"
 
     @property
     def base_url(self) -> str:
-        """Return the base of links that people open."""
+        """Base address of links that people open: the public address, else the local one."""
         return self.public_url or self.local_url
 
     @property
@@ -544,19 +544,19 @@ class Settings(BaseSettings):
 
     @property
     def has_handover(self) -> bool:
-        """Among yourselves the one who would come is the one who asks."""
+        """True if hand-over to operators is on: as `handover` says; by default if the profile is `public`."""
         return (self.handover or ("on" if self.profile == "public" else "off")) == "on"
 
     @property
     def alert_targets(self) -> tuple[str, ...]:
-        """`telegram:CHAT`, `webhook` and `email`, as far as they are set up."""
+        """Targets of alerts that are set up: `telegram:CHAT` for each chat, `webhook` and `email`."""
         chats = tuple(f"telegram:{chat}" for chat in self.alert_telegram_chats)
         webhook = ("webhook",) if self.alert_webhook_url is not None else ()
         return (*chats, *webhook, *(("email",) if self.alert_smtp_url is not None else ()))
 
     @property
     def backups(self) -> Path:
-        """Where copies of everything lie, and the log of erasures beside them."""
+        """Folder of the backups, with the log of erasures beside them."""
         return self.backup_dir or self.data_dir / "backups"
 
     def direct_url(self, database_url: str) -> str:
@@ -578,7 +578,7 @@ class Settings(BaseSettings):
 
 
 def load_settings(env_file: Path | None = None, **overrides: Any) -> Settings:
-    """Read and check everything; raises `BadSettings` naming every problem at once.
+    """Read and check all settings; raise `BadSettings`, which names every problem at once.
 
     Overrides are by field name and win over the environment, which wins over the file. A secret may come
     from the file that NAME_FILE names.
@@ -636,7 +636,7 @@ def load_policy_overrides(settings: Settings) -> dict[str, Any]:
 
 
 def _number_contradictions(settings: Settings) -> Iterator[SettingsProblem]:
-    """Numbers with which no conversation could be held: each that must change, and what would fit."""
+    """Yield a problem for each number to change before a conversation can be held, with a value that fits."""
     numbers = load_policy_overrides(settings)
     if settings.context_window is not None:
         numbers["context_window"] = settings.context_window
@@ -647,7 +647,7 @@ def _number_contradictions(settings: Settings) -> Iterator[SettingsProblem]:
 
 
 def _with_variables(reason: str) -> str:
-    """The policy's own names as an operator writes them, as far as they can be set."""
+    """Replace the policy's field names in a reason by environment variables, where one sets the field."""
     names = list_setting_names()
     return re.sub(r"\b[a-z_]+(?==)", lambda found: names.get(found[0], found[0]), reason)
 
@@ -680,7 +680,10 @@ def _transcribe_contradictions(settings: Settings) -> Iterator[SettingsProblem]:
 
 
 def parse_chat_ids(words: Sequence[object]) -> tuple[int, ...]:
-    """Raises ValueError for what is not a number, such as an @name."""
+    """Return chat ids as integers, each once.
+
+    Raises ValueError for 0 or what is not an integer, such as an @name.
+    """
     for word in words:
         if isinstance(word, bool) or not _CHAT_ID.fullmatch(str(word)) or not int(str(word)):
             raise ValueError(f"{word!r} is not the number of a person or a group; names cannot be used")
@@ -688,7 +691,7 @@ def parse_chat_ids(words: Sequence[object]) -> tuple[int, ...]:
 
 
 def parse_json(text: str) -> Any:
-    """Raises ValueError, which shows nothing of the text."""
+    """Return the value of a JSON text. Raises ValueError, whose message shows nothing of the text."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -696,7 +699,10 @@ def parse_json(text: str) -> Any:
 
 
 def read_secrets(secret: SecretStr | str | None) -> dict[str, str]:
-    """By name, of a setting that holds several. Raises ValueError, which never shows one."""
+    """Return the secrets of a setting by name; empty if it is not set.
+
+    The setting is a JSON object of texts. Raises ValueError, whose message shows no secret.
+    """
     text = secret.get_secret_value() if isinstance(secret, SecretStr) else secret
     found = parse_json(text) if text else {}
     if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
@@ -705,21 +711,21 @@ def read_secrets(secret: SecretStr | str | None) -> dict[str, str]:
 
 
 def open_secret(secret: SecretStr | None) -> str:
-    """Empty where none is set."""
+    """Return the secret as plain text; empty for None."""
     return "" if secret is None else secret.get_secret_value()
 
 
 def validate_bot_token(token: SecretStr) -> SecretStr:
-    """Raises ValueError, which never shows the token."""
+    """Return the token if it has a bot token's form. Raises ValueError, whose message does not show it."""
     if not _BOT_TOKEN.fullmatch(token.get_secret_value()):
         raise ValueError("is not a bot's token: digits, a colon and 35 characters, as @BotFather gives it")
     return token
 
 
 def load_environment(env_file: Path | None = None) -> Mapping[str, str]:
-    """Return all variables that are set, with the secrets of files; raises BadSettings.
+    """Return all variables that are set, with the secrets read from files. Raises BadSettings.
 
-    The environment wins over `.env`.
+    The environment wins over `.env`. Variables that name files of secrets are left out.
     """
     variables, names = _read_variables(env_file), list_setting_names()
     files = {name.upper() for name in list_secret_file_names()}
@@ -728,7 +734,7 @@ def load_environment(env_file: Path | None = None) -> Mapping[str, str]:
 
 
 def list_secret_file_names() -> dict[str, str]:
-    """Return the field of each variable that names the file of a secret."""
+    """Return, for each variable that names a file with a secret, the settings field the file fills."""
     return {f"{name}{SUFFIX}": field for field, name in list_setting_names().items() if is_secret(field)}
 
 

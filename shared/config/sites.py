@@ -83,7 +83,7 @@ class BadSiteConfig(EvertalkError):
 
 
 def read_site_config(config: object) -> SiteConfig:
-    """Raises BadSiteConfig."""
+    """Return a site's validated configuration. Raises BadSiteConfig with all problems."""
     if not isinstance(config, Mapping):
         raise BadSiteConfig(["must be an object such as {}"])
     problems = [*find_unstorable(config), *_shape_problems(config), *_link_problems(config)]
@@ -93,7 +93,7 @@ def read_site_config(config: object) -> SiteConfig:
 
 
 def check_site(whole: object) -> tuple[str, ...]:
-    """A site as it is edited, row and config in one object. Raises BadSiteConfig; there are no remarks."""
+    """Check a site's row and config in one object; return no remarks. Raises BadSiteConfig."""
     if not isinstance(whole, Mapping):
         raise BadSiteConfig(["must be an object such as {}"])
     problems = list(_row_problems(whole))
@@ -124,7 +124,7 @@ def _row_problems(whole: Mapping[str, Any]) -> list[str]:
 
 
 def _strip_unprintable(text: str) -> str:
-    """Return typed text without characters that could control a terminal."""
+    """Return at most 60 characters of typed text in quotation marks, without unprintable ones."""
     return f"“{''.join(char for char in text if char.isprintable()).strip()[:60]}”"
 
 
@@ -179,7 +179,7 @@ def _link_problems(config: Mapping[str, Any]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteView:
-    """A site as its operator sees it."""
+    """Site with its agent, origins and configuration, for operators."""
 
     name: str
     agent: str
@@ -198,7 +198,7 @@ def build_site_form(site: SiteView) -> dict[str, Any]:
 
 
 def parse_site_form(name: str, whole: Mapping[str, Any], *, version: int) -> SiteView:
-    """The other way round; `whole` has been checked."""
+    """Return the site that a form describes, once `check_site` has accepted the form."""
     config = {key: value for key, value in whole.items() if key not in ROW_FIELDS and value is not None}
     return SiteView(
         name=name, agent=whole["agent"], audience=whole["audience"], origins=tuple(whole["origins"]),

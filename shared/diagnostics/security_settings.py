@@ -37,7 +37,10 @@ def review_settings(settings: Settings, *, in_container: bool) -> Iterator[Findi
 
 
 def classify_host(host: str) -> HostLocation:
-    """Return whether a host is this machine, a private network such as that of containers, or elsewhere."""
+    """Return where a host is: `here` on this machine, `around` in a private network, otherwise `away`.
+
+    An empty name and the path of a socket are `here`. Names are not resolved.
+    """
     name = host.strip("[]").rstrip(".").lower()
     if name in ("", "localhost") or name.startswith("/") or name.endswith(".localhost"):
         return "here"
@@ -51,7 +54,10 @@ def classify_host(host: str) -> HostLocation:
 
 
 def is_public(settings: Settings) -> bool:
-    """Return whether the page can be opened from the internet."""
+    """Return whether the host of `public_url` is neither this machine nor in a private network.
+
+    Without an address it is False; reachability is not tested.
+    """
     return classify_host(urlsplit(settings.public_url or "").hostname or "") == "away"
 
 

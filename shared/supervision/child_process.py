@@ -97,7 +97,10 @@ class ChildProcess:
             pause_seconds = min(pause_seconds * 2, _LONGEST_PAUSE_SECONDS)
 
     async def give(self, environment: Mapping[str, str]) -> None:
-        """Give the running process another environment; a later start has it, too."""
+        """Change the environment of the running process and of later starts.
+
+        A process that does not read it in time keeps the former one; a spare is ended.
+        """
         line, self.environment = write_environment(self.environment, environment), environment
         await self._end_spare()
         process = self._process

@@ -193,7 +193,7 @@ class Watchdog:
             os.kill(self.watched, signal.SIGKILL)
 
     def _explain_death(self) -> None:
-        """Record a fault if the process crashed or memory ran out; other deaths are no fault of its work."""
+        """Record a fault if Python crashed, or memory ran out before the process began to close."""
         found = _CRASH.search(self._dump.decode(errors="replace"))
         if found is not None:
             self._record(f"crashed_{found[1].replace(' ', '_')}".lower(), self._find_crashed())
@@ -247,7 +247,7 @@ class Watchdog:
 
 
 def write_fault(folder: str, fault: Mapping[str, str]) -> bool:
-    """Write a file for the next process that starts with this data folder; False where that is impossible."""
+    """Write a fault file for the next process of this data folder; return False if it cannot be written."""
     if not folder:
         return False
     target = Path(folder) / FAULTS_FOLDER

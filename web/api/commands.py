@@ -63,17 +63,17 @@ class Asker:
 
     @property
     def audience(self) -> str:
-        """Return the audience; an operator has the rights of a personal conversation."""
+        """Audience whose commands the caller may run; `personal` for an operator."""
         return "personal" if self.operator is not None else self.known.audience
 
     @property
     def address_id(self) -> int | None:
-        """An operator stands in no place of the person."""
+        """Number of the person's address; None without one, and for an operator."""
         return None if self.operator is not None else self.known.row.address_id or None
 
 
 class Run:
-    """One command on its way, and those who want to hear of it."""
+    """Run of one command: its outcome and its newest progress, for all requests that wait for it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -96,7 +96,7 @@ class Run:
         self._updated.set()
 
     async def wait_for_update(self, seconds: float) -> bool:
-        """False when nothing happened in time."""
+        """Wait up to `seconds` for progress or the end; return False if neither came in time."""
         try:
             async with asyncio.timeout(seconds):
                 await self._updated.wait()
@@ -108,7 +108,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Command runs of this process by `cid`; a repeated request follows the same run."""
+    """Command runs of this process by session number and `cid`; a repeated request follows the same run."""
 
     by_cid: dict[tuple[int, str], Run] = field(default_factory=dict)
 
@@ -154,7 +154,10 @@ async def run_command(
 
 
 async def _find_asker(request: web.Request, session_id: Any) -> Asker:
-    """A key's session is named by the request; a visitor has one; an operator may name any."""
+    """Return the caller: a key or a visitor with its own session, or an operator with any.
+
+    Raises UnknownSession, or HttpRefusal for a caller without a valid token, key or login.
+    """
     named = session_id if isinstance(session_id, str) else None
     if (known := await find_by_key(request, named)) is not None:
         return Asker(known=known, key=True)

@@ -90,7 +90,7 @@ class IdentityStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Where a widget lives, as its row says."""
+    """Site that embeds a widget, as its database row describes it."""
 
     name: str = ""
     audience: str = ""
@@ -160,7 +160,7 @@ class Visitors:
         return self._sites
 
     def forget_sites(self) -> None:
-        """The list changed: read it at the next question."""
+        """Discard the cached sites; the next call of `sites` reads them from the database."""
         self._sites_read = float("-inf")
 
     def _site(self, row: SiteRow) -> Site | None:
@@ -186,7 +186,7 @@ class Visitors:
             return None
 
     async def is_page_allowed(self, request: web.Request, *, site: str | None = None) -> bool:
-        """Whether the page that asks may use us; without a site, whether it may use any."""
+        """Return whether the requesting page may use the site; with None, whether it may use any."""
         said = request.headers.get("Origin", "null")
         origin = parse_origin(said)
         if origin is None and said != "null":
@@ -199,7 +199,10 @@ class Visitors:
         return any(origin_matches(origin, pattern) for one in asked for pattern in one.allowed_origins)
 
     async def note_refused(self, site: str, origin: str) -> None:
-        """For the site's operators, who may have forgotten it; raises StorageUnavailable."""
+        """Store a refused origin for the site's operators. Raises StorageUnavailable.
+
+        An origin that is malformed or too long is not stored.
+        """
         if len(origin) <= MOST_ORIGIN_CHARS and parse_origin(origin) is not None:
             await self._store.note_refused(site, origin)
 
@@ -222,9 +225,10 @@ class Visitors:
         return replace(known, network=network)
 
     async def open(self, known: Known, session: str) -> Known | None:
-        """In the conversation of this public id, without one in that which was spoken in last.
+        """Return the visitor with the conversation of this public id; None if it is not theirs.
 
-        None where it is not the visitor's. On a site where everybody has one, there is no other.
+        An empty `session` selects the conversation last used. On a site with one conversation per visitor,
+        there is no other.
         """
         if known.site.config.conversations == "one":
             return known if session in ("", str(known.row.session_public_id)) else None
@@ -362,7 +366,10 @@ class Visitors:
             return None
 
     def cookie_name(self, request: web.Request, site: str) -> str:
-        """`__Host-` needs https; on plain loopback http Safari would drop it."""
+        """Return the name of a site's visitor cookie, with the prefix `__Host-` over https only.
+
+        Over plain http Safari would drop a cookie with this prefix, also on loopback.
+        """
         name = COOKIE if site == "default" else f"{COOKIE}_{site}"
         return f"__Host-{name}" if self._proxies.scheme(request) == "https" else name
 
@@ -373,7 +380,10 @@ class Visitors:
     def set_cookie(
         self, request: web.Request, response: web.StreamResponse, site: str, *, token: str = ""
     ) -> None:
-        """Set the visitor's cookie for a year. Its row is created by the first hello."""
+        """Set the visitor's cookie for a year; an empty `token` keeps the request's token or generates one.
+
+        A generated token has no visitor row until the first hello.
+        """
         response.set_cookie(
             self.cookie_name(request, site),
             token or self.read_cookie(request, site) or generate_token(),
@@ -446,5 +456,5 @@ def _zone(name: str) -> str | None:
 
 
 def describe(known: Known) -> dict[str, Any]:
-    """For logs: ids, never tokens."""
+    """Return a visitor's session id and site for logs, without tokens."""
     return {"session_id": known.row.session_id, "site": known.row.site}

@@ -53,7 +53,7 @@ class Handshake:
         self._transport = transport
 
     async def take(self, hello: wire.Hello, limits: ClientLimits) -> None:
-        """The welcome is sent, and everything that follows it; raises Closed."""
+        """Join the conversation, and send the welcome. Raises Closed."""
         row = self._known.row
         if not self._parts.session_places.take(str(row.session_id), limits.sockets_per_session):
             raise Closed(wire.CLOSE_RATE, "too many sockets", error=TooManySockets())
@@ -71,7 +71,7 @@ class Handshake:
             await asyncio.shield(self._parts.hub.leave(session_id, self._subscriber))
 
     async def _welcome(self, subscriber: Subscriber, hello: wire.Hello) -> None:
-        """The subscriber joins before the head is read: what happens in between is held back, not lost."""
+        """Send the welcome; events that come meanwhile are held back, not lost. Raises Closed."""
         parts, known = self._parts, self._known
         session_id = known.row.session_id
         try:
@@ -114,7 +114,7 @@ class Handshake:
     async def _backlog(
         self, session_id: int, last_seq: int, head: int
     ) -> tuple[bool, Sequence[Mapping[str, Any]]]:
-        """Return the events that the screen missed, or the newest messages if they are too many."""
+        """Return whether the client can resume, and the events it missed, else the newest messages."""
         if 0 < last_seq <= head and head - last_seq <= BACKLOG:
             rows = await self._parts.stores.events.list_after(session_id, last_seq, limit=BACKLOG)
             resumed = True
@@ -155,5 +155,5 @@ def _build_offers(parts: Parts, site: Site, audience: str, locale: str) -> dict[
 
 
 def _strip_hidden(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """A welcome need not name what its visitor may not see."""
+    """Return the events as a public site's visitor may see them, without the hidden ones."""
     return [shown for event in events if (shown := wire.for_public(event))["t"] != "hidden"]

@@ -70,7 +70,7 @@ SiteSecret = TypedDict("SiteSecret", {"id": str, "secret": str})
 
 @router.page("GET /dashboard/preview", role="viewer")
 async def preview(authed: AuthedRequest) -> Reply:
-    """The widget itself without a server behind it, for the frame beside the form."""
+    """Serve the widget page without a server behind it, for the frame beside the form."""
     text = translate_page(language_of(authed.request), (PAGES / "preview.html").read_text(encoding="utf-8"))
     policy = _PREVIEW_POLICY.format(host=quote(authed.request.host, safe=":[]"))
     headers = {**HEADERS, "Content-Security-Policy": policy}

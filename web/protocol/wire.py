@@ -338,7 +338,7 @@ def _clean_text(frame: Mapping[str, Any], cid: str, *, field: str = "text") -> s
 
 
 def files(frame: Mapping[str, Any], cid: str | None = None) -> tuple[str, ...]:
-    """Ids of uploads, each once."""
+    """Return the ids of uploads in a frame, each once. Raises BadFrame."""
     ids = frame.get("attachments") or []
     if not isinstance(ids, list) or len(ids) > MOST_FILES:
         raise BadFrame(f"`attachments` is a list of at most {MOST_FILES} ids", cid=cid)
@@ -362,7 +362,7 @@ def _integer(frame: Mapping[str, Any], name: str) -> int:
 
 
 def _hint(frame: Mapping[str, Any], name: str) -> str:
-    """Locale and time zone are wishes: what cannot be read is as if it were not said."""
+    """Return a locale or time zone that a client suggests; empty if it is missing or malformed."""
     value = frame.get(name, "")
     return value if isinstance(value, str) and WORDS.fullmatch(value) else ""
 
@@ -390,7 +390,11 @@ def durable(event_seq: int, kind: str, payload: Mapping[str, Any]) -> Frame:
 
 
 def for_public(frame: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A durable frame for a public site's visitors: of the machinery a bare number, of errors kind words."""
+    """Return a stored frame as a public site's visitors may see it.
+
+    Frames about summaries, memory and pins keep only their number, except for what visitors did themselves;
+    messages lose `memory`, and errors get public wording.
+    """
     if frame["t"] == "compaction" and frame.get("state") in ("new", "separator"):
         # What they did themselves.
         return {name: value for name, value in frame.items() if name in _CUT}
@@ -405,7 +409,7 @@ def for_public(frame: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def hidden(event_seq: int) -> Frame:
-    """Keeps the numbers without a gap for those who may not see the event."""
+    """Return the frame that fills the number of an event which the visitor may not see."""
     return {"t": "hidden", "event_seq": event_seq}
 
 
@@ -424,7 +428,11 @@ def feedback_ack(cid: str, mid: str, *, repeated: bool) -> Frame:
 
 
 def error(failure: EvertalkError, *, cid: str | None = None, public: bool = False) -> Frame:
-    """Only what a person may see: the kind of error and advice, never the reason."""
+    """Build the error frame of a failure: its code, sentence and advice, never the reason.
+
+    `cid` is the client's id of the frame that failed, None without one. With `public`, advice for visitors of
+    public sites replaces the sentence, where there is one. `retry_after` is in seconds.
+    """
     plain = advice_for_public(failure.code) if public else ""
     advice = plain or failure.advice
     frame: Frame = {
@@ -444,7 +452,7 @@ def error(failure: EvertalkError, *, cid: str | None = None, public: bool = Fals
 
 
 def sentence(failure: EvertalkError) -> str:
-    """The first sentence of the error's own description."""
+    """Return the first line of the docstring of an error's class; its code without one."""
     return (type(failure).__doc__ or failure.code).strip().partition("\n")[0]
 
 
@@ -453,7 +461,7 @@ def delta(*, turn: int, attempt: int, offset: int, text: str) -> Frame:
 
 
 def stream(*, turn: int, attempt: int, text: str) -> Frame:
-    """The whole text so far, for a screen that missed a piece."""
+    """Return the frame with the whole text so far, for a client that missed a piece."""
     return {"t": "stream", "mid": f"t{turn}", "turn": turn, "attempt": attempt, "text": text}
 
 
@@ -469,7 +477,7 @@ def run(turn: int, state: str, *, tool: str | None = None, subject: str = "") ->
 
 
 def organizing(event: Organizing) -> Frame:
-    """The same bar that the job itself moves on; its end takes it away."""
+    """Return the first frame of a summary job's progress bar, at 0 percent; the job sends the later ones."""
     frame: Frame = {"t": "compaction.progress", "id": str(event.job_id), "percent": 0}
     return {**frame, "stage": "waiting", "state": "running"}
 
@@ -560,7 +568,7 @@ def welcome(
 
 
 def hit_payload(hit: MessageHit) -> dict[str, Any]:
-    """A message that a search found."""
+    """Return the JSON fields of a message that a search found."""
     return {
         "mid": hit.mid,
         "session_id": hit.session,

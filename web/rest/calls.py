@@ -47,7 +47,7 @@ class Call:
 
     @property
     def language(self) -> str:
-        """The first that the client names; browsers put theirs in the order of their liking."""
+        """Language that the client names first; empty if it names none."""
         return self.request.headers.get("Accept-Language", "").partition(",")[0].partition(";")[0].strip()
 
     def check_draining(self) -> None:
@@ -56,7 +56,11 @@ class Call:
             raise HttpRefusal(503, "restarting", words, headers={"Retry-After": "2"})
 
     def check_rate(self, what: str) -> None:
-        """By conversation; and by client address, unless a program asks for many people."""
+        """Count a request in the limits of its conversation and its client address; raise RateLimited.
+
+        `what` is `reads`, or another word for the limits of messages. With a key, reads do not count here,
+        and other requests count by conversation only.
+        """
         parts, key = self.parts, KEY in self.request
         if what == "reads" and key:
             return  # a key has its requests in a minute
@@ -114,7 +118,10 @@ async def _run_operation(operation: Operation, call: Call) -> web.StreamResponse
 
 
 async def _find_visitor(request: web.Request, operation: Operation) -> Known | None:
-    """The visitor, or for a key the person of the session that is named. Raises UnknownSession."""
+    """Return the visitor, or for a key the person of the named session. Raises UnknownSession.
+
+    None if the request comes from no visitor.
+    """
     visitors = request.app[PARTS].visitors
     named = "/sessions/{id}" in operation.path
     asked = request.match_info["id"] if named else request.query.get("session_id")
@@ -138,7 +145,7 @@ async def json_reply(request: web.Request, body: Any, *, status: int = 200) -> w
 
 
 def add_operations(app: web.Application, operations: tuple[Operation, ...], others: Others) -> None:
-    """Each at its address; pages of other origins may ask for what is a visitor's or everybody's."""
+    """Add a route for each operation, and a preflight route where pages of other origins may call it."""
     asked_first: dict[str, list[str]] = {}
     for one in operations:
         handler = build_handler(one, others)

@@ -113,7 +113,10 @@ def csv_line(cells: Sequence[object]) -> str:
 
 
 def safe_cell(cell: object) -> object:
-    """Numbers stay numbers, unknown is empty; a text that a spreadsheet would compute gets a quote mark."""
+    """Return a cell for a CSV file; a text that a spreadsheet would compute gets a quote mark before it.
+
+    None becomes an empty text, numbers stay numbers, and NUL characters are left out.
+    """
     if cell is None:
         return ""
     if not isinstance(cell, str):

@@ -232,7 +232,7 @@ class Hub:
 
     @contextmanager
     def track_unjoined(self, send_queue: SendQueue) -> Iterator[None]:
-        """A screen without a conversation yet."""
+        """Include a screen without a conversation in `close_all` until the block ends."""
         self._unjoined.add(send_queue)
         try:
             yield
@@ -240,14 +240,17 @@ class Hub:
             self._unjoined.discard(send_queue)
 
     async def join(self, session_id: int, subscriber: Subscriber) -> None:
-        """From now on the subscriber gets everything; call `Subscriber.begin` when its welcome is ready."""
+        """Add a subscriber to a session's channel; from now on it receives every event.
+
+        Call `Subscriber.begin` when its welcome is ready.
+        """
         channel = self._open_channel(session_id)
         channel.subscribers.add(subscriber)
         if len(channel.subscribers) == 1:
             await self._follow()
 
     def mark_welcomed(self, session_id: int, head: int) -> None:
-        """A welcome with this head was sent: what it showed must reach the other screens too."""
+        """Record that a welcome with events up to `head` was sent, and deliver them to the other screens."""
         channel = self._channels.get(session_id)
         if channel is None:
             return
@@ -274,14 +277,17 @@ class Hub:
         return channel.draft if channel else None
 
     async def reset(self) -> None:
-        """The numbers of events may stand for others now: every screen comes back, and counts from there."""
+        """Forget the delivered numbers and tell every screen to reconnect.
+
+        The numbers may stand for other events now.
+        """
         for channel in self._channels.values():
             channel.delivered = None
             channel.pending.clear()
         self.close_all(spread_ms=RESET_SPREAD_MS)
 
     def close_all(self, *, spread_ms: int = 5_000) -> None:
-        """Tell every screen to come back, not all at the same moment."""
+        """Tell every screen to reconnect after up to `spread_ms` milliseconds, at random, and close it."""
         for send_queue in [
             *(subscriber.send_queue for subscriber in self.list_subscribers()),
             *self._unjoined,
@@ -317,24 +323,27 @@ class Hub:
                 self._show_ephemeral(session_id, wire.ctx(event))
 
     def publish(self, session_id: int, event_seq: int, kind: str, payload: Mapping[str, Any]) -> None:
-        """An event that is committed; other processes get its number and read the rest."""
+        """Show a committed event to the screens of this process, and announce its number to other processes.
+
+        The other processes read the event from the database.
+        """
         self._enqueue_announcement(session_id, {"event_seq": event_seq})
         self.publish_locally(session_id, event_seq, kind, payload)
 
     def publish_locally(self, session_id: int, event_seq: int, kind: str, payload: Mapping[str, Any]) -> None:
-        """A committed event that other processes know of already."""
+        """Show a committed event that other processes know already to the screens of this process."""
         channel = self._channels.get(session_id)
         if channel is not None and channel.subscribers:
             channel.pending[event_seq] = (kind, payload)
             self._advance(channel)
 
     def show(self, session_id: int, frame: Mapping[str, Any]) -> None:
-        """A frame for the screens of this process alone."""
+        """Send a frame to the screens of a session in this process only."""
         if channel := self._channels.get(session_id):
             channel.show(frame)
 
     def send_to(self, session_id: int, frame: Mapping[str, Any], *, to: str) -> None:
-        """A frame for one screen by its name, in whichever process it is."""
+        """Send a frame to one screen by its name, in whichever process it is."""
         channel = self._channels.get(session_id)
         addressed = {**frame, "to": to}
         if channel is not None and any(subscriber.name == to for subscriber in channel.subscribers):
@@ -343,7 +352,7 @@ class Hub:
             self._enqueue_announcement(session_id, addressed)
 
     def publish_read(self, session_id: int, address_id: int, event_seq: int) -> None:
-        """The screens of one place agree on what was seen there."""
+        """Tell all screens of an address, in every process, up to which event the conversation was read."""
         frame = {**wire.read(event_seq), "place": address_id}
         self.show(session_id, frame)
         self._enqueue_announcement(session_id, frame)

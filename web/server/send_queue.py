@@ -26,7 +26,7 @@ class FrameSink(Protocol):
 
 
 class SendQueue:
-    """Sends in order. When full, deltas are dropped first; full without them, the socket is closed (1013)."""
+    """Queue of a socket's frames. When it is full, it drops deltas first, then closes the socket (1013)."""
 
     __slots__ = (
         "_abort",
@@ -52,7 +52,11 @@ class SendQueue:
         self.is_closed = False
 
     def put(self, text: str, *, droppable: bool = False, free: bool = False) -> None:
-        """`droppable` frames may be lost; a `free` one (the welcome) does not count."""
+        """Queue a frame for sending; after `close` or `cut` it is ignored.
+
+        A `droppable` frame may be lost when the queue is full; the bytes of a `free` one (the welcome) do
+        not count.
+        """
         if self._closing is not None:
             return
         size = 0 if free else len(text) if text.isascii() else len(text.encode())
@@ -67,20 +71,20 @@ class SendQueue:
         self._go()
 
     def close(self, code: int, reason: str) -> None:
-        """After everything that waits."""
+        """Close the socket after the waiting frames are sent; a second call has no effect."""
         if self._closing is None:
             self._closing = (code, reason)
             self._go()
 
     def cut(self) -> None:
-        """The other side is gone: nothing that waits can be sent."""
+        """Discard the waiting frames and mark the queue as closed, because the other side is gone."""
         self._closing = self._closing or (wire.CLOSE_GONE, "gone")
         self._frames.clear()
         self._bytes = 0
         self._is_over()
 
     async def wait_closed(self) -> None:
-        """Returns when the socket was closed or cut off."""
+        """Wait until the socket was closed or cut off."""
         if not self.is_closed:
             self._closed = self._closed or asyncio.Event()
             await self._closed.wait()
@@ -169,7 +173,10 @@ class Draft:
         return draft
 
     def add(self, delta: Delta) -> None:
-        """A piece with a hole before it, or of an older attempt, is left out."""
+        """Append a piece of text; a piece of a newer attempt discards the text before it.
+
+        A piece of an older attempt, a repeated one and one after a gap are ignored.
+        """
         if delta.attempt < self.attempt:
             return
         if delta.attempt > self.attempt:
@@ -189,7 +196,7 @@ class Draft:
         return self._parts[0] if self._parts else ""
 
     def state(self) -> dict[str, Any]:
-        """The `run` of a welcome."""
+        """Return the field `run` of a welcome message."""
         shown: dict[str, Any] = {
             "turn": self.turn,
             "state": "tool" if self.tool else "started",

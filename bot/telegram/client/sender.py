@@ -363,7 +363,7 @@ class Sender:
         return await self._call_guest(chat_id, build_method, part, priority=Priority.FINAL)
 
     async def edit_guest_answer(self, chat_id: int, inline_message_id: str, part: MessagePart) -> CallOutcome:
-        """Replace the line that stands for an answer in a guest chat."""
+        """Replace the placeholder message of a guest chat with the answer."""
 
         def build_method(part: MessagePart) -> EditMessageText:
             return EditMessageText(
@@ -397,7 +397,7 @@ class Sender:
     async def send_for_owner(
         self, connection_id: str, chat_id: int, part: MessagePart, *, patience: float = FINAL_PATIENCE_SECONDS
     ) -> CallOutcome:
-        """Send a text to a customer in the name of the owner; refused formatting is left out."""
+        """Send a text to a customer in the owner's name, without formatting if Telegram refuses it."""
 
         def build_method(part: MessagePart) -> SendMessage:
             return SendMessage(
@@ -420,15 +420,18 @@ class Sender:
     # -- chats and their members ------------------------------------------------------------------------
 
     async def get_member(self, chat_id: int, user_id: int, *, patience: float) -> CallOutcome:
-        """Ask Telegram for a member of a chat; CallDone has it as aiogram's type."""
+        """Ask Telegram for a member of a chat; `result` of CallDone is aiogram's type."""
         return await self._ask(GetChatMember(chat_id=chat_id, user_id=user_id), chat_id, patience)
 
     async def get_chat(self, chat_id: int, *, patience: float) -> CallOutcome:
-        """Ask Telegram for a chat; CallDone has it as aiogram's type."""
+        """Ask Telegram for a chat; `result` of CallDone is aiogram's type."""
         return await self._ask(GetChat(chat_id=chat_id), chat_id, patience)
 
     async def create_topic(self, chat_id: int, name: str) -> CallOutcome:
-        """Create a topic; CallDone has it as aiogram's type. The call is not repeated after a lost reply."""
+        """Create a topic; `result` of CallDone is aiogram's type.
+
+        The call is not repeated after a lost reply.
+        """
         method = CreateForumTopic(chat_id=chat_id, name=name)
         return await self.call(method, chat_id=chat_id, patience=EDIT_PATIENCE_SECONDS)
 
@@ -462,7 +465,15 @@ class Sender:
         timeout: int | None = None,
         observer: SendObserver | None = None,
     ) -> CallOutcome:
-        """Make a call under the options that its fields describe."""
+        """Make a call when its turn comes, and return its outcome; raise what the observer raises.
+
+        `chat_id` None is a call for no chat. `patience` is the number of seconds that the call may wait for
+        its turn; then the outcome is CallNotSent. `tries` is the most requests; a 429 may add some. Calls
+        that are `repeatable` are repeated after a lost reply, too. `counts` is False for calls that do not
+        count towards the limits of the chat. `message` is a chat and a message id: calls for the same
+        message are sent one after the other, and a `replaceable` one replaces an earlier one that still
+        waits, which returns CallDone. `timeout` is in seconds; None is the default of the session.
+        """
         options = CallOptions(
             chat_id=chat_id, priority=priority, deadline=self._clock.now() + patience, tries=tries,
             repeatable=repeatable, counts=counts, message=message, replaceable=replaceable, observer=observer,

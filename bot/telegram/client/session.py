@@ -54,7 +54,7 @@ class DownloadFailed(EvertalkError):
 
 
 class GetRawUpdates(GetUpdates):
-    """`getUpdates` whose updates stay as Telegram wrote them, for the inbox."""
+    """Method `getUpdates` whose updates stay raw JSON values, for the inbox."""
 
     __returning__ = list[Any]
 
@@ -73,7 +73,7 @@ class BoundedFile(BytesIO):
 
 
 class TelegramSession(AiohttpSession):
-    """aiogram's session with a bound for answers; no error of it contains the token."""
+    """Session of aiogram with bounded answers; no error of it contains the token."""
 
     def __init__(self, *, api: TelegramAPIServer, timeout: float) -> None:
         super().__init__(api=api, timeout=timeout, json_loads=partial(parse_json, strict=False))
@@ -82,7 +82,10 @@ class TelegramSession(AiohttpSession):
         """Replaced sessions, whose last calls may still run."""
 
     async def create_session(self) -> aiohttp.ClientSession:
-        """Return the session; Telegram's own server is reached through the environment's proxy."""
+        """Return the open HTTP session, or a new one.
+
+        Only Telegram's own server is reached through the environment's proxy.
+        """
         if self._session is None or self._session.closed:
             self._session = aiohttp.ClientSession(
                 connector=self._connector_type(**self._connector_init),
@@ -91,9 +94,10 @@ class TelegramSession(AiohttpSession):
         return self._session
 
     async def make_request(self, bot: Bot, method: TelegramMethod[Any], timeout: Any = None) -> Any:
-        """Make one call. Raises aiogram's exceptions.
+        """Call a method of the Bot API and return its result; raises aiogram's exceptions.
 
-        `timeout` is the whole call's in seconds; a connection may take `CONNECT_SECONDS` of it.
+        `timeout` is the limit for the whole call in seconds, None for the session's own; connecting may take
+        at most `CONNECT_SECONDS` of it.
         """
         session = await self.create_session()
         url = self.api.api_url(token=bot.token, method=method.__api_method__)
@@ -122,7 +126,10 @@ class TelegramSession(AiohttpSession):
         chunk_size: int = 65536,
         raise_for_status: bool = True,
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes of a file. Raises DownloadFailed."""
+        """Yield a file in chunks of at most `chunk_size` bytes; raises DownloadFailed.
+
+        `timeout` is in seconds. With `raise_for_status` false, an error page is yielded like a file.
+        """
         try:
             async for chunk in super().stream_content(url, headers, timeout, chunk_size, raise_for_status):
                 yield chunk
@@ -150,9 +157,10 @@ class TelegramSession(AiohttpSession):
 
 
 def create_bot(token: str, *, api_url: str | None = None, timeout: float = REQUEST_SECONDS) -> Bot:
-    """The client of one bot, for Telegram's own server or for another one; close its session in the end.
+    """Return the client of one bot; the caller closes its session.
 
-    Raises: InvalidBotToken for what cannot be a token.
+    Raises InvalidBotToken for a malformed token. `api_url` is the address of another server, None for
+    Telegram's own; `timeout` is in seconds for each call.
     """
     if not _TOKEN.fullmatch(token):
         raise InvalidBotToken("not of the form 123456:ABC…")
@@ -166,7 +174,7 @@ def get_session(bot: Bot) -> TelegramSession:
 
 
 def describe_call_error(error: Exception) -> str:
-    """Return Telegram's words or the name of the error: its text may hold an address with the token."""
+    """Return Telegram's message, or a safe description of another error: its own text may hold the token."""
     return error.message if isinstance(error, TelegramAPIError) else describe_failure(error)
 
 

@@ -54,7 +54,7 @@ _ANSWER_ACTIONS = frozenset({ButtonAction.REGENERATE, ButtonAction.CONTINUE, But
 
 
 class ButtonAccess(BaseMiddleware):
-    """Lets a press reach its handler with `chat` and `press`; callback data can be forged."""
+    """Middleware that checks a press, since callback data can be forged, and passes `chat` and `press` on."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class ButtonAccess(BaseMiddleware):
         return await self._admins.find_role(chat.chat_id, user_id, patience=EDIT_PATIENCE_SECONDS)
 
     async def _is_from_chat(self, query: CallbackQuery, chat: ChatRow) -> bool:
-        """Return whether the press came from the chat of the button, and this chat may talk."""
+        """Return whether the press came from the button's own chat, and this chat may use the bot."""
         if query.message is None:
             return False
         pressed = query.message.chat
@@ -113,7 +113,7 @@ class ButtonAccess(BaseMiddleware):
 
 
 class ButtonHandlers:
-    """The router of presses for one bot."""
+    """Router of button presses for one bot."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class ButtonHandlers:
         self._offered = offered
 
     def build_router(self) -> Router:
-        """Build the router: a handler for each action, and one for buttons that say something else."""
+        """Build the router: a handler for each action, and one that answers unknown buttons."""
         known, unknown = Router(name="known_buttons"), Router(name="unknown_buttons")
         known.callback_query.middleware(self._access)
         handlers: dict[ButtonAction, Callable[..., Awaitable[None]]] = {
@@ -191,7 +191,7 @@ class ButtonHandlers:
         )
 
     async def _resend(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> None:
-        """Send an answer again that may not have arrived; a second press finds it under way."""
+        """Send an answer again that may not have arrived; for a second press, only say that this was done."""
         texts = get_chat_texts(chat)
         found = await self._delivery.uncertain.handle_press(
             chat,
@@ -215,7 +215,7 @@ class ButtonHandlers:
         await self._answer_quick_action(query, chat, asked=asked)
 
     async def _answer_quick_action(self, query: CallbackQuery, chat: ChatRow, *, asked: bool) -> None:
-        """Take the buttons of an older answer away when one is pressed: they speak of the newest answer."""
+        """Answer the press; unless `asked`, call the button outdated and remove its message's keyboard."""
         if asked:
             await self._notifier.answer_callback(query.id)
             return
@@ -245,7 +245,7 @@ class ButtonHandlers:
         )
 
     async def _undo_summary(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> None:
-        """Only the newest summary can be undone; a second press finds nothing to undo."""
+        """Undo the newest summary; answer a press on an older summary's button as outdated."""
         summary = await self._context.stores.telegram_chats.load_newest_summary(chat.session_id)
         if summary is None or summary.link_id != press.subject:
             await self._answer_outdated(query, chat)
@@ -259,7 +259,7 @@ class ButtonHandlers:
             await self._notifier.send(get_chat_target(chat), text, silent=True)
 
     async def _change_reminder(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> None:
-        """Change a reminder that is still pending."""
+        """Cancel, pause or resume a reminder that is still pending; answer an outdated press as such."""
         ids = [one.id for one in await list_reminders(self._context, chat)]
         if press.subject not in ids or press.word not in ("cancel", "pause", "resume"):
             await self._answer_outdated(query, chat)
@@ -270,7 +270,7 @@ class ButtonHandlers:
         await self._notifier.send_or_edit(chat, query, outcome.result, keyboard=buttons)
 
     async def _apply_choice(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> None:
-        """Run a command with one of its current choices; an outdated choice does nothing."""
+        """Run a command with one of its current choices; answer an outdated press as such."""
         name, _, mark = press.word.partition("=")
         table = commands_for(
             channel="telegram", audience=self._context.config.audience, speaks=self._context.can_speak
@@ -288,7 +288,7 @@ class ButtonHandlers:
         await self._notifier.send_or_edit(chat, query, outcome.result, keyboard=buttons)
 
     async def _erase_all(self, query: CallbackQuery, chat: ChatRow) -> None:
-        """Only after a recent preview; a second press does nothing."""
+        """Run `/forget everything yes`; if it is refused, as without a recent preview, answer as outdated."""
         outcome = await self._run_command(chat, "forget", "everything yes")
         if not outcome.success:
             await self._answer_outdated(query, chat)

@@ -63,7 +63,7 @@ NextHandler = Callable[[TelegramObject, dict[str, Any]], Awaitable[Any]]
 
 
 class CommandHandlers:
-    """The router of commands for one bot; access is checked before it."""
+    """Handlers of the commands to one bot; a chat's access is checked before they run."""
 
     def __init__(
         self,
@@ -129,16 +129,17 @@ class CommandHandlers:
         return name == "start" or any(one.name == name for one in table)
 
     def is_command(self, message: IncomingMessage) -> bool:
-        """Return whether it is a command, known or not."""
+        """Return whether the message is a command to this bot, known or not; edited messages never are."""
         command = message.command
         if command is None or command.is_for_other_bot or message.is_edited:
             return False
         return self._may_be_meant(message)
 
     def _may_be_meant(self, message: IncomingMessage) -> bool:
-        """Return whether a slash at the beginning means a command: known, misspelt, alone, or of a group.
+        """Return whether a message that begins with a slash is meant as a command.
 
-        In a private chat, an unknown word with a question or a sentence after it is a message.
+        An unknown command is an ordinary message if its text has several lines, or, in a private chat, if a
+        sentence or question follows and no known command has a similar name.
         """
         command = message.command
         if command is None or self.is_known(command.name):
@@ -158,7 +159,10 @@ class CommandHandlers:
         return command is not None and self.is_known(command.name)
 
     async def _check_role(self, handler: NextHandler, event: TelegramObject, data: dict[str, Any]) -> Any:
-        """Middleware: in groups some commands are for administrators."""
+        """Run the handler, unless the command is for a group's administrators and the sender is not one.
+
+        Middleware: also adds the message and its arguments to `data`. A refused sender gets a notice.
+        """
         said, chat = cast("MessageBatch", data["batch"]).addressed_message, cast("ChatRow", data["chat"])
         assert said.command is not None
         data |= {"said": said, "args": said.command.args}
@@ -174,7 +178,10 @@ class CommandHandlers:
         return None
 
     async def _mark_handled(self, handler: NextHandler, event: TelegramObject, data: dict[str, Any]) -> Any:
-        """Middleware: mark the update as handled, before a command that must not run twice."""
+        """Run the handler and mark the update as handled; commands with the flag `once` are marked first.
+
+        Middleware: such a command does not run if the update was already marked.
+        """
         batch, run = cast("MessageBatch", data["batch"]), partial(handler, event, data)
         if not get_flag(data, "once"):
             await run()
@@ -190,7 +197,10 @@ class CommandHandlers:
     async def _run_once(
         self, run: Callable[[], Awaitable[Any]], chat: ChatRow, said: IncomingMessage
     ) -> None:
-        """The update is marked as handled already, so nothing would retry it: report an error to the chat."""
+        """Run a command whose update is already marked as handled; report an error to the chat.
+
+        The command is not retried.
+        """
         try:
             await run()
         except EvertalkError as error:
@@ -199,12 +209,12 @@ class CommandHandlers:
             await self._notifier.send(get_chat_target(chat), get_chat_texts(chat).say("not_now"))
 
     async def _mark(self, batch: MessageBatch) -> bool:
-        """Return whether the updates had not been marked as handled before."""
+        """Mark the updates as handled; return whether at least one had not been marked before."""
         inbox = self._context.stores.telegram_inbox
         return await inbox.mark_handled(self._context.identity.bot_id, batch.update_ids) > 0
 
     async def _answer_unknown(self, _: Message, chat: ChatRow, said: IncomingMessage) -> None:
-        """No model is called. In a group it belongs to another bot, unless it names this one."""
+        """Reply that a command is unknown, without a model; in a group only if the command names this bot."""
         command = said.command
         if command is None or (not said.chat.is_private and not command.is_for_this_bot):
             return
@@ -248,7 +258,7 @@ class CommandHandlers:
         await self._notifier.send(get_chat_target(chat), outcome.result, keyboard=buttons)
 
     async def _compact(self, _: Message, chat: ChatRow, args: str) -> None:
-        """Report a summary in one message: the notice of its start becomes the result."""
+        """Compact the conversation; the notice of its start is replaced by the result."""
         notices: list[int | None] = []
 
         async def report(_message: str, _percent: int | None) -> None:
@@ -302,7 +312,7 @@ class CommandHandlers:
         await self.pin(chat, said.reply_to_message_id, reply_to=said.message_id)
 
     async def pin(self, chat: ChatRow, message_id: int | None, *, reply_to: int | None = None) -> None:
-        """Pin the message that was replied to or pinned in Telegram, else the newest answer."""
+        """Pin a message, or the newest answer if `message_id` is None, and report the result in the chat."""
         await self._run_on_message(chat, "pin", message_id, reply_to=reply_to)
 
     async def _handle_unpin(self, _: Message, chat: ChatRow, said: IncomingMessage, args: str) -> None:
@@ -321,7 +331,7 @@ class CommandHandlers:
     async def _run_on_message(
         self, chat: ChatRow, name: str, message_id: int | None, *, reply_to: int | None
     ) -> None:
-        """A command about a message of this chat."""
+        """Run a command about a message of this chat, and send its result; None runs it without arguments."""
         seq = None if message_id is None else await self._find_seq(chat, message_id)
         texts = get_chat_texts(chat)
         if message_id is not None and seq is None:
@@ -338,7 +348,7 @@ class CommandHandlers:
         )  # fmt: skip
 
     async def _find_seq(self, chat: ChatRow, message_id: int) -> int | None:
-        """The log entry of a message in the chat; None for a message of another session."""
+        """Return the number of a message's log entry; None if it belongs to no or another session."""
         chats = self._context.stores.telegram_chats
         found = await chats.find_message(chat.bot_id, chat.chat_id, message_id)
         if found is None or found.session_id != chat.session_id:
@@ -372,7 +382,7 @@ class CommandHandlers:
         )
 
     async def _stop_answer(self, _: Message, chat: ChatRow) -> None:
-        """The stopped answer says so itself."""
+        """Stop the running answer; send a message only if there is none, since a stopped answer shows it."""
         if not await self._quick_actions.stop(chat):
             await self._notifier.send(get_chat_target(chat), get_command_texts(chat).say("nothing_to_stop"))
 
@@ -393,7 +403,7 @@ def _register(
     *names: str,
     flags: dict[str, Any] | None = None,
 ) -> None:
-    """Names are compared here only: whose bot a command is for was checked when it was parsed."""
+    """Register a handler for commands of these names; the parser has checked which bot they are for."""
     observer.register(handler, _named(*names), flags=flags)
 
 

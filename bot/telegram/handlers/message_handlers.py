@@ -397,7 +397,7 @@ class MessageHandlers:
         return Text(text=file_text(media.name or media.kind, transcript_text(heard), of=OF_REPLIED))
 
     def _build_unread(self, media: Media, reason: str, *, of: str = "") -> Text:
-        """The line that names a file which the model does not get, and why."""
+        """Return the line that tells the model the name of an unread file and the reason."""
         most = self._files.get_max_bytes(media.kind) / MIB
         kind = media.kind.replace("_", " ")
         return Text(text=unread_file_text(media.name, kind, reason, megabytes=most, of=of))
@@ -410,7 +410,10 @@ class MessageHandlers:
         texts: Catalogue,
         transcripts: dict[int, str],
     ) -> Block | None:
-        """Store the recording, then transcribe it; None when it has no speech."""
+        """Store the recording, then transcribe it; return None if it is too long or empty, and say so.
+
+        The transcript is put into `transcripts`. Raises NotHeard, CapReached, CapHeld.
+        """
         assert self._hearing is not None
         kept = await self._stores.attachments.store(
             chat.session_id, body=recording.body, mime=recording.mime, name=name_recording(recording.mime)
@@ -453,7 +456,7 @@ class MessageHandlers:
     async def _handle_edit(
         self, _: Message, chat: ChatRow, batch: MessageBatch, beginning: MessageRow
     ) -> None:
-        """Put the new wording in the place of the old one; for the last turn, offer a new answer once."""
+        """Replace a message's text by its edited version; offer a new answer if the last turn is answered."""
         message, known = batch.first, beginning
         assert known.seq is not None
         replaced: tuple[Block, ...] | None = None
@@ -504,7 +507,7 @@ class MessageHandlers:
         return _add_transcripts(batch, transcripts).first, found
 
     async def _is_answer_shown(self, known: MessageRow) -> bool:
-        """Whether the person has seen a part of the answer to this message's turn."""
+        """Return whether a part of this turn's answer was sent, is being sent, or may have arrived."""
         parts = await self._stores.deliveries.list_parts(known.session_id, known.turn)
         return any(part.state not in ("queued", "dead") for part in parts)
 
@@ -532,12 +535,12 @@ class MessageHandlers:
         return self._now() - message.sent_at > timedelta(minutes=EDIT_MINUTES)
 
     async def _mark_handled(self, *update_ids: int) -> bool:
-        """Whether they had not been marked before."""
+        """Mark updates as handled; return whether at least one had not been marked before."""
         return await self._stores.telegram_inbox.mark_handled(self._bot_id, update_ids) > 0
 
 
 def _add_transcripts(batch: MessageBatch, transcripts: Mapping[int, str]) -> MessageBatch:
-    """A recording's message reads as its transcript, also where it is quoted or forwarded."""
+    """Return the batch with each recording's transcript added to the text of its message."""
     messages = (
         replace(one, text="\n\n".join(filter(None, (one.text, transcript_text(transcripts[one.message_id])))))
         if one.message_id in transcripts

@@ -35,7 +35,7 @@ _SAID = {"unknown": "unknown_button", "no_right": "secretary_no_right", "sending
 
 
 class SecretaryDrafts:
-    """The router of one bot's drafts; only the owner of the business account decides, in their own chat."""
+    """Router of one bot's drafts; only the owner of the business account decides, in their own chat."""
 
     def __init__(
         self,
@@ -114,7 +114,10 @@ class SecretaryDrafts:
     async def _is_own_text(
         self, message: Message, batch: MessageBatch | None = None, chat: ChatRow | None = None
     ) -> bool | dict[str, Any]:
-        """Filter replies of an owner to the question for their own text."""
+        """Return `{"draft": …}` if an owner replies to the question for their own text, else False.
+
+        aiogram's filter: a dict is passed to the handler as arguments.
+        """
         if batch is None or chat is None or chat.chat_id < 0 or batch.first.is_edited:
             return False
         replied = batch.first.reply_to_message_id
@@ -126,7 +129,7 @@ class SecretaryDrafts:
         return False if draft is None else {"draft": draft}
 
     async def _handle_own_text(self, message: Message, batch: MessageBatch, draft: CustomerDraft) -> None:
-        """Send the owner's own text in the place of the draft."""
+        """Send the owner's own text instead of the draft, or say that only one short text is accepted."""
         texts = await self._delivery.load_texts(self._bot_id, draft.owner_chat_id, draft.language)
         text = batch.first.text.strip()
         is_alone = len(batch.messages) == 1 and batch.first.media is None

@@ -119,7 +119,10 @@ class QuotedMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedCommand:
-    """`/name@bot args` as it was typed; whether we know such a command is decided elsewhere."""
+    """Command `/name@bot args` as it was typed, known to the bot or not.
+
+    Both flags are False if no bot is named.
+    """
 
     name: str
     args: str = ""
@@ -155,7 +158,7 @@ class IncomingMessage:
 
     @property
     def is_addressed(self) -> bool:
-        """In a group: meant for this bot."""
+        """True if a message in a group is meant for this bot."""
         if self.command is not None:
             return not self.command.is_for_other_bot
         return self.mentions_bot or self.replies_to_bot
@@ -184,7 +187,7 @@ _SPEAKER = re.compile(r"^(?=[^\s:>][^:\n]{0,63}: )", re.MULTILINE)
 
 
 def build_prompt(messages: Sequence[IncomingMessage]) -> str:
-    """The messages of one turn as one text; without quotes, forwards and groups it is what was typed.
+    """Return the messages of one turn as one text; without quotes, forwards and groups it is what was typed.
 
     Pictures and files are not in it, but what has no file (a place, a contact, a poll) is described in text.
     """
@@ -193,7 +196,7 @@ def build_prompt(messages: Sequence[IncomingMessage]) -> str:
 
 
 def list_own_texts(messages: Sequence[IncomingMessage], prompt: str) -> tuple[str | None, ...]:
-    """The text of each message, where the prompt is made of more than that text; else nothing."""
+    """Return the text of each message; an empty tuple if the prompt is the text of the only message."""
     if len(messages) == 1 and messages[0].text == prompt:
         return ()
     return tuple(one.text for one in messages)

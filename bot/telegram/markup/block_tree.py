@@ -49,8 +49,11 @@ MAX_COLUMNS = 20
 
 @cache
 def make_parser() -> MarkdownIt:
-    """References are off, because definitions vanish from the text; so are underlined headings, which
-    models do not write, while their rules below a line are common."""
+    """Return the parser of answers: CommonMark with tables, strikethrough, task lists and formulas.
+
+    References are off, because definitions vanish from the text; so are underlined headings, which
+    models do not write, while their rules below a line are common.
+    """
     made = MarkdownIt("commonmark", {"html": False, "tasklists": True, "maxNesting": MAX_NESTING})
     made.enable(["table", "strikethrough"]).disable(["reference", "lheading", "html_block", "html_inline"])
     # Which addresses become links is decided by the tree, which can show the others as text.
@@ -75,7 +78,7 @@ def _narrow_table(state: StateBlock, first: int, last: int, silent: bool) -> boo
 
 
 def _widen_table(state: StateBlock, tokens: list[Token]) -> list[Token]:
-    """The parser drops the cells of a row that its header has no columns for: the table becomes wider."""
+    """Return a table's tokens as wide as its widest row; the parser drops cells beyond the header."""
     cells_by_row = {
         row.map[0]: _split_row(state, row.map[0]) for row in tokens if row.type == "tr_open" and row.map
     }
@@ -115,7 +118,10 @@ def _cell(tag: str, content: str, row: int, level: int) -> tuple[Token, ...]:
 
 
 def _emphasis(state: StateInline, silent: bool) -> bool:
-    """CommonMark's rule, except that 2*3*4 and __init__.py stay, and that CJK needs no spaces."""
+    """Parse a run of `*` or `_` as CommonMark does; return whether one was there.
+
+    Unlike CommonMark, 2*3*4 and __init__.py stay as they are, and CJK needs no spaces.
+    """
     marker = state.src[state.pos]
     if silent or marker not in "*_":
         return False
@@ -146,7 +152,7 @@ def _emphasis(state: StateInline, silent: bool) -> bool:
 
 
 def _find_flanks(state: StateInline, end: int) -> tuple[bool, bool]:
-    """Whether the run of markers from the state's position to `end` can open, and can close."""
+    """Return whether the run of markers up to `end` can open emphasis, and whether it can close it."""
     before = state.src[state.pos - 1] if state.pos else " "
     after = state.src[end] if end < state.posMax else " "
     if end - state.pos == 1 and _is_word(before) and _is_word(after):
@@ -167,12 +173,15 @@ def _is_mark(char: str) -> bool:
 
 
 def _allows_emphasis_beside(char: str) -> bool:
-    """Whether emphasis may meet punctuation on its other side: CJK sets no spaces between words."""
+    """Return whether emphasis may meet punctuation next to this character.
+
+    CJK counts like a space, since it sets none between words.
+    """
     return char.isspace() or _is_mark(char) or unicodedata.east_asian_width(char) in "WF"
 
 
 def _math(state: StateInline, silent: bool) -> bool:
-    """Formulas are kept as they were written: neither emphasis nor escapes reach inside."""
+    """Keep a formula as it is written, without emphasis or escapes inside; return whether one was there."""
     if state.src[state.pos] not in "\\$":
         return False
     for opening, closing in _MATH_SIGNS:
@@ -191,7 +200,10 @@ def _math(state: StateInline, silent: bool) -> bool:
 
 
 def _is_formula(tex: str, opening: str, after: str) -> bool:
-    """Prices and escaped brackets are none: TeX stands between the signs, or a letter alone."""
+    """Return whether text between math signs is TeX or a single letter, and no price or escaped bracket.
+
+    `after` is the character that follows the closing sign.
+    """
     if opening == "$$":
         return bool(tex.strip())
     if "\n" in tex or not _TEX.search(tex) or (opening == "\\[" and after == "("):
@@ -200,7 +212,10 @@ def _is_formula(tex: str, opening: str, after: str) -> bool:
 
 
 def _math_block(state: StateBlock, first: int, last: int, silent: bool) -> bool:
-    """`$$` or `\\[` at the beginning of a line, up to a line that ends with its partner."""
+    """Parse a formula from `$$` or `\\[` at a line's beginning to its partner at a line's end.
+
+    Returns whether one was there.
+    """
     if state.is_code_block(first):
         return False
     line = _line(state, first)
@@ -224,7 +239,7 @@ def _line(state: StateBlock, number: int) -> str:
 
 
 def _is_outside(state: StateBlock, number: int) -> bool:
-    """Whether the line is blank, or no longer belongs to the list item or quote that is being read."""
+    """Return whether a line is blank, or no longer belongs to the list item or quote that is being read."""
     return state.isEmpty(number) or state.sCount[number] < state.blkIndent
 
 
@@ -430,7 +445,7 @@ def _append_unlinked_address(address: str, label: str, styles: TextStyles) -> It
 
 
 def _append_address(address: str, styles: TextStyles) -> Iterator[TextSpan]:
-    """Yield an address as text; only mail and telephone may become links of Telegram."""
+    """Yield an address in parentheses: mail and telephone as text, others as code, which is never linked."""
     if shown := _format_address(address):
         yield TextSpan(text=" (", styles=styles)
         yield TextSpan(text=shown, styles=styles if shown != address else frozenset(("code",)))
@@ -438,7 +453,10 @@ def _append_address(address: str, styles: TextStyles) -> Iterator[TextSpan]:
 
 
 def _format_address(address: str) -> str:
-    """Mail and telephone without their scheme; pictures inside an address are nothing to read."""
+    """Return an address as it is shown: mail and telephone without their scheme.
+
+    Returns an empty text for an address that holds a picture or is longer than MAX_URL_CHARS.
+    """
     scheme, _, rest = address.partition(":")
     if scheme.lower() in ("mailto", "tel") and rest:
         return rest
@@ -446,7 +464,10 @@ def _format_address(address: str) -> str:
 
 
 def is_linkable(url: str) -> bool:
-    """Whether Telegram takes it as a text link: it drops names without a dot, and misreads mailto and tel."""
+    """Return whether Telegram accepts an address as a text link.
+
+    It drops names without a dot, and misreads mailto and tel.
+    """
     if len(url) > MAX_URL_CHARS or any(char.isspace() or not char.isprintable() for char in url):
         return False
     try:
@@ -483,20 +504,24 @@ _LANGUAGE = re.compile(r"[\w+#.-]{1,32}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenNode:
-    """A token with what stands between it and its closing partner."""
+    """Token with the tokens between it and its closing partner."""
 
     token: Token
     children: list[TokenNode] = field(default_factory=list)
 
 
 def clean_text(markdown: str) -> str:
-    """Only characters that Telegram would keep."""
+    """Remove or replace characters that Telegram does not keep, and unify line ends."""
     text = _TAKEN_OUT.sub("", markdown).replace("\r", "\n")
     return _SURROGATE.sub("\ufffd", _CONTROL.sub(" ", text))
 
 
 def parse_blocks(markdown: str, *, live: bool = False) -> tuple[MarkdownBlock, ...]:
-    """A `live` text is still being written: what its end will mean is guessed, and nothing raw flickers."""
+    """Parse Markdown into blocks; text that is nested too deeply becomes one plain paragraph.
+
+    A `live` text is still being written: open markers are closed, and a last line that may yet become markup
+    is left out.
+    """
     source = drop_pending_line(clean_text(markdown)) if live else clean_text(markdown)
     tokens = _parse(source, live=live)
     if any(token.level >= MAX_NESTING - 1 for token in tokens):
@@ -505,7 +530,10 @@ def parse_blocks(markdown: str, *, live: bool = False) -> tuple[MarkdownBlock, .
 
 
 def _parse(source: str, *, live: bool) -> list[Token]:
-    """Blocks first, then what stands in them, so that a live end can be mended in between."""
+    """Parse blocks first and inline text afterwards; return the tokens.
+
+    With `live`, open markers are closed between the two steps.
+    """
     md = make_parser()
     tokens: list[Token] = []
     md.block.parse(source, md, {}, tokens)

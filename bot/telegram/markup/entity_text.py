@@ -284,7 +284,7 @@ class _EntityWriter:
             yield from self._item(item, label, indent=rest + _INDENT, depth=depth + 1)
 
     def _item(self, item: ListItem, label: str, *, indent: str, depth: int) -> Iterator[StyledRun]:
-        """Only text begins on the label's own line."""
+        """Yield the runs of a list item; only paragraphs, headings and formulas begin on the label's line."""
         blocks = [block for block in item.blocks if not _is_empty(block)]
         if not blocks:
             yield StyledRun(text=label)
@@ -338,7 +338,7 @@ def _make_marks(span: TextSpan) -> frozenset[EntityMark]:
 
 
 def _assemble(runs: Iterable[StyledRun]) -> RenderedText:
-    """Joins the runs, without whitespace around the whole; only code keeps its first indentation."""
+    """Join the runs, without surrounding whitespace; a first run with marks keeps its indentation."""
     pieces = [run for run in runs if run.text]
     if not any(is_visible(run.text) for run in pieces):
         return RenderedText()
@@ -350,7 +350,7 @@ def _assemble(runs: Iterable[StyledRun]) -> RenderedText:
 
 
 def _build_entities(runs: Sequence[StyledRun]) -> tuple[TextEntity, ...]:
-    """Marks over neighbouring runs become one entity; those that would cross are cut, so that all nest."""
+    """Return the entities of all marks, one for neighbouring runs; those that would cross are cut."""
     starts = [0, *accumulate(utf16_units(run.text) for run in runs)]
     reach = _find_mark_ends(runs)
     spans: list[tuple[EntityMark, int, int]] = []
@@ -370,7 +370,7 @@ def _build_entities(runs: Sequence[StyledRun]) -> tuple[TextEntity, ...]:
 
 
 def _find_mark_ends(runs: Sequence[StyledRun]) -> dict[tuple[int, EntityMark], int]:
-    """For each run and mark of it, the number of the first run behind that lacks the mark."""
+    """Return, for each run's number and mark, the number of the next run without the mark."""
     reach: dict[tuple[int, EntityMark], int] = {}
     for number in range(len(runs) - 1, -1, -1):
         for mark in runs[number].marks:
@@ -422,10 +422,10 @@ def split(rendered: RenderedText, *, limit: int = MESSAGE_UNITS) -> tuple[Messag
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MeasuredText:
-    """Text with the positions that are needed to cut it.
+    """Text with the offsets that are needed to cut it into messages.
 
-    `offsets` has the UTF-16 offset of every character and of the end, `blocks` the code blocks' ranges of
-    characters. `ends` has the largest end of the entities up to each one, for a binary search.
+    `offsets` has the UTF-16 offset of each character and of the end. `blocks` has the code blocks' ranges, in
+    characters. `ends` has the largest end of an entity up to each one, for a binary search.
     """
 
     text: str
@@ -451,9 +451,9 @@ class _MeasuredText:
         return (self.entities[number] for number in range(first, len(self.entities)))
 
     def find_end(self, start: int, limit: int) -> int:
-        """Return the last index at which a part from `start` may end by units, entities and their bytes.
+        """Return the last index at which a part from `start` exceeds no limit of a message.
 
-        `limit` is a number of UTF-16 units.
+        The limits are `limit` UTF-16 units, and the number and bytes of entities.
         """
         end = bisect_right(self.offsets, self.offsets[start] + limit) - 1
         first, last = self.offsets[start], self.offsets[end]

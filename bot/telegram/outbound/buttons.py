@@ -26,7 +26,7 @@ VERSION = "v1"
 
 
 class ButtonAction(StrEnum):
-    """Action of a button; values are on the wire for as long as old messages have buttons."""
+    """Action of a button; its value must not change, because old messages keep their buttons."""
 
     STOP = "stop"
     REGENERATE = "again"
@@ -73,9 +73,9 @@ class ButtonPress(CallbackData, prefix=VERSION, frozen=True):
     """
 
     def pack(self) -> str:
-        """Return the data of a button, which lacks an empty word as buttons of older versions do.
+        """Return the callback data of the button; an empty word is left out, as in buttons of older versions.
 
-        Raises: ValueError for what no button can say.
+        Raises ValueError if the data does not fit the format of a button.
         """
         data = super().pack().removesuffix(self.__separator__)
         if _DATA.fullmatch(data) is None:
@@ -84,7 +84,7 @@ class ButtonPress(CallbackData, prefix=VERSION, frozen=True):
 
     @classmethod
     def unpack(cls, value: str) -> Self:
-        """Return the press. Raises: ValueError for data of other programs and versions."""
+        """Return the press of callback data. Raises ValueError for data of other programs and versions."""
         found = _DATA.fullmatch(value)
         if found is None:
             raise ValueError("not of a button of this version")
@@ -98,7 +98,10 @@ class Button:
 
 
 def build_keyboard(rows: Sequence[Sequence[Button]]) -> InlineKeyboardMarkup | None:
-    """None without buttons: Telegram refuses an empty keyboard with some calls."""
+    """Build an inline keyboard without empty rows; return None if there are no buttons.
+
+    Telegram refuses an empty keyboard in some calls.
+    """
     rows_of_buttons = [
         [InlineKeyboardButton(text=button.label, callback_data=button.press.pack()) for button in row]
         for row in rows
@@ -119,9 +122,9 @@ ON_BY_DEFAULT = frozenset({"notices", "drafts", "rich"})
 
 
 def build_answer_buttons(chat: ChatRow, turn: int, state: str) -> InlineKeyboardMarkup | None:
-    """Return Stop while the answer is written, then actions on it.
+    """Build the buttons of an answer: Stop while it is written, then actions on it.
 
-    A group gets one only for an answer that reached its length limit, which the button continues.
+    A group gets Stop, and one that continues an answer that reached its length limit; else None.
     """
     if state == "running":
         return _row(chat, turn, ("stop", ButtonAction.STOP))
@@ -142,7 +145,7 @@ def build_answer_buttons(chat: ChatRow, turn: int, state: str) -> InlineKeyboard
 
 
 def build_rating_buttons(chat: ChatRow, handover_id: int) -> InlineKeyboardMarkup | None:
-    """Rates an operator's help; not in groups."""
+    """Build a row of one to five stars that rate an operator's help; return None for a group."""
     if chat.chat_id < 0:
         return None
     return build_keyboard([[
@@ -175,7 +178,11 @@ def build_note_buttons(
     on: int | None = None,
     all_notes: bool = False,
 ) -> InlineKeyboardMarkup | None:
-    """`notes` are numbers and ids; `mark` says which list a press came from."""
+    """Build a delete button for each note, and buttons to undo and to turn pages; None if there are none.
+
+    `notes` are pairs of shown number and id; `mark` names the list that a press came from. `undo` is the id
+    of a deleted note, `back` and `on` are page numbers; None leaves out the button.
+    """
     texts = get_chat_texts(chat)
     bins = [
         _button(chat, note_id, f"🗑 {number}", ButtonAction.ARCHIVE_NOTE, mark) for number, note_id in notes
@@ -193,7 +200,10 @@ def build_note_buttons(
 def build_search_buttons(
     chat: ChatRow, found: MessagesFound, *, linked: bool, is_first_page: bool
 ) -> InlineKeyboardMarkup | None:
-    """A number for each result, unless they are links; and ways to older ones and back to the newest."""
+    """Build a button for each result and buttons to turn pages; return None if there are none.
+
+    `linked` leaves out the buttons of results, which are links in the text then.
+    """
     texts = get_chat_texts(chat)
     numbers = [
         _button(chat, int(hit.mid[1:]), f"→ {number}", ButtonAction.OPEN_RESULT, str(hit.key.session_id))
@@ -209,7 +219,7 @@ def build_search_buttons(
 
 
 def build_place_buttons(chat: ChatRow, places: Sequence[Place]) -> InlineKeyboardMarkup | None:
-    """Build a row with a button for each message that a text names by number; it leads there."""
+    """Build a row for each message that a text cites by number, with a button that leads to it."""
     return build_keyboard(
         [
             [

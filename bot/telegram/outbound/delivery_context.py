@@ -58,7 +58,7 @@ class DeliveryTexts:
         return texts.say(key) if key in texts else ""
 
     def format_working(self, chat: ChatRow, tool: str, subject: str = "") -> str | None:
-        """The line below an answer while a tool runs; None for hidden tools."""
+        """Return the line below an answer while a tool runs; None for hidden tools."""
         texts = get_chat_texts(chat)
         if tool == "organizing":
             return texts.say("summarising")
@@ -67,21 +67,27 @@ class DeliveryTexts:
         return describe_work(texts, "mcp" if tool.startswith("mcp_") else tool, subject)
 
     def format_notice(self, chat: ChatRow, code: str, text: str) -> str:
-        """One friendly line for an error or a refusal; `text` is its advice in English."""
+        """Return a friendly line for an error or a refusal; `text` is its advice in English."""
         context = self._find_context(chat.bot_id)
         public = context is None or context.public
         return explain_failure(get_chat_texts(chat), code=code, advice=text, public=public)
 
     def format_uncertain(self, chat: ChatRow) -> str:
-        """An answer may not have arrived; a button below sends it again."""
+        """Return the notice that an answer may not have arrived; its button sends the answer again."""
         return get_chat_texts(chat).say("uncertain")
 
     def format_arrived(self, chat: ChatRow) -> str:
-        """Replaces that notice when the answer has arrived and Telegram no longer deletes the notice."""
+        """Return the text that replaces the uncertain notice, once the answer has arrived.
+
+        It is used if Telegram refuses to delete the notice.
+        """
         return get_chat_texts(chat).say("arrived")
 
     def format_refused(self, chat: ChatRow, file: str = "") -> str:
-        """Return the line in the place of an answer, or of a named file, that Telegram refuses."""
+        """Return the line that is sent instead of an answer that Telegram refused.
+
+        `file` is the name of a refused file; empty means the answer itself.
+        """
         texts = get_chat_texts(chat)
         return texts.say("file_refused", name=file) if file else texts.say("answer_refused")
 
@@ -105,7 +111,7 @@ LoadFile = Callable[[int, str], Awaitable[bytes | None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryContext:
-    """One for all bots of the process."""
+    """Stores, texts and settings for delivering answers, shared by all bots of the process."""
 
     senders: Mapping[int, Sender]
     deliveries: PostgresDeliveries
@@ -139,11 +145,14 @@ class DeliveryContext:
         return wanted and self.get_form_support(chat.bot_id).allows(form, chat.chat_id)
 
     async def find_question(self, chat: ChatRow, turn: int) -> int | None:
-        """In private chats it is clear what is answered."""
+        """Return the message id of an answered question; None in a private chat or if it is unknown."""
         return await self.chats.find_question_id(chat.session_id, turn) if chat.chat_id < 0 else None
 
     def show_working(self, chat: ChatRow, turn: int, tasks: BackgroundTasks, *, ended: bool = False) -> None:
-        """Set or clear a reaction on the question, in groups where that is on, without waiting for it."""
+        """Start to set the reaction on the question, or to clear it if `ended`, without waiting for Telegram.
+
+        Only groups get a reaction, and only if `reacts` is True.
+        """
         if self.reacts and chat.chat_id < 0:
             before = self.reaction_tasks.pop(chat.session_id, None)
             task = tasks.start(self._set_reaction(chat, turn, None if ended else WORKING, before))
@@ -153,7 +162,10 @@ class DeliveryContext:
     async def _set_reaction(
         self, chat: ChatRow, turn: int, emoji: str | None, before: asyncio.Task[None] | None
     ) -> None:
-        """Wait for the earlier one, or a reaction could be set after the answer has arrived."""
+        """Set the reaction on the turn's question after the task `before` has ended; None clears it.
+
+        Without that order a reaction could be set after the answer has arrived.
+        """
         if before is not None:
             await asyncio.wait([before])
         sender = self.senders.get(chat.bot_id)
@@ -173,7 +185,7 @@ class DeliveryContext:
             await self.chats.set_reachable(chat.bot_id, chat.chat_id, reachable=False)
 
     async def follow_migration(self, chat: ChatRow, new_chat_id: int) -> ChatRow:
-        """The same chat in the supergroup that its group has become."""
+        """Move a chat to the supergroup that its group has become, and return the chat's new row."""
         await self.chats.migrate(chat.bot_id, old_chat=chat.chat_id, new_chat=new_chat_id)
         return await self.chats.find_chat(chat.address_id) or replace(chat, chat_id=new_chat_id)
 
@@ -196,7 +208,7 @@ class SendClaimedElsewhere(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryAttempts:
-    """Keeps the outcome of a request until it is stored."""
+    """Outcomes of the requests for parts, each kept until it is stored."""
 
     store: PostgresDeliveries
     crash_point: CrashPoint
@@ -209,7 +221,10 @@ class DeliveryAttempts:
         await self.record_outcome(key, CallNotSent(reason=reason))
 
     async def _begin(self, key: PartKey) -> None:
-        """Raises SendClaimedElsewhere, and nothing must be sent then."""
+        """Store that the request for a part begins; if this raises, the part must not be sent.
+
+        Raises SendClaimedElsewhere and StorageUnavailable.
+        """
         try:
             begun = await self.store.begin(*key)
         except StorageUnavailable:
@@ -222,7 +237,10 @@ class DeliveryAttempts:
         self.crash_point("telegram_before_send")
 
     async def record_outcome(self, key: PartKey, outcome: MessageSent | CallUnknown | CallNotSent) -> None:
-        """Raises StorageUnavailable; `store_pending_outcome` stores it then."""
+        """Store the outcome of a part's request; raise StorageUnavailable.
+
+        An outcome that was not stored is kept, and `store_pending_outcome` stores it later.
+        """
         self._outcomes[key] = outcome
         match outcome:
             case MessageSent(message_id=message_id):
@@ -234,7 +252,11 @@ class DeliveryAttempts:
         self._outcomes.pop(key, None)
 
     async def store_pending_outcome(self, key: PartKey) -> bool:
-        """Whether nothing is left to do: not while it is being sent, nor where the next holder decides."""
+        """Store the kept outcome of a part's request, and return whether the part is done with.
+
+        False if none is kept, as while the request runs, or if the part was not sent and must be sent again.
+        Raises StorageUnavailable.
+        """
         outcome = self._outcomes.get(key)
         if outcome is not None:
             await self.record_outcome(key, outcome)
@@ -259,7 +281,7 @@ class OutgoingMessage:
         return len(self.parts) + (self.document is not None) + len(self.files)
 
     def file_at(self, part: int) -> Attached | None:
-        """The file that this part is; None for text and for the document."""
+        """Return the file that is sent as this part; None for text and for the document."""
         at = part - len(self.parts) - (self.document is not None)
         return self.files[at] if at >= 0 else None
 
@@ -286,7 +308,11 @@ def _render_answer(context: DeliveryContext, chat: ChatRow, ended: EndedTurn) ->
 
 
 def _blocks(context: DeliveryContext, chat: ChatRow, ended: EndedTurn) -> tuple[RichBlock, ...] | None:
-    """None as soon as something is in the chat for good, on its way, or shown in more than one message."""
+    """Return the answer as rich blocks; None if it must be sent as plain parts.
+
+    It must if a part is delivered, on its way or not the first, if there are files, if the turn was not
+    answered, or if the chat cannot show rich messages.
+    """
     begun = any(row.state not in _REPLACEABLE_STATES or row.part > 0 for row in ended.parts)
     if begun or ended.files or ended.state != "answered" or not context.can_use(chat, "rich"):
         return None
@@ -295,7 +321,7 @@ def _blocks(context: DeliveryContext, chat: ChatRow, ended: EndedTurn) -> tuple[
 
 
 def _get_answer_text(ended: EndedTurn) -> str:
-    """An operator's text begins with their name: in the chat everything comes from the bot."""
+    """Return the answer's text, after the operator's name if one wrote it: the bot sends everything."""
     return (
         f"👤 **{escape_markdown(ended.operator, most=60)}**\n\n{ended.text}" if ended.operator else ended.text
     )

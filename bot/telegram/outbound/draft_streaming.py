@@ -55,7 +55,7 @@ class DraftEdit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftProgress:
-    """How much of the draft a view shows."""
+    """Measure of how much of the draft a view shows."""
 
     attempt: int = 0
     chars: int = 0
@@ -87,7 +87,7 @@ class ReplyDraft:
     # -- events ---------------------------------------------------------------------------------------
 
     def begin(self, attempt: int) -> None:
-        """A later attempt starts with nothing; what is shown stays until there is something to replace it."""
+        """Start a later attempt with an empty text; shown bubbles stay until there is new text."""
         if attempt > self.attempt:
             self.attempt, self.text, self._units, self.status = attempt, "", 0, None
             self._first_at, self._overflows = None, False
@@ -112,7 +112,11 @@ class ReplyDraft:
     # -- next edits -----------------------------------------------------------------------------------
 
     def wants_bubble(self, now: float) -> bool:
-        """Whether a message is to be sent now; `render_opening` is what it shows."""
+        """Return whether a new message should be sent now: the first, or one for text that fits no longer.
+
+        The first one waits until enough text or time has come, but not while a tool runs. `render_opening`
+        returns its content.
+        """
         if self._ended or now < self._not_before:
             return False
         if self.bubbles:
@@ -125,7 +129,7 @@ class ReplyDraft:
         return enough or now - self._first_at >= self.pacing.first_seconds
 
     def render_opening(self) -> tuple[MessagePart, DraftProgress] | None:
-        """None when nothing of it can be shown yet."""
+        """Return the content of the next new message and its progress; None if there is nothing to show."""
         views, number = self.render_views(), len(self.bubbles)
         if number >= len(views):
             self._overflows = False
@@ -133,7 +137,7 @@ class ReplyDraft:
         return views[number], self._get_progress()
 
     def next_edit(self, now: float) -> DraftEdit | None:
-        """The next change of a bubble, the first bubble that needs one first."""
+        """Return the edit of the first bubble that needs one; None if no edit is due now."""
         if not self.bubbles or self._ended or now < self._not_before or not self._has_news():
             return None
         views = self.render_views()
@@ -165,7 +169,7 @@ class ReplyDraft:
         return bubble.shown is not None and len(part.text) >= len(bubble.shown.text)
 
     def get_next_edit_time(self, now: float) -> float | None:
-        """When `next_edit` can have something; None while there is nothing new to show."""
+        """Return the time from which `next_edit` may have an edit; None if there is nothing new to show."""
         if not self.bubbles or self._ended or not self._has_news():
             return None
         return max(now, self._not_before)
@@ -192,7 +196,10 @@ class ReplyDraft:
             self._shown_progress = edit.seen
 
     def slow_down(self, retry_after: float | None, now: float) -> None:
-        """Telegram asks for fewer edits: pause, then edit half as often."""
+        """Pause edits for `retry_after` seconds or the interval between edits, whichever is longer.
+
+        `retry_after` also doubles the interval, up to a limit; None leaves it as it is.
+        """
         if retry_after is not None:
             self._interval = min(2 * self._interval, max(self.pacing.slowest_seconds, self._interval))
         self._not_before = now + max(self._interval, retry_after or 0.0)

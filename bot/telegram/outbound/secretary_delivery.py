@@ -89,7 +89,10 @@ class SecretaryDelivery:
         self._woken.set()
 
     async def open_orphan_sink(self, session_id: int) -> Callable[[], CustomerReplySink] | None:
-        """Return the sink of a customer's session whose turn is due; None for other sessions."""
+        """Return a factory for the sink of a customer's session; None if no turn of a customer waits.
+
+        The session is settled first. Raises StorageUnavailable.
+        """
         if await self._store.find_chat_of_due_turn(session_id) is None:
             return None
         await self.settle(session_id)
@@ -99,7 +102,10 @@ class SecretaryDelivery:
         return CustomerReplySink(lambda: self._keep_storing(lambda: self.settle(session_id)))
 
     async def settle(self, session_id: int) -> None:
-        """Make drafts of what ended, and hide what was not sent. Raises StorageUnavailable."""
+        """Make drafts of the session's finished answers, mark outdated ones, and hide texts never sent.
+
+        Raises StorageUnavailable.
+        """
         await self._store.settle(session_id, is_automatic=self._rules.is_automatic, hours=self._rules.hours)
         self.wake()
 
@@ -111,7 +117,7 @@ class SecretaryDelivery:
         return get_texts(language)
 
     async def run(self) -> None:
-        """Show and send what is due, until cancelled."""
+        """Show and send due drafts when woken, or every POLL_SECONDS, until cancelled."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(POLL_SECONDS):
@@ -124,11 +130,15 @@ class SecretaryDelivery:
                 await asyncio.sleep(POLL_SECONDS)
 
     async def end_overdue(self, held: Sequence[int]) -> None:
-        """End drafts whose time is over. Raises StorageUnavailable."""
+        """End drafts of these bots that expired or can no longer be sent. Raises StorageUnavailable."""
         await self._store.end_overdue(held)
 
     async def work(self, held: Sequence[int]) -> None:
-        """Start what is due for these bots; raises StorageUnavailable."""
+        """Settle finished answers of these bots, and start a task for each due draft without waiting for it.
+
+        `held` are bot ids; bots without a sender are skipped. Expired drafts are ended every SWEEP_SECONDS.
+        Raises StorageUnavailable.
+        """
         ready = [bot_id for bot_id in held if bot_id in self._senders]
         if not ready:
             return
@@ -174,7 +184,7 @@ class SecretaryDelivery:
         await self._keep_storing(lambda: self._record_shown(draft, outcome, "shown"))
 
     async def _tell_end(self, draft: CustomerDraft) -> None:
-        """Say below a draft what became of it, or in a new message if it was never shown."""
+        """Edit the draft's message to tell its outcome; send a new one silently if it was never shown."""
         sender = self._senders[draft.bot_id]
         texts = await self.load_texts(draft.bot_id, draft.owner_chat_id, draft.language)
         part = await self._build_prompt(draft, texts)
@@ -205,7 +215,7 @@ class SecretaryDelivery:
                 await self._store.mark_shown(draft, prompt_id=draft.prompt_id, state=state)
 
     async def _build_prompt(self, draft: CustomerDraft, texts: Catalogue) -> MessagePart:
-        """Build the message of the owner's chat: customer, question, text, and what became of it."""
+        """Build the message for the owner's chat: customer, question, text and outcome of the draft."""
         questions = await self._store.load_questions(draft.session_id, draft.turn)
         head = _format_head(texts, draft.customer, questions)
         if draft.state == "failed":
@@ -221,7 +231,10 @@ class SecretaryDelivery:
         return join_parts(f"{head}\n\n{texts.say('draft_label')}", text, note)
 
     async def _load_text(self, draft: CustomerDraft) -> RenderedText:
-        """Return what is sent, or would be: the owner's own text, or the answer cut to one message."""
+        """Return the text for the customer: the owner's own, or the answer cut to one message.
+
+        The text is empty if the turn has no stored end.
+        """
         if draft.own_text is not None:
             return RenderedText(text=draft.own_text)
         ended = await self._deliveries.load_ended_turn(draft.session_id, draft.turn)
@@ -230,7 +243,11 @@ class SecretaryDelivery:
     # -- the customer's chat --------------------------------------------------------------------------
 
     async def _send(self, draft: CustomerDraft) -> None:
-        """Send an approved text once: after a lost reply the owner decides."""
+        """Send an approved text to the customer, and store the outcome.
+
+        If the reply to the call is lost, the draft becomes `uncertain` and the owner decides; a call that was
+        surely not made is tried again. An empty text is refused.
+        """
         text = await self._load_text(draft)
         if not text.text.strip():
             await self._store.mark_unsent(draft, state="refused", error="the answer is empty")
@@ -265,7 +282,10 @@ class SecretaryDelivery:
                 await self._store.mark_unsent(draft, state="refused", error=reason)
 
     async def _keep_storing(self, store: Callable[[], Awaitable[None]]) -> None:
-        """Repeat until it is stored: only this process knows it."""
+        """Call `store` every STORE_RETRY_SECONDS until storage is available.
+
+        Only this process knows the outcome of the call to Telegram.
+        """
         while True:
             try:
                 await store()
@@ -276,7 +296,7 @@ class SecretaryDelivery:
 
 
 def cut_answer(ended: EndedTurn) -> RenderedText:
-    """Return an answer as one message holds it, with a mark where it was cut."""
+    """Return at most the first DRAFT_UNITS UTF-16 units of an answer, followed by CUT_MARK if it was cut."""
     parts = split(render(ended.text), limit=DRAFT_UNITS)
     if not parts:
         return RenderedText()

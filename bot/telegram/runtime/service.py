@@ -67,7 +67,10 @@ DRAFT_END_SECONDS = 60.0
 
 
 class TelegramService:
-    """One per process. `start`, then `close`; a bot that Telegram refuses does not hinder the others."""
+    """Service that runs all Telegram bots of this process, from `start` to `close`.
+
+    A bot whose token Telegram refuses does not affect the others.
+    """
 
     def __init__(
         self,
@@ -77,7 +80,7 @@ class TelegramService:
         settings: Settings,
         warm_up: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`warm_up` loads what an answer needs."""
+        """Create the service; `warm_up` loads the code and tables for answers, by default those of `app`."""
         self._app = app
         self._load = warm_up or app.warm_up.run
         self._bots = bots
@@ -181,7 +184,7 @@ class TelegramService:
             self._tasks.start(self._connect_bot(config))
 
     async def _warm_up(self) -> None:
-        """Load what an answer needs: the model client, tables of tokens and prices, prepared statements."""
+        """Load the model client, token and price tables, and prepared statements for the first answer."""
         await self._load()
         try:
             await self._app.announcer.connect()
@@ -208,7 +211,7 @@ class TelegramService:
             await client.session.close()
 
     def add_routes(self, server: web.Application) -> None:
-        """Where Telegram posts updates of bots in webhook mode."""
+        """Add the route to which Telegram posts updates of bots in webhook mode."""
         modes = {bot.bot_id: bot.mode for bot in self._bots}
         secret = self._settings.telegram_webhook_secret
 
@@ -221,7 +224,7 @@ class TelegramService:
         server.router.add_post(PATH, handler)
 
     def _on_bot_serving(self) -> None:
-        """Look for what the last holder of the lease has left."""
+        """Look for answers and guest queries that the previous holder of the bot's lease did not deliver."""
         self._dispatcher.on_bot_serving()
         self._guests.wake()
 
@@ -231,7 +234,10 @@ class TelegramService:
             runner.wake()
 
     async def _listen_for_events(self) -> None:
-        """A turn may wait behind one that another channel has just answered; and operators type."""
+        """Wake the dispatcher when a turn is due, and show in the chat that an operator is typing.
+
+        A turn can become due when another channel has answered the turn before it.
+        """
         async for _, message in self._app.announcer.listen():
             if message.get("t") == TURN_DUE["t"]:
                 self._dispatcher.wake()
@@ -250,7 +256,7 @@ class TelegramService:
         return [bot_id for bot_id, runner in self._runners.items() if runner.is_serving]
 
     def _send_every(self, seconds: float, send: Callable[[list[int]], Awaitable[None]], failed: str) -> None:
-        """Call `send` for the held bots; a failure is logged as the event `failed` and retried."""
+        """Call `send` with the ids of held bots every `seconds`; log StorageUnavailable as event `failed`."""
 
         async def loop() -> None:
             while True:
@@ -278,7 +284,10 @@ class TelegramService:
             await asyncio.sleep(SEND_SECONDS)
 
     async def _connect_bot(self, config: BotConfig) -> None:
-        """Tries for ever while Telegram or Postgres are away."""
+        """Connect a bot and start it; retry for ever while Telegram or Postgres is unavailable.
+
+        If Telegram rejects the token, the refusal is logged and recorded, and the bot does not start.
+        """
         try:
             client = create_bot(config.token.get_secret_value(), api_url=self._settings.telegram_api_url)
             self._clients.append(client)

@@ -59,7 +59,11 @@ class AlertMail:
         self._context = context
 
     async def send(self, sending: Sending) -> Outcome:
-        """Send a mail. Return `Unknown` if the server did not confirm the message after DATA."""
+        """Send an alert to all receivers and return the outcome.
+
+        `AlertOutcomeUnknown` means that the server did not confirm the message after DATA, or that sending
+        took longer than WHOLE_SECONDS; other failures are `NotSent` or `AlertRefused`.
+        """
         try:
             async with asyncio.timeout(WHOLE_SECONDS):
                 return await asyncio.to_thread(self._send, self._letter(sending))
@@ -118,7 +122,11 @@ class AlertMail:
         return server
 
     def _hand_over(self, server: smtplib.SMTP, letter: bytes) -> Outcome:
-        """Before the last dot all can be tried again; after it, only what the server answers counts."""
+        """Give the mail to the server, and return the outcome.
+
+        Before the message itself is sent, a lost connection is `NotSent`; after that it is
+        `AlertOutcomeUnknown`.
+        """
         try:
             refused = _judge_code(server.mail(self._sender)[0])
             for receiver in self._receivers:
@@ -143,7 +151,7 @@ class AlertMail:
 
 
 def _escape_dots(letter: bytes) -> bytes:
-    """No line of the letter ends it early."""
+    """Double each dot at the start of a line, and append the final dot, as SMTP requires."""
     body = letter if letter.endswith(b"\r\n") else letter + b"\r\n"
     body = (b"." + body if body.startswith(b".") else body).replace(b"\r\n.", b"\r\n..")
     return body + b".\r\n"

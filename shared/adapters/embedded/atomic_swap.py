@@ -13,7 +13,11 @@ Moves = Sequence[tuple[Path, Path]]
 
 
 def begin_swap(data_folder: Path, moves: Moves, write: Callable[[Path, bytes], None]) -> None:
-    """From the moment that the journal is on the disk, the swap happens, however often we fall."""
+    """Write the journal of moves from source to target; `finish_swap` carries them out.
+
+    Once the journal is on the disk, a crash only delays the swap. `write` stores bytes at a path.
+    Raises ValueError for a path outside `data_folder`.
+    """
     entries = [
         [str(source.relative_to(data_folder)), str(target.relative_to(data_folder))]
         for source, target in moves
@@ -22,7 +26,10 @@ def begin_swap(data_folder: Path, moves: Moves, write: Callable[[Path, bytes], N
 
 
 def finish_swap(data_folder: Path, *, between: Callable[[], None] = lambda: None) -> bool:
-    """Do what a journal says is left of it; False when there is none."""
+    """Carry out the remaining moves of the journal and delete it; return False if there is no journal.
+
+    `between` is called after each move. Raises EmbeddedServerFailed if the journal cannot be read.
+    """
     journal = data_folder / JOURNAL
     try:
         entries = json.loads(journal.read_bytes())
@@ -40,7 +47,7 @@ def finish_swap(data_folder: Path, *, between: Callable[[], None] = lambda: None
 
 
 def _move(source: Path, target: Path) -> None:
-    """Each move is done or not done: what is gone from its old place has arrived."""
+    """Rename `source` to `target`, unless an earlier run has already done so."""
     if source.exists() and not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o711)
         source.rename(target)

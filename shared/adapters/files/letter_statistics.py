@@ -59,7 +59,10 @@ def is_script_of(script: str, language: str) -> bool:
 
 
 def text_cost(text: str, language: str) -> float:
-    """Return the bits that a text takes in a language's own statistics: fewer are likelier."""
+    """Return the cost of a text in bits by the language's letter statistics; fewer bits are likelier.
+
+    Raises KeyError for a language that is not in `KNOWN_LANGUAGES`.
+    """
     script = _SCRIPT_OF[language]
     low = _plain(text)
     if script in ("chinese", "japanese", "korean"):
@@ -71,12 +74,12 @@ def text_cost(text: str, language: str) -> float:
 
 
 def least_text_cost(text: str) -> float:
-    """Return the bits that a text takes in the language that fits it best."""
+    """Return the lowest cost of a text in bits, over all known languages."""
     return min(text_cost(text, language) for language in KNOWN_LANGUAGES)
 
 
 def case_cost(text: str) -> float:
-    """Return bits for capitals in the middle of words, which the wrong one of two encodings makes."""
+    """Return a penalty in bits for capitals in unusual places, as a wrong encoding makes."""
     bits = 0.0
     for before, sign, after in zip(" " + text, text, text[1:], strict=False):
         if after.isupper() and sign.isalpha():
@@ -89,7 +92,7 @@ def case_cost(text: str) -> float:
 
 
 def joint_cost(text: str) -> float:
-    """Return bits for signs that touch letters only where the wrong encoding was read."""
+    """Return a penalty in bits for signs next to letters, as a wrong encoding makes."""
     bits = 0.0
     for before, sign, after in zip(" " + text, text, text[1:] + " ", strict=False):
         if sign in _OUTSIDE_WORDS:
@@ -124,7 +127,7 @@ def _pair_bits(language: str, a: str, b: str) -> float:
 
 
 def _sign_share(sign: str, language: str) -> float:
-    """Share of a sign that the language's own statistics do not know."""
+    """Return the base probability of a sign, also without statistics of the language for it."""
     if sign.isascii():
         return (
             2**-11

@@ -102,7 +102,7 @@ def _header(mail: Message, name: str) -> str:
 
 
 def _sort_parts(mail: Message) -> tuple[str, str, list[Message]]:
-    """Plain text, HTML, and whatever else a mail holds."""
+    """Return the plain text, the HTML and the other parts of a mail, without inline images."""
     plain: list[str] = []
     html: list[str] = []
     files: list[Message] = []
@@ -182,7 +182,7 @@ def _stream(ole: Any, name: str) -> bytes:
 
 
 def _sent_at(ole: Any) -> datetime | None:
-    """Time of sending, from the table of properties that have a fixed size."""
+    """Return the time of sending of an MSG file, in UTC; None if the file has none."""
     table = _stream(ole, "__properties_version1.0")[32:]
     for at in range(0, len(table) - 15, 16):
         tag, _, value = struct.unpack_from("<IIQ", table, at)
@@ -192,7 +192,10 @@ def _sent_at(ole: Any) -> datetime | None:
 
 
 def read_bundle(content: bytes, read: ReadFile) -> tuple[dict[str, Any], str]:
-    """Read the files of a ZIP archive one after the other. Raises Refused if none of them is a text."""
+    """Read the files of a ZIP archive one after the other.
+
+    Raises Refused if it is damaged, encrypted or has too many files, or if none of them can be read.
+    """
     try:
         archive = ZipFile(io.BytesIO(content))
     except BadZipFile as error:
@@ -223,7 +226,7 @@ def read_bundle(content: bytes, read: ReadFile) -> tuple[dict[str, Any], str]:
 
 
 def unpack_gzip(content: bytes) -> bytes:
-    """Return the file that gzip has packed. Raises Refused for a damaged or very large one."""
+    """Return the unpacked content of a gzip file. Raises Refused if damaged or above `MOST_FILE_BYTES`."""
     try:
         with GzipFile(fileobj=io.BytesIO(content)) as packed:
             unpacked = packed.read(MOST_FILE_BYTES + 1)
@@ -235,7 +238,7 @@ def unpack_gzip(content: bytes) -> bytes:
 
 
 def _name(member: Any) -> str:
-    """Name of a file in an archive; old programs write it in a code page and name none."""
+    """Return the name of an archive's member, at most 200 characters; guess the encoding of old archives."""
     name = str(member.filename)
     if not member.flag_bits & 0x800 and not name.isascii():
         with contextlib.suppress(UnicodeEncodeError, NotText):
@@ -244,7 +247,7 @@ def _name(member: Any) -> str:
 
 
 def _unpack(archive: ZipFile, member: Any, most: int) -> bytes | None:
-    """Return a member's bytes; None for more than `most`, whatever the archive says of its size."""
+    """Return the unpacked bytes of a member; None if it is damaged or larger than `most` bytes."""
     pieces: list[bytes] = []
     size = 0
     try:
@@ -311,7 +314,7 @@ def read_card(text: str) -> tuple[dict[str, Any], str]:
 
 
 def _unfold(text: str) -> Iterator[str]:
-    """Yield whole lines: the next line continues one after a blank or an equals sign."""
+    """Yield unfolded lines: one that begins with a blank, or follows a soft break, continues the last."""
     held = ""
     for line in text.split("\n"):
         soft = held.endswith("=") and "QUOTED-PRINTABLE" in held.partition(":")[0].upper()

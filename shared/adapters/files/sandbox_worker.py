@@ -44,7 +44,11 @@ _FORMATS = "JPEG", "PNG", "WEBP", "GIF", "AVIF", "TIFF", "BMP"
 
 
 def picture(content: bytes) -> tuple[dict[str, Any], bytes]:
-    """Upright and at most LONGEST_SIDE wide and high; PNG where something shines through, else JPEG."""
+    """Return media type, width and height in pixels, and the picture turned upright, without metadata.
+
+    It is scaled down to LONGEST_SIDE pixels. A picture with transparency becomes PNG, any other JPEG.
+    Raises ValueError above MOST_PIXELS, and any error of Pillow for a broken file.
+    """
     from PIL import Image, ImageOps
 
     Image.MAX_IMAGE_PIXELS = MOST_PIXELS
@@ -73,7 +77,10 @@ def picture(content: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def mend_png(content: bytes) -> bytes:
-    """Correct the checksums of a PNG's comments, which browsers do not check."""
+    """Return a PNG with corrected checksums of optional chunks, and any other content unchanged.
+
+    Browsers do not check these checksums, but Pillow does.
+    """
     if not content.startswith(b"\x89PNG"):
         return content
     mended = bytearray(content)
@@ -90,7 +97,11 @@ def mend_png(content: bytes) -> bytes:
 
 
 def pdf(content: bytes) -> tuple[dict[str, Any], bytes]:
-    """The text of the first pages, page by page; a page that cannot be read is left out."""
+    """Return the text of a PDF's first pages as UTF-8; an unreadable page is left out.
+
+    Reading ends after MOST_PAGES pages or MOST_CHARS characters; `truncated` is then true. `scanned` has the
+    numbers, from 1, of pages with a picture and no text. Raises Refused if a password is needed.
+    """
     from shared.adapters.files.pdf_layout import read_page
 
     reader = _open_pdf(content)
@@ -115,7 +126,11 @@ def pdf(content: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def scans(content: bytes) -> tuple[dict[str, Any], bytes]:
-    """The first pages that have a picture and no text, each as its largest picture."""
+    """Return the largest picture of each page without text as JPEG, for at most MOST_SCANS pages.
+
+    The JPEG files follow one another; `pictures` has the size in bytes, width and height of each. Unreadable
+    pages are left out. Raises Refused if a password is needed.
+    """
     reader = _open_pdf(content)
     told: list[dict[str, int]] = []
     bodies: list[bytes] = []
@@ -133,7 +148,7 @@ def scans(content: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def _largest_picture(page: Any) -> Any:
-    """Return a scanned page upright and small enough; None for a page that has text or no picture."""
+    """Return a page's largest picture, upright and within LONGEST_SIDE; None if it has text or no picture."""
     from PIL import Image
 
     Image.MAX_IMAGE_PIXELS = MOST_PIXELS
@@ -146,7 +161,7 @@ def _largest_picture(page: Any) -> Any:
 
 
 def _open_pdf(content: bytes) -> Any:
-    """Raises Refused for a locked file."""
+    """Open a PDF for reading; raise Refused if it needs a password."""
     from pypdf import PdfReader
 
     reader = PdfReader(io.BytesIO(content[find_pdf(content) or 0 :]))
@@ -163,12 +178,15 @@ def _has_picture(page: Any) -> bool:
 
 
 def _is_time_short() -> bool:
-    """Half of the processor time is used: what is left of the file is read the cheap way."""
+    """Return whether half of the processor time is used, so that the rest must be read in a cheaper way."""
     return time.process_time() > _cpu_seconds / 2
 
 
 def page(content: bytes) -> tuple[dict[str, Any], bytes]:
-    """An HTML page as Markdown: its main part where it names one, without menus, scripts and forms."""
+    """Return an HTML page's main part as Markdown, or else the whole page without menus, scripts and forms.
+
+    `truncated` is true if the text was cut at MOST_PAGE_CHARS characters. Raises Refused if it is no text.
+    """
     from shared.adapters.files.papers import page_markdown
     from shared.adapters.files.text_decoding import NotText, decode_text
 

@@ -144,7 +144,7 @@ class McpConnection:
         return self._closing
 
     async def _rest(self, seconds: float) -> None:
-        """Until it is time, or until all of it ends."""
+        """Wait `seconds`, or less if the connection is closed meanwhile."""
         try:
             async with asyncio.timeout(seconds):
                 await self._over.wait()
@@ -176,7 +176,7 @@ class McpConnection:
             self._ready.clear()
 
     async def _watch(self, client: Any) -> None:
-        """Until the connection ends; its list is read again when it says so, and now and then."""
+        """Wait until the connection ends; list the tools again after a change, and every `LOOK_SECONDS`."""
         hearing = asyncio.ensure_future(self._hear_changes(client))
         try:
             await self._until_over(client)
@@ -185,7 +185,10 @@ class McpConnection:
             await asyncio.wait([hearing], timeout=STOP_SECONDS)
 
     async def _hear_changes(self, client: Any) -> None:
-        """Listen for changes of the tool list; older servers send them without a request."""
+        """Note each change of the tool list that the server announces; return if it cannot be listened to.
+
+        Older servers announce changes unasked, which `_handle_message` notes.
+        """
         try:
             async with client.listen(tools_list_changed=True) as events:
                 async for _ in events:
@@ -243,7 +246,7 @@ class McpConnection:
 
 
 class WatchedTransport:
-    """A transport that says when the other side has ended; the package tells only those who call."""
+    """Transport that sets `over` when the server's stream ends, which the package reports only to callers."""
 
     def __init__(self, transport: Any, over: asyncio.Event) -> None:
         self._transport = transport
@@ -284,7 +287,7 @@ class _WatchedStream:
 
 
 class _Errors:
-    """Standard error of a server: some lines go to our log, the rest is dropped."""
+    """Standard error of a server: its first `LOGGED_LINES` lines go to our log, the rest is dropped."""
 
     def __init__(self, server: str) -> None:
         self._server = server
@@ -338,7 +341,7 @@ def _find_first_error(group: BaseExceptionGroup[BaseException]) -> BaseException
 
 
 def _describe_error(error: BaseException) -> str:
-    """Without addresses, which may hold keys."""
+    """Describe an error without addresses, which may hold keys."""
     if isinstance(error, TimeoutError):
         return f"it was not ready within {START_SECONDS:g} seconds"
     if isinstance(error, FileNotFoundError):

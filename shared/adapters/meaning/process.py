@@ -72,7 +72,7 @@ class _Request:
 
 
 class EncoderServer(socketserver.ThreadingUnixStreamServer):
-    """Threads read requests; the model works in one thread, for questions first."""
+    """Server on a Unix socket: threads read requests, and one thread encodes them, questions first."""
 
     daemon_threads = True
     request_queue_size = MOST_WAITING
@@ -89,7 +89,10 @@ class EncoderServer(socketserver.ThreadingUnixStreamServer):
             os.umask(mask)
 
     def encode(self, texts: Sequence[str], *, question: bool) -> dict[str, Any]:
-        """Have the model encode texts; return the answer of the protocol."""
+        """Wait until the model has encoded texts; return its vectors in the form of the protocol.
+
+        The answer has only `error` if too many requests wait, time runs out or the model fails.
+        """
         request = _Request(tuple(text[:MOST_CHARS] for text in texts), question)
         try:
             self._waiting.put_nowait((not question, next(self._numbers), request))
@@ -100,7 +103,7 @@ class EncoderServer(socketserver.ThreadingUnixStreamServer):
         return request.answer
 
     def work(self) -> None:
-        """Load the model and answer requests; a model that cannot be loaded is the answer to each."""
+        """Load the model and answer requests for ever; if it cannot be loaded, answer each with the error."""
         encoder, reason = None, ""
         try:
             encoder = _CentredModel(self._load())
@@ -113,7 +116,7 @@ class EncoderServer(socketserver.ThreadingUnixStreamServer):
             request.done.set()
 
     def _yield(self, encoder: _CentredModel) -> None:
-        """Answer waiting questions between two passages."""
+        """Answer the questions that wait, before the next passage is encoded."""
         while True:
             try:
                 entry = self._waiting.get_nowait()
@@ -128,7 +131,10 @@ class EncoderServer(socketserver.ThreadingUnixStreamServer):
 
 
 class _CentredModel:
-    """A model, and the middles of its passages and of its questions."""
+    """Model whose vectors are packed relative to a mean: one for passages and one for questions.
+
+    Both means are computed from the sample sentences at the start.
+    """
 
     def __init__(self, model: VectorModel) -> None:
         self._model = model
@@ -139,7 +145,10 @@ class _CentredModel:
         self._name = f"{model.name}/{len(self._middles[True])}"
 
     def answer(self, request: _Request, between: Callable[[_CentredModel], None] | None) -> dict[str, Any]:
-        """Return the answer of the protocol; `between` runs after each text."""
+        """Return the vectors of a request in the form of the protocol, or only `error` if the model fails.
+
+        `between` is called after each text.
+        """
         vectors: list[str] = []
         try:
             for text in request.texts:
@@ -153,7 +162,7 @@ class _CentredModel:
         return {"encoder": self._name, "vectors": vectors}
 
     def _embed(self, text: str, *, question: bool) -> Sequence[float]:
-        """Return a vector; the alarm ends the process if the model hangs."""
+        """Return the vector of a text; an alarm ends the process after TEXT_SECONDS."""
         signal.alarm(TEXT_SECONDS)
         try:
             # NUL ends a text in C, and surrogates have no bytes.
@@ -194,7 +203,10 @@ def _log(level: str, event: str, **fields: str) -> None:
 
 
 def shut_off() -> bool:
-    """Bound this process, and leave the network; return whether the kernel allowed the latter."""
+    """Limit this process's memory, forbid file writes and cut it off from the network.
+
+    Returns whether the network was cut off, which is possible only on Linux.
+    """
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

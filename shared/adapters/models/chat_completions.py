@@ -172,7 +172,7 @@ def _text(text: str) -> Json:
 
 
 def shorten_id(id_: str) -> str:
-    """The id of a call as every server takes it; the same call has the same id in each request."""
+    """Return the 9-character id for a call that every server accepts; equal `id_` give equal results."""
     number = int.from_bytes(hashlib.sha256(id_.encode()).digest()[:8], "big")
     letters = []
     for _ in range(_ID_LENGTH):
@@ -183,7 +183,7 @@ def shorten_id(id_: str) -> str:
 
 @dataclass(slots=True)
 class _StreamedCall:
-    """One call while it is put together; its block begins when both its name and an argument have come."""
+    """Tool call that arrives in pieces; its block begins once its name and an argument have come."""
 
     block: int
     id: object = None
@@ -203,7 +203,7 @@ class _StreamedCall:
 
 
 class ChunkTranslator:
-    """The chunks of one answer, as the events from which `AnswerParser` makes it."""
+    """Translator of the chunks of one answer into the events that `AnswerParser` reads."""
 
     def __init__(self) -> None:
         self._begun = False
@@ -221,7 +221,7 @@ class ChunkTranslator:
         self._counted_at_end = False
 
     def take(self, chunk: Mapping[str, Any]) -> list[Event]:
-        """Return the events of a chunk; one without text, such as a thought, is a sign of life.
+        """Return the events of a chunk, only a `ping` if there are no others.
 
         Raises:
             ModelError: the choice is an error.

@@ -1,4 +1,4 @@
-"""Asks servers which models they have: those that run on this machine, and whichever a person names."""
+"""Lists of the models that servers offer, and a search for model servers on this machine."""
 
 from __future__ import annotations
 
@@ -51,14 +51,18 @@ KNOWN = (
 async def find_local_servers(
     known: Sequence[LocalServer] = KNOWN, *, seconds: float = SEARCH_SECONDS
 ) -> tuple[LocalServer, ...]:
-    """Return running servers with a model; never raises, since any program may listen there."""
+    """Return the servers of `known` that list a chat model within `seconds`; never raises.
+
+    All are asked at the same time, without a key. Any program may listen at their addresses.
+    """
     found = await asyncio.gather(*(_look(server, seconds) for server in known))
     return tuple(server for server in found if server.models)
 
 
 async def list_models(base_url: str, key: str, *, seconds: float = ASK_SECONDS) -> tuple[str, ...]:
-    """Return the models of an OpenAI-compatible API, newest first. Raises ModelListUnavailable and
-    KeyRefused.
+    """Return the chat models of an OpenAI-compatible API, newest first.
+
+    `seconds` limits the whole request; an empty `key` sends none. Raises ModelListUnavailable and KeyRefused.
     """
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     patience = aiohttp.ClientTimeout(total=seconds)

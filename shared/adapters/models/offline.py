@@ -254,14 +254,14 @@ def _ledger(asked: str, above: Sequence[str]) -> str:
 
 
 def _expand(text: str, above: Sequence[str]) -> str:
-    """A message that is only named by its first words stands above."""
+    """Return the whole message from `above` if the text is only its beginning; else the text itself."""
     start = text.removesuffix(" …").split()
     whole = (one for one in above if text.endswith(" …") and one.split()[: len(start)] == start)
     return next(whole, text)
 
 
 def _running_text(asked: str) -> str:
-    """The former summaries, and the weightiest new sentences, each under the heading of its kind."""
+    """Return a summary of former summaries and the most important new sentences, by headings if asked."""
     forms = [form.headings for form in FORMS.values() if form.headings]
     headings = next((heads for heads in forms if all(f"\n## {head.title}\n" in asked for head in heads)), ())
     found: dict[str, list[str]] = {f"## {head.title}": [] for head in headings} or {"": []}
@@ -294,7 +294,7 @@ def _former_summaries(asked: str) -> tuple[list[str], str]:
 
 
 def _list_sentences(lines: Iterable[tuple[int, str, str]]) -> list[OfflineLine]:
-    """Return each sentence once, without tool calls, our own text, and answered questions."""
+    """Return each sentence once, without tool calls, the application's own text and answered questions."""
     told = list(lines)
     found: dict[str, OfflineLine] = {}
     machines = ("assistant", "tool", "evertalk", "operator", "program")
@@ -309,8 +309,9 @@ def _list_sentences(lines: Iterable[tuple[int, str, str]]) -> list[OfflineLine]:
 
 
 def _heaviest(said: Sequence[OfflineLine], most: int) -> Sequence[OfflineLine]:
-    """Return prohibitions and the last question of the person, then the most important sentences, in order
-    of time.
+    """Return up to `most` sentences in order of time, the most important ones.
+
+    The person's constraints and last question are always among them, even if these exceed `most`.
     """
     persons = [one for one in said if one.by_person]
     must = [one for one in persons if _kind_of(one.text) == "constraint"]
@@ -320,7 +321,7 @@ def _heaviest(said: Sequence[OfflineLine], most: int) -> Sequence[OfflineLine]:
 
 
 def _fit_lines(room: int, lines: Iterable[str]) -> list[str]:
-    """Return the lines that fit into `room` words; the least important are dropped first."""
+    """Return distinct lines of at most `room` words in total; those of lowest `_weight` are dropped first."""
     kept = list(dict.fromkeys(lines))
     for line in sorted(kept, key=_weight):
         if len(" ".join(kept).split()) > room:
@@ -329,7 +330,7 @@ def _fit_lines(room: int, lines: Iterable[str]) -> list[str]:
 
 
 def _sentences(text: str) -> list[str]:
-    """Sentences and lines, word for word, without list marks."""
+    """Return the sentences and lines of a text unchanged, but without list marks."""
     return [line for part in _SENTENCE_END.split(text) if len(line := part.strip().lstrip("-*•> ")) > 1]
 
 
@@ -338,7 +339,7 @@ def _keywords(text: str) -> set[str]:
 
 
 def _weight(line: str) -> int:
-    """How much a sentence says about the person or the world; 0 is small talk."""
+    """Return the importance of a sentence; 0 is small talk or a question."""
     if _kind_of(line) == "question" or len(_keywords(line)) < 2:
         return 0
     first, *others = (bool(re.search(sign, line)) for sign in _ABOUT_SOMETHING)
@@ -350,5 +351,5 @@ def _kind_of(line: str) -> str:
 
 
 def _cut(text: str, chars: int) -> str:
-    """At a blank, so that no word or number becomes another one."""
+    """Return at most `chars` characters, cut at a blank if possible, so that no word or number is split."""
     return text if len(text) <= chars else text[:chars].rsplit(" ", 1)[0]

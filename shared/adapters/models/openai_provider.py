@@ -97,7 +97,7 @@ def _part(part: Json) -> Json:
 
 
 class ResponseTranslator:
-    """The events of one answer, as those from which `AnswerParser` makes it; reasoning is kept as state.
+    """Translator of one answer's events into those that `AnswerParser` reads; reasoning is kept as state.
 
     The API says everything three times: in pieces, when a part is done, and in the whole response. Other
     servers leave out one or two of these, so that each is read where nothing has come before it.
@@ -116,7 +116,7 @@ class ResponseTranslator:
         self._reasoning = ReasoningCollector()
 
     def take(self, event: Mapping[str, Any]) -> list[Event]:
-        """Raises ModelErrors."""
+        """Return the translated events for one event of the API; raise ModelErrors."""
         return list(self._translate_done(event))
 
     def take_whole(self, response: Mapping[str, Any]) -> list[Event]:
@@ -165,7 +165,7 @@ class ResponseTranslator:
                 yield {"type": "ping"}
 
     def _translate_item(self, item: Mapping[str, Any], place: object) -> Iterator[Event]:
-        """Yield what an item that is done says beyond what has come of it."""
+        """Yield events for the content of a finished item that no earlier event brought."""
         if item.get("type") == "reasoning":
             self._reasoning.take(item)
             return
@@ -178,7 +178,10 @@ class ResponseTranslator:
             yield from self._say(place, text)
 
     def _say(self, place: object, text: str) -> Iterator[Event]:
-        """Yield the whole text of a place of which no piece has come."""
+        """Yield the text of an output place as one event, unless text of that place was yielded before.
+
+        `place` is the output index; None stands for the whole response.
+        """
         is_heard = place in self._texts or (place is None and bool(self._texts))
         if text and not is_heard:
             self._texts.add(place)
@@ -200,7 +203,7 @@ class ResponseTranslator:
     def _argue(
         self, event: Mapping[str, Any], place: object, given: object, *, is_piece: bool = False
     ) -> Iterator[Event]:
-        """Yield arguments for the block that an event is about: a piece, or the whole if none has come."""
+        """Yield the event that adds arguments to a call's block: a piece, or the whole if no piece came."""
         ids = (("id", _place(event.get("item_id"))), _key(event, "id"), _key(event, "call_id"))
         keys = (*(key for key in ids if key[1] is not None), ("place", place))
         block = next((self._blocks[key] for key in keys if key in self._blocks), None)
@@ -226,7 +229,7 @@ class ResponseTranslator:
         yield {"type": "message_stop"}
 
     def _translate_output(self, response: Mapping[str, Any]) -> Iterator[Event]:
-        """Yield calls that have not come before, and the texts if none has."""
+        """Yield events of a final response: its calls and reasoning, and its texts if none came before."""
         output, said = response.get("output"), bool(self._texts)
         for place, item in enumerate(output if isinstance(output, list) else ()):
             if isinstance(item, Mapping) and (_is_call(item) or item.get("type") == "reasoning" or not said):
@@ -241,7 +244,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _place(value: object) -> object:
-    """Return a place that can be a key; one of another kind counts as none."""
+    """Return an id or position that can be a key; None for a value of another type."""
     return value if isinstance(value, int | str) else None
 
 
@@ -266,7 +269,7 @@ OPENAI_KEY_NAME = "OPENAI_API_KEY"
 
 
 def add_usual_path(base_url: str) -> str:
-    """An address without a path gets `/v1`."""
+    """Return the base URL, with `/v1` if it has no path."""
     parts = urlsplit(base_url)
     return base_url if parts.path.strip("/") else parts._replace(path="/v1").geturl()
 
@@ -297,7 +300,7 @@ class OpenAIProvider(Provider):
         raise ModelUnavailable("this API counts no tokens")
 
     async def _ask_windows(self, wire_name: str) -> ModelWindows:
-        """From the model's own entry, or the list where that says little or is not there."""
+        """Return the model's token limits, from its own entry or, if that lacks them, the list of models."""
         status, told = await self._fetch(f"/models/{quote(wire_name, safe='')}")
         found = parse_windows(told)
         if found.window is not None:
@@ -321,7 +324,7 @@ class OpenAIProvider(Provider):
 
 
 class ResponsesProvider(OpenAIProvider):
-    """The same account by the Responses API."""
+    """OpenAI provider that uses the Responses API instead of Chat Completions."""
 
     path = "/responses"
 

@@ -231,7 +231,10 @@ class Provider:
         return ModelWindows(is_listed=False) if status == 404 else parse_windows(told)
 
     async def _fetch(self, path: str) -> tuple[int, object]:
-        """Status and JSON of what the server tells of models; 0 and None when it does not. Never raises."""
+        """Return HTTP status and JSON of a path with facts about models.
+
+        The JSON is None unless the status is 200. The status is 0 if the call fails or the body is no JSON.
+        """
         usual = {"Authorization": f"Bearer {self._api_key}", **self.version}
         left_out = {name.lower() for name, value in self._headers.items() if not value}
         headers = {name: value for name, value in usual.items() if name.lower() not in left_out}
@@ -289,8 +292,9 @@ class Provider:
 
 
 class StreamReader:
-    """Reader of an open stream that returns several events at once, so that a few letters do not cost a
-    redraw of every screen.
+    """Reader of an open stream that returns all events of a received piece at once.
+
+    Screens are then redrawn once per piece, and not for every few letters.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -320,9 +324,9 @@ class StreamReader:
         return str(headers.get("request-id") or headers.get("x-request-id") or "")
 
     async def read_next(self) -> Sequence[Event]:
-        """The events that have come, one at least, pings included; none at the end. Raises ModelErrors.
+        """Wait for events and return them, pings included; an empty sequence is the end of the stream.
 
-        What came before a broken one is handed out first.
+        Raises ModelError for a broken event or connection, after the events before it were returned.
         """
         if self._broken is not None:
             raise self._broken
@@ -335,7 +339,10 @@ class StreamReader:
                 return events or self._end()
 
     async def rest(self) -> None:
-        """Wait until the next piece is due; the end of the body, or much that has come, ends the wait."""
+        """Wait LOOK_SECONDS, so that more events arrive for the next read.
+
+        The wait ends with the body, and is left out if more bytes are ready.
+        """
         if self._has_more or self.has_arrived:
             return
         with suppress(TimeoutError):
@@ -343,7 +350,7 @@ class StreamReader:
                 await self._arrived.wait()
 
     def _translate(self, event: Event) -> Iterable[Event]:
-        """Return what one of the server's events is in the words of the Messages API; raise ModelErrors."""
+        """Return a server's event as events of the Messages API; raise ModelError if it is unusable."""
         if event.get("type") == "message":
             return split_message(event)
         if "choices" not in event:
@@ -359,18 +366,21 @@ class StreamReader:
         yield from self._end()
 
     def _end(self) -> list[Event]:
-        """Return the events of an end that the server did not mark."""
+        """Return the last events of a Chat Completions stream without an end mark; else none."""
         completion, self._completion = self._completion, None
         return [] if completion is None else completion.end()
 
     def _events(self, kind: str | None, data: str) -> Iterable[Event]:
-        """Return the events of one server-sent event; raise ModelErrors."""
+        """Translate one server-sent event into events of the Messages API.
+
+        `kind` is the value of its `event` line, None without one. Iterating may raise ModelErrors, too.
+        """
         if is_done(data):
             return self._end_announced()
         return (out for event in parse_events(data, kind) for out in self._translate(_named(event, kind)))
 
     def _end_announced(self) -> Iterable[Event]:
-        """Return the events of an end that the server marks in the way of Chat Completions."""
+        """Return the last events of a stream that ends with `[DONE]`, the mark of Chat Completions."""
         if self._completion is None:
             return ({"type": "message_stop"},)
         return self._completion.end(announced=True)
@@ -400,7 +410,7 @@ class StreamReader:
         return events or ([{"type": "ping"}] if self._lines.has_comment else [])
 
     def _detect_form(self, chunk: bytes | None) -> None:
-        """Tell a stream of events from JSON, a page or a text by the first characters."""
+        """Decide from the first characters whether the body is a stream of events or one whole document."""
         begun = (chunk or b"").lstrip(_BLANKS)
         if not begun:
             return
@@ -408,7 +418,10 @@ class StreamReader:
         self._whole = None if self._is_stream else bytearray()
 
     def _read_whole(self, chunk: bytes | None) -> list[Event]:
-        """Collect a body that is no stream; at its end, return its events."""
+        """Collect a body that is no event stream; return a ping for each piece, and its events at the end.
+
+        Raises ModelErrors, also for a body over `_LONGEST_EVENT_BYTES`.
+        """
         assert self._whole is not None
         if chunk:
             self._whole += chunk
@@ -421,7 +434,10 @@ class StreamReader:
         return list(self._translate_whole(parse_body(body)))
 
     async def drain(self) -> None:
-        """Read what follows the last event, so that the connection can serve the next call."""
+        """Read and drop the rest of the stream for at most `CLOSE_SECONDS`; ModelErrors are ignored.
+
+        The connection can serve the next call only if the end is reached in this time.
+        """
         with suppress(ModelError, TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 while await self.read_next():
@@ -433,7 +449,7 @@ class StreamReader:
         await self.close()
 
     async def close(self) -> None:
-        """Hangs up; bounded, since it also runs while a turn is being stopped."""
+        """Close the stream within CLOSE_SECONDS, as a stopped turn waits for it; ignore errors."""
         with suppress(ModelError, TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 with translate_errors():
@@ -446,7 +462,7 @@ def _load_sdk(name: str) -> None:
 
 
 def load_for_first_answer() -> None:
-    """Import what the first call needs, in a process that has the time; a client is made with the call."""
+    """Import the SDK and load the certificates before the first call, which then only makes its client."""
     _load_sdk(Provider.sdk)
     load_trusted_certificates()
 
@@ -460,7 +476,10 @@ def load_trusted_certificates() -> SSLContext:
 
 
 class translate_errors:  # noqa: N801  is used like a function: `with translate_errors():`
-    """Turns whatever an SDK and the transports below it raise into ModelErrors; nothing else runs inside."""
+    """Context manager that raises errors of an SDK and its transports as ModelErrors.
+
+    Only calls of an SDK may run inside it.
+    """
 
     def __enter__(self) -> None:
         pass
@@ -485,7 +504,7 @@ class translate_errors:  # noqa: N801  is used like a function: `with translate_
 
 
 def _build_unreachable(error: Exception) -> ModelUnavailable:
-    """Return why a provider was not reached; a client library hides a refused certificate in its causes."""
+    """Return the error of an unreachable provider; it names a certificate fault found among the causes."""
     fault = find_certificate_fault(error)
     if fault is None:
         return ModelUnavailable(f"{type(error).__name__}: {error}")
@@ -495,12 +514,12 @@ def _build_unreachable(error: Exception) -> ModelUnavailable:
 
 
 def _named(event: Event, kind: str | None) -> Event:
-    """Return an event with the type that only the line before its data names."""
+    """Return the event with `kind`, from the stream's `event:` line, as its type if it has none."""
     return {"type": kind, **event} if kind and "type" not in event else event
 
 
 def _is_cut(data: str) -> bool:
-    """Return whether the last event of a stream was cut off: it is no JSON object."""
+    """Return whether a stream's last event was cut off: neither a JSON object nor the end mark."""
     try:
         return not isinstance(json.loads(data, strict=False), Mapping)
     except (ValueError, RecursionError):
@@ -508,19 +527,19 @@ def _is_cut(data: str) -> bool:
 
 
 def is_done(data: str) -> bool:
-    """Return whether data is the mark behind the last event; servers quote it or write it small."""
+    """Return whether data is the end mark `[DONE]`, also in quotes or lower case."""
     return data[:8].strip(' "').upper().startswith("[DONE]")
 
 
 def parse_events(data: str, kind: str | None = None) -> Iterator[Event]:
-    """Return the JSON objects of one server-sent event; an error is raised as what its type stands for.
+    """Yield the JSON objects of one server-sent event; `kind` is its type from the `event:` line.
 
-    A single word or value keeps a connection open, as some gateways send it, and becomes a ping. Servers that
-    leave out the empty line between events have one object a line.
+    A single word or value becomes a ping: some gateways send one to keep the connection open. There are
+    several objects, one per line, if a server leaves out the empty line between events.
 
     Raises:
         ModelAnswerUnusable: the data is no JSON object.
-        ModelError: the data is an error, whatever the HTTP status.
+        ModelError: the data is an error, whatever the HTTP status; its class follows the error's type.
     """
     try:
         found = [json.loads(data, strict=False)] if data.strip() else [{}]
@@ -533,7 +552,7 @@ def parse_events(data: str, kind: str | None = None) -> Iterator[Event]:
 
 
 def _unpack(event: object) -> object:
-    """Return the event within `chunk.bytes` in base64, as Bedrock's own stream has it; any other as it is."""
+    """Return the event that Bedrock's own stream packs as base64 in `chunk.bytes`, and others unchanged."""
     chunk = event.get("chunk") if isinstance(event, Mapping) else None
     packed = chunk.get("bytes") if isinstance(chunk, Mapping) else None
     if not isinstance(packed, str):

@@ -102,7 +102,7 @@ class Models:
         return _unknown(model) if found is None else await found.load_card(model)
 
     def trace(self, tracer: Tracer) -> None:
-        """Make each answer a span, with the provider's own id of the request."""
+        """Set the tracer: each model call becomes a span, with the request id of the provider."""
         self._tracer = tracer
 
     def cap_tokens(self, cap: TokenCap) -> None:
@@ -145,7 +145,7 @@ class Models:
         return None if model is None else await model.count_tokens(request)
 
     async def body(self, request: ModelRequest) -> Mapping[str, Any]:
-        """The JSON that is sent for it, to be looked at; the offline model would be sent the same."""
+        """Return the JSON body of a request without sending it; for the offline model, an equivalent one."""
         model = self._model(request.model)
         if isinstance(model, RemoteModel):
             return await model.build_body(request)
@@ -155,17 +155,17 @@ class Models:
         }
 
     async def is_listed(self, model: str) -> bool | None:
-        """Whether its provider's list of models has it; None where there is no such list."""
+        """Return whether the provider's list of models contains the model; None without such a list."""
         found = self._model(model)
         return await found.is_listed() if isinstance(found, RemoteModel) else None
 
     def start_loading(self) -> None:
-        """Start loading what a call needs, in the background."""
+        """Start loading the chat model's library in the background; further calls do nothing."""
         if self._loading is None:
             self._loading = asyncio.ensure_future(self._load())
 
     async def wait_until_loaded(self) -> None:
-        """When what was to be loaded is there, or cannot be: the call will say why."""
+        """Wait until loading in the background has ended; after a failure the model's next call raises."""
         if self._loading is not None:
             await asyncio.wait([self._loading])
 
@@ -186,16 +186,16 @@ class Models:
             await provider.close()
 
     def list_states(self) -> Mapping[str, BreakerState]:
-        """Each provider's breaker, by base URL, for the dashboard."""
+        """Return the state of each provider's circuit breaker, by base URL."""
         return {provider.base_url: provider.breaker.get_state() for provider in self._providers}
 
     def list_narrowed_windows(self) -> tuple[NarrowedWindow, ...]:
-        """Models that take less than they should, as their refusals say."""
+        """Return each model whose provider repeatedly refuses requests that should fit, with its limit."""
         found = (model.find_narrowed_window() for model in self._list_remote())
         return tuple(window for window in found if window is not None)
 
     def list_learned(self) -> tuple[LearnedAbility, ...]:
-        """Return what each model's server was seen to refuse."""
+        """Return the features that the server of each model has refused."""
         return tuple(lesson for model in self._list_remote() for lesson in model.list_learned())
 
     def list_rejections(self) -> tuple[Rejection, ...]:
@@ -207,7 +207,7 @@ class Models:
         return [model for model in self._models.values() if isinstance(model, RemoteModel)]
 
     def take_answered(self) -> tuple[str, ...]:
-        """Hosts of the providers that have answered since this was asked last; at first, all of them."""
+        """Return the hosts of providers that have answered since the last call; initially all of them."""
         found = tuple(provider.host for provider in self._providers if provider.has_answered)
         for provider in self._providers:
             provider.has_answered = False
@@ -237,13 +237,15 @@ def open_models(
     offline_window: int = WINDOW,
     offline_piece_seconds: float = PIECE_SECONDS,
 ) -> Models:
-    """Connects names with providers; nothing is asked of any of them yet.
+    """Open the configured models without calling any provider.
 
-    The usual key goes to `base_url` (Anthropic's own if None) and nowhere else: an entry with another base
-    URL gets the key in its own `key_env`, or none. `openai_key` and `openai_url` are the same for a server
-    that speaks Chat Completions; a model without an entry is asked there if nothing else is configured, or
-    if the other one is Anthropic's own and the name is none of its models. `fallback_models` answer, in this
-    order, while a model whose entry names none cannot.
+    `api_key` goes only to `base_url`, or to Anthropic's own address if that is None. An entry with another
+    base URL gets the key that its `key_env` names, or none. `openai_key` and `openai_url` do the same for a
+    server with Chat Completions.
+
+    A model without an entry uses `base_url`. It uses the Chat Completions server, if configured, where the
+    other is not configured, or is Anthropic's own and the name is no Anthropic model. `fallback_models`, in
+    order, replace a failing model whose entry names no fallbacks.
     """
     factory = _ModelFactory(
         api_key=api_key,

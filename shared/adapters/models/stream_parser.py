@@ -148,7 +148,10 @@ class AnswerParser:
         return self.ended or self._reason is not None
 
     def take(self, event: Event) -> str:
-        """Adds one event; returns the piece of visible text in it, if any."""
+        """Add one event; return the piece of visible text in it, empty if none.
+
+        Raises ModelAnswerUnusable.
+        """
         match event.get("type"):
             case "message_start":
                 self.started = True
@@ -175,11 +178,11 @@ class AnswerParser:
         return ""
 
     def build_blocks(self) -> tuple[Block, ...]:
-        """Return all that was said; raise BrokenAnswer for a call whose arguments are no JSON object."""
+        """Return the answer's blocks; raise BrokenAnswer for a call whose arguments are no JSON object."""
         return drop_unpaired(self.build_unpaired_blocks())
 
     def build_unpaired_blocks(self) -> tuple[Block, ...]:
-        """The same with calls of the provider's own tools that it has not answered yet."""
+        """Return the blocks like `build_blocks`, but also unanswered calls of the provider's own tools."""
         found = (self._block(part) for _, part in sorted(self._parts.items()))
         blocks = tuple(block for block in found if block is not None)
         if self._hidden is not None and self._hidden.has_calls and not _says_anything(blocks):
@@ -193,12 +196,12 @@ class AnswerParser:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether neither a part nor an end has come."""
+        """True if neither a content block nor the reason of the end has come."""
         return not self._parts and self._reason is None
 
     @property
     def says_anything(self) -> bool:
-        """Return whether text or a call has come."""
+        """True if a tool call or text that is not blank has come."""
         return any(part.kind == "tool_use" or part.get_text().strip() for part in self._parts.values())
 
     def end_unannounced(self) -> None:
@@ -238,7 +241,10 @@ class AnswerParser:
         return self._usage if self._usage.context_tokens else replace(self._usage, known=False)
 
     def estimate_spent(self, counter: TokenCounter, factor: float) -> Usage | None:
-        """Return the cost of a discarded attempt; output is estimated unless its final count arrived."""
+        """Return the usage of a discarded attempt, with its output estimated unless its final count arrived.
+
+        None if the answer had not begun. `factor` multiplies the counter's tokens.
+        """
         if not self.started:
             return None
         usage = self.build_usage()

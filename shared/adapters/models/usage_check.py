@@ -45,7 +45,7 @@ _PLAIN_SHARE = 0.95
 
 
 def size_of(request: ModelRequest, count: Count) -> int:
-    """Return the tokens of a request by a counter, with what providers put around it."""
+    """Return the size of a request in the unit of `count`, with the overhead that providers add."""
     return (
         estimate_system(request.system, count)
         + estimate_messages(request.messages, count)
@@ -56,7 +56,8 @@ def size_of(request: ModelRequest, count: Count) -> int:
 def is_possible(usage: Usage, request: ModelRequest, *, words: str) -> bool:
     """Return False if more tokens were reported than any vocabulary makes of the request and its answer.
 
-    Returns True for a request with tools of the provider, since the text that they read is unknown.
+    `words` is the text of the answer. Returns True for a request with tools of the provider, since the text
+    that they read is unknown.
     """
     if any(tool.provider is not None for tool in request.tools):
         return True
@@ -66,7 +67,7 @@ def is_possible(usage: Usage, request: ModelRequest, *, words: str) -> bool:
 
 
 def input_of(usage: Usage) -> int:
-    """Return all input tokens of a usage, be they new or from the provider's cache."""
+    """Return all input tokens of a usage: new ones and those of the provider's cache."""
     return usage.context_tokens - usage.output_tokens
 
 

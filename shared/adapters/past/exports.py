@@ -63,7 +63,7 @@ def _refuse_other_files(path: Path) -> None:
 
 
 def _telegram(stream: JsonStream, me: str) -> Iterator[PastMessage]:
-    """Read one chat, or all chats of an account."""
+    """Yield the messages of a Telegram export of one chat, or of all chats of an account."""
     about: dict[str, Any] = {}
     for key in stream.fields():
         if key == "messages" and stream.peek() == "[":
@@ -139,7 +139,10 @@ def _chatgpt(stream: JsonStream, me: str) -> Iterator[PastMessage]:
 
 
 def _branch(mapping: Mapping[str, Any], newest: Any) -> list[Mapping[str, Any]]:
-    """Return the messages from the first to the newest one that was shown last; circles end."""
+    """Return the messages on the path from the root of a ChatGPT conversation to the node `newest`.
+
+    Each node is visited once, and at most `MOST_STEPS` of them.
+    """
     path: list[Mapping[str, Any]] = []
     seen: set[str] = set()
     while isinstance(newest, str) and newest in mapping and newest not in seen and len(seen) < MOST_STEPS:
@@ -186,7 +189,7 @@ def _object(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _text(value: Any, *, between: str = "") -> str:
-    """Return text that stands whole or in pieces; pieces that are no text are left out."""
+    """Return a text that is a string or a list of pieces, joined with `between`; empty for other values."""
     if isinstance(value, str):
         return value
     if not isinstance(value, list):
@@ -200,7 +203,10 @@ def _name(value: Any) -> str:
 
 
 def _time(value: Any) -> datetime | None:
-    """Return a time in seconds or in the form of ISO 8601, UTC without a zone; None for any other."""
+    """Return the UTC time of Unix seconds or an ISO 8601 text; None for other values.
+
+    A text without a zone is in UTC.
+    """
     try:
         if isinstance(value, str) and not value.isdecimal():
             at = datetime.fromisoformat(value)

@@ -28,7 +28,7 @@ class CannotStart(Exception):
 
 
 class StartAssistant:
-    """A process that loads what a start needs, so that the supervisor does not keep it for ever."""
+    """Child process for the steps of a start, so that the supervisor does not keep their modules loaded."""
 
     def __init__(self, process: asyncio.subprocess.Process, say: Callable[[str], object]) -> None:
         self._process = process
@@ -43,7 +43,7 @@ class StartAssistant:
         await self._ask({"step": "migrate", "database_url": database_url})
 
     async def greet(self, environment: Mapping[str, str], *, seconds: float) -> frozenset[int]:
-        """Print what people need after a start; return the bots that have not reached Telegram.
+        """Print addresses and remarks after a start; return the bots that have not reached Telegram.
 
         Raises CannotStart.
         """
@@ -55,7 +55,7 @@ class StartAssistant:
         return await self._ask_for_late(request)
 
     async def end(self) -> None:
-        """Let the process end; kill it if it does not."""
+        """Terminate the process, and kill it if it does not end in time."""
         process = self._process
         assert process.stdin is not None
         process.stdin.close()
@@ -73,7 +73,7 @@ class StartAssistant:
         return frozenset((await self._ask(request))["late"])
 
     async def _ask(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Send a request and print the lines of its answer until it is done."""
+        """Send a request, print the lines that arrive, and return the final answer. Raises CannotStart."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with contextlib.suppress(OSError):

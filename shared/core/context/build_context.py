@@ -206,9 +206,10 @@ def count_replaced_pictures(view: View, policy: ContextPolicy, count: Count) -> 
 
 
 def render_entry(entry: Entry, open_turn: int | None, policy: ContextPolicy, *, through: int) -> Entry:
-    """The entry as it is sent: pruned, without finished thinking, our own marks defused in foreign text.
+    """Return an entry as it is sent: pruned, and without the thinking of finished turns.
 
-    Long messages of people are shown in part, and pictures up to the turn `through` by their descriptions.
+    Our marks are defused in foreign text. Long messages of people are shown in part, and pictures up to
+    the turn `through` by their descriptions.
     """
     if entry.author == "operator":
         return _operators(entry)
@@ -228,12 +229,15 @@ def render_entry(entry: Entry, open_turn: int | None, policy: ContextPolicy, *, 
 
 
 def _operators(entry: Entry) -> Entry:
-    """A human's words stand on the side of the one who hears the model, and say whose they are."""
+    """Return an operator's entry as one text that tells the model whose words they are."""
     return replace(entry, blocks=(Text(text=operator_text(defuse(plain_text(entry.blocks)))),))
 
 
 def count_fading(entries: Iterable[Entry], policy: ContextPolicy, count: Count) -> int:
-    """Tokens of a turn that are sent only while it is open: its thinking, and pictures where none stay."""
+    """Return the tokens of a turn that are sent only while it is open.
+
+    They are its thinking, and its pictures if the policy keeps none.
+    """
     faded = 0
     for entry in entries:
         if any(isinstance(block, Thinking | Image | ProviderBlock) for block in entry.blocks):
@@ -244,7 +248,10 @@ def count_fading(entries: Iterable[Entry], policy: ContextPolicy, count: Count) 
 
 
 def quote_entry(entry: Entry, zone: tzinfo | None = None) -> str:
-    """A line of a record, `[#12] person (2026-11-20): words`; its words cannot begin another."""
+    """Return a line of a record, `[#12] person (2026-11-20): words`; its words cannot begin another line.
+
+    The day is left out if `zone` is None.
+    """
     blocks = shorten_blocks(entry.blocks, entry.seq) if entry.author == "person" else entry.blocks
     words = defuse(plain_text(blocks), foreign=entry.author != "person").replace("[#", "(#")
     day = "" if zone is None else f" ({entry.at.astimezone(zone):%Y-%m-%d})"
@@ -252,7 +259,7 @@ def quote_entry(entry: Entry, zone: tzinfo | None = None) -> str:
 
 
 def plain_text(blocks: Iterable[Block]) -> str:
-    """Return the text for a reader without pictures and tools; thinking and calls are left out."""
+    """Return the text of blocks, with pictures described; thinking and tool calls are left out."""
     words: list[str] = []
     for block in blocks:
         match block:
@@ -270,7 +277,7 @@ def describe_block(block: Image) -> Text: ...
 @overload
 def describe_block(block: Block) -> Block: ...
 def describe_block(block: Block) -> Block:
-    """Replace a picture that is not sent any more by its description and number."""
+    """Replace a picture by a text with its number and description; return any other block as it is."""
     if isinstance(block, Image):
         return Text(text=picture_text(block.attachment_id, defuse(block.description)))
     return block
@@ -300,7 +307,7 @@ def background_of(view: View, zone: tzinfo | None = None) -> tuple[str, ...]:
 
 
 def pins_since(view: View, zone: tzinfo | None = None) -> str:
-    """Hidden messages that were pinned after the prefix of this cycle had been sent."""
+    """Return the text of hidden messages pinned since this cycle's prefix was sent; empty if none."""
     return _pins(view, zone, late=True)
 
 
@@ -313,7 +320,7 @@ def _pins(view: View, zone: tzinfo | None, *, late: bool) -> str:
 
 
 def _corrected_summary(head: Compaction, corrections: Sequence[Entry]) -> str:
-    """The summary without items that quote nothing but messages which were edited since."""
+    """Return the summary without items whose sources are all edited messages."""
     ledger = drop_edited(head.ledger, corrections)
     return head.summary_text if ledger is head.ledger else render_summary(ledger)
 
@@ -342,7 +349,10 @@ def _messages(
 
 
 def _newest_words(live: Sequence[Entry], open_turn: int | None) -> int | None:
-    """Where the volatile part stands: behind the last message of the person in the open turn."""
+    """Return the index of the newest message to the model in the open turn; None if there is none.
+
+    Tool results do not count. The volatile part is put behind this message.
+    """
     for index in range(len(live) - 1, -1, -1):
         entry = live[index]
         if entry.turn == open_turn and entry.role == "user" and entry.author != "tool":
@@ -359,7 +369,10 @@ def _with_blocks(
 def _ends_of_settled(
     messages: Sequence[Message], entries: Sequence[Entry], policy: ContextPolicy
 ) -> tuple[int, ...]:
-    """Where what the newest batch left alone ends, and what no later batch will change."""
+    """Return the message indexes just before the newest batch of shortened results and the next one.
+
+    Each batch leaves what precedes its index unchanged, so a cache mark may stand there.
+    """
     firsts = [entries[index].blocks for index in places_to_change(entries, policy)]
     ids = {result.tool_use_id for blocks in firsts for result in tool_results(blocks)[:1]}
     return tuple(

@@ -22,7 +22,7 @@ _KEPT = frozenset(map(ord, "\t\n\r\x0b\x0c\x1c\x1d\x1e\x1f\x85"))
 
 
 class _Shapes(dict[int, "str | None"]):
-    """Replacement of each character for `str.translate`, looked up once."""
+    """Table for `str.translate`, filled as characters are looked up; None removes a character."""
 
     def __missing__(self, code: int) -> str | None:
         char = chr(code)
@@ -42,11 +42,14 @@ _TABLE = _Shapes()
 
 
 def plain_shape(text: str) -> str:
-    """Return the text as it looks: lookalikes as plain ASCII, nothing that cannot be seen."""
+    """Return the text with lookalikes as plain ASCII and without invisible characters and combining marks.
+
+    Other characters and line breaks stay unchanged.
+    """
     return text.translate(_TABLE)
 
 
 def places_of_shape(text: str) -> list[int]:
-    """Return for each character of `plain_shape` its place in the text, and the text's length at the end."""
+    """Return the index in `text` of each character of `plain_shape`, and last the length of `text`."""
     places = [at for at, char in enumerate(text) if _TABLE[ord(char)] is not None]
     return [*places, len(text)]

@@ -19,7 +19,7 @@ WINDOW = "context_window"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misfit:
-    """One number that has to change; with all that have to, the rest may stay as it is."""
+    """Number that has to change; if all misfits change, the other numbers may stay."""
 
     field: str
     given: int
@@ -30,9 +30,9 @@ class Misfit:
 
 
 def misfits(preset: str, numbers: Mapping[str, Any]) -> tuple[Misfit, ...]:
-    """The fewest numbers that have to change, none where all hold; `numbers` are by field, with the window.
+    """Return the fewest numbers that have to change, an empty tuple if all fit.
 
-    Raises `ContradictoryPolicy` for a preset that does not exist.
+    `numbers` are by field, with the window. Raises `ContradictoryPolicy` for a preset that does not exist.
     """
     if contradiction(preset, numbers) is None:
         return ()
@@ -40,7 +40,10 @@ def misfits(preset: str, numbers: Mapping[str, Any]) -> tuple[Misfit, ...]:
 
 
 def contradiction(preset: str, numbers: Mapping[str, Any]) -> str | None:
-    """Why no conversation could be held with these, None when one can; raises only for an unknown preset."""
+    """Return why no conversation could be held with these numbers; None if one could.
+
+    Raises `ContradictoryPolicy` only for an unknown preset.
+    """
     given = {name: value for name, value in numbers.items() if name != WINDOW}
     deployment_policy(preset)
     try:
@@ -58,7 +61,7 @@ def _least_fixed() -> int:
 
 
 def _fewest(preset: str, numbers: Mapping[str, Any]) -> tuple[str, ...]:
-    """Without these the rest holds: the preset alone always does."""
+    """Return the smallest set of fields without which the other numbers fit; the preset alone always fits."""
     plain = [name for name, value in numbers.items() if isinstance(value, int)]
     for size in range(1, len(plain) + 1):
         for left_out in combinations(plain, size):
@@ -69,7 +72,10 @@ def _fewest(preset: str, numbers: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _nearest(preset: str, numbers: Mapping[str, Any], wrong: tuple[str, ...]) -> Iterator[Misfit]:
-    """One after the other, so that the values fit together, too."""
+    """Yield a misfit for each field of `wrong`, with the nearest number that fits.
+
+    Each number counts for the fields after it, so the new values fit together.
+    """
     settled = {name: value for name, value in numbers.items() if name not in wrong}
     for name in wrong:
         given, fits = numbers[name], _own_number(preset, settled, name)

@@ -221,9 +221,10 @@ class AskedTooOften(BadInput):
 def event_payload(
     state: State, *, name: str = "", picture: str = "", reason: str = "", asked_by: Asker | None = None
 ) -> dict[str, Any]:
-    """Return the payload of the `handover` event; `picture` is the key of the operator's picture.
+    """Return the payload of a `handover` event, as the person's client receives it.
 
-    `reason` is included only if the person asked: a reason of the assistant is for operators.
+    Name and `picture`, the key of the operator's picture, are included only in the state `human`; `reason`
+    only in `waiting` and if the person asked, since a reason of the assistant is for operators.
     """
     payload: dict[str, Any] = {"state": state}
     if state == "human":
@@ -245,7 +246,10 @@ def shorten_reason(words: str) -> str:
 
 
 def clean_labels(labels: Iterable[str]) -> tuple[str, ...]:
-    """Return the labels in their order, without duplicates that differ only in case. Raises BadLabels."""
+    """Return the labels in their order, without duplicates that differ only in case.
+
+    Raises BadLabels for a label that is empty, too long or unprintable, and for too many labels.
+    """
     found: dict[str, str] = {}
     for label in labels:
         plain = " ".join(label.split())

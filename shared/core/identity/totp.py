@@ -23,7 +23,7 @@ _CODE = re.compile(rf"\d{{{DIGITS}}}")
 
 
 def code_at(key: bytes, step: int, *, digits: int = DIGITS) -> str:
-    """RFC 4226, of the number of a time step."""
+    """Return the code of a time step as a string of `digits` digits (HOTP, RFC 4226)."""
     mac = hmac.digest(key, step.to_bytes(8, "big"), hashlib.sha1)
     at = mac[-1] & 15
     number = int.from_bytes(mac[at : at + 4], "big") & 0x7FFF_FFFF
@@ -31,12 +31,15 @@ def code_at(key: bytes, step: int, *, digits: int = DIGITS) -> str:
 
 
 def step_of(seconds: float) -> int:
-    """Return the time step of seconds since 1970."""
+    """Return the number of the 30-second time step that contains a Unix time."""
     return int(seconds) // STEP_SECONDS
 
 
 def matching_step(key: bytes, typed: str, *, seconds: float, after: int) -> int | None:
-    """The time step whose code this is, later than the last one that was used; None for any other."""
+    """Return the time step of a typed code; None for a wrong code or one not later than `after`.
+
+    `seconds` is the present Unix time; one step before and after is accepted. `after` is the last step used.
+    """
     code = typed.translate(_SPACES)
     if not _CODE.fullmatch(code):
         return None

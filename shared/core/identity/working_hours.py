@@ -16,7 +16,10 @@ _DAY_MINUTES = 24 * 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkingHours:
-    """Spans of a week: a day (0 is Monday), and the minutes of it from and to."""
+    """Working hours of a week, as spans in the time zone `zone`.
+
+    A span is a day, 0 for Monday, and its begin and end in minutes after midnight; the end is excluded.
+    """
 
     spans: tuple[tuple[int, int, int], ...]
     zone: ZoneInfo
@@ -28,7 +31,10 @@ class WorkingHours:
 
 
 def parse_working_hours(text: str, zone: str) -> WorkingHours | None:
-    """`zone`: where the text names none. None: at any time. Raises ValueError."""
+    """Parse hours such as `Mo-Fr 9-17:30 Europe/Berlin`; return None for empty text, which means always open.
+
+    `zone` is the time zone if the text names none. Raises ValueError for text of another form.
+    """
     text = text.strip()
     if not text:
         return None

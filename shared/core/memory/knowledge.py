@@ -24,7 +24,7 @@ _HEADING_CHARS = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """A part of a file that stands for itself; `heading` is the way to it, as in `Returns › Deadlines`."""
+    """A part of a file that can be read alone; `heading` is its path, as in `Returns › Deadlines`."""
 
     heading: str
     text: str
@@ -32,7 +32,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnowledgeHit:
-    """A passage that has some words, and the file where it stands."""
+    """A passage that matches a search, and the file that contains it."""
 
     path: str
     place: int
@@ -46,7 +46,10 @@ def _title(heading: str) -> str:
 
 
 def split_markdown(text: str) -> tuple[Passage, ...]:
-    """By headings, the way to each of them included; what stands before the first one has none."""
+    """Split Markdown at its headings; the heading of a passage includes those above it.
+
+    Text before the first heading has an empty one. Headings in code blocks do not count.
+    """
     passages: list[Passage] = []
     way: list[tuple[int, str]] = []
     lines: list[str] = []
@@ -66,7 +69,7 @@ def split_markdown(text: str) -> tuple[Passage, ...]:
 
 
 def split_text(text: str) -> tuple[Passage, ...]:
-    """By paragraphs, each passage with the lines where it stands."""
+    """Split text into passages of whole paragraphs if possible; the heading names the lines."""
     passages: list[Passage] = []
     for paragraphs in _pack(_number_paragraphs(text)):
         first, last = paragraphs[0][0], paragraphs[-1][1]
@@ -76,7 +79,10 @@ def split_text(text: str) -> tuple[Passage, ...]:
 
 
 def split_csv(text: str) -> tuple[Passage, ...]:
-    """Rows as `column: value`, by the names of the first row; raises ValueError for what is no table."""
+    """Split a table into passages of rows, written as `column: value` by the names of the first row.
+
+    Raises ValueError for text that is no CSV table.
+    """
     try:
         rows = list(csv.reader(io.StringIO(text), delimiter=_delimiter(text), strict=True))
     except csv.Error as error:
@@ -123,7 +129,10 @@ def _number_paragraphs(text: str) -> Iterator[_Numbered]:
 
 
 def _pack(parts: Iterable[_Numbered]) -> Iterator[list[_Numbered]]:
-    """Yield groups of neighbours that make one passage."""
+    """Yield groups of neighbouring parts with at most `PASSAGE_WORDS` words each.
+
+    A longer part is a separate group.
+    """
     held: list[_Numbered] = []
     weight = 0
     for part in parts:
@@ -138,7 +147,11 @@ def _pack(parts: Iterable[_Numbered]) -> Iterator[list[_Numbered]]:
 
 
 def _small(text: str) -> Iterator[str]:
-    """The text in parts that are short enough: at paragraphs, else sentences, else words, else anywhere."""
+    """Yield the text in parts of at most `PASSAGE_WORDS` words.
+
+    It is split at paragraphs, else at sentences, else at words, else anywhere. A table is split between rows,
+    and a long row stays whole.
+    """
     if not text:
         return
     if _weight(text) <= PASSAGE_WORDS:
@@ -161,7 +174,7 @@ def _small(text: str) -> Iterator[str]:
 
 
 def _split_table(head: str, rows: Sequence[str]) -> Iterator[str]:
-    """Split a table in parts of whole rows, each with the names of its columns."""
+    """Yield a table in parts of whole rows, each below `head`, the names of the columns."""
     for group in _pack((0, 0, row) for row in rows if row.strip()):
         yield head + "\n".join(row for _, _, row in group)
 
@@ -171,7 +184,7 @@ def _weight(text: str) -> int:
 
 
 def _delimiter(text: str) -> str:
-    """The one that the first line has most of."""
+    """Return the delimiter that occurs most often in the first line; a comma if none occurs."""
     first = text[:_SAMPLE_CHARS].split("\n", 1)[0]
     return max(_DELIMITERS, key=first.count)
 

@@ -26,7 +26,7 @@ CUT = "…"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastMessage:
-    """A message as an export has it; `speaker` is empty for the person and for an assistant."""
+    """Message of an exported chat; `speaker` is empty for the person and for an assistant."""
 
     text: str
     at: datetime
@@ -38,7 +38,7 @@ class PastMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastLine:
-    """An entry of the archived conversation."""
+    """Line of an imported conversation, written by `author` at the time `at`."""
 
     author: Literal["person", "assistant"]
     text: str
@@ -47,7 +47,7 @@ class PastLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastTurn:
-    """Entries of one turn, and the number of messages that became them."""
+    """Turn of an imported conversation: its lines, and the number of messages they were made from."""
 
     lines: tuple[PastLine, ...]
     messages: int
@@ -55,7 +55,7 @@ class PastTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastImport:
-    """An import of one file; `id` is the public id of its conversation."""
+    """Import of one export file; `id` is the public id of the conversation it fills."""
 
     id: str
     session_id: int
@@ -69,7 +69,10 @@ class PastImport:
 
 
 def group_turns(messages: Iterable[PastMessage]) -> Iterator[PastTurn]:
-    """Yield turns as they fill; the same messages from a turn's beginning on give the same turns."""
+    """Group messages into turns, and yield each turn as soon as it is complete.
+
+    Reading again from the beginning of any turn gives the same turns.
+    """
     waiting: list[PastMessage] = []
     for message in messages:
         if waiting and _begins_turn(message, waiting):
@@ -90,9 +93,10 @@ def _begins_turn(message: PastMessage, before: list[PastMessage]) -> bool:
 
 
 def _turn(messages: list[PastMessage]) -> PastTurn:
-    """Build a turn: the person's messages, then at most one answer, which joins the assistant's messages.
+    """Build one turn from messages: a line for each of the person's, then at most one answer.
 
-    Without a message of the person, the title of the conversation stands in for it.
+    The answer joins the assistant's messages. Without a message of the person, the title of the conversation
+    stands in for it.
     """
     said = [message for message in messages if not message.is_assistant]
     answers = [message for message in messages if message.is_assistant]

@@ -23,7 +23,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Fragment(NamedTuple):
-    """A part of an excerpt; `hit` marks what was searched for."""
+    """A part of an excerpt; `hit` is True if the part matches a word of the search."""
 
     text: str
     hit: bool = False
@@ -31,7 +31,7 @@ class Fragment(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchKey:
-    """The place of a message among all that are found, newest first; a page holds what is older."""
+    """The position of a message in search results, newest first; a page holds the messages before it."""
 
     at: datetime
     session_id: int
@@ -42,7 +42,7 @@ class SearchKey:
 
     @classmethod
     def parse(cls, text: str) -> SearchKey | None:
-        """None for whatever is not the text of a key."""
+        """Return the key of its text form, `microseconds-session-seq`; None if `text` has another form."""
         found = _KEY.fullmatch(text)
         if found is None:
             return None
@@ -52,7 +52,7 @@ class SearchKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageHit:
-    """A message that says the words; `here` is false in a conversation from before a `/link`."""
+    """A message that matches a search; `here` is False in a conversation from before a `/link`."""
 
     key: SearchKey
     session: str
@@ -70,7 +70,10 @@ class MessageHit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagesFound:
-    """Newest first; `next` is where older ones begin, also when this page looked far back in vain."""
+    """A page of search results, newest first; `next` is the key of older ones, None if there are none.
+
+    A page that looked far back and found none has a `next` too.
+    """
 
     hits: tuple[MessageHit, ...] = ()
     next: SearchKey | None = None
@@ -80,7 +83,7 @@ class MessagesFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaidMessage:
-    """A whole message that a result leads to."""
+    """A whole message, as a search result opens it."""
 
     turn: int
     author: str
@@ -103,7 +106,7 @@ class SearchWord:
 
     @property
     def letter(self) -> bool:
-        """A single character of such a script, which the index knows only with a neighbour."""
+        """True for a single character of such a script, which the index knows only with a neighbour."""
         return self.inside and len(self.word) == 1
 
     @property
@@ -112,7 +115,7 @@ class SearchWord:
 
     @property
     def pattern(self) -> str:
-        """Finds the word in lower-case text, by Postgres' regular expressions."""
+        """Regular expression of Postgres that finds the word in lower-case text."""
         if self.inside:
             return self.word
         words = "|".join(self._forms()).replace("ss", "(?:ss|ß)")
@@ -126,7 +129,7 @@ class SearchWord:
         return list(dict.fromkeys(forms))
 
     def mark(self) -> re.Pattern[str]:
-        """Finds the word in text that `_plain` made."""
+        """Return a pattern that finds the word in text from `_plain`."""
         words = "|".join(re.escape(_plain(form)) for form in self._forms())
         if self.inside:
             return re.compile(words)
@@ -135,12 +138,12 @@ class SearchWord:
 
 
 def search_words(text: str) -> tuple[str, ...]:
-    """The different words that are looked for, in their order."""
+    """Return the different words of a query in their order, at most `WORDS_AT_MOST`."""
     return tuple(dict.fromkeys(words_of(text[:QUERY_CHARS])))[:WORDS_AT_MOST]
 
 
 def excerpt_of(text: str, words: Sequence[SearchWord], *, most: int = EXCERPT_CHARS) -> tuple[Fragment, ...]:
-    """The text around the first hit, on one line, with all hits marked."""
+    """Return up to `most` characters around the first hit, on one line, with all hits marked."""
     line = " ".join(text.split())
     plain = _plain(line)
     spans = _joined([found.span() for word in words for found in word.mark().finditer(plain)])

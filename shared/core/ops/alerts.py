@@ -187,7 +187,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """Time without a database that takes writes: alerts of it are sent from memory."""
+    """Outage of the database for writes; its alerts are kept in memory until they are sent."""
 
     public_id: str
     opened_at: datetime
@@ -205,7 +205,7 @@ class Outage:
         )  # fmt: skip
 
     def build_key(self, target: str) -> str:
-        """Build the key of the message to one target, in the form of a UUID."""
+        """Build the message's key for one target in the form of a UUID; it is the same at every attempt."""
         digits = hashlib.sha256(f"{self.public_id} {target}".encode()).hexdigest()
         return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:32]))
 

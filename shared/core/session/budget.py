@@ -74,9 +74,9 @@ class Gauge:
 
 
 def budget_for(policy: ContextPolicy, window: int, max_output: int, fixed: int) -> ContextBudget:
-    """Raises `NoRoom` when the window leaves none for a conversation.
+    """Return the budget of a model's window, in tokens; raises NoRoom if it leaves none for a conversation.
 
-    `max_output` is the most the model can say, `fixed` the tokens of system and tools.
+    `max_output` is the longest answer of the model, `fixed` the tokens of system and tools.
     """
     usable = policy.usable_window(window)
     out = min(policy.max_output, max_output, math.floor(policy.max_output_share * usable))
@@ -107,7 +107,10 @@ def budget_for(policy: ContextPolicy, window: int, max_output: int, fixed: int) 
 
 
 def refuse_heavy_fixed(policy: ContextPolicy, budget: ContextBudget) -> None:
-    """For configuration time: system and tools must leave most of the limit to the conversation."""
+    """Check at configuration time that system and tools take at most `fixed_share` of the limit.
+
+    Raises ContradictoryPolicy.
+    """
     most = math.floor(policy.fixed_share * budget.limit)
     if budget.fixed > most:
         raise ContradictoryPolicy(
@@ -138,7 +141,10 @@ def refuse_limit_out_of_range(policy: ContextPolicy, budget: ContextBudget) -> N
 
 
 def pressure(budget: ContextBudget, context_tokens: int) -> Pressure:
-    """Every boundary is ">": a context of exactly that size is still below it."""
+    """Return how urgently a context of `context_tokens` needs work: calm, flush, compact or overflow.
+
+    A context passes a boundary only if it is larger: one of exactly that size is still below it.
+    """
     if context_tokens > budget.hard:
         return "overflow"
     if context_tokens > budget.compact_at:
@@ -147,7 +153,10 @@ def pressure(budget: ContextBudget, context_tokens: int) -> Pressure:
 
 
 def gauge(budget: ContextBudget, used: int, reserved: int = 0) -> Gauge:
-    """Return what a request holds beside what it may hold once `reserved` tokens stay free in it."""
+    """Return the gauge of a request: tokens used, percent of the limit less `reserved`, and status.
+
+    The status compares with `status_of` less `reserved`, which may differ from that limit.
+    """
     limit = max(1, budget.gauge_of - reserved)
     share = used / limit
     filled = used / max(1, budget.status_of - reserved)
@@ -160,7 +169,7 @@ def gauge(budget: ContextBudget, used: int, reserved: int = 0) -> Gauge:
 
 
 def scale_parts(parts: Mapping[str, int], total: int) -> dict[str, int]:
-    """Whole numbers in the shares of `parts` that add up to `total`."""
+    """Scale `parts` to whole numbers that add up to `total`; all are 0 if the parts are."""
     whole = sum(parts.values()) or 1
     made, seen = dict[str, int](), 0
     for name, size in parts.items():
@@ -171,8 +180,10 @@ def scale_parts(parts: Mapping[str, int], total: int) -> dict[str, int]:
 
 
 def _limit(policy: ContextPolicy, usable: int, hard: int, reserve: int, fixed: int) -> int:
-    """Return the limit of the gauge: a chosen number, a share of the window, or window less reserve and the
-    soft budget.
+    """Return the limit of the gauge, in tokens.
+
+    It is the chosen number within its allowed range, or a chosen share of the window or of `hard`; without
+    both, the least of window less reserve, `hard` less its room, and the soft budget.
     """
     timing = policy.timing
     if timing.compact_at is not None:

@@ -21,7 +21,7 @@ _NUMBERED = re.compile(r"\d{1,4}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fork:
-    """Conversation that began as a copy of another's beginning."""
+    """Conversation that began as a copy of the beginning of another conversation."""
 
     session_public_id: str
     title: str
@@ -38,7 +38,7 @@ class CopiedEntries:
 
     @classmethod
     def from_seqs(cls, seqs: Iterable[int]) -> CopiedEntries:
-        """Return the runs of ascending numbers."""
+        """Group ascending entry numbers into runs of consecutive numbers."""
         runs: list[tuple[int, int]] = []
         for seq in seqs:
             if runs and runs[-1][1] == seq - 1:
@@ -55,7 +55,7 @@ class CopiedEntries:
         return [[first, last] for first, last in self.ranges]
 
     def to_shifts(self) -> list[dict[str, int]]:
-        """Return the runs, each with what a copy's number is less than that of its entry."""
+        """Return the runs; `shift` is the number of an entry minus that of its copy."""
         runs, before = [], 0
         for first, last in self.ranges:
             runs.append({"first": first, "last": last, "shift": first - before - 1})
@@ -72,7 +72,7 @@ class CopiedEntries:
         return None
 
     def original_of(self, copy: int) -> int | None:
-        """Return the entry that a copy was made of; None if the entry is the fork's own."""
+        """Return the number of the entry that was copied; None if the entry is the fork's own."""
         before = 0
         for first, last in self.ranges:
             size = last - first + 1

@@ -26,7 +26,7 @@ _NEWLY = attrgetter("pruned_now")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruneDecision:
-    """Sticky: an entry once shortened is never shown longer again."""
+    """Decision to show an entry in a shorter form from now on; it is never shown longer again."""
 
     seq: int
     form: PruneForm
@@ -42,10 +42,10 @@ def plan_pruning(
     open_turn: int | None = None,
     cache_long: bool = False,
 ) -> tuple[PruneDecision, ...]:
-    """New decisions, all of them or none: a batch must save enough to pay for the lost provider cache.
+    """Return new decisions, or none if together they save too little to pay for the lost provider cache.
 
-    Rule `calls` may be asked before each call, the others at the start of a turn only; asking again after
-    the decisions were stored gives nothing.
+    The rule `calls` works before each call, other rules only at the start of a turn. Once the decisions are
+    stored, another call returns none.
     """
     pruning = policy.pruning
     if not pruning.works_by_age or not _has_results(entries):
@@ -68,9 +68,10 @@ def prune_to_target(
     open_turn: int | None = None,
     forms: Sequence[PruneForm] = ("duplicate", "trim", "clear"),
 ) -> tuple[PruneDecision, ...]:
-    """Just what saves `save` estimated tokens: repeats to one line, then trims, then clears, oldest first.
+    """Return just the decisions that save `save` estimated tokens, oldest entries first in each of the forms.
 
-    May save less, when what is old and long is not enough.
+    Repeats shrink to one line, then results are trimmed, then cleared. The decisions save less if old and
+    long results do not suffice.
     """
     if save <= 0 or not _has_results(entries):
         return ()
@@ -97,7 +98,10 @@ def prune_to_target(
 def clear_first(
     view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, *, ratio: float = 1.0
 ) -> tuple[PruneDecision, ...]:
-    """Clear old results above the limit until the context is far below it (setting `prune_first`)."""
+    """Return decisions that clear old results until the context falls to the share `DOWN_TO` of the limit.
+
+    Returns none at or below the limit, or without the setting `prune_first`.
+    """
     if not policy.pruning.clears_above_limit or context_tokens <= budget.compact_at:
         return ()
     save = ceil((context_tokens - floor(DOWN_TO * budget.compact_at)) / ratio)
@@ -108,7 +112,11 @@ def clear_first(
 def is_clearing_enough(
     view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, *, ratio: float = 1.0
 ) -> bool:
-    """Return whether `clear_first` brings the context down to the limit, so that no summary is due."""
+    """Return whether `clear_first` brings the context down to the limit, so that no summary is due.
+
+    Returns False if it decides nothing, also where the context is below the limit. `ratio` is the model's
+    tokens per estimated token.
+    """
     decisions = clear_first(view, budget, policy, context_tokens, ratio=ratio)
     if not decisions:
         return False
@@ -131,7 +139,10 @@ def _apply_decision(entry: Entry, decision: PruneDecision | None) -> Entry:
 
 
 def places_to_change(entries: Sequence[Entry], policy: ContextPolicy) -> tuple[int, ...]:
-    """Where the newest batch begins and the next one may: the oldest result that will change, used or not."""
+    """Return the indexes of the entries where the newest batch begins and where the next may begin.
+
+    Without a newest batch, the first is the oldest result that may be shortened, even if it is in use.
+    """
     newest = next((i for i, is_new in enumerate(map(_NEWLY, entries)) if is_new), None)
     pruning = policy.pruning
     if not pruning.works_between_calls or not _has_results(entries):

@@ -1,4 +1,4 @@
-"""When something comes again: rules such as "every Monday at 9", by the clock of the person's own zone."""
+"""Rules for repetition, such as "every Monday at 9", in the time zone of a person."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _MONTH_DAY = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeat:
-    """A rule: each `every` days, weeks or months, at `at` by the person's clock."""
+    """Rule for repetition: every `every` days, weeks or months at `at`, in the time zone of the person."""
 
     unit: Unit
     every: int
@@ -63,7 +63,7 @@ class Repeat:
 
     @classmethod
     def parse(cls, text: str) -> Repeat | None:
-        """None for the empty text of what comes once."""
+        """Parse the stored form of a rule; return None for any other text, such as an empty one."""
         found = _RULE.fullmatch(text)
         if found is None:
             return None
@@ -75,9 +75,10 @@ class Repeat:
 
 
 def repeat_of(words: str, *, first: datetime | None) -> Repeat:
-    """The rule that is meant; raises BadMoment.
+    """Return the rule that the words describe; raises BadMoment for words that cannot be read.
 
-    `first` is the first moment by the person's clock, and says what the words do not.
+    `first` is the first moment in the person's time zone; it supplies the time, weekday or day of the month
+    that the words leave out. BadMoment is also raised if it is needed but None.
     """
     said = " ".join(words.casefold().replace("’", "'").split())
     said, at = _without_time(said)
@@ -97,10 +98,11 @@ def repeat_of(words: str, *, first: datetime | None) -> Repeat:
 
 
 def find_next_time(rule: Repeat, *, after: datetime, anchor: datetime, zone: tzinfo) -> datetime:
-    """The first moment of the rule that is later than `after`, in UTC.
+    """Return the first moment of the rule that is later than `after`, in UTC.
 
-    `anchor` is a moment of the rule, or its beginning: with `every` above one, it says which weeks count.
-    A time that the zone's clock skips is an hour later that day; one that it shows twice is the first.
+    `anchor` is a moment of the rule, or its beginning: with `every` above one, it decides which days, weeks
+    or months count. A time that the zone's clock skips is an hour later that day; one that it shows twice is
+    the first.
     """
     begin = anchor.astimezone(zone).date()
     since = max(begin, after.astimezone(zone).date() - timedelta(days=1))
@@ -112,7 +114,10 @@ def find_next_time(rule: Repeat, *, after: datetime, anchor: datetime, zone: tzi
 
 
 def _days(rule: Repeat, begin: date, since: date) -> Iterator[date]:
-    """The days of a rule from `since` on, in their order."""
+    """Yield the days of a rule from `since` on, in order and without end.
+
+    In a month that is shorter than `rule.day`, the last day counts.
+    """
     match rule.unit:
         case "day":
             steps = -(-(since - begin).days // rule.every)

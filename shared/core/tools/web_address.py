@@ -40,7 +40,7 @@ class WebAddress:
 
     @property
     def literal(self) -> Address | None:
-        """The host as an address, where it is one."""
+        """IP address that the host spells; None for a name."""
         return _literal(self.host)
 
 
@@ -52,7 +52,10 @@ def is_this_machine(host: str) -> bool:
 
 
 def web_address(text: str) -> WebAddress:
-    """Raises BadWebAddress for everything that is not plainly a page of the public web."""
+    """Parse an http or https address without user name and password; raises BadWebAddress for any other text.
+
+    Names of private networks are refused; an IP address is not judged here, but by `is_public`.
+    """
     parts = _split(text.strip())
     scheme = parts.scheme.lower()
     if scheme not in PORTS:
@@ -68,7 +71,10 @@ def web_address(text: str) -> WebAddress:
 
 
 def resolve_redirect(address: WebAddress, location: str) -> WebAddress:
-    """Where a redirect leads; it is looked at like any other address."""
+    """Return the address that a redirect leads to; raises BadWebAddress as `web_address` does.
+
+    `location` is the header of the response to `address`, and may be relative to it.
+    """
     try:
         joined = urljoin(address.url, location.strip())
     except ValueError as error:
@@ -91,7 +97,7 @@ def is_public(address: Address) -> bool:
 
 
 def _inner(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """The IPv4 address that a gateway or the system itself would talk to instead."""
+    """Return the IPv4 address that a gateway or the system would contact for this one; None without one."""
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
     if address.sixtofour is not None:

@@ -11,7 +11,7 @@ _HEX = re.compile(r"#(?:[0-9a-f]{3}|[0-9a-f]{6})", re.IGNORECASE)
 
 
 def full_hex(colour: str) -> str | None:
-    """`#4F8` as `#44ff88`; None for what is no such colour."""
+    """Return a colour such as `#4F8` in the form `#44ff88`; None if it is no hexadecimal colour."""
     if _HEX.fullmatch(colour) is None:
         return None
     digits = colour[1:].lower()
@@ -19,13 +19,13 @@ def full_hex(colour: str) -> str | None:
 
 
 def contrast(one: str, other: str) -> float:
-    """From 1 to 21, of two colours with six digits."""
+    """Return the contrast ratio of two colours of the form `#44ff88`, from 1 to 21, in any order."""
     low, high = sorted((_luminance(one), _luminance(other)))
     return (high + 0.05) / (low + 0.05)
 
 
 def text_on(colour: str) -> str:
-    """White where white can be read, else black: one of them always can."""
+    """Return the text colour for a background: white if its contrast is at least 4.5, else black."""
     return LIGHT if contrast(colour, LIGHT) >= READABLE else DARK
 
 

@@ -60,7 +60,7 @@ class _Probe:
 
 
 class LearnedAbilities:
-    """Lessons of one model at one provider; an instance lives as long as its process."""
+    """Abilities that one model at one provider was seen to lack, kept in memory for a day."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
@@ -117,19 +117,19 @@ class LearnedAbilities:
         self._probes.pop(ability, None)
 
     def note_thought_in_prompt(self, *, session: int) -> None:
-        """Keep for a day that a session's answers begin in a thought, so that none of it is shown."""
+        """Record for a day that a session's answers begin within a thought, so that it is not shown."""
         self._log.record(_THOUGHT, session=session)
 
     def begins_in_thought(self, session: int) -> bool:
-        """Return whether the answers to a session begin in a thought."""
+        """Return whether a session's answers begin within a thought."""
         return self._log.find(_THOUGHT, session=session) is not None
 
     def note_quiet_end(self, *, session: int) -> None:
-        """Keep for a day that streams close without an end, so that an answer is not asked for twice."""
+        """Record for a day that a session's streams close with no end event, to avoid repeated requests."""
         self._log.record(_QUIET_END, session=session)
 
     def ends_quietly(self, session: int) -> bool:
-        """Return whether the answers to a session end without the server's word."""
+        """Return whether a session's streams close without an end event."""
         return self._log.find(_QUIET_END, session=session) is not None
 
     def describe(self, *, provider: str, model: str) -> tuple[LearnedAbility, ...]:

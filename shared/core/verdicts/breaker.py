@@ -47,10 +47,10 @@ class _AccountRefusal:
 
 
 class Breaker:
-    """Breaker of one provider's account. Ask `admit()` before each attempt, then record its outcome.
+    """Breaker of one provider's account. Call `admit()` before each attempt, then record its outcome.
 
-    All calls of one session count as one, so that it cannot pause the provider for the others. The session is
-    None for a service without sessions: its refusal counts at once.
+    All failures of one session count as one, so that it cannot pause the provider for the others. The session
+    is None for a service without sessions: a refusal can then pause all calls at once.
     """
 
     def __init__(self, *, clock: Clock) -> None:
@@ -82,7 +82,7 @@ class Breaker:
         raise error
 
     def _admit_refused(self, now: float, session: int | None) -> None:
-        """Raise ModelRefusedAccount for a session that has met it just now."""
+        """Raise ModelRefusedAccount for a session paused by refusals, but for a probe every ten seconds."""
         own = self._refusals.get(session)
         if own is None or not self._pauses(own, now):
             return
@@ -96,7 +96,7 @@ class Breaker:
         return self._opened_at is not None
 
     def record_success(self) -> None:
-        """Note that the provider answered, be it with a refusal of this one request."""
+        """Note that the provider answered, even if it refused this one request; this ends the pause."""
         self._refusals.clear()
         if self._opened_at is not None:
             self._opened_at, self._refused, self._reason = None, False, ""
@@ -104,9 +104,9 @@ class Breaker:
         self._outcomes.append((self._clock(), True, None))
 
     def record_failure(self, reason: str, *, session: int | None = None, answered: bool = False) -> None:
-        """Count a failure; a session's count once, since it may be that only its requests fail.
+        """Count a failure; several failures of one session count as one, as only its requests may fail.
 
-        `answered` is true if the server itself said so.
+        `answered` is true if the server itself reported the failure.
         """
         now = self._clock()
         self._answered = answered
@@ -119,7 +119,7 @@ class Breaker:
             self._open(now, reason)
 
     def record_refusal(self, reason: str, *, session: int | None = None) -> None:
-        """Note that the account is refused: its session pauses, after three sessions all of them do."""
+        """Note a refusal of the account, which pauses its session; refusals in three sessions pause all."""
         now = self._clock()
         kept = self._refusals
         kept = {one: refusal for one, refusal in kept.items() if now - refusal.at < _REFUSED_SECONDS}
@@ -161,7 +161,7 @@ class Breaker:
         return tuple(dict.fromkeys((*refused, *failed)))
 
     def _pauses(self, refusal: _AccountRefusal, now: float) -> bool:
-        """Return whether a refusal is more than the slip of an account that is being served."""
+        """Return whether a refusal pauses its session: no recent call succeeded, or it was repeated."""
         calls, failures = self._recent(now)
         return calls <= failures or refusal.times >= REFUSALS
 

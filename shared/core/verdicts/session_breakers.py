@@ -12,9 +12,10 @@ _MOST_SESSIONS = 100
 
 
 class SessionBreakers:
-    """Breakers of one account. The session is None for calls that belong to no conversation.
+    """Breakers of one account: one shared by all conversations, and one for each that fails.
 
-    A conversation whose own calls fail pauses alone. Its failures count once in the breaker of all.
+    The session is None for calls outside conversations. A conversation whose calls fail is paused alone; in
+    the shared breaker, all its failures count as one.
     """
 
     def __init__(self, *, clock: Clock) -> None:
@@ -32,7 +33,7 @@ class SessionBreakers:
             self._own[session].admit()
 
     def record_success(self, session: int | None = None) -> None:
-        """Note that the service answered, be it with a refusal of this one request."""
+        """Note that the service answered, even if it refused this one request."""
         self._shared.record_success()
         if session is not None and session in self._own:
             self._own[session].record_success()
@@ -49,9 +50,9 @@ class SessionBreakers:
             self._own.popitem(last=False)
 
     def record_refusal(self, reason: str, *, session: int | None = None) -> None:
-        """Note that the account is refused: its session pauses, after three sessions all of them do."""
+        """Note a refusal of the account, which pauses its session; refusals in three sessions pause all."""
         self._shared.record_refusal(reason, session=session)
 
     def get_state(self) -> BreakerState:
-        """Return the state that holds for all conversations."""
+        """Return the state of the shared breaker, without pauses of single conversations after failures."""
         return self._shared.get_state()

@@ -37,7 +37,7 @@ class _Belief:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NarrowedWindow:
-    """A model whose provider refuses, again and again, what should fit."""
+    """Model whose provider keeps refusing requests that should fit its window."""
 
     provider: str
     model: str
@@ -49,7 +49,10 @@ class NarrowedWindow:
 
 
 class LearnedWindow:
-    """Window of one model at one provider. A larger prompt that is accepted later disproves the number."""
+    """Window in tokens of one model at one provider, learned from refusals of prompts that were too long.
+
+    The number is believed for a time; a larger prompt that is accepted later disproves it.
+    """
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
@@ -57,7 +60,10 @@ class LearnedWindow:
         self._belief: _Belief | None = None
 
     def record_accepted(self, tokens: int) -> None:
-        """Forget every number that a prompt of this size disproves. Earlier prompts disprove nothing."""
+        """Forget each learned number that an accepted prompt of `tokens` tokens exceeds.
+
+        Refusals after this call are not checked against it.
+        """
         if any(one.maximum < tokens for one in self._refusals):
             kept = (one for one in self._refusals if one.maximum >= tokens)
             self._refusals = deque(kept, maxlen=_MOST_REFUSALS)
@@ -65,10 +71,11 @@ class LearnedWindow:
             self._belief = None
 
     def record_refused(self, maximum: int, *, session: int, is_quoted: bool = False) -> bool:
-        """Keep the number that a refusal names; return True if it is believed for every session now.
+        """Record the window in tokens that a refusal names; return True if every session believes it now.
 
         `is_quoted` is true for a number that stands in the refused conversation itself: the server may have
-        repeated it, so three different sessions must meet it.
+        repeated it, so three different sessions must meet it. A number outside `SMALLEST_WINDOW` to
+        `LARGEST_WINDOW` is ignored.
         """
         if not SMALLEST_WINDOW <= maximum <= LARGEST_WINDOW:
             return False
@@ -85,7 +92,7 @@ class LearnedWindow:
         return True
 
     def get_believed_maximum(self) -> int | None:
-        """Return the window that is believed now; None while the next request goes out as before."""
+        """Return the window in tokens that is believed now; None if there is none or its time has passed."""
         belief = self._belief
         return belief.maximum if belief is not None and self._clock() < belief.until else None
 

@@ -1,6 +1,7 @@
-"""Alerts: finds problems, and sends alerts to webhooks and by mail. Runs in the web and bot processes, so
-that the death of a worker is reported too; the worker itself sends none. The process that polls the bot
-sends the alerts for Telegram.
+"""Search for problems, and sending of alerts to webhooks and by mail.
+
+Web and bot processes run both, and therefore report the death of a worker too; the worker itself sends no
+alerts. The process that polls the bot sends the alerts for Telegram.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ class AlertSweep(Protocol):
 
 
 class AlertStore(Protocol):
-    """`rules` is whatever the store was built to understand."""
+    """Store of alerts. The type of `rules` is known to the store alone.
+
+    `sweep` returns None while another process sweeps, `claim` if no alert is due.
+    """
 
     async def sweep(self, rules: Any, *, worker_id: int, targets: Sequence[str]) -> AlertSweep | None: ...
     async def claim(self, targets: Sequence[str], *, worker_id: int) -> Sending | None: ...
@@ -37,13 +41,16 @@ class AlertStore(Protocol):
 
 
 class AlertChannel(Protocol):
-    """Brings one message, and always says what became of it."""
+    """Channel that sends one message, and returns its outcome even if the message did not arrive."""
 
     async def send(self, sending: Sending) -> Outcome: ...
 
 
 class AlertSender:
-    """Claims, sends and stores, one after another. What became of a message is known while this lives."""
+    """Sender of due alerts: claims, sends and stores one after another.
+
+    Outcomes that could not be stored stay in memory, and are stored before the next alert is sent.
+    """
 
     def __init__(
         self, store: AlertStore, *, worker_id: int, crash_point: CrashPoint = ignore_crash_point
@@ -54,14 +61,14 @@ class AlertSender:
         self._unstored: list[tuple[Sending, Outcome]] = []
 
     async def store_pending_outcomes(self) -> None:
-        """Store what could not be stored; raises StorageUnavailable."""
+        """Store the outcomes that could not be stored before; raises StorageUnavailable."""
         while self._unstored:
             sending, outcome = self._unstored[0]
             await self._store.record_outcome(sending, outcome, worker_id=self._worker_id)
             self._unstored.pop(0)
 
     async def send_due(self, carriers: Mapping[str, AlertChannel]) -> int:
-        """How many were due; raises StorageUnavailable."""
+        """Send all due alerts, and return how many were tried; raises StorageUnavailable."""
         await self.store_pending_outcomes()
         done = 0
         while sending := await self._store.claim(tuple(carriers), worker_id=self._worker_id):
@@ -79,7 +86,10 @@ class AlertSender:
 
 
 class AlertMonitor:
-    """Monitor of alerts. `watch` and `send` run until cancelled; `look` and `bring` are one round of each."""
+    """Monitor of problems and sender of their alerts.
+
+    `run_sweeps` and `run_sends` run until cancelled; `sweep_once` and `send_due` are one round of each.
+    """
 
     def __init__(
         self,
@@ -107,7 +117,10 @@ class AlertMonitor:
         self.carriers = other.carriers
 
     async def sweep_once(self) -> AlertSweep | None:
-        """Open and end what is so; raises StorageUnavailable."""
+        """Open alerts for new problems, and end those whose problem is over; raises StorageUnavailable.
+
+        Returns None while another process sweeps.
+        """
         self._crash_point("before_alert_opens")
         swept = await self._store.sweep(self._rules, worker_id=self._worker_id, targets=self._targets)
         if swept is not None and swept.opened:

@@ -64,7 +64,10 @@ class PushSender:
         crash_point: CrashPoint = ignore_crash_point,
         try_again_seconds: float = TRY_AGAIN_SECONDS,
     ) -> None:
-        """`away` returns None within working hours; outside of them operators get no notifications."""
+        """Create a sender that notifies operators only while `away` returns None, within working hours.
+
+        Outside them `away` returns a text, and only visitors are notified.
+        """
         self._store = store
         self._channel = channel
         self._away = away
@@ -96,7 +99,7 @@ class PushSender:
             await self._tasks.cancel()
 
     async def look(self, present: Present) -> None:
-        """One round: what was taken is on its way when this returns. Raises StorageUnavailable."""
+        """Claim due notices and start sending them in the background. Raises StorageUnavailable."""
         taken = await self._store.claim(
             operators=present.operators, addresses=present.addresses, at_work=self._away() is None
         )
@@ -105,7 +108,7 @@ class PushSender:
             self._tasks.start(self._bring(notice))
 
     async def settle(self) -> None:
-        """Wait for what is on its way."""
+        """Wait up to two minutes for notices being sent, then cancel the rest."""
         await self._tasks.drain(LONGEST_WAIT_SECONDS)
 
     async def test(self, target: PushTarget) -> Outcome:

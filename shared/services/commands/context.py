@@ -260,7 +260,7 @@ class ContextCommands:
         return True, call.texts.say(key, limit=limit, most=most)
 
     async def _nothing_to_compact(self, call: CommandInvocation, *, force: bool) -> str | None:
-        """Said at once, without a job. What cannot be foreseen, the job finds out."""
+        """Return why a compaction would do nothing; None if it would work or cannot be estimated."""
         try:
             found = await self._forecast.estimate_compaction(call.session_id, force=force)
         except EvertalkError:
@@ -289,7 +289,7 @@ class ContextCommands:
         return done, Ephemeral(call.texts.say(key if key in call.texts else "flush_failed"))
 
     async def _wait_for_job(self, job_id: int) -> tuple[str, Mapping[str, Any]] | None:
-        """How a job ended; None when that takes too long."""
+        """Return a job's final state and outcome; None if it takes longer than `COMPACT_WAIT_SECONDS`."""
         try:
             async with asyncio.timeout(COMPACT_WAIT_SECONDS):
                 while True:
@@ -305,7 +305,7 @@ class ContextCommands:
 
 
 def stays_hidden(view: View) -> bool:
-    """Whether an undo still leaves turns behind another summary."""
+    """Return whether undoing the newest summary leaves earlier turns hidden."""
     return view.head is not None and view.head.from_turn > 1
 
 

@@ -44,7 +44,7 @@ class NoteCommandStore(Protocol):
 
 class MemoryCommands:
     def __init__(self, notes: NoteCommandStore, *, everything: CommandHandler) -> None:
-        """`everything` does `/forget everything`, and hears the yes to it."""
+        """Serve the notes of `notes`; `everything` handles `/forget everything` and its confirmation."""
         self._notes = notes
         self._everything = everything
 

@@ -271,7 +271,7 @@ class Compactor:
         )
 
     async def _stop_thrashing(self, context: CompactionContext) -> JobDone | None:
-        """Stop when another compaction would not help, and tell the operator what fills the context."""
+        """Return a dead job's end with the largest parts if compaction keeps failing to help; else None."""
         now_turn = context.state.answered_turn
         soft, limit = context.prepared.policy.soft_budget, context.prepared.budget.limit
         if min(limit if soft is None else soft, limit) < THRASH_LEAST_BUDGET:
@@ -353,7 +353,7 @@ class Compactor:
     async def _refuse(
         self, context: CompactionContext, why_not: NothingToCompact, written: SummaryResult
     ) -> JobDone:
-        """Book what was paid for a summary that gains nothing, and rest until there is more to gain."""
+        """Record the cost of a summary that saves too little; return the job's end without compaction."""
         await record_unused_spending(self._store, context)
         await self.report_progress(context.job, 100, "nothing to gain", state="done")
         done = await self._end_without_compaction(context, why_not)
@@ -379,9 +379,9 @@ class Compactor:
     async def _choose_together(
         self, context: CompactionContext, plan: CompactionPlan
     ) -> tuple[tuple[str, ...], ModelRequest] | None:
-        """The chat's own request when one answer behind it may bring both notes and summary, and costs less.
+        """Return models and the chat's request if one call for both notes and summary costs less; else None.
 
-        None where nothing is owed to memory, where another model writes, and where no ghost turn is possible.
+        Returns None too if memory is up to date, another model must write, or no ghost turn is possible.
         """
         view, prepared = context.state.view, context.prepared
         owed = view.base_turn <= view.flushed_turn < plan.through_turn
@@ -433,7 +433,10 @@ class Compactor:
         return models, await self._silent_requests.with_pictures(warm)
 
     async def _build_warm(self, context: CompactionContext) -> PreparedRequest:
-        """The chat's own request, unchanged; the summariser puts its task behind it."""
+        """Build the chat's next request with the tools of its last turn, so that the cached prefix is reused.
+
+        The summariser appends its task.
+        """
         return await self._silent_requests.build_next(
             context.state, await self._silent_requests.load_tools(context.state)
         )
@@ -480,7 +483,10 @@ class Compactor:
     async def _shrink_digest(
         self, context: CompactionContext, plan: CompactionPlan, written: SummaryResult
     ) -> SummaryResult:
-        """A digest that is cut to what the compaction needs, where anything is short enough."""
+        """Return a digest, made without a model, that is short enough for the compaction.
+
+        Returns `written` unchanged if no length would be short enough.
+        """
         most = smaller_summary(plan, budget=context.prepared.budget, policy=context.prepared.policy)
         if most is None:
             return written
@@ -501,7 +507,7 @@ class Compactor:
     async def _from_checkpoint(
         self, context: CompactionContext, plan: CompactionPlan, made: Checkpoint, failed: SummaryResult
     ) -> SummaryResult:
-        """The early ledger, and a digest only of what came after it."""
+        """Return the checkpoint's summary with a digest of later messages only, in place of `failed`."""
         smaller = continue_from_checkpoint(plan, made)
         if not smaller.entries:
             return replace(failed, kind="summary", ledger=made.ledger, model=made.model)
@@ -531,7 +537,10 @@ class Compactor:
 
 
 def _check_obsolete(context: CompactionContext) -> JobDone | None:
-    """Return the end of a job whose reason has passed: another summary was made, or the last one undone."""
+    """Return the end of a job that is not needed any more; None if it is still needed.
+
+    The reason: another summary was made, summaries were switched off, or the last one was undone by hand.
+    """
     view, payload = context.state.view, context.job.payload
     if int(payload.get("cycle", view.cycle)) != view.cycle:
         return JobDone(outcome={"nothing": "done_already", "detail": "Another summary was made meanwhile."})
@@ -547,7 +556,7 @@ def _check_obsolete(context: CompactionContext) -> JobDone | None:
 
 
 def _check_delay(context: CompactionContext) -> JobDone | None:
-    """Background work that should not be done now, but later."""
+    """Return the end, or the delay, of a job that should not run now; None to run it."""
     job, pace = context.job, context.pace
     if job.trigger == "idle":
         if pace.idle_seconds > context.cache_seconds:

@@ -43,9 +43,10 @@ class NoteToolStore(Protocol):
 
 
 def build_memory_tools(store: NoteToolStore, crash_point: CrashPoint, *, home: str) -> tuple[Tool, ...]:
-    """All four; a repeated call is recognised by its key, so that each may run again after a crash.
+    """Return the four tools that save, search, change and forget notes.
 
-    `home` is the deployment's zone, for people whose own is not known.
+    A repeated call is recognised by its key, so each tool may run again after a crash. `home` is the
+    deployment's time zone, for people whose own is not known.
     """
     return (
         SaveMemoryTool(store, crash_point),
@@ -56,7 +57,7 @@ def build_memory_tools(store: NoteToolStore, crash_point: CrashPoint, *, home: s
 
 
 class SaveMemoryTool:
-    """Keeps one note about the person; the same note twice is one note."""
+    """Tool that keeps one note about the person; the same note twice is one note."""
 
     spec: ToolSpec = SAVE_MEMORY
     idempotent = True
@@ -77,7 +78,7 @@ class SaveMemoryTool:
 
 
 class UpdateMemoryTool:
-    """A change is a newer note that stands for the older one."""
+    """Tool that changes a note by a newer one, which replaces it."""
 
     spec: ToolSpec = UPDATE_MEMORY
     idempotent = True
@@ -104,7 +105,7 @@ class UpdateMemoryTool:
 
 
 class ForgetMemoryTool:
-    """Out of sight at once, erased after a month; until then the person can have it back."""
+    """Tool that hides a note at once; the person can restore it for `UNDO_DAYS` days, then it is erased."""
 
     spec: ToolSpec = FORGET_MEMORY
     idempotent = True
@@ -122,7 +123,10 @@ class ForgetMemoryTool:
 
 
 class SearchMemoryTool:
-    """Notes by their words; what only a tool vouches for is marked."""
+    """Tool that finds notes by their words, and marks a note that rests on a tool's word alone.
+
+    Without words it returns the newest notes.
+    """
 
     spec: ToolSpec = SEARCH_MEMORY
     idempotent = True

@@ -35,12 +35,12 @@ class ErasureStore(Protocol):
 
 
 class ErasureService:
-    """Erasure of people's data. Turns and jobs lose their epochs first, so that nothing is written back."""
+    """Erasure of people's data, which first stops running turns and jobs from writing any of it back."""
 
     def __init__(
         self, *, store: ErasureStore, announcer: ErasureAnnouncer | None, crash_point: CrashPoint
     ) -> None:
-        """Without an announcer screens find changes by polling, within seconds."""
+        """Create the service; without an `announcer`, screens find changes by polling, within seconds."""
         self._store = store
         self._announcer = announcer
         self._crash_point = crash_point
@@ -52,7 +52,10 @@ class ErasureService:
         return preview
 
     async def take_confirmation(self, session_id: int) -> bool:
-        """Return whether the person was shown a preview in the last ten minutes; each preview counts once."""
+        """Consume the pending confirmation; return whether its preview was shown in the last ten minutes.
+
+        Another confirmation needs another preview.
+        """
         return await self._store.take_pending_confirmation(session_id)
 
     async def erase_everything(

@@ -153,7 +153,7 @@ class TurnStateStore(Protocol):
 
 
 class AgentLoop:
-    """Holds no way to a person: it emits, its caller commits."""
+    """Loop of model calls and tool rounds that answers a turn; its caller commits the result."""
 
     def __init__(
         self,
@@ -214,7 +214,7 @@ class AgentLoop:
         )
 
     async def rehearse(self, channel: str) -> None:
-        """Build the request of an empty conversation, which counts the texts that all requests have."""
+        """Build the request of an empty conversation, to count texts common to all requests in advance."""
         card = await self._model.load_card(self._requests.chat_model)
         empty = View(
             session_id=0, base_turn=0, flushed_turn=0, view_epoch=0, cycle=0, head=None, entries=()
@@ -228,7 +228,10 @@ class AgentLoop:
     async def answer(
         self, claim: Claim, *, emit: Emit, stop: asyncio.Future[None], costs: CallCosts | None = None
     ) -> TurnResult:
-        """Raises ModelError, CapHeld, LeaseLost, StorageUnavailable; `costs` tells what it cost."""
+        """Answer a claimed turn and return its result; `costs` collects the cost of its calls.
+
+        Raises ModelError, CapHeld, LeaseLost and StorageUnavailable.
+        """
         about = {"session": claim.session_id, "turn": claim.turn, "attempt": claim.attempt}
         with self._tracer.span("turn", {**about, "channel": claim.channel}):
             return await self._answer(claim, emit, stop, costs or CallCosts(claim=claim))
@@ -311,7 +314,10 @@ class AgentLoop:
         )
 
     async def _live_view(self, claim: Claim, view: View, policy: ContextPolicy) -> tuple[View, str | None]:
-        """The view with everything up to the turn that is being answered, and the answer it is to replace."""
+        """Return the view up to the claimed turn, and the public id of the answer that this turn replaces.
+
+        The id is None if the turn replaces no answer.
+        """
         stored = claim.entries if view is claim.view else None
         if stored is None:
             stored = await self._store.load(
@@ -377,7 +383,7 @@ class AgentLoop:
         state.prunes, state.meter.filler_trimmed = state.prunes + hides, bool(hides)
 
     async def _wait_for_compaction(self, state: TurnAttempt) -> None:
-        """For policies that look before the call: wait for a summary that is due, but not for ever."""
+        """Wait up to `COMPACTION_WAIT_SECONDS` for a due summary, if the policy looks before the call."""
         if not self._requests.resolve_policy(state.claim.agent_config).timing.looks_before_call:
             return
         prepared = state.prepared = self._model_caller.prepare(state)
@@ -421,7 +427,7 @@ class AgentLoop:
         return False
 
     def describe_later(self, unseen: UndescribedPictures, *, then: Callable[[], Awaitable[None]]) -> None:
-        """For after the commit: what the pictures of this turn show."""
+        """Describe a turn's new pictures in the background, then await `then`; call it after the commit."""
         self._pictures.describe_later(unseen, then=then)
 
     def _picture_owner(self, claim: Claim) -> PictureOwner:
@@ -432,13 +438,13 @@ class AgentLoop:
         )
 
     def mark_stored(self, outcome: Outcome) -> None:
-        """The outcome was committed: its prompt parts need not be sent again by this process."""
+        """Remember the prompt parts of a committed outcome, so that this process need not send them again."""
         if len(self._stored_parts) > MAX_CACHED_PART_HASHES:
             self._stored_parts.clear()
         self._stored_parts.update(outcome.prompt_parts)
 
     def _select_unstored(self, parts: Mapping[str, str], claim: Claim) -> dict[str, str]:
-        """After an erasure what this process knows to be stored may be gone."""
+        """Return the parts that this process has not stored; shortly after an erasure, all of them."""
         if claim.erased_turn and claim.turn <= claim.erased_turn + TURNS_AFTER_ERASURE:
             return dict(parts)
         return {key: body for key, body in parts.items() if key not in self._stored_parts}

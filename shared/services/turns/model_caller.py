@@ -78,7 +78,10 @@ class ModelCaller:
         self._crash_point = crash_point
 
     async def call(self, state: TurnAttempt, *, tools: bool = True) -> tuple[PreparedRequest, ModelReply]:
-        """One answer of the agent's model or, while that cannot answer, of those that stand behind it."""
+        """Return a request and its answer, of the agent's model or, if it cannot answer, of a fallback.
+
+        Raises the first model's error if it allows no fallback, or no fallback can answer.
+        """
         while True:
             try:
                 return await self._call_model(state, tools=tools)
@@ -86,7 +89,7 @@ class ModelCaller:
                 await self._move_on(state, error)
 
     async def _move_on(self, state: TurnAttempt, error: EvertalkError) -> None:
-        """To the next model of the list; when there is none, the turn ends as its own model ended it."""
+        """Switch to the next fallback model; raise the first model's error if none is allowed or left."""
         if state.refusal is None:
             if not (isinstance(error, ModelError) and error.elsewhere):
                 raise error
@@ -104,7 +107,11 @@ class ModelCaller:
         state.move_to(card, ratio=find_token_ratio(card.name, state.claim))
 
     async def _call_model(self, state: TurnAttempt, *, tools: bool) -> tuple[PreparedRequest, ModelReply]:
-        """One answer of the model, tried again smaller while the provider says that it is too long."""
+        """Return the request and the current model's answer; retry smaller if the request is too long.
+
+        Also retries a rejected request with the beginnings of rejected messages hidden. Raises
+        ContextBudgetExceeded after too many tries.
+        """
         while True:
             prepared = await self._reserve(state, await self._build_fitting(state, tools=tools))
             await self._due(state, prepared)
@@ -134,9 +141,7 @@ class ModelCaller:
 
     @staticmethod
     def _lower_ceiling(state: TurnAttempt, prepared: PreparedRequest, refusal: PromptTooLong) -> None:
-        """Lower the request's limit and repeat the turn. Raises ContextBudgetExceeded after too many
-        tries.
-        """
+        """Lower the token limit of the next try. Raises ContextBudgetExceeded after too many tries."""
         if state.meter.restarts >= MAX_OVERFLOW_RETRIES:
             largest = largest_contributors(Shrunk(view=state.view, context=prepared.built), prepared.ratio)
             tried = min(prepared.budget.hard, state.meter.ceiling or prepared.estimate)
@@ -144,7 +149,7 @@ class ModelCaller:
         state.meter.lower_ceiling(prepared, refusal)
 
     def prepare(self, state: TurnAttempt, *, tools: bool = True) -> PreparedRequest:
-        """The whole view as a request, measured from what the provider counted last."""
+        """Build the request for the whole view, its size estimated by the provider's last count of tokens."""
         prepared = self._requests.build(
             state.view,
             card=state.given.card,
@@ -174,10 +179,10 @@ class ModelCaller:
         return prepared
 
     def _shrink(self, state: TurnAttempt, prepared: PreparedRequest, hard: int) -> PreparedRequest:
-        """Shrink the request to the aim or, after a refusal, to anything clearly smaller.
+        """Return the request shrunk to `hard` tokens or, after a refusal, to 95 % of the refused size.
 
-        If nothing can shrink and the model should accept the request, it is sent again unchanged, since a
-        single refusal may be an error.
+        Raises ContextBudgetExceeded if neither works. After a refusal, a request within the budget is
+        returned unchanged instead, once, since a single refusal may be an error.
         """
         config = state.claim.agent_config
         second_best = min(prepared.budget.hard, round(SECOND_BEST_SHARE * state.meter.refused_size))
@@ -200,7 +205,10 @@ class ModelCaller:
         )
 
     async def _reserve(self, state: TurnAttempt, prepared: PreparedRequest) -> PreparedRequest:
-        """Reserve the cost of the call; near the caps the request is made smaller."""
+        """Reserve the cost of the call, and return the request, shrunk if the caps require it.
+
+        Raises CapReached or CapHeld.
+        """
 
         async def shrink(tokens: int) -> PreparedRequest | None:
             try:
@@ -219,7 +227,10 @@ class ModelCaller:
     async def _count_if_near_limit(
         self, state: TurnAttempt, prepared: PreparedRequest, hard: int
     ) -> PreparedRequest:
-        """Near the hard limit an estimate is not good enough: the provider counts, once per turn."""
+        """Return the request with the provider's token count if its estimate is near `hard`, once per turn.
+
+        The request stays unchanged if the provider cannot count, or takes longer than `COUNT_SECONDS`.
+        """
         near = abs(prepared.estimate - hard) <= EXACT_COUNT_SHARE * hard
         if not near or state.meter.counted or "count_tokens" not in prepared.card.capabilities:
             return prepared
@@ -250,7 +261,7 @@ class ModelCaller:
             raise
 
     async def _call_until_stopped(self, state: TurnAttempt, prepared: PreparedRequest) -> ModelReply:
-        """The model's reply, or Stopped as soon as the person asks."""
+        """Return the model's reply. Raises TurnStopped with the text so far if the person asks to stop."""
         if state.given.stop.done():
             raise TurnStopped("")
         state.stream.begin_call()

@@ -548,9 +548,10 @@ class SessionService:
         return frozenset(self._claiming | self._stops.keys() | self._begun.keys())
 
     def _collect_unknown_leases(self, strange: Collection[int]) -> None:
-        """Note unknown leases, such as a promoted standby restores, and release those that stay.
+        """Mark leases without an active turn for release once they have lasted 2 seconds.
 
-        After a switch to another server only its own answers count.
+        A promoted standby may restore such leases: after a promotion they are marked at once, and the view
+        cache is cleared. `strange` are their session ids.
         """
         now, patience = time.monotonic(), UNKNOWN_LEASE_SECONDS
         if self._heartbeat.timeline != self._timeline:
@@ -564,7 +565,7 @@ class SessionService:
             self._unsure |= lasting
 
     async def _release_unsure(self) -> None:
-        """Release all uncertain leases without a running turn, by one statement."""
+        """Release the leases that were marked for release and have no active turn, by one statement."""
         idle = self._unsure - self._claiming - self._stops.keys() - self._begun.keys()
         if not idle:
             return

@@ -227,7 +227,7 @@ class CallCosts:
         return sum(call.cost_micro or 0 for call in (*self.stored, *self.unpaid))
 
     def take_unpaid(self) -> tuple[Spending, ...]:
-        """For the ledger, which has them once, whatever cuts this attempt off."""
+        """Return the spending that no ledger has yet, and forget it, so that it is stored only once."""
         taken = tuple(self.unpaid)
         self.unpaid.clear()
         return taken
@@ -241,7 +241,7 @@ class SpendStore(Protocol):
 
 
 class TurnSpendStore(SpendStore, Protocol):
-    """A turn has one reservation, made by its claim or with its first call, which grows with its rounds."""
+    """Store of a turn's only reservation, which its claim or first call makes and its later rounds raise."""
 
     async def raise_reservation(self, reservation_id: int, micro: int, *, caps: Caps) -> None: ...
     async def lower_reservation(self, reservation_id: int, micro: int) -> None: ...
@@ -260,7 +260,7 @@ class SpendTracker:
 
     @property
     def trace_ids(self) -> tuple[int, int]:
-        """The conversation, and the job as no turn of it is numbered."""
+        """Session id, and the negated job id in place of a turn number; 0 without a job."""
         return self._session_id, -(self._job_id or 0)
 
     def hold(
@@ -272,9 +272,10 @@ class SpendTracker:
         hour: bool = False,
         held_micro: int = 0,
     ) -> SpendReservation:
-        """Around one call; entering raises CapReached. `hour`: the prefix is to be kept for an hour.
+        """Return a context manager that reserves one call's worst-case cost; entering it raises CapReached.
 
-        Of the call's worst case `held_micro` is set aside already.
+        `hour`: the prefix is to be kept for an hour. `held_micro` micro-dollars of the cost are set aside
+        already.
         """
         if card.prices is None:
             return self.hold_micro(0)
@@ -293,7 +294,11 @@ class SpendTracker:
         output_tokens: int,
         card: ModelCard,
     ) -> ModelReply:
-        """One call and what it cost, also when it failed or was cut off after the provider began to count."""
+        """Make one call under a reservation, record its cost and return the reply.
+
+        The cost is recorded for a failed or cancelled call, too. Raises CapReached before the call, and what
+        `ask` raises.
+        """
         async with self.hold(input_tokens, output_tokens, card) as pay:
             try:
                 reply = await ask()
@@ -309,7 +314,7 @@ class SpendTracker:
         return reply
 
     def take_spent(self) -> tuple[Spending, ...]:
-        """For the ledger, which has them once, whatever cuts this job off."""
+        """Return the spending that no ledger has yet, and forget it, so that it is stored only once."""
         taken = tuple(self.spent)
         self.spent.clear()
         return taken
@@ -349,7 +354,7 @@ class SpendReservation:
 
 
 def list_spending(reply: ModelReply, card: ModelCard) -> list[Spending]:
-    """The call and the attempts that were thrown away before it."""
+    """Return ledger rows for the discarded attempts and for the call after them."""
     aborted = [build_spending(usage, reply.model, card, aborted=True) for usage in reply.aborted]
     return [*aborted, build_spending(reply.usage, reply.model, card, request_id=reply.request_id)]
 
@@ -357,7 +362,7 @@ def list_spending(reply: ModelReply, card: ModelCard) -> list[Spending]:
 def build_spending(
     usage: Usage, model: str, card: ModelCard, *, request_id: str = "", aborted: bool = False
 ) -> Spending:
-    """One row of the ledger; where the provider did not say, our estimate is charged, `known=False`."""
+    """Return a row of the ledger; without usage from the provider, an estimate is charged (`known=False`)."""
     return Spending(
         model=model,
         input_tokens=usage.input_tokens,

@@ -64,7 +64,7 @@ class TurnInput:
     recalled: Recalled = NOTHING_RECALLED
     """Passages recalled for this turn, the same in all its rounds."""
     previous_answer: str | None = None
-    """The answer that this one will take the place of, where a question is asked again."""
+    """Former answer that this one replaces when a question is asked again; None otherwise."""
 
     @property
     def replacement(self) -> dict[str, str]:
@@ -74,38 +74,38 @@ class TurnInput:
 
 @dataclass(slots=True, kw_only=True)
 class ContextMeter:
-    """How large the next request is: what the provider counted last, and an estimate of what came after it.
+    """Meter of the next request's size: the provider's last count, plus an estimate of all later messages.
 
-    All sizes are tokens; estimates become the model's tokens by `ratio`.
+    All sizes are tokens. An estimate times `ratio` gives the model's tokens.
     """
 
     ratio: float
-    """Learned for this session and model; 1.0 before anything was learned."""
+    """Model tokens per estimated token, learned for this session and model; 1.0 before the first count."""
     anchor: int | None
     """Last count of the provider; None if it was another model's."""
     pending: int
     """Estimate of what came after the anchor, less what will not be sent again."""
     anchored: bool = False
-    """Whether the anchor is a call of this very turn."""
+    """True if the anchor was counted by a call of this turn."""
     pruned_tokens: int = 0
     """Estimate of what this turn's pruning has saved."""
     before_summary: int = 0
     """The size of this turn's request before the person waited for a summary; 0 when they did not."""
     filler_trimmed: bool = False
-    """Whether this turn began by leaving old chatter out."""
+    """True if this turn's start hid old small talk from the request."""
     counted: bool = False
     """The provider was asked to count."""
     restarts: int = 0
     """How often the provider refused a request of this turn as too long."""
     ceiling: int | None = None
-    """After a refusal: how large requests of this turn may be."""
+    """Largest allowed size of this turn's requests after a refusal; None before one."""
     refused_size: int = 0
     """Tokens of the smallest refused request."""
     insisted: bool = False
     """True if a request that cannot shrink was sent again unchanged."""
 
     def read(self, prepared: PreparedRequest) -> PreparedRequest:
-        """The request with its size, and the size without this turn's summary and pruning."""
+        """Return the request with its size, and with its size before this turn's summary and pruning."""
         pending = self.pending + (0 if self.anchored else prepared.built.volatile)
         # What was counted before this turn holds messages that are not sent any more.
         narrower = prepared.selection.slides or prepared.policy.keeping.differs_by_channel
@@ -121,15 +121,15 @@ class ContextMeter:
         self.pending -= tokens
 
     def anchor_at(self, context_tokens: int) -> None:
-        """The provider has just counted everything that there is."""
+        """Set the anchor to the provider's new count of the whole context; nothing is pending after it."""
         self.anchor, self.anchored, self.pending = context_tokens, True, 0
 
     def limit(self, prepared: PreparedRequest) -> int:
-        """The most that the next request may have."""
+        """Return the most tokens of the next request: the hard budget, or the ceiling if it is lower."""
         return min(prepared.budget.hard, self.ceiling or prepared.budget.hard)
 
     def lower_ceiling(self, prepared: PreparedRequest, refusal: PromptTooLong) -> None:
-        """The provider refused a request: the next one is to be clearly smaller."""
+        """Lower the ceiling after the provider refused a request as too long, and correct the ratio."""
         tried = min(prepared.budget.hard, self.ceiling or prepared.estimate)
         self.restarts += 1
         steeper = prepared.ratio * UNKNOWN_SIZE_FACTOR
@@ -139,9 +139,10 @@ class ContextMeter:
         self.refused_size = min(size, refusal.maximum or size)
 
     def estimate_growth(self, prepared: PreparedRequest | None, tokens: int, *, pruned: bool) -> int | None:
-        """Estimate the view with an uncounted turn: its message stays, whatever its answer becomes.
+        """Estimate the context's tokens after this turn, with an answer that the provider has not counted.
 
-        `pruned` is True if this turn's pruning is stored with it, so that its saving lasts.
+        `tokens` is the estimate of that answer, 0 for none. `pruned` is true if this turn's pruning is
+        stored, so that its saving lasts. Returns None if there is no anchor.
         """
         if self.anchor is None:
             return None
@@ -165,19 +166,22 @@ class StreamState:
     draft: str = ""
     """The words of the running call."""
     first_text_at: float | None = None
-    """On the monotonic clock."""
+    """Monotonic time of the first text, in seconds; None before it."""
     attempt: int = 0
-    """Grows with every fresh beginning, so that a screen knows to replace its draft."""
+    """Number that grows with each restart of the answer, so that screens replace their draft."""
     _shown_attempt: int = -1
-    """The one that screens draw at the moment."""
+    """Attempt that screens show now; -1 before the first."""
     _shown_units: int = 0
-    """How far they have drawn, with the earlier rounds; in UTF-16 units."""
+    """Length that screens have drawn, earlier rounds included, in UTF-16 units."""
 
     def begin_call(self) -> None:
         self.draft = ""
 
     def add(self, piece: str, *, attempt: int) -> tuple[int, str]:
-        """Return where screens continue, in UTF-16 units, and the text."""
+        """Add a piece of the answer; return the offset in UTF-16 units from which screens draw, and the text.
+
+        A new `attempt` discards the draft of the one before.
+        """
         if attempt != self.attempt:
             self.attempt, self.draft = attempt, ""
         offset, text = self._follow(piece)
@@ -218,11 +222,11 @@ class TurnAttempt:
     organised: bool = False
     """A summary was made while the person waited."""
     chosen: PreparedRequest | None = None
-    """The request to the agent's own model, where that could not answer and another does in this turn."""
+    """Request to the agent's own model, if another model answers in its place; None otherwise."""
     refusal: ModelError | None = None
-    """Why it could not."""
+    """Error of the agent's own model; None if it did not fail."""
     moves: int = 0
-    """How many others were asked."""
+    """Number of times that the turn moved to another model."""
 
     def move_to(self, card: ModelCard, *, ratio: float) -> None:
         """Continue the turn with another model, whose count of the prefix is unknown."""

@@ -1,4 +1,4 @@
-"""The second factor: set up and taken away at the page Account, asked for after password or link."""
+"""Second factor of a login: set up and removed on the page Account, requested after password or link."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class QrPicture:
 
 
 def qr_picture(text: str) -> QrPicture | None:
-    """None for a text that is too long to be read from a screen."""
+    """Return a QR code of the text; None if the text is too long to be read from a screen."""
     import segno
 
     try:
@@ -54,7 +54,7 @@ def _path(rows: Sequence[Sequence[int]]) -> str:
 
 
 def _dark(row: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Where each dark stretch begins, and how long it is."""
+    """Yield start and length of each dark stretch of a row, in modules."""
     at = 0
     for dark, stretch in groupby(row):
         length = sum(1 for _ in stretch)
@@ -85,7 +85,10 @@ RecoveryCodes = TypedDict("RecoveryCodes", {
 
 @router.page("POST /dashboard/login/code", anyone=True)
 async def log_in(authed: AuthedRequest) -> Reply:
-    """The other half of a login; a wrong code asks again, for as long as the first half holds."""
+    """Finish a login with a code of the second factor.
+
+    A wrong code shows the form again until the first step expires.
+    """
     request, context = authed.request, authed.context
     if not can_keep_login(request, context.settings):
         return login_form(authed, "plain", status=403)

@@ -36,7 +36,10 @@ _MOST_DIGITS = 12
 
 
 def read_count(value: object) -> int:
-    """Return a count; 0 for what is none. JSON's true is no number, though Python takes it for one."""
+    """Return an integer, a whole float or a string of digits as a count; 0 for any other value.
+
+    JSON's true is no number, though Python takes it for one.
+    """
     if type(value) is int:
         return value
     if type(value) is float and value.is_integer() and abs(value) < 10**_MOST_DIGITS:
@@ -47,7 +50,7 @@ def read_count(value: object) -> int:
 
 
 def find_usage(*holders: object) -> Mapping[str, Any] | None:
-    """Return the first object with counts among these and in their known places; None if there is none."""
+    """Return the first object with counts in the known fields of these holders; None if there is none."""
     for holder in holders:
         if not isinstance(holder, Mapping) or _PLACE_NAMES.isdisjoint(holder):
             continue
@@ -67,7 +70,10 @@ def has_counts(usage: Mapping[str, Any]) -> bool:
 
 
 def convert_usage(usage: Mapping[str, Any]) -> Json:
-    """Return counts under the names of Messages: there the input does not hold what the cache gave."""
+    """Return counts under the names of the Messages API, whose input excludes the tokens of the cache.
+
+    `output_tokens` is absent if no count tells it.
+    """
     told_details = next((usage[name] for name in _DETAILS if isinstance(usage.get(name), Mapping)), None)
     details: Mapping[str, Any] = told_details or {}
     told = _first(usage, INPUT)

@@ -55,11 +55,11 @@ ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING RETURNING id
 
 
 class PostgresFlushes(PoolStore):
-    """Reads only, except that the sweep asks for what is owed."""
+    """Queries about flushes; `request_owed_flushes` alone writes."""
 
     @store_method
     async def find_unflushed(self, session_id: int) -> Hidden | None:
-        """The first range that was hidden before a flush had read it, as it stood then."""
+        """Return the first range that was hidden before a flush read it, as it stood then; None if none."""
         async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
             row = await connection.fetchrow(*sql.STATE(session_id=session_id))
             if row is None or row["flushed_turn"] >= row["base_turn"]:
@@ -74,7 +74,7 @@ class PostgresFlushes(PoolStore):
 
     @store_method
     async def seconds_since_flush(self, session_id: int) -> float | None:
-        """How long ago the last flush that did its work ended."""
+        """Return the seconds since the last successful flush ended; None if there was none."""
         seconds: float | None = await self._pool.fetchval(
             *_SECONDS_SINCE(session_id=session_id),
         )
@@ -82,7 +82,7 @@ class PostgresFlushes(PoolStore):
 
     @store_method
     async def load_last_tools(self, session_id: int) -> tuple[ToolSpec, ...] | None:
-        """The tools of the last turn's request, as they were stored with it; None when it had none."""
+        """Return the tools of the last turn's request, as they were stored with it; None if it had none."""
         body: str | None = await self._pool.fetchval(*_LAST_TOOLS(session_id=session_id))
         if body is None:
             return None
@@ -98,7 +98,10 @@ class PostgresFlushes(PoolStore):
 
     @store_method
     async def find_size_after(self, session_id: int, turn: int) -> int | None:
-        """Return the tokens of the context after a turn of the current cycle; None if it was not counted."""
+        """Return the measured tokens of the context after a turn of the current cycle.
+
+        None if the session's model reported no count for the turn, or if results were pruned after it.
+        """
         size: int | None = await self._pool.fetchval(*_SIZE_AFTER(session_id=session_id, turn=turn))
         return size
 

@@ -35,11 +35,14 @@ _LATE_AFTER = {"new": 0.0, "separator": 0.0, "done": 30.0}
 
 
 class PostgresJobs(PoolStore):
-    """Each method is one transaction. A compaction is committed by compare-and-set on the view's epoch."""
+    """Store of compaction jobs; each method is one transaction.
+
+    A compaction is committed only if the view's epoch is still the one that the job read.
+    """
 
     @store_method
     async def load_state(self, session_id: int) -> SessionState:
-        """The session with its live entries of ended turns; raises UnknownSession."""
+        """Return the session with its live entries of ended turns. Raises UnknownSession."""
         async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
             row = await connection.fetchrow(*sql.STATE(session_id=session_id))
             if row is None:
@@ -56,7 +59,10 @@ class PostgresJobs(PoolStore):
 
     @store_method
     async def request_job(self, session_id: int, order: JobOrder) -> int | None:
-        """Make a job due; None when it is asked for already."""
+        """Store a job, due after `order.delay_seconds`, and return its id.
+
+        Return None if an unfinished job has its key. An overflow makes a delayed job due, and returns its id.
+        """
         asked = {
             "kind": order.kind, "session_id": session_id, "key": order.key, "trigger": order.trigger,
             "payload": dict(order.payload),
@@ -68,7 +74,7 @@ class PostgresJobs(PoolStore):
 
     @store_method
     async def find_due_job(self, session_id: int) -> int | None:
-        """The oldest of a session's jobs that is due now."""
+        """Return the lowest id of the session's jobs that are due now; None if there is none."""
         job_id: int | None = await self._pool.fetchval(
             *_DUE_JOB(session_id=session_id),
         )
@@ -76,13 +82,15 @@ class PostgresJobs(PoolStore):
 
     @store_method
     async def due_jobs(self, *, limit: int = 200) -> list[tuple[int, int]]:
-        """Return ids and attempts of unclaimed jobs: due ones, and those whose worker died."""
+        """Return ids and attempts of at most `limit` jobs that are due or whose worker died."""
         return [(row["id"], row["attempt"]) for row in await self._pool.fetch(*sql.DUE_JOBS(limit=limit))]
 
     @store_method
     async def claim_job(self, job_id: int, *, worker_id: int) -> JobClaim | None:
-        """Take a job; None when it is done, held by a living worker, another of its session runs, or an
-        operator holds its kind back."""
+        """Claim a job. Return None if it is done or not due yet, or if a living worker holds it.
+
+        Also None if another job of its session runs, or if an operator holds its kind back.
+        """
         try:
             async with self._pool.acquire() as connection, connection.transaction():
                 await connection.execute(*sql.LOCK_KIND(job_id=job_id))
@@ -105,7 +113,10 @@ class PostgresJobs(PoolStore):
         successor: JobOrder | None = None,
         failures: Sequence[Mapping[str, Any]] = (),
     ) -> int | None:
-        """`done`, `dead`, or `due` again; the successor's id when one was asked for. Raises LeaseLost."""
+        """End a claimed job as `done`, `dead`, or `due` again after `retry_seconds`.
+
+        Return the id of a successor that is due at once, else None. Raises LeaseLost if the claim is lost.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             if state == "dead":
                 await connection.execute(*sql.MARK_TROUBLED(job_ids=[job.id]))
@@ -158,7 +169,7 @@ class PostgresJobs(PoolStore):
     async def end_flush(
         self, job: JobClaim, ticket: FlushTicket, report: FlushReport, *, party_id: int
     ) -> None:
-        """Report, pay, and move the cursor unless it failed; raises LeaseLost."""
+        """Store a flush's report and its costs, and advance the cursor unless it failed. Raises LeaseLost."""
         spent = report.spent
         async with self._pool.acquire() as connection, connection.transaction():
             await _refuse_lost_lease(connection, job)
@@ -416,7 +427,7 @@ class PostgresJobs(PoolStore):
 
     @store_method
     async def record_command(self, session_id: int, payload: Mapping[str, Any]) -> int:
-        """A durable event for every screen of the session; its number."""
+        """Store a durable event for every screen of the session, and return its number."""
         event_seq: int = await self._pool.fetchval(
             *_ADD_RESULT(session_id=session_id, payload=dict(payload)),
         )  # fmt: skip
@@ -437,7 +448,7 @@ class PostgresJobs(PoolStore):
 
     @store_method
     async def sweep_reservations(self) -> int:
-        """Free what dead processes had set aside, charging what the ledger says they used."""
+        """Release reservations left by ended work, charging the use in the ledger; return their number."""
         rows = await self._pool.fetch(LEFT_BEHIND)
         for row in rows:
             await self._pool.execute(*SWEEP_RESERVATION(reservation_id=row["id"]))
@@ -445,12 +456,12 @@ class PostgresJobs(PoolStore):
 
     @store_method
     async def settle_pages(self) -> int:
-        """Answers of a version before whose process died before it said that pages have them; how many."""
+        """Mark undelivered web answers of ended turns as delivered after a minute; return their number."""
         return len(await self._pool.fetch(sql.SETTLE_PAGES))
 
     @store_method
     async def backfill_contacts(self) -> int:
-        """Conversations of a version before that learn what the list shows of their person; how many."""
+        """Copy the person's name and kind into up to 1,000 conversations without them; return how many."""
         return len(await self._pool.fetch(sql.TELL_WHOSE))
 
 
@@ -529,7 +540,11 @@ async def _context_after(
     *,
     talk_ratio: float | None = None,
 ) -> int:
-    """Return the tokens of the next request, computed from the view as it will be."""
+    """Return the estimated tokens of the next request after the view has moved to turn `base`.
+
+    The estimate includes fixed parts, the summary and pins. None as `talk_ratio` uses the session's stored
+    ratio. With `left_out`, hidden entries count in full, less what it leaves out; else they count nothing.
+    """
     # Without a measure of the policy: what was hidden stays so, unless the policy has changed.
     view = await _view_after(connection, session, base, summary_tokens, whole=left_out is not None)
     live = sum(entry.tokens for entry in view.entries) - (left_out(view) if left_out else 0)
@@ -541,7 +556,10 @@ async def _context_after(
 async def _view_after(
     connection: Connection, session: Record, base: int, summary_tokens: int, *, whole: bool
 ) -> View:
-    """The view as it will be; its entries are as large as they are shown, with `whole` hidden ones, too."""
+    """Return the view of the turns after `base`, each entry with the tokens of its shown form.
+
+    A hidden entry counts in full with `whole`, else zero.
+    """
     rows = await connection.fetch(
         *LOAD(
             session_id=session["id"],

@@ -88,7 +88,10 @@ class CostInsights(PoolStore):
     """Read-only queries of costs. An unknown price is null; so is a sum of unknown prices only."""
 
     async def load_costs(self, group: str, period: Period, *, most: int = MOST_ROWS) -> dict[str, Any]:
-        """Sums by a group, the dearest first (days in their order), and of all; raises BadQuery."""
+        """Return costs summed by `group` and in total: the dearest group first, days in order.
+
+        At most `most` groups are returned. Raises BadQuery for an unknown group.
+        """
         if group not in _KEYS:
             raise BadQuery(f"group is one of {', '.join(GROUPS)}")
         key, label, joined = _KEYS[group]
@@ -128,13 +131,20 @@ async def load_spent_today(database_url: str, *, timezone: str) -> tuple[int, in
 
 
 class PostgresPlayground(PoolStore):
-    """Money for calls of no conversation; each method is one transaction; raises StorageUnavailable."""
+    """Store of spending for calls outside conversations, as on the dashboard's playground.
+
+    Each method is one transaction and raises StorageUnavailable.
+    """
 
     @store_method
     async def reserve(
         self, session_id: int, micro: int, *, caps: Caps, turn: int | None = None, job_id: int | None = None
     ) -> int | None:
-        """None when there is no cap to hold it. Raises CapReached."""
+        """Reserve `micro` micro-dollars under the deployment's cap; return the reservation's id.
+
+        Returns None if no cap applies. The session, turn and job are not used.
+        Raises CapReached.
+        """
         row = await self._pool.fetchrow(
             *turn_sql.RESERVE_FOR_NOBODY(
                 micro=micro,

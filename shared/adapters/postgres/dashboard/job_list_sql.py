@@ -51,8 +51,9 @@ LOOKED_AT = 1_000
 
 
 def render_match(match: JobMatch) -> str:
-    """Return the filter by the parameters `kind` and `session`. Each condition is separate, so that an index
-    serves it.
+    """Return the SQL condition for jobs `j` that match; its parameters are `kind` and `session`.
+
+    A filter that is not set becomes a constant condition, so that an index can serve the others.
     """
     kind = "j.kind = :kind::text" if match.kind else ":kind::text = ''"
     owner = "j.session_id = (SELECT id FROM sessions WHERE public_id = :session::uuid)"
@@ -82,7 +83,7 @@ WITH j AS (
 )
 SELECT id, attempt FROM j
 """)
-"""End of waiting jobs: a new epoch fences a process that runs one, and its flush fails with it."""
+"""Statement that cancels the given jobs where allowed; a running process loses its job, and a flush fails."""
 
 LEFT_ALONE = Named(f"""
 SELECT x.id, {WHY_NOT} AS why FROM unnest(:missed::bigint[]) AS x(id) LEFT JOIN jobs j ON j.id = x.id
@@ -96,7 +97,10 @@ def _counted(where: str) -> str:
 
 
 def _candidates(*states: str) -> str:
-    """Return a query of each matching state, of dead ones the newest, since indexes are per state."""
+    """Return SQL for at most LOOKED_AT jobs of each state, the newest if dead, with a slot `{where}`.
+
+    Each state has its own SELECT, because each has its own index.
+    """
     order = {"dead": "ORDER BY j.id DESC "}
     return " UNION ALL ".join(
         f"(SELECT j.* FROM jobs j WHERE {{where}} AND j.state = '{state}' {order.get(state, '')}LIMIT {LOOKED_AT})"

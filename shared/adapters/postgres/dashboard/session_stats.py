@@ -13,7 +13,7 @@ from shared.core.values.errors import UnknownSession
 
 
 class PostgresSessionStats(PoolStore):
-    """Reads only; raises StorageUnavailable."""
+    """Reader of contents and usage of a session; its methods raise StorageUnavailable."""
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record], *, timezone: str = "UTC") -> None:
         super().__init__(pool)
@@ -21,7 +21,10 @@ class PostgresSessionStats(PoolStore):
 
     @store_method
     async def load_stats(self, session_id: int) -> SessionFigures:
-        """Raises UnknownSession."""
+        """Return figures for the whole life of a session; raises UnknownSession.
+
+        Cost of today begins at midnight in the time zone of this reader.
+        """
         row = await self._pool.fetchrow(*_FIGURES(session_id=session_id, timezone=self._timezone))
         if row is None:
             raise UnknownSession(f"session {session_id}")
@@ -29,7 +32,10 @@ class PostgresSessionStats(PoolStore):
 
     @store_method
     async def load_spending(self, session_id: int, *, caps: Caps) -> DaySpending:
-        """Today's, by the caps' own midnight; raises UnknownSession."""
+        """Return today's spending of a session, and of each scope whose cap holds for it.
+
+        Raises UnknownSession. The day begins at midnight in `caps.timezone`; money is in micro-dollars.
+        """
         rows = await self._pool.fetch(
             *_SPENDING(
                 session_id=session_id,

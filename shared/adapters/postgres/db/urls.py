@@ -40,7 +40,10 @@ class HostAddress:
 
 
 def build_driver_url(url: str) -> str:
-    """Return the address for the driver from libpq's or SQLAlchemy's form. Raises StorageUnavailable."""
+    """Return a database address of libpq's or SQLAlchemy's form as asyncpg takes it.
+
+    Raises StorageUnavailable for an address that asyncpg cannot follow.
+    """
     parts = urlsplit(_plain(url))
     said = dict(parse_qsl(parts.query))
     if said.get("channel_binding") == "require":
@@ -55,7 +58,10 @@ def build_driver_url(url: str) -> str:
 
 
 def parse_hosts(url: str) -> Sequence[HostAddress]:
-    """Each host that may be asked, in the order in which it is written."""
+    """Return the hosts of a database address in the written order; `localhost` if it names none.
+
+    A port is None if the address names none. Raises StorageUnavailable for an address of another database.
+    """
     parts = urlsplit(_plain(url))
     said = dict(parse_qsl(parts.query))
     written = parts.netloc.rpartition("@")[2] or said.get("host", "") or "localhost"
@@ -68,12 +74,15 @@ def parse_hosts(url: str) -> Sequence[HostAddress]:
 
 
 def format_location(url: str) -> str:
-    """Hosts and database, for people to read: never the password."""
+    """Return the hosts and the database of an address for people to read, never the password."""
     return f"{','.join(map(str, parse_hosts(url)))}{urlsplit(_plain(url)).path}"
 
 
 def _plain(url: str) -> str:
-    """Netlocs with several hosts are none that `urlsplit` takes a port from, but it keeps them whole."""
+    """Return an address without SQLAlchemy's driver name; raise StorageUnavailable if it is not PostgreSQL's.
+
+    `urlsplit` keeps several hosts whole in `netloc`, but gives no port for them.
+    """
     plain = url.replace("postgresql+asyncpg://", "postgresql://", 1)
     if not plain.startswith(("postgresql://", "postgres://")):
         raise StorageUnavailable(
@@ -91,7 +100,10 @@ def _place(host: str, port: str) -> HostAddress:
 
 
 def _root_of(query: dict[str, str]) -> str | None:
-    """Return the certificate authority: a file, else the system's; None if certificates are not checked."""
+    """Return the file of certificate authorities; None if the driver checks none or finds its own.
+
+    Raises StorageUnavailable if the system's list is wanted and there is none.
+    """
     mode, root = query.get("sslmode", os.environ.get("PGSSLMODE", "")), query.get("sslrootcert")
     if root and root != _SYSTEM:
         return str(Path(root).expanduser())

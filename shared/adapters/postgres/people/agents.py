@@ -56,7 +56,7 @@ class PostgresAgents(AdminStore):
 
     @store_method
     async def create(self, name: str, config: Mapping[str, Any], *, by: str = _BY) -> bool:
-        """False when there is one of that name."""
+        """Create an agent; return False if the name is taken."""
         new = insert(AgentTable).values(name=name, config=dict(config)).on_conflict_do_nothing()
         async with self._begin() as session:
             agent_id = await session.scalar(new.returning(col(AgentTable.id)))
@@ -88,7 +88,7 @@ class PostgresAgents(AdminStore):
 
     @store_method
     async def list_versions(self, agent_id: int) -> list[tuple[int, str | None, datetime]]:
-        """Number, who made it and when, the newest first; none before the first change."""
+        """Return number, author and time of each stored version, newest first; None is an unknown author."""
         kept = select(AgentVersionTable.version, AgentVersionTable.changed_by, AgentVersionTable.changed_at)
         mine = kept.where(AgentVersionTable.agent_id == agent_id)
         async with self._begin() as session:
@@ -96,14 +96,14 @@ class PostgresAgents(AdminStore):
 
     @store_method
     async def load_version(self, agent_id: int, version: int) -> Mapping[str, Any] | None:
-        """The config as it was then; None where that is not kept."""
+        """Return the config of a version; None if that version is not stored."""
         async with self._begin() as session:
             kept = await session.get(AgentVersionTable, (agent_id, version))
         return None if kept is None else kept.config
 
     @store_method
     async def delete(self, name: str) -> bool:
-        """False when conversations, sites or bots still have it, or there is none of that name."""
+        """Delete an agent; return False if it is unknown or conversations, sites or bots still use it."""
         try:
             async with self._begin() as session:
                 for statement in _FORGET:
@@ -118,7 +118,7 @@ class PostgresAgents(AdminStore):
 
     @store_method
     async def move_sessions(self, agent: str, *, channel: str, account: str, by: str = _BY) -> int:
-        """Give the conversations that a site or a bot has now to an agent; how many of them."""
+        """Assign the existing conversations of a site or bot to an agent; return the number changed."""
         async with self._begin() as session:
             agent_id = await session.scalar(select(AgentTable.id).where(AgentTable.name == agent))
             moved = len(
@@ -136,7 +136,7 @@ class PostgresAgents(AdminStore):
 
     @store_method
     async def find_bot_id(self, name: str) -> int | None:
-        """By number or user name."""
+        """Return the id of the bot with this id or user name; None if it is unknown."""
         name = name.removeprefix("@")
         number, username = cast(col(TelegramBotTable.bot_id), String), func.lower(TelegramBotTable.username)
         async with self._begin() as session:

@@ -19,7 +19,10 @@ PATIENT_SECONDS = 30.0
 
 
 class PostgresIdentities(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of who visitors are: signed-in persons and recovery codes. Raises StorageUnavailable.
+
+    Each method is one transaction.
+    """
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record], *, people: PostgresAccountLinks) -> None:
         super().__init__(pool)
@@ -89,7 +92,10 @@ class PostgresIdentities(PoolStore):
     async def _bring_along(
         self, connection: Connection, site: str, chat: str, theirs: int | None, mine: Any
     ) -> bool:
-        """False when it cannot be now, because an answer is being written."""
+        """Join a browser's anonymous conversation to the signed-in person; return False if it must wait.
+
+        It waits while an answer is being written or a human has the conversation.
+        """
         if mine["identified"]:
             return True
         # Before the row of the session, as everybody who joins does: else two could wait for each other.
@@ -115,13 +121,16 @@ class PostgresIdentities(PoolStore):
 
     @store_method
     async def issue_code(self, address_id: int, code_hash: bytes) -> bool:
-        """In place of the former one; False where people are signed in."""
+        """Store the only recovery code of an address for a year; return False if people sign in there."""
         done = await self._pool.fetchval(*_ISSUE_CODE(address_id=address_id, code_hash=code_hash))
         return done is not None
 
     @store_method
     async def recover(self, site: str, code_hash: bytes) -> tuple[VisitorRow, str] | None:
-        """Return a new token for one more browser; the others stay valid, and so does the code."""
+        """Return the visitor of a recovery code with a new token; None if the code is unknown or expired.
+
+        The tokens of other browsers stay valid, and so does the code.
+        """
         token = generate_token()
         row = await self._pool.fetchrow(
             *_RECOVER(

@@ -233,7 +233,10 @@ class Operators(PoolStore):
         )
 
     async def set_password(self, operator_id: int, password: str, *, keep: str = "") -> None:
-        """Ends every other session of this operator; raises WeakPassword."""
+        """Store a new password and end the operator's other sessions; raises WeakPassword.
+
+        The session whose token is `keep` stays; login links and unfinished logins are deleted.
+        """
         if why := find_weakness(password, name=await self._load_name(operator_id)):
             raise WeakPassword(why)
         hashed = await self._passwords.hash(password)
@@ -262,7 +265,7 @@ class Operators(PoolStore):
 
     @store_method
     async def hide_checklist(self, operator_id: int, *, on: bool) -> None:
-        """From the overview of this operator, or shown there again."""
+        """Hide the checklist on the overview of this operator, or show it again if `on` is False."""
         await self._pool.execute(
             *_HIDE_CHECKLIST(operator_id=operator_id, on=on),
         )
@@ -276,7 +279,7 @@ class Operators(PoolStore):
 
     @store_method
     async def record_once(self, *, actor: str, action: str, about: str = "", minutes: int = 15) -> None:
-        """Audit a repeated reading once per `minutes`, instead of each time."""
+        """Record a repeated action in the audit at most once in `minutes`."""
         told = await self._pool.fetchval(
             *_WAS_RECORDED(actor=actor, action=action, about=about, minutes=minutes),
         )
@@ -284,7 +287,7 @@ class Operators(PoolStore):
             await self.record(actor=actor, action=action, about=about)
 
     async def find_broken_audit_link(self) -> int | None:
-        """The id of the first audit row that does not follow from the one before, None when all do."""
+        """Return the id of the first audit row that breaks the hash chain; None if the chain is intact."""
         broken = (await check_chain(self._pool))["broken_at"]
         return None if broken is None else int(broken["id"])
 
@@ -293,7 +296,7 @@ class Operators(PoolStore):
 
     @store_method
     async def begin(self, operator_id: int, *, how: How, source: str, browser: str = "") -> str | None:
-        """The token of a new login; None when the operator was locked meanwhile."""
+        """Begin a login session and return its token; None if the operator has been disabled."""
         async with self._pool.acquire(timeout=_STATEMENT_SECONDS) as connection, connection.transaction():
             token = await begin_login(connection, operator_id, how=how, source=source, browser=browser)
             if token is not None and how == "password":
@@ -304,9 +307,9 @@ class Operators(PoolStore):
 async def hold_operator(
     connection: asyncpg.Connection[asyncpg.Record] | Any, operator_id: int | None
 ) -> None:
-    """Lock an operator before any dependent row, so that changes wait for each other.
+    """Lock an operator's row before any dependent row, so that concurrent changes wait; None locks no row.
 
-    It is a write, so that it waits for `LOCK TABLE operators` while it holds no other lock.
+    The lock is a write: it waits for a `LOCK TABLE operators` before the transaction holds another lock.
     """
     await connection.execute(*_HOLD_OPERATOR(operator_id=operator_id))
 
@@ -317,7 +320,7 @@ async def _begin_step(
     *,
     how: How,
 ) -> CodeNeeded | None:
-    """None for who has no second factor."""
+    """Begin the second step of a login; return None if the operator has no confirmed second factor."""
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     made = await connection.fetchval(
         *_BEGIN_STEP(token_hash=hash_secret(token), operator_id=operator_id, how=how),
@@ -333,7 +336,10 @@ async def begin_login(
     source: str,
     browser: str = "",
 ) -> str | None:
-    """Inside of the caller's transaction: the token of a new login, None for who is locked."""
+    """Begin a login session in the caller's transaction; return its token, None if the operator is disabled.
+
+    Expired sessions are deleted, and the login is recorded in the audit.
+    """
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     name = await connection.fetchval(
         *_BEGIN_LOGIN(
@@ -358,7 +364,7 @@ async def append_audit(
     about: str = "",
     detail: Mapping[str, Any] | None = None,
 ) -> None:
-    """One more link of the chain, inside the caller's transaction. Ids and numbers only, never text."""
+    """Append a row to the audit chain in the caller's transaction, with ids and numbers only, never text."""
     # Taken first and by itself: the next statement must see the row that the holder before us wrote.
     await connection.execute("SELECT pg_advisory_xact_lock(hashtext('evertalk.audit'))", timeout=10)
     line = _APPEND_AUDIT(actor=actor, action=action, about=about, detail=json.dumps(detail or {}))
@@ -366,7 +372,10 @@ async def append_audit(
 
 
 async def create_login_link(database_url: str) -> str:
-    """The raw token of a link that logs the first operator in once; makes `admin` when there is none."""
+    """Return the raw token of a link that logs the first active admin in once, within 15 minutes.
+
+    Operators of an identity provider are skipped; an `admin` is created if no such admin exists.
+    """
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     connection = await connect(database_url)
     try:

@@ -108,7 +108,7 @@ class PostgresSites(AdminStore):
 
     @store_method
     async def list_secrets(self, name: str) -> Sequence[tuple[str, datetime]]:
-        """Return ids and times of a site's secrets, never a secret."""
+        """Return ids and creation times of a site's secrets, oldest first, without the secrets themselves."""
         theirs = select(SiteSecretTable.secret_id, SiteSecretTable.created_at).where(
             SiteSecretTable.site == name
         )
@@ -169,7 +169,7 @@ async def _lock_site(session: AdminSession, name: str) -> SiteTable | None:
 
 
 async def _agent(session: AdminSession, name: str) -> int | None:
-    """Return the agent's id and keep the row from deletion until the transaction ends."""
+    """Return the id of the named agent, or None; lock its row against deletion until the transaction ends."""
     held = select(AgentTable.id).where(AgentTable.name == name).with_for_update(read=True, key_share=True)
     return (await session.exec(held)).one_or_none()
 

@@ -30,7 +30,7 @@ SELECT max(finished_at) FROM (SELECT finished_at FROM erasures ORDER BY id DESC 
 
 
 class PostgresLeftovers(PoolStore):
-    """Raises StorageUnavailable."""
+    """Remains of erased data in Postgres: dead rows and the write-ahead log. Raises StorageUnavailable."""
 
     def __init__(
         self, pool: asyncpg.Pool[asyncpg.Record], *, clock: Callable[[], float] = time.monotonic
@@ -43,10 +43,11 @@ class PostgresLeftovers(PoolStore):
 
     @store_method
     async def clear(self) -> bool:
-        """Clear dead rows and switch the write-ahead log after an erasure; True if it begins after it.
+        """Vacuum dead rows and switch the write-ahead log after the newest erasure; return whether it did.
 
-        Dead rows are removed first, since the next change next to one logs its whole page. Without the right
-        to do so, the log expires when the server recycles it.
+        Returns False without a new erasure, within `LEAST_SECONDS` of the last attempt, and after the server
+        refused the right: then the log expires when the server recycles it. Dead rows are removed first,
+        since the next change next to one logs its whole page.
         """
         now = self._clock()
         if self._refused or (self._tried is not None and now - self._tried < LEAST_SECONDS):

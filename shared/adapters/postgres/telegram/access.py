@@ -50,7 +50,10 @@ class PostgresTelegramAccess(PoolStore):
     async def request_access(
         self, bot_id: int, chat_id: int, *, name: str, username: str
     ) -> AccessRow | None:
-        """A stranger's request with its code, a fresh one after an hour; None when too many wait already."""
+        """Store a request for access and return its row; a code older than an hour is replaced.
+
+        Return None if too many requests wait for the bot and this chat has no row yet.
+        """
         asked = _ASK(
             bot_id=bot_id, chat_id=chat_id, name=name, username=username, code=generate_code(),
             hours=CODE_HOURS, most=PENDING_AT_MOST,
@@ -59,7 +62,7 @@ class PostgresTelegramAccess(PoolStore):
 
     @store_method
     async def mark_code_sent(self, bot_id: int, chat_id: int) -> None:
-        """Record that the person has received the code, so that the next refusal waits its time."""
+        """Record that the person has received the code, which delays the next reply to them."""
         await self._pool.execute(*_TOLD(bot_id=bot_id, chat_id=chat_id, pending=True))
 
     @store_method
@@ -68,13 +71,19 @@ class PostgresTelegramAccess(PoolStore):
 
     @store_method
     async def count_waiting(self, bot_id: int, *, up_to: int) -> int:
-        """Chats that got a code within the last hour, not after the chat `up_to`, and wait for a decision."""
+        """Count the bot's pending chats that got a code in the last hour, up to the chat `up_to`.
+
+        That chat is included; the order is the time at which the code was sent.
+        """
         found: int = await self._pool.fetchval(*_COUNT_WAITING(bot_id=bot_id, chat_id=up_to))
         return found
 
     @store_method
     async def list_unsent_decisions(self, bot_ids: Sequence[int]) -> list[AccessRow]:
-        """Return people with a code who do not know the decision yet."""
+        """Return decided chats that got a code and do not know the decision yet, at most 20, oldest first.
+
+        Decisions older than 24 hours are left out.
+        """
         return _rows(await self._pool.fetch(*_TO_TELL(bot_ids=list(bot_ids), hours=DECISION_TOLD_HOURS)))
 
     async def decide(
@@ -89,8 +98,9 @@ class PostgresTelegramAccess(PoolStore):
         told: bool = False,
         actor: str = "",
     ) -> AccessRow:
-        """Store a decision on access. `told` is True if the person learns of it otherwise; `actor` is for
-        the audit.
+        """Store a decision on a chat's access and return its row; the chat need not have asked.
+
+        `told` is True if the person learns of it in another way. Without an `actor` there is no audit entry.
         """
         decided = _DECIDE(
             bot_id=bot_id, chat_id=chat_id, state=_STATES[allowed], owner=owner, name=name, by=by, told=told
@@ -100,7 +110,10 @@ class PostgresTelegramAccess(PoolStore):
         return row
 
     async def decide_by_code(self, code: str, *, allowed: bool, by: str, actor: str = "") -> AccessRow | None:
-        """None when no request with this code waits; a code older than an hour has lapsed."""
+        """Store the decision on the pending request with this code and return its row.
+
+        Return None if no request with it is pending, or if the request is older than an hour.
+        """
         code = code.strip().upper()
         decided = _DECIDE_BY_CODE(code=code, state=_STATES[allowed], by=by, hours=CODE_HOURS)
         return await self._decide(decided, actor, "approve" if allowed else "refuse")
@@ -108,7 +121,10 @@ class PostgresTelegramAccess(PoolStore):
     async def decide_waiting(
         self, bot_id: int, chat_id: int, *, allowed: bool, by: str, actor: str
     ) -> AccessRow | None:
-        """By a button, which says who asked and does not lapse; None when it was decided before."""
+        """Store the decision on a chat's pending request, of any age, and return its row.
+
+        Return None if the chat has no pending request, for example because it was decided before.
+        """
         decided = _DECIDE_WAITING(bot_id=bot_id, chat_id=chat_id, state=_STATES[allowed], by=by)
         return await self._decide(decided, actor, "approve" if allowed else "refuse")
 
@@ -147,7 +163,10 @@ class PostgresTelegramAccess(PoolStore):
 
     @store_method
     async def become_owner(self, bot_id: int, chat_id: int, *, code: str, name: str) -> bool:
-        """True for the first who brings a code that lives; they may talk from now on, and decide who else."""
+        """Make a person an owner of the bot; return False if the code is unknown, used or expired.
+
+        An owner is allowed to talk, and decides on the requests of others.
+        """
         owned = _DECIDE(
             bot_id=bot_id, chat_id=chat_id, state="allowed", owner=True, name=name, by="owner link", told=True
         )
@@ -230,5 +249,8 @@ def _rows(rows: Sequence[asyncpg.Record]) -> list[AccessRow]:
 
 
 def generate_code() -> str:
-    """40 random bits that can be read aloud; guessing is limited by the hour and by the operator's eye."""
+    """Return a random code of 40 bits that can be read aloud.
+
+    Guessing is limited by the code's hour and by the operator, who sees each request.
+    """
     return "".join(secrets.choice(CODE_ALPHABET) for _ in range(CODE_CHARS))

@@ -176,7 +176,7 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def find_question_id(self, session_id: int, turn: int) -> int | None:
-        """The message that began a turn, in its chat."""
+        """Return the id of the first message of a turn's question in its chat; None if unknown."""
         message_id: int | None = await self._pool.fetchval(
             *_FIND_QUESTION_ID(session_id=session_id, turn=turn),
         )  # fmt: skip
@@ -184,7 +184,7 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def find_answer_seq(self, session_id: int, turn: int) -> int | None:
-        """The entry of a turn's answer."""
+        """Return the `seq` of a turn's last entry by the assistant or an operator; None without one."""
         seq: int | None = await self._pool.fetchval(
             *_FIND_ANSWER_SEQ(session_id=session_id, turn=turn),
         )  # fmt: skip
@@ -192,7 +192,7 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def load_newest_summary(self, session_id: int) -> SummaryRow | None:
-        """Return the summary at the head of the view, unless the conversation was started again since."""
+        """Return the summary that the next request contains; None without one."""
         row = await self._pool.fetchrow(
             *_LOAD_NEWEST_SUMMARY(session_id=session_id),
         )
@@ -200,7 +200,7 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def migrate(self, bot_id: int, *, old_chat: int, new_chat: int) -> None:
-        """A group became a supergroup: its places, its messages' sessions and its permission follow."""
+        """Move a group's addresses and access rights to the supergroup that it has become."""
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(
                 *_MIGRATE(bot_id=str(bot_id), old_chat=str(old_chat), new_chat=str(new_chat)),
@@ -222,14 +222,14 @@ class PostgresTelegramChats(PoolStore):
     async def record_refusal(self, address_id: int, reason: str) -> None:
         """Record that a chat or topic takes no messages now: closed, restricted, or without rights.
 
-        It is tried again after a minute, then after ever longer pauses of at most an hour, for a week. A
-        message of a person makes it reachable at once.
+        Its next try is due after a minute, then after longer pauses of at most an hour, for a week. A message
+        from a person makes it reachable at once.
         """
         await self._pool.execute(*_REFUSED(address_id=address_id, reason=reason[:300]))
 
     @store_method
     async def change_settings(self, address_id: int, changes: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Settings of a chat after the change; None removes one."""
+        """Change settings of a chat and return all of them; None removes a setting."""
         settings: Mapping[str, Any] = await self._pool.fetchval(
             *_CHANGE_SETTINGS(address_id=address_id, changes=dict(changes)),
         )  # fmt: skip
@@ -246,7 +246,10 @@ class PostgresTelegramChats(PoolStore):
     async def find_messages(
         self, bot_id: int, chat_id: int, asked: Sequence[tuple[int, int, int]]
     ) -> dict[tuple[int, int], int]:
-        """The first message in this chat of each session, entry and turn, by session and entry."""
+        """Return the id of each entry's first message in this chat, by session and entry.
+
+        `asked` lists session, entry and turn.
+        """
         sessions, seqs, turns = ([one[at] for one in asked] for at in range(3))
         rows = await self._pool.fetch(
             *_FIND_MESSAGES(bot_id=bot_id, chat_id=chat_id, sessions=sessions, seqs=seqs, turns=turns),

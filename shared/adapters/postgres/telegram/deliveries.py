@@ -146,7 +146,10 @@ class PostgresDeliveries(PoolStore):
 
     @store_method
     async def drop_surplus(self, session_id: int, turn: int, *, count: int) -> list[int]:
-        """Delete rows of parts from number `count` on; return their message ids, for deletion in the chat."""
+        """Delete the rows of parts numbered `count` and above, and return their known message ids.
+
+        The caller deletes these messages in the chat.
+        """
         rows = await self._pool.fetch(
             *_DROP_SURPLUS(session_id=session_id, turn=turn, count=count),
         )  # fmt: skip
@@ -156,7 +159,10 @@ class PostgresDeliveries(PoolStore):
     async def restart_delivery(
         self, session_id: int, turn: int, *, part: int, address_id: int, count: int
     ) -> list[int]:
-        """Restart the delivery from a lost part on, and return the ids of its messages, for deletion."""
+        """Queue the parts from a lost one on again, and return the known ids of their messages.
+
+        The caller deletes these messages in the chat.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             rows = await connection.fetch(
                 *_RESTART_DELIVERY(session_id=session_id, turn=turn, part=part),
@@ -200,7 +206,7 @@ class PostgresDeliveries(PoolStore):
 
     @store_method
     async def load_ended_turn(self, session_id: int, turn: int) -> EndedTurn | None:
-        """Return the outcome to deliver; None while the turn runs."""
+        """Return the outcome of an ended turn with its delivered parts; None if it runs or does not exist."""
         row = await self._pool.fetchrow(*_ENDED(session_id=session_id, turn=turn))
         if row is None:
             return None
@@ -224,7 +230,7 @@ def _file(shown: Mapping[str, Any]) -> Attached:
 
 
 def _render_text(blocks: Any, screen: Any, state: str) -> str:
-    """Return the text as screens show it, with earlier rounds; empty if it was stopped before the first."""
+    """Return the answer's text as screens show it, all rounds included; empty if stopped before any text."""
     shown = str((screen or {}).get("text", ""))
     if blocks is None:
         return "" if state == "stopped" else shown

@@ -40,7 +40,7 @@ class StoredUpdate:
 
 
 class PostgresTelegramInbox(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Inbox of Telegram updates in Postgres; its methods raise StorageUnavailable."""
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
         super().__init__(pool)
@@ -49,7 +49,7 @@ class PostgresTelegramInbox(PoolStore):
 
     @store_method
     async def store(self, bot_id: int, updates: Sequence[Mapping[str, Any]]) -> int:
-        """How many of them are new. Each must have an integer `update_id`."""
+        """Store updates, and return how many are new; each must have an integer `update_id`."""
         kept = [storable_json(update) for update in updates]
         stored: int = await self._pool.fetchval(*_STORE(bot_id=bot_id, updates=kept))
         now = time.monotonic()
@@ -109,8 +109,9 @@ class PostgresTelegramInbox(PoolStore):
 
     @store_method
     async def load_next_offset(self, bot_id: int) -> int:
-        """Return the offset to poll from: after the newest update of a week, since ids may restart after
-        one.
+        """Return the offset to poll from: the newest update id of six days plus one, 0 without any.
+
+        After a week without updates, Telegram may number from any other id.
         """
         newest: int | None = await self._pool.fetchval(
             *_LOAD_NEXT_OFFSET(bot_id=bot_id),

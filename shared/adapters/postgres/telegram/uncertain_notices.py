@@ -37,7 +37,11 @@ class UncertainNotice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pressed:
-    """Outcome of a press: `turn` is the answer to send; `leftover` another notice to delete."""
+    """Outcome of a press of a notice's button.
+
+    With `brought`, `session_id` and `turn` name the answer to send. `leftover` is the id of a notice's
+    message that must be deleted from the chat, None if there is none.
+    """
 
     what: Brought
     session_id: int = 0
@@ -65,24 +69,30 @@ class MessageSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """Outcome of a search: how many found messages became parts, and whether the notice became one."""
+    """Outcome of a search: how many found messages became parts, and whether the notice itself became one."""
 
     taken: int
     is_notice_used: bool
 
 
 class PostgresUncertainNotices(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable. A trigger of `deliveries` makes the rows."""
+    """Store of notices about uncertain deliveries.
+
+    Each method is one transaction and raises StorageUnavailable. A trigger of `deliveries` inserts the rows.
+    """
 
     @store_method
     async def list_due(self, accounts: Sequence[int], *, limit: int = 50) -> tuple[UncertainNotice, ...]:
-        """Return notices to show, and those in a chat whose answer has arrived."""
+        """Return up to `limit` due notices of these bots, those due first at the front.
+
+        With `is_needed`, a notice is to be shown; otherwise its answer has arrived.
+        """
         rows = await self._pool.fetch(*_TO_DO(accounts=[str(account) for account in accounts], limit=limit))
         return tuple(UncertainNotice(**dict(row)) for row in rows)
 
     @store_method
     async def list_due_up_to(self, session_id: int, turn: int) -> tuple[UncertainNotice, ...]:
-        """The notices of this turn and earlier ones that are due, in the order of their turns."""
+        """Return the due notices of this turn and earlier ones of the session, ordered by turn."""
         rows = await self._pool.fetch(*_DUE_UP_TO(session_id=session_id, turn=turn))
         return tuple(UncertainNotice(**dict(row)) for row in rows)
 

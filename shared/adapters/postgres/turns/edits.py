@@ -41,10 +41,13 @@ AgainResult = Literal["begun", "woken", "busy", "nothing", "with_human"]
 
 
 class PostgresEdits(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of edits and repeated answers; each method is one transaction and raises StorageUnavailable."""
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record], *, follow: Sequence[Named] = ()) -> None:
-        """`follow` redirects what channels keep of an entry: statements of `session_id`, `old` and `new`."""
+        """Take the statements that move references of channels from an old wording to the new one.
+
+        Each statement of `follow` has the parameters `session_id`, `old` and `new`.
+        """
         super().__init__(pool)
         self._follow = follow
 
@@ -60,11 +63,12 @@ class PostgresEdits(PoolStore):
         receipt: EditReceipt | None = None,
         is_shown: bool = False,
     ) -> Edited:
-        """Replace the wording of a message, wherever it is; the former one stays readable.
+        """Replace the wording of a message, in whatever turn it is; the former one stays readable.
 
-        `reword` makes the new blocks from the present ones. Pins, search, notes and repeated questions
-        follow, running summaries start again, and an event tells screens. A running answer restarts
-        unless it `is_shown` or a part of it was delivered. Repeating the call has no effect.
+        `reword` makes the new blocks from the present ones; `count` returns their tokens. Pins, search, notes
+        and repeated questions follow, running summaries start again, and an event tells screens. A running
+        answer restarts unless it `is_shown` or a part of it was delivered. The result is `unknown` without
+        such a session or message. Repeating the call with the same key has no effect.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_LOCK_PARTY(session_id=session_id))
@@ -154,12 +158,14 @@ class PostgresEdits(PoolStore):
     async def edit_question(
         self, inbound: Inbound, *, seq: int, channel: str, count: Callable[[tuple[Block, ...]], int]
     ) -> tuple[Accepted, Stored | None]:
-        """Replace the last question in a new turn; its files stay. Returns the event for screens, None for a
-        known key.
+        """Replace the last question by a new turn with the new text; its files stay.
 
-        Former question and answer stay in the log, marked: only the log, an export and `former` show them.
-        Running summaries and flushes start again without them. Raises CannotEdit, UnknownMessage,
-        SessionMoved and UnknownSession.
+        Returns the accepted message and the event for screens. For a key that was stored before, nothing
+        changes and the event is None. `count` returns the tokens of blocks.
+
+        Former question and answer stay in the log, marked: only the log, an export and the list of former
+        versions show them. Running summaries and flushes start again without them. Raises CannotEdit,
+        UnknownMessage, SessionMoved and UnknownSession.
         """
         of, key = inbound.session_id, inbound.dedupe_key
         async with self._pool.acquire() as connection, connection.transaction():
@@ -220,13 +226,19 @@ class PostgresEdits(PoolStore):
 
     @store_method
     async def find_turn(self, session_id: int, seq: int) -> int | None:
-        """Return the newest turn that asks a person's message, 0 if it was erased; None if it is none."""
+        """Return the newest turn that asks a message of a person; 0 if the message was erased.
+
+        Returns None if `seq` is no message of a person.
+        """
         turn: int | None = await self._pool.fetchval(*_TURN_OF_MESSAGE(session_id=session_id, seq=seq))
         return turn
 
     @store_method
     async def load_newest_text(self, session_id: int, *, turn: int | None = None) -> tuple[int, str] | None:
-        """The last message of a person in a turn (the newest answered one), as it reads after edits."""
+        """Return seq and edited text of the last message of a person in a turn; None without one.
+
+        With `turn` None, the newest answered turn is read. The note that marks a recording is left out.
+        """
         row = await self._pool.fetchrow(*_WORDS(session_id=session_id, turn=turn))
         if row is None:
             return None
@@ -236,7 +248,7 @@ class PostgresEdits(PoolStore):
 
     @store_method
     async def is_newest_turn(self, session_id: int, turn: int) -> bool:
-        """Return whether nothing was said after this turn."""
+        """Return whether a turn is the newest of its session."""
         return bool(await self._pool.fetchval(*_NEWEST(session_id=session_id, turn=turn)))
 
     @store_method
@@ -246,7 +258,7 @@ class PostgresEdits(PoolStore):
 
     @store_method
     async def wake(self, session_id: int) -> bool:
-        """A turn that was put back is due now; False when none waits."""
+        """Make a postponed turn due now; return False if none is postponed."""
         return await self._pool.fetchval(*_WAKE(session_id=session_id)) is not None
 
     @store_method

@@ -18,7 +18,10 @@ _ITS_MOMENT = timedelta(seconds=2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryPage:
-    """Oldest first. Older events lie before `before`, newer ones after `after`; None: there are none."""
+    """Page of a conversation's events, oldest first.
+
+    Older events have numbers below `before`, and newer ones above `after`; None if there are none.
+    """
 
     events: tuple[Stored, ...]
     before: int | None
@@ -92,13 +95,16 @@ SELECT e.seq, f.turn_no, e.author, e.blocks, e.at
 
 
 class PostgresHistory(PoolStore):
-    """Raises StorageUnavailable."""
+    """Pages of a conversation's events, and texts of its messages. Raises StorageUnavailable."""
 
     @store_method
     async def list_before(
         self, session_id: int, event_seq: int | None, *, limit: int, summaries: bool
     ) -> HistoryPage:
-        """The newest events with a lower number; of all without one."""
+        """Return the newest `limit` events with a number below `event_seq`, or of all if it is None.
+
+        `summaries` adds the summaries in force to the messages and separators.
+        """
         rows = await self._pool.fetch(
             *_BEFORE(
                 session_id=session_id,
@@ -120,7 +126,10 @@ class PostgresHistory(PoolStore):
     async def list_after(
         self, session_id: int, event_seq: int, *, limit: int, summaries: bool
     ) -> HistoryPage:
-        """The oldest events with a higher number."""
+        """Return the oldest `limit` events with a number above `event_seq`.
+
+        `summaries` adds the summaries in force to the messages and separators.
+        """
         rows = await self._pool.fetch(
             *_AFTER(
                 session_id=session_id,
@@ -141,7 +150,7 @@ class PostgresHistory(PoolStore):
     async def list_since(
         self, session_id: int, moment: datetime, *, limit: int, summaries: bool
     ) -> HistoryPage:
-        """The first events since a moment; where nothing was said since then, the newest."""
+        """Return the first `limit` events since a moment, or the newest ones if there are none since."""
         number: int = await self._pool.fetchval(*_FIRST_SINCE(session_id=session_id, moment=moment)) or 1
         page = await self.list_after(session_id, number - 1, limit=limit, summaries=summaries)
         if page.events:
@@ -150,7 +159,7 @@ class PostgresHistory(PoolStore):
 
     @store_method
     async def load_message(self, session_id: int, seq: int) -> Mapping[str, Any] | None:
-        """Return the full text of a message; None if it is not of this session or has no author."""
+        """Return the full text of a message; None for another session's, a tool's or the program's."""
         row = await self._pool.fetchrow(*_MESSAGE(session_id=session_id, seq=seq))
         return None if row is None else build_original(row)
 
@@ -176,7 +185,7 @@ class PostgresHistory(PoolStore):
     async def list_around(
         self, session_id: int, seq: int, *, limit: int, summaries: bool
     ) -> HistoryPage | None:
-        """The events from one message on; None when it is not this session's."""
+        """Return the first `limit` events from one message on; None if the message is not of this session."""
         moment = await self._pool.fetchval(*_SAID_AT(session_id=session_id, seq=seq))
         if moment is None:
             return None
