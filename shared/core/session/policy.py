@@ -102,6 +102,11 @@ class ContextPolicy:
             changes["flush_threshold"] = 0
         return self.with_settings(**changes) if changes else self
 
+    @property
+    def stores_exact_answers(self) -> bool:
+        """Whether sizes of answers are stored as the provider counted them, and not as estimates."""
+        return self.exact_outputs
+
     def count_answer(
         self, blocks: Iterable[Block], *, reported: int | None, ratio: float, estimate: int
     ) -> int:

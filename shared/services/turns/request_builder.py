@@ -415,7 +415,7 @@ class RequestBuilder:
         )
 
     def _estimate_talk(self, view: View, policy: ContextPolicy) -> int | None:
-        if not policy.exact_outputs:
+        if not policy.stores_exact_answers:
             return None
         return sum(estimate_blocks(entry.blocks, self.estimate_tokens) for entry in view.entries)
 

@@ -80,7 +80,8 @@ SELECT p.session_id, p.address_id, p.begun_turn, p.played, p.total
  WHERE p.played < p.total AND a.channel = :channel AND s.answered_turn = s.next_turn - 1
    AND s.archived_at IS NULL AND s.held_after IS NULL
    AND NOT EXISTS (SELECT FROM jobs j WHERE j.session_id = p.session_id AND j.kind = 'compact'
-                      AND (j.state = 'running' OR j.state = 'due' AND j.due_at <= now()))
+                      AND (j.state = 'running' OR j.state = 'due'
+                           AND j.due_at BETWEEN now() - interval '10 s' AND now()))
  ORDER BY p.started_at LIMIT :limit
 """)
 """The next message waits for a summary that is due: a slow machine then shows the context it summarises."""
