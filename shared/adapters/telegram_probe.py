@@ -84,7 +84,7 @@ async def _ask(token: SecretStr, method: str, *, api_url: str, seconds: float) -
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         raise TelegramUnreachable(f"{where} did not answer ({describe_failure(error)})") from None
     if status in (401, 404) and isinstance(body, Mapping) and body.get("ok") is False:
-        raise TokenRefused("Telegram knows no bot with this token")
+        raise TokenRefused("Telegram does not know a bot with this token")
     result = body.get("result") if isinstance(body, Mapping) else None
     if status != 200 or not isinstance(result, Mapping):
         raise TelegramUnreachable(f"{where} answered {status}, but not as Telegram does")

@@ -101,7 +101,7 @@ REWORDED_IN_PLACE = frozenset({"edit_not_last", "edit_out_of_view", "edit_busy",
 
 
 class TurnStore(Protocol):
-    async def rehearse(self, channel: str) -> None: ...
+    async def rehearse(self) -> None: ...
     async def accept(self, inbound: Inbound, *, channel: str, tokens: int) -> Accepted: ...
     async def claim(
         self,
@@ -650,7 +650,7 @@ class SessionService:
         """
         await self.load_prices()
         await self._agent_loop.rehearse(self._channel)
-        await self._turns.rehearse(self._channel)
+        await self._turns.rehearse()
 
     async def _run(self, claim: Claim, emit: Emit) -> bool:
         """Run one attempt at a turn; return True if it ended and another turn waits."""

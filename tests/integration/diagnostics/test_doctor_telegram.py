@@ -60,7 +60,7 @@ async def test_without_a_token_there_is_nothing_to_say() -> None:
 async def test_a_token_that_telegram_refuses_is_a_failure_and_is_not_shown(telegram: RunningBotApi) -> None:
     wrong = "700001:" + "w" * 35
     said = await looked(telegram, telegram_bot_token=SecretStr(wrong))
-    assert said.startswith("fail  TELEGRAM_BOT_TOKEN: Telegram knows no bot with this token")
+    assert said.startswith("fail  TELEGRAM_BOT_TOKEN: Telegram does not know a bot with this token")
     assert "wwww" not in said
     with pytest.raises(TokenRefused):
         await probe_bot(SecretStr(wrong), api_url=telegram.base_url)

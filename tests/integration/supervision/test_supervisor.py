@@ -607,7 +607,7 @@ async def test_setup_checks_the_bots_token_with_telegram(
     said = capsys.readouterr().out
     assert "@BotFather" in said
     assert "It is not a bot's token" in said
-    assert "No: Telegram knows no bot with this token." in said
+    assert "No: Telegram does not know a bot with this token." in said
     assert f"This is @{USERNAME} (" in said
     assert "wwww" not in said
     assert "'@ada' is not the number of a person or a group" in said

@@ -34,7 +34,7 @@ WITH open AS (
 )
 SELECT {_COLUMNS} FROM (SELECT * FROM open UNION ALL SELECT * FROM made) h
 """)
-"""The open hook of a job, or a new one: a retry finds what it began. A cycle is put off once at most."""
+"""The open hook of a job, or a new one: a retry finds what it began. A cycle is put off at most once."""
 
 # A message is stored with the end of its job, however that came about, and in the same form at every attempt.
 _ADD_ENDS = """

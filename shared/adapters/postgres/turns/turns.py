@@ -35,7 +35,6 @@ from shared.core.context.agents import (
     without_tool,
 )
 from shared.core.session.artifacts import Artifact, digest_prefix
-from shared.core.session.channels import PUSHED
 from shared.core.session.failed_messages import FAILED_FORMS, show_failed
 from shared.core.session.session import Entry, FrozenPrefix, View, backoff_from_json
 from shared.core.session.turns import (
@@ -78,9 +77,11 @@ from shared.core.values.money import Shortage
 
 WOKEN_AT_ONCE = 20
 """Waiting turns that are woken when a provider answers again."""
-_USUAL = (turn_sql.ACCEPT_AND_CLAIM, turn_sql.ACCEPT_AND_CLAIM_KNOWN, ANSWER, ANSWER_PLAIN)
-_USUAL_WITH_RECEIPT = (turn_sql.ACCEPT, turn_sql.CLAIM, turn_sql.LOAD, ANSWER, ANSWER_PLAIN)
-"""Statements of a usual turn; channels whose answers are pushed store a receipt with each message."""
+_USUAL = (
+    turn_sql.ACCEPT_AND_CLAIM, turn_sql.ACCEPT_AND_CLAIM_KNOWN, turn_sql.ACCEPT, turn_sql.CLAIM,
+    turn_sql.LOAD, ANSWER, ANSWER_PLAIN,
+)  # fmt: skip
+"""Statements of a usual turn, with a receipt and without."""
 REHEARSED_CONNECTIONS = 2
 """A turn uses one connection, and a second one while something else has the first."""
 
@@ -93,20 +94,20 @@ class PostgresTurns(PoolStore):
         self._views = ViewCache()
         self._allowance = Allowance(pool, taken=slice_taken)
 
-    async def rehearse(self, channel: str) -> None:
+    async def rehearse(self) -> None:
         """Run the statements of a usual turn for no session, so that the first turn finds them prepared.
 
         Nothing is stored. Raises StorageUnavailable.
         """
-        await asyncio.gather(*(self._rehearse(channel) for _ in range(REHEARSED_CONNECTIONS)))
+        await asyncio.gather(*(self._rehearse() for _ in range(REHEARSED_CONNECTIONS)))
 
     @store_method
-    async def _rehearse(self, channel: str) -> None:
+    async def _rehearse(self) -> None:
         async with self._pool.acquire() as connection:
             rehearsal = connection.transaction()
             await rehearsal.start()
             try:
-                for statement in _USUAL_WITH_RECEIPT if channel in PUSHED else _USUAL:
+                for statement in _USUAL:
                     await connection.fetch(*statement.rehearse(session_id=0))
             finally:
                 await rehearsal.rollback()
