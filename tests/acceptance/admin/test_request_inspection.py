@@ -166,6 +166,8 @@ async def test_context_now_is_what_the_next_request_is_built_from(
             assert await guest.one("SELECT flushed_turn FROM sessions") == 8
             left = await page.see("/estimate?do=flush")
             assert (left["possible"], left["reason"]) == (False, "all_read")
+            former, expected = expected, await page.see("/estimate?do=compact&force=1")
+            assert expected["before"] > former["before"], "the next request has the saved notes"
             status, told = await page.do("compact", {"force": True, "focus": "the river"})
             assert status == 200, told
         assert await guest.one("SELECT focus FROM links") == "the river"
