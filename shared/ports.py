@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Literal, Protocol
 
 from shared.core.memory.vectors import Encoded
+from shared.core.session.turns import DueJob
 from shared.core.values.messages import Block, Image, Message
 from shared.core.values.messages import SystemPart as SystemPart
 from shared.core.values.messages import ToolSpec as ToolSpec
@@ -180,7 +181,7 @@ class TokenCounter(Protocol):
 
 
 class Doorbell(Protocol):
-    async def ring(self, job_id: int, attempt: int) -> bool:
+    async def ring(self, job: DueJob) -> bool:
         """Announce a due job to the workers; False if no worker heard it. Never raises."""
         ...
 

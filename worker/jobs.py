@@ -1,4 +1,4 @@
-"""arq functions of background jobs, and the sweep that announces jobs again if Redis lost them."""
+"""arq functions of each kind of job, and the sweep that announces jobs again if Redis lost them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any
 import structlog
 from arq.connections import ArqRedis
 from arq.cron import CronJob
-from arq.worker import Worker, func
+from arq.worker import Function, Worker, func
 
-from shared.adapters.redis.arq_queue import QUEUE, RUN_JOB, close_queue, open_queue, read_job, write_job
+from shared.adapters.redis.arq_queue import QUEUE, close_queue, open_queue, read_job, write_job
 from shared.bootstrap.app import App
 from shared.bootstrap.from_settings import resolve_server_urls
+from shared.core.session.turns import DueJob
 from shared.core.values.errors import LeaseLost, StorageUnavailable
 from shared.core.values.ttl_cache import clear_recent
 from shared.ports import DASHBOARD
@@ -33,9 +34,23 @@ RING_INTERVAL_SECONDS = 2.0
 ERASURE_SECONDS = 3.0
 
 
-async def run_job(ctx: dict[str, Any], job_id: int, *_: Any, **__: Any) -> None:
-    """Run a job for arq; the row in Postgres says whether anything is left to do."""
-    app: App = ctx["app"]
+async def flush_memory(ctx: dict[str, Any], job_id: int) -> None:
+    """Save notes of what a session holds before it is hidden."""
+    await run_job(ctx["app"], job_id)
+
+
+async def compact_session(ctx: dict[str, Any], job_id: int) -> None:
+    """Summarise the older turns of a session."""
+    await run_job(ctx["app"], job_id)
+
+
+async def consolidate_notes(ctx: dict[str, Any], job_id: int) -> None:
+    """Merge and date the notes of a person."""
+    await run_job(ctx["app"], job_id)
+
+
+async def run_job(app: App, job_id: int) -> None:
+    """Run a job if its row in Postgres says that anything is left to do; the row has its kind and epoch."""
     try:
         await app.job_runner.run(job_id)
         await app.announcer.announce(DASHBOARD, {"t": "changed", "topics": ["jobs"]})
@@ -49,7 +64,7 @@ async def run_arq(app: App, cron_jobs: Sequence[CronJob] = ()) -> None:
     while True:
         queue = open_queue(redis_url)
         worker = Worker(
-            functions=[func(run_job, name=RUN_JOB, keep_result=0, max_tries=1, timeout=JOB_SECONDS)],
+            functions=list_functions(),
             cron_jobs=cron_jobs or None,
             queue_name=QUEUE,
             redis_pool=queue,
@@ -68,6 +83,15 @@ async def run_arq(app: App, cron_jobs: Sequence[CronJob] = ()) -> None:
         finally:
             await _stop(worker, queue)
         await asyncio.sleep(SWEEP_SECONDS)
+
+
+def list_functions() -> list[Function]:
+    """Return the worker's functions, one for each kind of job.
+
+    arq keeps no result and tries none again: rows in Postgres have both.
+    """
+    functions = (flush_memory, compact_session, consolidate_notes)
+    return [func(one, keep_result=0, max_tries=1, timeout=JOB_SECONDS) for one in functions]
 
 
 async def sweep(app: App) -> None:
@@ -118,12 +142,12 @@ class JobDoorbell:
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self._rung: dict[tuple[int, int], float] = {}
-        self._unheard: set[tuple[int, int]] = set()
+        self._rung: dict[DueJob, float] = {}
+        self._unheard: set[DueJob] = set()
         self._first_look = True
-        self._running: dict[asyncio.Task[None], tuple[int, int]] = {}
+        self._running: dict[asyncio.Task[None], DueJob] = {}
 
-    async def ring(self, jobs: Sequence[tuple[int, int]], now: float) -> None:
+    async def ring(self, jobs: Sequence[DueJob], now: float) -> None:
         self._rung = {job: at for job, at in self._rung.items() if now - at < RING_INTERVAL_SECONDS}
         self._unheard &= set(jobs)
         first, self._first_look = self._first_look, False
@@ -131,28 +155,28 @@ class JobDoorbell:
             if job in self._rung:
                 continue
             self._rung[job] = now
-            if await self._app.doorbell.ring(*job):
+            if await self._app.doorbell.ring(job):
                 self._unheard.discard(job)
             elif first or job in self._unheard:
                 self._do_here(job)
             else:
                 self._unheard.add(job)
 
-    def _do_here(self, job: tuple[int, int]) -> None:
+    def _do_here(self, job: DueJob) -> None:
         """Run a job in this process, unless it runs here already or `MAX_JOBS` jobs do.
 
         The claim in Postgres keeps a job from running twice, with or without Redis.
         """
         if len(self._running) >= MAX_JOBS or job in self._running.values():
             return
-        task = asyncio.ensure_future(run_job({"app": self._app}, job[0]))
+        task = asyncio.ensure_future(run_job(self._app, job.id))
         self._running[task] = job
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         job = self._running.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("local_job_failed", job_id=job[0] if job else None, reason=repr(error))
+            log.error("local_job_failed", job_id=job.id if job else None, reason=repr(error))
 
     async def close(self) -> None:
         running = list(self._running)

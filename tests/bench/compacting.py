@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from shared.bootstrap.app import App
+from shared.core.session.turns import DueJob
 from tests.bench.ground import environment_of, ground, ratio, run, settings_of
 from tests.bench.long_log import write_log
 from tests.bench.turn import ANSWER, QUESTION
@@ -58,7 +59,7 @@ async def _pair(app: App, hub: Hub, turns: int) -> dict[str, Any]:
         await _times(whole, 3)
     rest = await _times(resting, turns)
     job = await app.pool.fetchval(_ASK, compacted.session_id)
-    await app.doorbell.ring(job, 0)
+    await app.doorbell.ring(DueJob(id=job, kind="compact"))
     await _until(app, job, "running")
     busy = await _times(compacted, turns)
     running = await app.pool.fetchval("SELECT state FROM jobs WHERE id = $1", job) == "running"

@@ -230,11 +230,10 @@ async def _jobs(settings: Settings) -> dict[str, Trip]:
                 if "flush" not in found:
                     session_id = await worker.pool.fetchval("SELECT max(id) FROM sessions")
                     await worker.stores.jobs.request_job(session_id, FLUSH)
-                for job_id, _ in await worker.stores.jobs.due_jobs():
-                    kind = await worker.pool.fetchval("SELECT kind FROM jobs WHERE id = $1", job_id)
+                for job in await worker.stores.jobs.due_jobs():
                     with traced(RUNS_A_JOB) as trip:
-                        await worker.job_runner.run(job_id)
-                    found.setdefault(kind, trip)
+                        await worker.job_runner.run(job.id)
+                    found.setdefault(job.kind, trip)
                 if {"flush", "compact"} <= found.keys():
                     break
     finally:

@@ -14,7 +14,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from shared.adapters.redis.arq_queue import QUEUE, RUN_JOB, ArqDoorbell
+from shared.adapters.redis.arq_queue import FUNCTIONS, QUEUE, ArqDoorbell
+from shared.core.session.turns import DueJob
 from shared.services.compaction.flusher import FAULTS_AT_MOST
 from tests.faults.house import House, told
 from tests.faults.lengths import lasting
@@ -64,7 +65,7 @@ async def test_a_thousand_callers_who_hang_up_leave_nothing_behind(house: House)
         await asyncio.gather(*(_hangs_up(house.case.port, gate, number) for number in range(CANCELLED)))
         await person.ask("And are you still there?")
         await house.until(_NONE_OPEN, "a transaction stays open")
-        assert await _connections(house.case) <= 2 * CONNECTIONS
+        await house.until(_FEW_CONNECTED, "connections of callers who left stay open")
         end = time.monotonic() + PATIENCE_SECONDS
         while _open_files(house.web) > files + CONNECTIONS:
             assert time.monotonic() < end, "sockets are never closed"
@@ -72,6 +73,10 @@ async def test_a_thousand_callers_who_hang_up_leave_nothing_behind(house: House)
         await house.case.promises_hold(person)
 
 
+_FEW_CONNECTED = f"""
+SELECT count(*) <= {2 * CONNECTIONS} FROM pg_stat_activity
+ WHERE application_name = 'evertalk' AND datname = current_database()
+"""
 _NONE_OPEN = """
 SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'evertalk' AND state LIKE 'idle in%')
 """
@@ -95,14 +100,6 @@ async def _hangs_up(port: int, gate: asyncio.Semaphore, number: int) -> None:
 
 def _open_files(process: Process) -> int:
     return sum(1 for _ in Path(f"/proc/{process.pid}/fd").iterdir())
-
-
-async def _connections(case: Case) -> int:
-    found = await case.value(
-        """SELECT count(*) FROM pg_stat_activity
-            WHERE application_name = 'evertalk' AND datname = current_database()"""
-    )
-    return int(found)
 
 
 _LOSES = """
@@ -197,8 +194,8 @@ async def _rung(house: House, keys: list[str]) -> None:
         before = await queue.zcard(QUEUE)
         try:
             for key in keys:
-                job_id = await house.case.value("SELECT id FROM jobs WHERE key = $1", key)
-                assert await bell.ring(job_id, 0)
+                job = await house.case.rows("SELECT id, kind FROM jobs WHERE key = $1", key)
+                assert await bell.ring(DueJob(**job[0]))
         finally:
             await bell.close()
         assert await queue.zcard(QUEUE) == before + len(keys)
@@ -264,9 +261,9 @@ async def test_whatever_arq_is_made_to_lose_every_job_is_done(house: House) -> N
         async with jobs(house, [person], 4) as keys:
             ids = [await house.case.value("SELECT id FROM jobs WHERE key = $1", key) for key in keys]
             await queue.set(f"arq:result:{ids[0]}:0", b"{}", ex=3600)
-            assert await queue.enqueue_job(RUN_JOB, ids[0], _job_id=f"{ids[0]}:0") is None
+            assert await queue.enqueue_job(FUNCTIONS["flush"], ids[0], _job_id=f"{ids[0]}:0") is None
             await queue.enqueue_job("unheard_of", ids[1], _job_id=f"{ids[1]}:0")
-            await queue.enqueue_job(RUN_JOB, ids[2], _job_id=f"{ids[2]}:0", _expires=0.01)
+            await queue.enqueue_job(FUNCTIONS["flush"], ids[2], _job_id=f"{ids[2]}:0", _expires=0.01)
             await queue.set(f"arq:job:{ids[3]}:0", b"\x80\x04nonsense", ex=3600)
             await queue.zadd(QUEUE, {f"{ids[3]}:0": 1})
         await all_done(house, keys)

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from shared.adapters.redis.arq_queue import QUEUE, ArqDoorbell
+from shared.core.session.turns import DueJob
 from tests.faults.summarised_talks import summarised, talks
 from tests.kit.deployment.breakable_servers import Case
 from tests.kit.deployment.inner_faults import UNKNOWN_KIND
@@ -75,7 +76,7 @@ async def _rung(case: Case, job_id: int) -> None:
     """By a newer process; whoever hears it first is asked for it."""
     bell = ArqDoorbell(case.redis_url)
     try:
-        await bell.ring(job_id, 0)
+        await bell.ring(DueJob(id=job_id, kind="compact"))
     finally:
         await bell.close()
 

@@ -88,9 +88,9 @@ class Visit:
 
     async def run_due_jobs(self, over: asyncio.Event | None = None) -> None:
         """Do the jobs that are due one after the other, until `over` is set."""
-        for job_id, _ in await self.app.stores.jobs.due_jobs():
+        for job in await self.app.stores.jobs.due_jobs():
             if over is None or not over.is_set():
-                await self.app.job_runner.run(job_id)
+                await self.app.job_runner.run(job.id)
 
     async def one(self, sql: str, *arguments: Any) -> Any:
         return await self.app.pool.fetchval(sql, *arguments)

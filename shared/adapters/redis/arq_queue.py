@@ -11,11 +11,17 @@ import structlog
 from arq.connections import ArqRedis
 
 from shared.adapters.redis.client import open_redis
+from shared.core.session.turns import DueJob
 from shared.runtime import keep_cancellation
 
 log = structlog.get_logger(__name__)
 
-RUN_JOB = "run_job"
+FUNCTIONS: Mapping[str, str] = {
+    "flush": "flush_memory",
+    "compact": "compact_session",
+    "tidy": "consolidate_notes",
+}
+"""Name of the worker's arq function for each kind of job."""
 QUEUE = "evertalk:jobs"
 _RING_SECONDS = 2.0
 _CONNECT_SECONDS = 2.0
@@ -67,18 +73,18 @@ class ArqDoorbell:
         self.silent = 0
         """Rings that Redis did not take since the start."""
 
-    async def ring(self, job_id: int, attempt: int) -> bool:
+    async def ring(self, job: DueJob) -> bool:
         """False when Redis is away, or when this very attempt is waiting there already."""
         try:
             with keep_cancellation():
                 async with asyncio.timeout(_RING_SECONDS):
                     if self._pool is None:
                         self._pool = open_queue(self._url)
-                    rung = await self._pool.enqueue_job(RUN_JOB, job_id, _job_id=f"{job_id}:{attempt}")
-                    return rung is not None
+                    name, key = FUNCTIONS[job.kind], f"{job.id}:{job.attempt}"
+                    return await self._pool.enqueue_job(name, job.id, _job_id=key) is not None
         except Exception as error:  # noqa: BLE001  a doorbell that does not ring is no reason to fail a turn
             self.silent += 1
-            log.warning("job_announcement_failed", job_id=job_id, reason=f"{type(error).__name__}: {error}")
+            log.warning("job_announcement_failed", job_id=job.id, reason=f"{type(error).__name__}: {error}")
             await self._forget()
             return False
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from shared.core.session.turns import DueJob
+
 JobVerb = Literal["retry", "cancel"]
 DeliveryVerb = Literal["arrived", "send_again"]
 JOB_STATES = ("due", "running", "failing", "done", "dead")
@@ -49,10 +51,10 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkChanged:
-    """`rung` are the ids and attempts of jobs that wait now."""
+    """Work that an operator changed, what was skipped and why, and the jobs that wait now as `rung`."""
 
     changed: tuple[str, ...] = ()
     skipped: tuple[Skipped, ...] = ()
-    rung: tuple[tuple[int, int], ...] = ()
+    rung: tuple[DueJob, ...] = ()
     more: int = 0
     """Number of matching objects left for the next request."""

@@ -446,6 +446,16 @@ class JobOrder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DueJob:
+    """Stored job that a worker may run now; its kind names the worker's function."""
+
+    id: int
+    kind: str
+    attempt: int = 0
+    """Attempts before this one: each is announced once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """How a turn ends, all that is committed with it."""
 
@@ -487,7 +497,7 @@ class AnswerStored:
 
     event_seq: int
     payload: Mapping[str, Any]
-    job_id: int | None
+    job: DueJob | None
     another_waits: bool
     """Whether a further turn was there at the moment of the commit; what comes later has its own caller."""
     view_moved: bool = False

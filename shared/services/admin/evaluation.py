@@ -20,7 +20,7 @@ from shared.core.ops.evaluation import (
     is_literal_match,
     part_ends,
 )
-from shared.core.session.turns import Accepted, Caps, Emit, Inbound, JobOrder, ReplyEvent, Spending
+from shared.core.session.turns import Accepted, Caps, DueJob, Emit, Inbound, JobOrder, ReplyEvent, Spending
 from shared.core.values.errors import CapReached, EvertalkError
 from shared.core.values.messages import SystemPart, text_message, text_of
 from shared.core.values.money import Prices, worst_case_micro
@@ -65,7 +65,7 @@ class EvaluationStore(Protocol):
 
 class EvaluationJobs(Protocol):
     async def request_job(self, session_id: int, order: JobOrder) -> int | None: ...
-    async def find_due_job(self, session_id: int) -> int | None: ...
+    async def find_due_job(self, session_id: int) -> DueJob | None: ...
 
 
 class EvaluationSessions(Protocol):
@@ -210,7 +210,7 @@ class Evaluation:
         until = time.monotonic() + WAIT_SECONDS
         while await self._store.has_waiting_jobs(place.session_id):
             if (job := await self._jobs.find_due_job(place.session_id)) is not None:
-                await self._run_job(job)
+                await self._run_job(job.id)
             if time.monotonic() > until:
                 raise EvaluationStopped("A job in the background does not end; the dashboard shows which.")
             await asyncio.sleep(LOOK_SECONDS / 10)

@@ -90,8 +90,8 @@ class JobAdmin:
         return done
 
     async def _ring(self, done: WorkChanged) -> None:
-        for job_id, attempt in done.rung[:MAX_RINGS]:
-            if not await self._doorbell.ring(job_id, attempt):
+        for job in done.rung[:MAX_RINGS]:
+            if not await self._doorbell.ring(job):
                 return
 
     async def _announce(self, topic: str, done: WorkChanged) -> None:

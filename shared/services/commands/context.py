@@ -14,7 +14,7 @@ from shared.core.session.budget import limit_range
 from shared.core.session.policy import ContradictoryPolicy
 from shared.core.session.session import View
 from shared.core.session.session_state import ChangeRefused, CompactionStored, SessionState
-from shared.core.session.turns import JobOrder
+from shared.core.session.turns import DueJob, JobOrder
 from shared.core.values.errors import EvertalkError, ModelError
 from shared.locales import Catalogue
 from shared.ports import DASHBOARD, Announcer, Doorbell
@@ -72,7 +72,7 @@ class ContextCommandStore(Protocol):
     def start_new_conversation(self) -> HideLiveTurns: ...
     @property
     def insert_separator(self) -> HideLiveTurns: ...
-    async def find_due_job(self, session_id: int) -> int | None: ...
+    async def find_due_job(self, session_id: int) -> DueJob | None: ...
 
 
 class Foreseen(Protocol):
@@ -170,9 +170,9 @@ class ContextCommands:
 
     async def _ring_late_flush(self, call: CommandInvocation) -> None:
         """Announce the flush that reads hidden turns once for memory."""
-        job_id = await self._store.find_due_job(call.session_id)
-        if job_id is not None:
-            await self._doorbell.ring(job_id, 0)
+        job = await self._store.find_due_job(call.session_id)
+        if job is not None:
+            await self._doorbell.ring(job)
 
     async def _undo(self, call: CommandInvocation) -> CommandReply:
         state = await self._store.load_state(call.session_id)
@@ -222,7 +222,7 @@ class ContextCommands:
             job_id = await self._store.find_waiting_job(call.session_id, key)
         if job_id is None:
             return False, call.texts.say("compact_running")
-        await self._doorbell.ring(job_id, 0)
+        await self._doorbell.ring(DueJob(id=job_id, kind=order.kind))
         await call.progress(call.texts.say("summarising"), 0)
         ended = await self._wait_for_job(job_id)
         return (
@@ -279,7 +279,7 @@ class ContextCommands:
             job_id = await self._store.find_waiting_job(call.session_id, key)
         if job_id is None:
             return False, Ephemeral(call.texts.say("compact_running"))
-        await self._doorbell.ring(job_id, 0)
+        await self._doorbell.ring(DueJob(id=job_id, kind=order.kind))
         ended = await self._wait_for_job(job_id)
         if ended is None:
             return True, Ephemeral(call.texts.say("flush_goes_on"))

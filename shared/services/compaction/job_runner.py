@@ -14,7 +14,7 @@ import structlog
 from shared.core.compaction.jobs import LATE, next_job
 from shared.core.ops.process_faults import REASON
 from shared.core.session.session_state import JobClaim, JobDone, SessionState
-from shared.core.session.turns import JobOrder
+from shared.core.session.turns import DueJob, JobOrder
 from shared.core.values.errors import EvertalkError, LeaseLost, StorageUnavailable
 from shared.ports import Doorbell, StorageLimiter
 from shared.runtime import CrashPoint, Tracer
@@ -38,7 +38,7 @@ RELEASE_SECONDS = 5.0
 
 
 class JobStore(Protocol):
-    async def find_due_job(self, session_id: int) -> int | None: ...
+    async def find_due_job(self, session_id: int) -> DueJob | None: ...
     async def load_state(self, session_id: int) -> SessionState: ...
     async def claim_job(self, job_id: int, *, worker_id: int) -> JobClaim | None: ...
     async def list_held_jobs(self, worker_id: int) -> list[int]: ...
@@ -54,7 +54,7 @@ class JobStore(Protocol):
         retry_seconds: float = 0.0,
         successor: JobOrder | None = None,
         failures: Sequence[Mapping[str, Any]] = (),
-    ) -> int | None: ...
+    ) -> DueJob | None: ...
 
 
 class JobRunner:
@@ -152,8 +152,8 @@ class JobRunner:
             await self._ring_next(job, rung)
             await self._indexer.index_session(job.session_id)
 
-    async def _work(self, job: JobClaim) -> int | None:
-        """Do it, and say so; the id of what is due next."""
+    async def _work(self, job: JobClaim) -> DueJob | None:
+        """Do the job, store its end, and return its successor if that is due at once."""
         async with asyncio.timeout(JOB_TIMEOUT_SECONDS):
             done = await self._do_traced(job)
         return await self._store.end_job(
@@ -208,12 +208,12 @@ class JobRunner:
         """The early flushes that also leave a checkpoint."""
         return (await self._silent_requests.build_next(state)).policy.timing.checkpoint_marks
 
-    async def _ring_next(self, job: JobClaim, successor: int | None) -> None:
+    async def _ring_next(self, job: JobClaim, successor: DueJob | None) -> None:
         """One job of a session runs at a time: whatever waited for this one would wait for the sweep."""
         with contextlib.suppress(StorageUnavailable):
             waiting = successor if successor is not None else await self._store.find_due_job(job.session_id)
             if waiting is not None:
-                await self._doorbell.ring(waiting, 0)
+                await self._doorbell.ring(waiting)
 
     async def _failed(self, job: JobClaim, error: Exception) -> None:
         dead = job.trigger == "manual" or job.faults + 1 >= FAULTS_AT_MOST

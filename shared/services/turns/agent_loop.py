@@ -41,6 +41,7 @@ from shared.core.session.turns import (
     Caps,
     Claim,
     ContextMeasured,
+    DueJob,
     Emit,
     JobOrder,
     Organizing,
@@ -398,7 +399,7 @@ class AgentLoop:
         if job_id is None:
             return
         await state.given.emit(Organizing(turn=state.claim.turn, job_id=job_id))
-        await self._doorbell.ring(job_id, 0)
+        await self._doorbell.ring(DueJob(id=job_id, kind=job.kind))
         if not await self._done_in_time(state, job_id):
             return
         moved = await self._states.load_state(session_id)
@@ -512,7 +513,7 @@ class AgentLoop:
             state.compaction_asked = True
             job_id = await self._states.request_job(state.claim.session_id, job)
             if job_id is not None:
-                await self._doorbell.ring(job_id, 0)
+                await self._doorbell.ring(DueJob(id=job_id, kind=job.kind))
 
     def _build_answer(self, state: TurnAttempt, prepared: PreparedRequest, reply: ModelReply) -> TurnResult:
         blocks = select_storable_blocks(reply)

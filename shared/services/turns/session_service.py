@@ -21,6 +21,7 @@ from shared.core.session.turns import (
     Caps,
     Claim,
     ContextMeasured,
+    DueJob,
     Edited,
     EditReceipt,
     Emit,
@@ -732,9 +733,9 @@ class SessionService:
             await self._warn_of_spending(claim, emit)
         if answered.unseen is not None:
             # The job that is due reads what the pictures show.
-            self._agent_loop.describe_later(answered.unseen, then=lambda: self._ring(stored.job_id))
+            self._agent_loop.describe_later(answered.unseen, then=lambda: self._ring(stored.job))
         else:
-            await self._ring(stored.job_id)
+            await self._ring(stored.job)
         return stored.another_waits
 
     async def _warn_of_spending(self, claim: Claim, emit: Emit) -> None:
@@ -750,9 +751,9 @@ class SessionService:
         if warned.event_seq is not None:
             await emit(Stored(event_seq=warned.event_seq, kind="msg", payload=warned.payload))
 
-    async def _ring(self, job_id: int | None) -> None:
-        if job_id is not None:
-            await self._doorbell.ring(job_id, 0)
+    async def _ring(self, job: DueJob | None) -> None:
+        if job is not None:
+            await self._doorbell.ring(job)
 
     async def _measured(
         self, claim: Claim, answered: TurnResult, stored: AnswerStored

@@ -44,7 +44,7 @@ async def test_a_cancelled_job_is_due_again_at_once(guest: Visit, monkeypatch: p
     await asyncio.wait([running])
     assert running.cancelled()
     assert await guest.one(STATE) == "due"
-    assert job_id in [waiting for waiting, _ in await guest.app.stores.jobs.due_jobs()]
+    assert job_id in [waiting.id for waiting in await guest.app.stores.jobs.due_jobs()]
 
 
 async def test_job_reports_its_end_when_storage_returns(

@@ -15,6 +15,7 @@ from playwright.async_api import Browser, BrowserContext, Page, Route, expect
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.operator_auth import create_login_link
 from shared.config.settings import load_settings
+from shared.core.session.turns import DueJob
 from tests.browser.axe import look_in_both_schemes
 from tests.browser.patience import WAIT_MS
 from tests.kit.dashboard import seed, seed_work
@@ -35,7 +36,7 @@ class Work:
     pool: Pool
     maria: seed.Seeded
     bob: seed.Seeded
-    bell: list[tuple[int, int]]
+    bell: list[DueJob]
     complaints: list[str] = field(default_factory=list)
 
     async def open(self, path: str, heading: str) -> None:
@@ -60,7 +61,7 @@ async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
 async def work(context: BrowserContext, database_url: str) -> AsyncIterator[Work]:
     pool = await open_pool(database_url, size=4)
     maria, bob = await seed_work.jobs(pool), await seed_work.doubts(pool)
-    bell: list[tuple[int, int]] = []
+    bell: list[DueJob] = []
     async with served(
         web.Application(), pool=pool, settings=load_settings(), commands=None,
         work_desk=work_desk_of(pool, bell), news=NobodyListens(),
@@ -90,7 +91,7 @@ async def test_one_failed_job_is_begun_again(work: Work) -> None:
     await work.page.get_by_role("dialog").get_by_role("button", name="Retry").click()
     await expect(work.page.locator(".told")).to_have_text("1 job will run again.")
     await expect(work.page.locator("tbody a.row-link")).to_have_count(2)
-    assert work.bell == [(1, 3)]
+    assert work.bell == [DueJob(id=1, kind="compact", attempt=3)]
 
 
 async def test_retry_all_covers_filtered_jobs_and_confirms_their_number(work: Work) -> None:

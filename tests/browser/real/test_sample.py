@@ -33,8 +33,8 @@ async def worker(database_url: str, redis_url: str) -> AsyncIterator[None]:
 
 async def _work(app: App) -> None:
     while True:
-        for job_id, _ in await app.stores.jobs.due_jobs():
-            await app.job_runner.run(job_id)
+        for job in await app.stores.jobs.due_jobs():
+            await app.job_runner.run(job.id)
         await asyncio.sleep(0.05)
 
 

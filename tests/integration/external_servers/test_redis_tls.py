@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 from shared.adapters.redis.announcer import RedisAnnouncer
 from shared.adapters.redis.arq_queue import ArqDoorbell, open_queue
 from shared.config.settings import BadSettings, load_settings
+from shared.core.session.turns import DueJob
 from shared.diagnostics.checks import Finding
 from shared.diagnostics.doctor import REDIS
 from tests.integration.external_servers.certificates import Authority
@@ -107,7 +108,7 @@ async def _heard(url: str, announcer: Any, session_id: int) -> None:
 async def _carried_out(url: str) -> bool:
     """A job that is rung for leaves the queue by arq's own worker."""
     bell = ArqDoorbell(url)
-    assert await bell.ring(10**12, 0)
+    assert await bell.ring(DueJob(id=10**12, kind="flush"))
     client = open_queue(url)
     try:
         async with asyncio.timeout(20):
@@ -127,7 +128,7 @@ async def test_doctor_is_content_when_arq_is_and_only_then(front: Front, tmp_pat
         "another name": front.url("127.0.0.1"),
     }[way]
     bell = ArqDoorbell(url)
-    assert not await bell.ring(1, 0)
+    assert not await bell.ring(DueJob(id=1, kind="flush"))
     assert (await doctor_says(url)).level == "fail"
     await bell.close()
 
@@ -135,7 +136,7 @@ async def test_doctor_is_content_when_arq_is_and_only_then(front: Front, tmp_pat
 async def test_names_of_hosts_may_be_left_unchecked(front: Front) -> None:
     for url in (front.url("127.0.0.1", ssl_check_hostname="false"), front.url(ssl_cert_reqs="none")):
         bell = ArqDoorbell(url)
-        assert await bell.ring(2, len(url))
+        assert await bell.ring(DueJob(id=2, kind="flush", attempt=len(url)))
         assert (await doctor_says(url)).level == "ok"
         await bell.close()
 

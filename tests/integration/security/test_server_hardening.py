@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.redis.arq_queue import QUEUE, ArqDoorbell, read_job, write_job
+from shared.core.session.turns import DueJob
 
 
 class _Harm:
@@ -38,7 +39,7 @@ async def test_the_queue_holds_numbers_in_json_and_nothing_else(redis_url: str) 
     bell = ArqDoorbell(redis_url)
     redis = Redis.from_url(redis_url)
     try:
-        assert await bell.ring(7, 2)
+        assert await bell.ring(DueJob(id=7, kind="flush", attempt=2))
         assert await redis.zrange(QUEUE, 0, -1) == [b"7:2"]
         raw = await redis.get("arq:job:7:2")
         assert raw is not None

@@ -9,13 +9,17 @@ from typing import cast
 import pytest
 from redis.asyncio import Redis
 
+from shared.adapters.redis.arq_queue import FUNCTIONS, ArqDoorbell, open_queue
 from shared.bootstrap.app import App
-from shared.core.session.turns import JobOrder
+from shared.core.ops.job_views import JOB_KINDS
+from shared.core.session.turns import DueJob, JobOrder
 from shared.core.values.errors import StorageUnavailable
 from tests.kit.app_driver import running_app, settings_for, visit
 from worker import jobs
 from worker.duties import DutyRunner
 from worker.jobs import sweep
+
+DUE = DueJob(id=7, kind="flush", attempt=1)
 
 
 class Yard:
@@ -24,17 +28,17 @@ class Yard:
     def __init__(self) -> None:
         self.looks = 0
         self.begun: list[str] = []
-        self.rung: list[tuple[int, int]] = []
+        self.rung: list[DueJob] = []
 
     async def release_unknown_jobs(self) -> None:
         pass
 
-    async def due_jobs(self) -> list[tuple[int, int]]:
+    async def due_jobs(self) -> list[DueJob]:
         self.looks += 1
-        return [(7, 1)]
+        return [DUE]
 
-    async def ring(self, job_id: int, attempt: int) -> bool:
-        self.rung.append((job_id, attempt))
+    async def ring(self, job: DueJob) -> bool:
+        self.rung.append(job)
         return True
 
     async def sweep(self) -> None:
@@ -70,7 +74,7 @@ async def test_a_dead_workers_job_is_found_while_the_house_is_kept(monkeypatch: 
             task.cancel()
         await asyncio.wait(tasks)
     assert yard.begun == ["index"]
-    assert yard.rung == [(7, 1)]
+    assert yard.rung == [DUE]
 
 
 async def test_the_first_look_for_jobs_waits_for_nothing() -> None:
@@ -80,7 +84,7 @@ async def test_the_first_look_for_jobs_waits_for_nothing() -> None:
         await asyncio.sleep(0)
     looking.cancel()
     await asyncio.wait([looking])
-    assert yard.rung == [(7, 1)]
+    assert yard.rung == [DUE]
 
 
 class Heard(Yard):
@@ -90,8 +94,8 @@ class Heard(Yard):
         super().__init__()
         self.done: list[int] = []
 
-    async def ring(self, job_id: int, attempt: int) -> bool:
-        await super().ring(job_id, attempt)
+    async def ring(self, job: DueJob) -> bool:
+        await super().ring(job)
         return False
 
     async def run(self, job_id: int) -> None:
@@ -143,7 +147,7 @@ async def test_a_mark_that_a_killed_worker_left_in_redis_holds_nothing_up(
         await guest.ask("Hello")
         order = JobOrder(kind="compact", key="by hand", trigger="manual", payload={"force": True})
         job_id = await app.stores.jobs.request_job(guest.session_id, order)
-        assert await app.doorbell.ring(job_id or 0, 0)
+        assert await app.doorbell.ring(DueJob(id=job_id or 0, kind="compact"))
         await redis.set(f"arq:in-progress:{job_id}:0", b"1", ex=610)
         calls = jobs.JobDoorbell(app)
         await calls.ring(await app.stores.jobs.due_jobs(), 0.0)
@@ -184,3 +188,21 @@ async def test_interrupted_job_that_cannot_be_released_is_released_later(
             while await guest.one("SELECT state FROM jobs WHERE key = 'by hand'") != "due":
                 await app.job_runner.release_unknown_jobs()
                 await asyncio.sleep(0.1)
+
+
+def test_every_job_kind_has_an_arq_function_of_its_own() -> None:
+    assert FUNCTIONS.keys() == set(JOB_KINDS)
+    assert sorted(FUNCTIONS.values()) == sorted(one.name for one in jobs.list_functions())
+
+
+async def test_announced_job_waits_under_the_function_of_its_kind(redis_url: str) -> None:
+    bell = ArqDoorbell(redis_url)
+    queue = open_queue(redis_url)
+    try:
+        for number, kind in enumerate(JOB_KINDS, start=1):
+            assert await bell.ring(DueJob(id=number, kind=kind))
+        waiting = {job.function: list(job.args) for job in await queue.queued_jobs()}
+        assert waiting == {"flush_memory": [1], "compact_session": [2], "consolidate_notes": [3]}
+    finally:
+        await queue.aclose()
+        await bell.close()

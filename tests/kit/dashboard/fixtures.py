@@ -18,6 +18,7 @@ from shared.adapters.postgres.dashboard.job_changes import PostgresJobChanges
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.operator_auth import create_login_link
 from shared.config.settings import load_settings
+from shared.core.session.turns import DueJob
 from shared.runtime import ignore_crash_point
 from shared.services.admin.job_admin import JobAdmin
 from tests.kit.dashboard.serve import add_pages
@@ -48,7 +49,7 @@ class Dashboard:
     pool: asyncpg.Pool[asyncpg.Record]
     http: aiohttp.ClientSession
     commands: RunCommands
-    bell: list[tuple[int, int]] = field(default_factory=list)
+    bell: list[DueJob] = field(default_factory=list)
     """Which jobs were rung for, with their attempts."""
 
     async def get(self, path: str, **headers: str) -> Any:
@@ -75,10 +76,10 @@ Start = Callable[..., Awaitable[Dashboard]]
 class Bell:
     """Remembers what it was rung for."""
 
-    rung: list[tuple[int, int]]
+    rung: list[DueJob]
 
-    async def ring(self, job_id: int, attempt: int) -> bool:
-        self.rung.append((job_id, attempt))
+    async def ring(self, job: DueJob) -> bool:
+        self.rung.append(job)
         return True
 
 
@@ -94,7 +95,7 @@ class NobodyListens:
         yield 0, {}
 
 
-def work_desk_of(pool: Pool, bell: list[tuple[int, int]], *, announcer: Any = None) -> JobAdmin:
+def work_desk_of(pool: Pool, bell: list[DueJob], *, announcer: Any = None) -> JobAdmin:
     return JobAdmin(
         PostgresJobChanges(pool), Bell(bell), announcer or NobodyListens(), crash_point=ignore_crash_point
     )
@@ -112,7 +113,7 @@ async def stranger(
     database_url: str, pool: asyncpg.Pool[asyncpg.Record], aiohttp_client: AiohttpClient
 ) -> Dashboard:
     """Browser whose operator has not logged in."""
-    commands, bell = RunCommands(), list[tuple[int, int]]()
+    commands, bell = RunCommands(), list[DueJob]()
     app = add_pages(
         web.Application(),
         pool=pool,

@@ -29,6 +29,7 @@ from shared.core.session.turns import (
     Accepted,
     ContextMeasured,
     Delta,
+    DueJob,
     Emit,
     Inbound,
     RunEnded,
@@ -234,7 +235,7 @@ class ScriptedCommands:
 class SilentDoorbell:
     """No worker hears it."""
 
-    async def ring(self, job_id: int, attempt: int) -> bool:
+    async def ring(self, job: DueJob) -> bool:
         return False
 
 

@@ -27,7 +27,7 @@ from shared.core.session.session_state import (
     NewLink,
     SessionState,
 )
-from shared.core.session.turns import JobOrder, Spending
+from shared.core.session.turns import DueJob, JobOrder, Spending
 from shared.core.values.errors import LeaseLost, StaleView, UnknownSession
 
 _LATE_AFTER = {"new": 0.0, "separator": 0.0, "done": 30.0}
@@ -73,17 +73,15 @@ class PostgresJobs(PoolStore):
         return job_id
 
     @store_method
-    async def find_due_job(self, session_id: int) -> int | None:
-        """Return the lowest id of the session's jobs that are due now; None if there is none."""
-        job_id: int | None = await self._pool.fetchval(
-            *_DUE_JOB(session_id=session_id),
-        )
-        return job_id
+    async def find_due_job(self, session_id: int) -> DueJob | None:
+        """Return the session's due job with the lowest id; None if there is none."""
+        row = await self._pool.fetchrow(*_DUE_JOB(session_id=session_id))
+        return None if row is None else build_value(DueJob, row)
 
     @store_method
-    async def due_jobs(self, *, limit: int = 200) -> list[tuple[int, int]]:
-        """Return ids and attempts of at most `limit` jobs that are due or whose worker died."""
-        return [(row["id"], row["attempt"]) for row in await self._pool.fetch(*sql.DUE_JOBS(limit=limit))]
+    async def due_jobs(self, *, limit: int = 200) -> list[DueJob]:
+        """Return at most `limit` jobs that are due or whose worker died."""
+        return [build_value(DueJob, row) for row in await self._pool.fetch(*sql.DUE_JOBS(limit=limit))]
 
     @store_method
     async def claim_job(self, job_id: int, *, worker_id: int) -> JobClaim | None:
@@ -112,10 +110,10 @@ class PostgresJobs(PoolStore):
         retry_seconds: float = 0.0,
         successor: JobOrder | None = None,
         failures: Sequence[Mapping[str, Any]] = (),
-    ) -> int | None:
+    ) -> DueJob | None:
         """End a claimed job as `done`, `dead`, or `due` again after `retry_seconds`.
 
-        Return the id of a successor that is due at once, else None. Raises LeaseLost if the claim is lost.
+        Return a successor that is due at once, else None. Raises LeaseLost if the claim is lost.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             if state == "dead":
@@ -143,7 +141,9 @@ class PostgresJobs(PoolStore):
                     delay_seconds=successor.delay_seconds,
                 ),
             )  # fmt: skip
-            return None if successor.delay_seconds else job_id
+            if job_id is None or successor.delay_seconds:
+                return None
+            return DueJob(id=job_id, kind=successor.kind)
 
     @store_method
     async def begin_flush(
@@ -680,7 +680,8 @@ still_mine, spend_on, context_after, insert_link, move_view = (
 )  # fmt: skip
 """For the stores beside this one, which change a view in the same way."""
 _DUE_JOB = Named("""
-SELECT id FROM jobs WHERE session_id = :session_id AND state = 'due' AND due_at <= now()
+SELECT id, kind, attempt FROM jobs
+ WHERE session_id = :session_id AND state = 'due' AND due_at <= now()
  ORDER BY id LIMIT 1
 """)
 _SET_SIZE = Named("UPDATE links SET tokens_after = :after WHERE id = :link_id")

@@ -63,7 +63,7 @@ RETURNING j.*
 """Claim of a due job, or of one whose process died: one job a session, and a new epoch fences the old one."""
 
 DUE_JOBS = Named(f"""
-SELECT id, attempt FROM jobs j
+SELECT id, kind, attempt FROM jobs j
  WHERE {_KNOWN} AND {_MAY_RUN} AND (j.state = 'due' AND j.due_at <= now()
     OR j.state = 'running' AND NOT EXISTS (
          SELECT FROM workers w WHERE w.id = j.leased_by AND w.stopped_at IS NULL

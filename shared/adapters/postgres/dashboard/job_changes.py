@@ -9,9 +9,10 @@ import asyncpg
 
 from shared.adapters.postgres.compaction.jobs_sql import MARK_TROUBLED
 from shared.adapters.postgres.dashboard import job_list_sql as sql
-from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
+from shared.adapters.postgres.db.pool import Named, PoolStore, build_value, store_method
 from shared.adapters.postgres.people.operator_auth import append_audit
 from shared.core.ops.job_views import DeliveryVerb, JobMatch, JobVerb, PartKey, Skipped, WorkChanged
+from shared.core.session.turns import DueJob
 
 _NAMED_AT_MOST = 100
 _TRIES = 3
@@ -49,7 +50,7 @@ class PostgresJobChanges(PoolStore):
             if verb == "cancel":
                 await connection.execute(*MARK_TROUBLED(job_ids=list(ids)))
             rows = await connection.fetch(*(sql.RETRY if verb == "retry" else sql.CANCEL)(ids=list(ids)))
-            changed = {row["id"]: row["attempt"] for row in rows}
+            changed = {row["id"]: build_value(DueJob, row) for row in rows}
             missed = [number for number in ids if number not in changed]
             left = await connection.fetch(*sql.LEFT_ALONE(missed=missed, verb=verb)) if missed else []
             if changed:
@@ -57,7 +58,7 @@ class PostgresJobChanges(PoolStore):
         return WorkChanged(
             changed=tuple(str(one) for one in sorted(changed)),
             skipped=tuple(Skipped(what=str(row["id"]), why=row["why"]) for row in left),
-            rung=tuple(sorted(changed.items())) if verb == "retry" else (),
+            rung=tuple(changed[one] for one in sorted(changed)) if verb == "retry" else (),
         )
 
     @store_method

@@ -68,7 +68,7 @@ SELECT j.id FROM jobs j WHERE {where} AND {may} AND j.id > :after AND j.id <= :t
 
 RETRY = Named(f"""
 UPDATE jobs j SET state = 'due', due_at = now(), faults = 0, epoch = epoch + 1, leased_by = NULL, ended_at = NULL
- WHERE j.id = ANY (:ids::bigint[]) AND {MAY["retry"]} RETURNING j.id, j.attempt
+ WHERE j.id = ANY (:ids::bigint[]) AND {MAY["retry"]} RETURNING j.id, j.kind, j.attempt
 """)
 
 CANCEL = Named(f"""
@@ -76,12 +76,12 @@ WITH j AS (
   UPDATE jobs j SET state = 'dead', epoch = epoch + 1, leased_by = NULL, ended_at = now(),
          last_error = 'cancelled by an operator',
          outcome = outcome || '{{"cancelled": true, "advice": "This was cancelled by an operator."}}'
-   WHERE j.id = ANY (:ids::bigint[]) AND {MAY["cancel"]} RETURNING j.id, j.attempt
+   WHERE j.id = ANY (:ids::bigint[]) AND {MAY["cancel"]} RETURNING j.id, j.kind, j.attempt
 ), f AS (
   UPDATE flushes SET outcome = 'failed', error = 'its job was cancelled', ended_at = now() FROM j
    WHERE flushes.job_id = j.id AND flushes.outcome = 'running'
 )
-SELECT id, attempt FROM j
+SELECT id, kind, attempt FROM j
 """)
 """Statement that cancels the given jobs where allowed; a running process loses its job, and a flush fails."""
 

@@ -43,6 +43,7 @@ from shared.core.session.turns import (
     Caps,
     Claim,
     ContextAudit,
+    DueJob,
     Inbound,
     MessageReceipt,
     Outcome,
@@ -416,7 +417,8 @@ class PostgresTurns(PoolStore):
         self._allowance.settle(claim.reservation_id, known)
         if (grown := _grown(claim, outcome, row, said, written)) is not None:
             self._views.keep(claim.session_id, grown)
-        return build_value(AnswerStored, row, payload=_payload(claim, outcome, row))
+        job = outcome.job and row["job_id"] and DueJob(id=row["job_id"], kind=outcome.job.kind)
+        return build_value(AnswerStored, row, payload=_payload(claim, outcome, row), job=job)
 
     @store_method
     async def postpone(

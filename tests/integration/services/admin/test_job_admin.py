@@ -9,6 +9,7 @@ import pytest
 from shared.adapters.postgres.compaction.jobs import PostgresJobs
 from shared.adapters.postgres.dashboard.job_changes import PostgresJobChanges
 from shared.core.ops.job_views import JobMatch
+from shared.core.session.turns import DueJob
 from shared.runtime import CRASH_POINTS
 from shared.services.admin import job_admin
 from shared.services.admin.job_admin import JobAdmin
@@ -27,18 +28,18 @@ def cut(name: str) -> None:
 
 async def test_retry_interrupted_before_the_doorbell_is_found_by_the_sweep(pool: Any) -> None:
     await seed_work.jobs(pool)
-    bell: list[tuple[int, int]] = []
+    bell: list[DueJob] = []
     desk = JobAdmin(PostgresJobChanges(pool), Bell(bell), NobodyListens(), crash_point=cut)
     with pytest.raises(PowerCut):
         await desk.change_jobs("retry", [1], actor="anna")
     assert bell == []
-    assert (1, 3) in await PostgresJobs(pool).due_jobs()
+    assert DueJob(id=1, kind="compact", attempt=3) in await PostgresJobs(pool).due_jobs()
     assert await pool.fetchval("SELECT count(*) FROM audit WHERE action = 'job.retry'") == 1
 
 
 async def test_a_retried_job_is_claimed_like_any_other(pool: Any) -> None:
     await seed_work.jobs(pool)
-    bell: list[tuple[int, int]] = []
+    bell: list[DueJob] = []
     desk = JobAdmin(PostgresJobChanges(pool), Bell(bell), NobodyListens(), crash_point=lambda _: None)
     await desk.change_jobs("retry", [1], actor="anna")
     await pool.execute(

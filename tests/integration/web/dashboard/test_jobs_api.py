@@ -124,7 +124,7 @@ async def test_retried_dead_job_has_all_attempts_and_rings(dashboard: Dashboard)
     row = await dashboard.pool.fetchrow("SELECT * FROM jobs WHERE id = $1", number)
     assert row is not None
     assert (row["state"], row["faults"], row["ended_at"], row["attempt"]) == ("due", 0, None, 3)
-    assert dashboard.bell == [(number, 3)]
+    assert [(job.id, job.attempt) for job in dashboard.bell] == [(number, 3)]
     assert [line["object"] for line in await audited(dashboard, "job.retry")] == [f"job:{number}"]
     again = await post(dashboard, "/jobs/retry", {"ids": [number]})
     assert (again["changed"], again["why"][0]["why"]) == (0, "it waits for a worker already")

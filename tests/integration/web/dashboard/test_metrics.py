@@ -23,6 +23,7 @@ from shared.adapters.redis.announcer import RedisAnnouncer
 from shared.adapters.redis.arq_queue import ArqDoorbell
 from shared.adapters.telemetry.health import Health
 from shared.config.settings import load_settings
+from shared.core.session.turns import DueJob
 from shared.runtime import read_version
 from tests.kit.dashboard import seed, seed_work
 from tests.kit.dashboard.fixtures import Dashboard, Pool
@@ -249,7 +250,7 @@ async def test_what_redis_did_not_take_is_counted_for_all_processes_that_live(da
     assert "redis_errors" not in health()
     for number in range(3):
         await announcer.announce(number, {"event_seq": number})
-    assert not await doorbell.ring(1, 0)
+    assert not await doorbell.ring(DueJob(id=1, kind="flush"))
     for role in ("web", "worker"):
         workers = PostgresWorkers(dashboard.pool, health=health)
         assert await workers.beat(await workers.register(role))

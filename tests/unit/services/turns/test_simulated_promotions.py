@@ -144,7 +144,7 @@ class Turns:
         self.server.answers += 1
         await self.server.reply()
         return AnswerStored(
-            event_seq=claim.turn, payload={}, job_id=None, another_waits=claim.turn < row.next_turn - 1
+            event_seq=claim.turn, payload={}, job=None, another_waits=claim.turn < row.next_turn - 1
         )
 
     async def postpone(self, claim: Claim, **_: Any) -> None:
