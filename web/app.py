@@ -31,17 +31,18 @@ from web.api.commands import RUNS, Runs
 from web.auth.token_revocation import TokenRevocation
 from web.auth.visitors import Visitors
 from web.chat.socket_chat import chat
-from web.dashboard.access import DESK, build_handler
+from web.dashboard import DESK
 from web.parts import PARTS, CommandRunner, Handler, ModelInfo, Parts, TurnService
-from web.rest.api_key_auth import API, KEY_SECONDS, ApiKeyAuth, check_api_key
+from web.rest.api_key_auth import API, ApiKeyAuth, check_api_key
 from web.rest.calls import add_operations
 from web.routes import DESCRIPTION, FOR_VISITORS, scope_of
 from web.security import MAX_BODY_BYTES, guard
+from web.server.client_limiter import ClientLimiter
 from web.server.hub import Announcements, Hub, Replies
 from web.server.origins import Proxies
 from web.server.pages import Files
 from web.server.poll_lines import PollLines
-from web.server.rate_limits import LOCAL, ClientLimits, Places, RateWindows, Tries
+from web.server.rate_limits import ClientLimits
 from web.server.shared_rate_limits import CommonCounts, Counts
 
 if TYPE_CHECKING:
@@ -102,7 +103,6 @@ def make_parts(
         announcer=services.announcer, events=stores.events, measure=services.sessions.measure_context,
         tasks=tasks,
     )  # fmt: skip
-    usual = limits or ClientLimits()
     replies = Replies(services.sessions, hub)
     hub.on_due = replies.look_now
     return Parts(
@@ -125,16 +125,7 @@ def make_parts(
         answer_memory=build_answer_memory(stores, settings),
         uploads=uploads.Uploads(stores.uploads, stores.events, hearing=services.hearing),
         tasks=tasks,
-        limits=usual,
-        local_limits=limits or LOCAL,
-        session_windows=RateWindows(usual.messages_seconds),
-        address_windows=RateWindows(usual.messages_seconds),
-        session_places=Places(),
-        address_places=Places(),
-        frame_windows=RateWindows(usual.frames_seconds),
-        stream_windows=RateWindows(usual.messages_seconds),
-        key_windows=RateWindows(KEY_SECONDS),
-        recovery_tries=Tries(),
+        limiter=ClientLimiter.create(proxies, is_personal=settings.profile == "personal", limits=limits),
         admissions=TokenRevocation(hub, stores.visitors),
         poll_lines=PollLines(spawn=tasks.start),
         crash_point=services.crash_point,
@@ -151,7 +142,7 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
         keys=services.stores.api_keys,
         sessions=services.stores.api_sessions,
         scope_of=scope_of,
-        windows=parts.key_windows,
+        windows=parts.limiter.keys,
     )
     app[DESCRIPTION] = []
     others: dict[tuple[str, str], Handler] = {}
@@ -166,7 +157,7 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
     add.add_get("/static-{digest:[0-9a-f]+}/{path:.+}", routes.static_for_ever)
     add.add_get("/healthz", routes.healthz)
     add.add_get("/readyz", routes.readyz)
-    context = dashboard.add_dashboard(
+    desk = dashboard.add_dashboard(
         app,
         pool=services.pool,
         stores=services.stores,
@@ -179,11 +170,14 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
         job_admin=services.job_admin,
         playground=services.playground,
         breakers=services.list_breakers,
+        files=parts.uploads,
+        limiter=parts.limiter,
+        push_sender=services.push,
         demo=parts.model.offline,
         static_root=f"/static-{parts.files.digest}",
     )
-    others |= {(one.method, one.path): build_handler(one, context) for one in dashboard.OPERATIONS}
-    app[DESK] = context
+    others |= {(one.method, one.path): desk.build_handler(one) for one in dashboard.OPERATIONS}
+    app[DESK] = desk
     return app
 
 
@@ -192,8 +186,9 @@ def follow_settings(app: web.Application, services: Services, *, model: ModelInf
 
     Open sockets and answers that are being written are kept.
     """
-    parts, context = app[PARTS], app[DESK]
+    parts = app[PARTS]
     parts.settings = services.settings
+    parts.limiter.is_personal = services.settings.profile == "personal"
     parts.stores = services.stores
     parts.commands = services.commands
     parts.model = model
@@ -201,7 +196,7 @@ def follow_settings(app: web.Application, services: Services, *, model: ModelInf
     parts.answer_memory = build_answer_memory(services.stores, services.settings)
     parts.visitors.settings = services.settings
     parts.uploads.hearing = services.hearing
-    context.follow(
+    app[DESK].follow(
         settings=services.settings,
         stores=services.stores,
         context_inspector=services.context_inspector,
@@ -213,13 +208,13 @@ def follow_settings(app: web.Application, services: Services, *, model: ModelInf
 def count_screens(app: web.Application) -> dict[str, int]:
     """Return the number of open connections: of chat pages, of dashboards, and by transport."""
     hub = app[PARTS].hub
-    return {"chat": hub.screens, "desk": app[DESK].open_streams(), **hub.count_transports()}
+    return {"chat": hub.screens, "desk": app[DESK].live.streams, **hub.count_transports()}
 
 
 def list_present(app: web.Application) -> Present:
     """Return the operators and addresses that have a page open in this process."""
     places = {subscriber.address_id for subscriber in app[PARTS].hub.list_subscribers()} - {0}
-    return Present(operators=tuple(app[DESK].present_operators()), addresses=tuple(places))
+    return Present(operators=tuple(app[DESK].live.operators), addresses=tuple(places))
 
 
 def start_parts(parts: Parts, *, counts: Counts | None = None) -> None:

@@ -23,11 +23,12 @@ from shared.services.privacy.export import DataExporter
 from shared.services.turns.turn_dispatcher import SessionAnswerer
 from web.auth.token_revocation import TokenRevocation
 from web.auth.visitors import Known, Site, Visitors
+from web.server.client_limiter import ClientLimiter
 from web.server.hub import Hub, Replies
 from web.server.origins import Proxies
 from web.server.pages import Files
 from web.server.poll_lines import PollLines
-from web.server.rate_limits import ClientLimits, Places, RateWindows, Tries
+from web.server.rate_limits import ClientLimits, RateWindows
 
 if TYPE_CHECKING:
     from shared.services.admin.push_sender import PushSender
@@ -166,16 +167,7 @@ class Parts:
     push: PushSender
     answer_memory: AnswerMemoryReader
     tasks: BackgroundTasks
-    limits: ClientLimits
-    local_limits: ClientLimits
-    session_windows: RateWindows
-    address_windows: RateWindows
-    session_places: Places
-    address_places: Places
-    frame_windows: RateWindows
-    stream_windows: RateWindows
-    key_windows: RateWindows
-    recovery_tries: Tries
+    limiter: ClientLimiter
     admissions: TokenRevocation
     poll_lines: PollLines
     crash_point: CrashPoint
@@ -185,10 +177,7 @@ class Parts:
     @property
     def common_windows(self) -> Mapping[str, RateWindows]:
         """Rate windows that all web processes share; frames and open sockets are not shared."""
-        return {
-            "sessions": self.session_windows, "addresses": self.address_windows,
-            "streams": self.stream_windows, "keys": self.key_windows, **self.uploads.windows,
-        }  # fmt: skip
+        return {**self.limiter.common_windows, **self.uploads.windows}
 
     def commands_for(self, audience: str, *, site: Site | None = None) -> tuple[Command, ...]:
         """Return the commands of an audience; `/human` only where an operator can be asked."""
@@ -201,17 +190,6 @@ class Parts:
             demo=demo,
             speaks=self.speaking is not None,
         )
-
-    def take_newcomer(self, request: web.Request) -> float:
-        """0 when one more may begin who was never here, else the seconds until then."""
-        most = self.limits_for(request).newcomers
-        return self.address_windows.take(f"new {self.proxies.client_key(request)}", most)
-
-    def limits_for(self, request: web.Request) -> ClientLimits:
-        """A person's own machine is not limited: its only client is that person, or their own tools."""
-        if self.settings.profile == "personal" and self.proxies.is_local(request):
-            return self.local_limits
-        return self.limits
 
 
 PARTS = web.AppKey("parts", Parts)

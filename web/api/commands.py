@@ -18,7 +18,8 @@ from shared.core.commands.commands import Command
 from shared.core.values.errors import EvertalkError, StorageUnavailable, UnknownSession
 from web.auth.visitors import Known
 from web.chat.socket_session import COMMAND_SECONDS, UnknownCommand, result_payload
-from web.dashboard.access import DESK, find_signed_in
+from web.dashboard import DESK
+from web.dashboard.access import find_signed_in
 from web.parts import PARTS, Parts, audience_of
 from web.protocol import wire
 from web.rest.api_key_auth import API, ONLY_IN_PERSON, build_known, find_by_key, record
@@ -174,7 +175,7 @@ async def _find_asker(request: web.Request, session_id: Any) -> Asker:
 
 
 async def _find_operator(request: web.Request) -> str | None:
-    who = await find_signed_in(request, request.app[DESK])
+    who = await find_signed_in(request, request.app[DESK].door)
     if who is not None and not who.has_role("operator"):
         raise HttpRefusal(403, "role_needed", f"This needs the role operator; you are {who.role}.")
     return who.name if who is not None else None
@@ -226,7 +227,7 @@ async def _record(request: web.Request, asker: Asker, name: str) -> None:
     about = f"session:{asker.known.row.session_public_id}"
     await record(request, "commands.run", about=about, command=name)
     if asker.operator is not None:
-        operators = request.app[DESK].admin.operators
+        operators = request.app[DESK].door.operators
         await operators.record(actor=asker.operator, action=f"command.{name}", about=about)
 
 

@@ -189,7 +189,7 @@ async def write_message(
     cid = read_cid(cid, key) or secrets.token_hex(16)
     files = wire.files({"attachments": attachments})
     address = None if KEY in request else parts.proxies.client_key(request)
-    limits = parts.limits_for(request)
+    limits = parts.limiter.limits_for(request)
     await check_messages(parts, limits, known, cid=cid, address=address, chars=len(text or ""))
     inbound = await build_inbound(parts, known, text=text or "", cid=cid, files=files)
     await record(request, "messages.write", about=f"session:{known.row.session_public_id}")
@@ -197,7 +197,7 @@ async def write_message(
     if not streamed and not wait:
         return await json_reply(request, _accepted(await accept_message(parts, inbound)), status=202)
     place = f"rest:{call.session_id}"
-    if not parts.session_places.take(place, parts.limits_for(request).sockets_per_session):
+    if not parts.limiter.session_places.take(place, parts.limiter.limits_for(request).sockets_per_session):
         raise wire.RateLimited(retry_after_seconds=15.0, what="requests that wait")
     try:
         async with EventSubscription(parts, known) as events:
@@ -207,7 +207,7 @@ async def write_message(
                 return await _stream(request, following)
             return await _wait_for_answer(request, following, float(wait))
     finally:
-        parts.session_places.leave(place)
+        parts.limiter.session_places.leave(place)
 
 
 @router.on(
@@ -236,7 +236,7 @@ async def edit_message(
         raise HttpRefusal(409, "not_on_the_web", "This conversation is reached on another channel only.")
     cid = read_cid(cid, key) or secrets.token_hex(16)
     address = None if KEY in request else parts.proxies.client_key(request)
-    limits = parts.limits_for(request)
+    limits = parts.limiter.limits_for(request)
     await check_messages(parts, limits, known, cid=cid, address=address, chars=len(text))
     await record(request, "messages.edit", about=f"session:{known.row.session_public_id}")
     accepted, shown = await store_edit(parts, known, seq=mid, text=text, cid=cid)
@@ -257,7 +257,7 @@ async def erase_message(call: Call, session: SessionId, mid: NamedMid) -> Reply:
     request, parts, known = call.request, call.parts, call.person
     call.check_draining()
     address = None if KEY in request else parts.proxies.client_key(request)
-    limits = parts.limits_for(request)
+    limits = parts.limiter.limits_for(request)
     await check_messages(parts, limits, known, cid=secrets.token_hex(16), address=address, chars=0)
     await record(request, "messages.delete", about=f"session:{known.row.session_public_id}")
     return {"mid": f"m{mid}", "event_seq": await delete_message(parts, known, seq=mid)}

@@ -62,7 +62,7 @@ async def describe_site(
         raise HttpRefusal(404, "not_found", "There is no such site.")
     origin = request.headers.get("Origin")
     if origin is not None and not await visitors.is_page_allowed(request, site=name):
-        if not call.parts.address_windows.take("refused origins", _REFUSALS):
+        if not call.parts.limiter.addresses.take("refused origins", _REFUSALS):
             with suppress(StorageUnavailable):
                 await visitors.note_refused(name, origin)
         readable = {"Access-Control-Allow-Origin": origin, "Vary": "Origin"}
@@ -100,7 +100,7 @@ async def recover(call: Call, *, body: Annotated[Json, Shape(Recovery)]) -> Repl
     if found is None:
         raise HttpRefusal(404, "unknown_code", "This code opens nothing. Please look for a mistake in it.")
     for key in tries:
-        parts.recovery_tries.mark_passed(key)
+        parts.limiter.recovery_tries.mark_passed(key)
     if not page:
         return {"token": found[1]}
     response = await json_reply(request, {"token": None})
@@ -122,11 +122,11 @@ def _check_tries(request: web.Request, code: str) -> tuple[str, str]:
     RateLimited.
     """
     parts = request.app[PARTS]
-    most = parts.limits.recoveries
+    most = parts.limiter.limits.recoveries
     keys = (parts.proxies.client_key(request), code_hash(plain_code(code)[:_PREFIX]).hex())
-    wait = parts.address_windows.take("recover", _FROM_ALL)
+    wait = parts.limiter.addresses.take("recover", _FROM_ALL)
     for key in keys:
-        wait = wait or parts.recovery_tries.take(key, most)
+        wait = wait or parts.limiter.recovery_tries.take(key, most)
     if wait:
         raise wire.RateLimited(retry_after_seconds=wait, what="codes")
     return keys

@@ -360,7 +360,7 @@ async def upload(
     await record(request, "files.send", about=about)
     name = clean_name(unquote(file_name, errors="replace"))
     attached = await parts.uploads.receive(
-        request, known.row.session_id, name, parts.limits_for(request), address
+        request, known.row.session_id, name, parts.limiter.limits_for(request), address
     )
     log.info("file_stored", session_id=known.row.session_id, mime=attached.mime, size=attached.size)
     heard = await parts.uploads.transcribe(request, known, attached)
@@ -373,7 +373,7 @@ async def upload(
 )  # fmt: skip
 async def download(call: Call, file: FileId) -> Reply:
     """Download a file of the conversation."""
-    found = await call.parts.uploads.load(call.person, file, call.parts.limits_for(call.request))
+    found = await call.parts.uploads.load(call.person, file, call.parts.limiter.limits_for(call.request))
     if found is None:
         return None
     headers = {**found.headers(), **await cross_origin_headers(call.request)}

@@ -75,8 +75,8 @@ async def greet(call: Call, *, body: Annotated[Json, Shape(Hello)]) -> Reply:
     # The address of an event stream is written into logs, so no token may be in it.
     request, parts = call.request, call.parts
     call.check_draining()
-    limits = parts.limits_for(request)
-    if wait := parts.stream_windows.take(parts.proxies.client_key(request), limits.sockets_per_address):
+    limits = parts.limiter.limits_for(request)
+    if wait := parts.limiter.streams.take(parts.proxies.client_key(request), limits.sockets_per_address):
         raise wire.RateLimited(retry_after_seconds=wait, what="streams")
     hello = wire.read_frame(body)
     if not isinstance(hello, wire.Hello) or hello.version != wire.VERSION:
@@ -88,7 +88,9 @@ async def greet(call: Call, *, body: Annotated[Json, Shape(Hello)]) -> Reply:
     try:
         async with asyncio.timeout(STEP_SECONDS):
             begun = replace(hello, begin=True)
-            known = await parts.visitors.greet(request, begun, wait=lambda: parts.take_newcomer(request))
+            known = await parts.visitors.greet(
+                request, begun, wait=lambda: parts.limiter.take_newcomer(request)
+            )
             if known.moved:
                 parts.hub.handle_move()
             if isinstance(known.admitted_by, bytes):
@@ -146,11 +148,11 @@ async def send_frames(call: Call, *, body: Annotated[Json, Shape(Frames)]) -> Re
     known = await find_sender(request, parts, body.get("site"))
     known = await parts.visitors.open(known, _read_word(body, "session", wire.WORDS)) or known
     said = _ReplyFrames(parts, known.row.session_id, _read_word(body, "stream", NAME))
-    limits = parts.limits_for(request)
+    limits = parts.limiter.limits_for(request)
     talk = SocketSession(
         parts, known, limits=limits, address=parts.proxies.client_key(request),
         language=_read_word(body, "locale", wire.WORDS), send=said,
-        take_frame=lambda: parts.frame_windows.take(str(known.row.session_id), limits.frames),
+        take_frame=lambda: parts.limiter.frames.take(str(known.row.session_id), limits.frames),
     )  # fmt: skip
     closed = await _receive_frames(talk, frames)
     if talk.signed_out:
@@ -193,7 +195,7 @@ class _Stream:
     ) -> None:
         self._request = request
         self._parts = parts
-        self._limits: ClientLimits = parts.limits_for(request)
+        self._limits: ClientLimits = parts.limiter.limits_for(request)
         self._address = parts.proxies.client_key(request)
         self._known = known
         self._hello = _build_hello(admitted, request.headers.get("Last-Event-ID", ""))
@@ -201,7 +203,7 @@ class _Stream:
         self._send_queue = SendQueue(EventSink(response), spawn=parts.tasks.start, abort=self._abort)
 
     async def run(self) -> None:
-        if not self._parts.address_places.take(self._address, self._limits.sockets_per_address):
+        if not self._parts.limiter.address_places.take(self._address, self._limits.sockets_per_address):
             self._end(Closed(wire.CLOSE_RATE, "too many sockets", error=TooManySockets()))
             await self._until_closed(once=True)
             return
@@ -220,7 +222,7 @@ class _Stream:
         finally:
             if isinstance(connection, Connection):
                 connection.on_lost = None
-            self._parts.address_places.leave(self._address)
+            self._parts.limiter.address_places.leave(self._address)
             await place.leave()
 
     async def _until_closed(self, *, once: bool = False) -> None:

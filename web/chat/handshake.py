@@ -55,7 +55,7 @@ class Handshake:
     async def take(self, hello: wire.Hello, limits: ClientLimits) -> None:
         """Join the conversation, and send the welcome. Raises Closed."""
         row = self._known.row
-        if not self._parts.session_places.take(str(row.session_id), limits.sockets_per_session):
+        if not self._parts.limiter.session_places.take(str(row.session_id), limits.sockets_per_session):
             raise Closed(wire.CLOSE_RATE, "too many sockets", error=TooManySockets())
         subscriber = self._subscriber = Subscriber(
             self._send_queue, public=self._public, address_id=row.address_id, name=self._name,
@@ -67,7 +67,7 @@ class Handshake:
     async def leave(self) -> None:
         if self._subscriber is not None:
             session_id = self._known.row.session_id
-            self._parts.session_places.leave(str(session_id))
+            self._parts.limiter.session_places.leave(str(session_id))
             await asyncio.shield(self._parts.hub.leave(session_id, self._subscriber))
 
     async def _welcome(self, subscriber: Subscriber, hello: wire.Hello) -> None:

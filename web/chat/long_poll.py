@@ -63,8 +63,8 @@ async def poll_frames(
     known = await find_sender(request, parts, site)
     known = await parts.visitors.open(known, session) or known
     session_id = known.row.session_id
-    limits = parts.limits_for(request)
-    if seconds := parts.frame_windows.take(f"poll {session_id}", limits.frames):
+    limits = parts.limiter.limits_for(request)
+    if seconds := parts.limiter.frames.take(f"poll {session_id}", limits.frames):
         raise wire.RateLimited(retry_after_seconds=seconds, what="polls")
     hello = wire.Hello(version=wire.VERSION, site=site, last_seq=after, locale=locale, session=session)
     try:
@@ -87,19 +87,19 @@ async def _open_line(
     """Welcome a client, in place of its former line. Raises Closed."""
     lines, session_id = parts.poll_lines, known.row.session_id
     await lines.end_named(session_id, name)
-    limits, address = parts.limits_for(request), parts.proxies.client_key(request)
-    if parts.session_places.open(str(session_id)) >= limits.sockets_per_session:
+    limits, address = parts.limiter.limits_for(request), parts.proxies.client_key(request)
+    if parts.limiter.session_places.open(str(session_id)) >= limits.sockets_per_session:
         await lines.end_idle(session_id)
     if lines.full:
         raise HttpRefusal(503, "busy", "Too many are waiting here.", headers={"Retry-After": "5"})
-    if not parts.address_places.take(address, limits.sockets_per_address):
+    if not parts.limiter.address_places.take(address, limits.sockets_per_address):
         raise Closed(wire.CLOSE_RATE, "too many sockets", error=TooManySockets())
     box = PollBox()
     queue = SendQueue(box, spawn=parts.tasks.start, abort=box.abort)
     place = Handshake(parts, known, queue, name=name, transport="long_poll")
 
     async def leave() -> None:
-        parts.address_places.leave(address)
+        parts.limiter.address_places.leave(address)
         await place.leave()
 
     try:

@@ -33,9 +33,9 @@ async def check_messages(
     """
     session_id = known.row.session_id
     weight = 1 + min(chars, wire.MAX_CHARS) // CHARS_OF_ONE
-    wait = parts.session_windows.take(str(session_id), limits.messages, weight)
+    wait = parts.limiter.sessions.take(str(session_id), limits.messages, weight)
     if address is not None:
-        wait = wait or parts.address_windows.take(address, limits.messages, weight)
+        wait = wait or parts.limiter.addresses.take(address, limits.messages, weight)
     if wait and not await parts.stores.events.has_message(session_id, dedupe_key(cid)):
         raise wire.RateLimited(retry_after_seconds=wait)
 

@@ -50,13 +50,13 @@ class _Chat:
         self._request = request
         self._socket = socket
         self._parts = parts
-        self._limits: ClientLimits = parts.limits_for(request)
+        self._limits: ClientLimits = parts.limiter.limits_for(request)
         self._address = parts.proxies.client_key(request)
         self._send_queue = SendQueue(socket, spawn=parts.tasks.start, abort=self._abort)
         self._public = False
 
     async def run(self) -> None:
-        if not self._parts.address_places.take(self._address, self._limits.sockets_per_address):
+        if not self._parts.limiter.address_places.take(self._address, self._limits.sockets_per_address):
             self._end(Closed(wire.CLOSE_RATE, "too many sockets", error=TooManySockets()))
             await self._wait_for_close()
             return
@@ -66,14 +66,14 @@ class _Chat:
             self._end(closed)
             await self._wait_for_close()
         finally:
-            self._parts.address_places.leave(self._address)
+            self._parts.limiter.address_places.leave(self._address)
 
     async def _talk(self) -> None:
         hello = await self._hello()
         parts, request = self._parts, self._request
 
         def greet(hello: wire.Hello) -> Coroutine[Any, Any, Known]:
-            return parts.visitors.greet(request, hello, wait=lambda: parts.take_newcomer(request))
+            return parts.visitors.greet(request, hello, wait=lambda: parts.limiter.take_newcomer(request))
 
         first: str | None = None
         known: Known | None

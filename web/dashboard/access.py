@@ -7,32 +7,21 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 from aiohttp import web
 
-from shared.adapters.oidc import OidcProvider
 from shared.adapters.postgres.dashboard.read_models import BadQuery
-from shared.adapters.postgres.people.operator_auth import SignedIn
-from shared.bootstrap.dashboard_stores import DashboardStores, change_dashboard_timezone
-from shared.bootstrap.stores import Stores
+from shared.adapters.postgres.people.operator_auth import Operators, SignedIn
 from shared.config.settings import BadSettings, Settings
 from shared.core.identity.operators import StaleOperator, UnknownOperator
 from shared.core.values.errors import EvertalkError, StorageUnavailable
-from shared.core.verdicts.breaker import BreakerState
-from shared.services.admin.context_inspector import ContextInspector
-from shared.services.admin.job_admin import JobAdmin
-from shared.services.admin.playground import Playground
-from shared.services.privacy.erasure import ErasureAnnouncer
-from shared.services.tools.handover import HandoverService
 from web.dashboard.requests import FORM_BYTES, read_json
-from web.parts import CommandRunner
 from web.rest.arguments import BadField, read_arguments
 from web.rest.kinds import to_json
-from web.rest.operation import Operation
+from web.rest.operation import HandlerTable, Operation
 from web.security import REQUEST_ID, SAFE_METHODS, HttpRefusal, status_of
-from web.server.dashboard_streams import Live
 from web.server.origins import Proxies
 
 COOKIE = "evertalk_operator"
@@ -56,55 +45,13 @@ HEADERS = {
 }
 
 
-class MetricsExposition(Protocol):
-    """The text that Prometheus reads, as the dashboard needs it."""
-
-    async def render(self, context: DashboardContext, *, deprecated: bool = False) -> str: ...
-
-
 @dataclass(slots=True, kw_only=True)
-class DashboardContext:
-    """Stores, settings and services that handlers of the dashboard use."""
+class DashboardDoor:
+    """Logins of operators, settings and proxies, by which a request is admitted."""
 
-    stores: Stores
-    admin: DashboardStores
+    operators: Operators
     settings: Settings
-    commands: CommandRunner | None
     proxies: Proxies
-    handovers: HandoverService | None = None
-    announcer: ErasureAnnouncer | None = None
-    """Announcer that tells screens of new entries; None without listeners."""
-    provider: OidcProvider | None = None
-    breakers: Callable[[], Mapping[str, BreakerState]] | None = None
-    context_inspector: ContextInspector | None = None
-    job_admin: JobAdmin | None = None
-    playground: Playground | None = None
-    live: Live | None = None
-    scrape: MetricsExposition | None = None
-    demo: bool = False
-    """Whether no model is set, so that the built-in demo answers."""
-    static_root: str = "/static"
-    """Path below which browsers find the packed files; it changes with any of them."""
-
-    def follow(
-        self,
-        *,
-        settings: Settings,
-        stores: Stores,
-        context_inspector: ContextInspector | None,
-        playground: Playground | None,
-        demo: bool,
-    ) -> None:
-        """Use what changed settings have replaced."""
-        self.admin = change_dashboard_timezone(self.admin, settings, former=self.settings)
-        self.settings, self.stores, self.demo = settings, stores, demo
-        self.context_inspector, self.playground = context_inspector, playground
-
-    def open_streams(self) -> int:
-        return 0 if self.live is None else self.live.streams
-
-    def present_operators(self) -> set[int]:
-        return set() if self.live is None else self.live.operators
 
     def address(self, request: web.Request) -> str:
         """Return the client's address behind trusted proxies, so that a lock-out concerns one client."""
@@ -117,15 +64,12 @@ class DashboardContext:
         return self.settings.base_url
 
 
-DESK: web.AppKey[DashboardContext] = web.AppKey("desk", DashboardContext)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthedRequest:
     """Admitted request. `who` is None only for operations that are open to everyone."""
 
     request: web.Request
-    context: DashboardContext
+    door: DashboardDoor
     who: SignedIn | None
 
     @property
@@ -136,7 +80,17 @@ class AuthedRequest:
     @property
     def token(self) -> str:
         """Token of this login."""
-        return self.request.cookies.get(cookie_name(self.request, self.context.settings), "")
+        return self.request.cookies.get(cookie_name(self.request, self.door.settings), "")
+
+    @property
+    def address(self) -> str:
+        """Client's address behind trusted proxies."""
+        return self.door.address(self.request)
+
+    @property
+    def origin(self) -> str:
+        """Origin of links to this dashboard."""
+        return self.door.origin(self.request)
 
     @property
     def refresh(self) -> bool:
@@ -146,25 +100,26 @@ class AuthedRequest:
         """Write to the audit log. Raises StorageUnavailable, so that an unrecorded action is not carried
         out.
         """
-        await self.context.admin.operators.record(
+        await self.door.operators.record(
             actor=self.operator.name, action=action, about=about, detail=detail or None
         )
 
     async def record_reading(self, what: str, about: str = "") -> None:
         """Audit reading; a screen that refreshes itself is recorded once in a while."""
-        operators = self.context.admin.operators
+        operators = self.door.operators
         record = operators.record_once if self.refresh else operators.record
         await record(actor=self.operator.name, action=f"read.{what}", about=about)
 
 
 def build_handler(
-    operation: Operation, context: DashboardContext
+    operation: Operation, door: DashboardDoor, handlers: HandlerTable
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     """The only way in: own origin for what changes something, then the role, then the handler."""
+    handlers.bind(operation)  # a class that was forgotten shows at the start
 
     async def handle(request: web.Request) -> web.StreamResponse:
         try:
-            response = await _dispatch(operation, context, request)
+            response = await _dispatch(operation, handlers, door, request)
         except HttpRefusal as refusal:
             response = refusal_response(request, refusal)
         except (BadQuery, BadField, EvertalkError, BadSettings, TimeoutError) as error:
@@ -201,15 +156,15 @@ async def _build_refusal(request: web.Request, error: Exception) -> HttpRefusal:
 
 
 async def _dispatch(
-    operation: Operation, context: DashboardContext, request: web.Request
+    operation: Operation, handlers: HandlerTable, door: DashboardDoor, request: web.Request
 ) -> web.StreamResponse:
-    if request.method not in SAFE_METHODS and not is_own_origin(request, context.settings):
+    if request.method not in SAFE_METHODS and not is_own_origin(request, door.settings):
         raise HttpRefusal(403, "foreign_origin", "This request came from another page.")
     if any("\x00" in value for value in request.query.values()):
         raise BadQuery("it holds a NUL character")
-    who, role = await find_signed_in(request, context), operation.role
+    who, role = await find_signed_in(request, door), operation.role
     if operation.scraper:
-        check_scraper(request, context)
+        check_scraper(request, door)
     elif not operation.anyone:
         if who is None:
             return require_login(request)
@@ -220,7 +175,8 @@ async def _dispatch(
         return await read_json(request, most=operation.most_bytes, needed=needed)
 
     given = await read_arguments(operation, request, read_body=read_body, without_empty=True)
-    reply = await operation.handler(AuthedRequest(request=request, context=context, who=who), **given)
+    handler = handlers.bind(operation)
+    reply = await handler(AuthedRequest(request=request, door=door, who=who), **given)
     if reply is None:
         raise HttpRefusal(404, "not_found", operation.missing)
     if isinstance(reply, web.StreamResponse):
@@ -237,10 +193,10 @@ def raise_conflicts() -> Iterator[None]:
         raise HttpRefusal(409, error.code, error.advice) from error
 
 
-async def find_signed_in(request: web.Request, context: DashboardContext) -> SignedIn | None:
-    token = request.cookies.get(cookie_name(request, context.settings), "")
+async def find_signed_in(request: web.Request, door: DashboardDoor) -> SignedIn | None:
+    token = request.cookies.get(cookie_name(request, door.settings), "")
     refreshing = POLL_HEADER in request.headers or request.path == LIVE
-    return await context.admin.operators.authenticate(token, present=not refreshing) if token else None
+    return await door.operators.authenticate(token, present=not refreshing) if token else None
 
 
 def require_login(request: web.Request) -> web.StreamResponse:
@@ -251,9 +207,9 @@ def require_login(request: web.Request) -> web.StreamResponse:
     )
 
 
-def check_scraper(request: web.Request, context: DashboardContext) -> None:
+def check_scraper(request: web.Request, door: DashboardDoor) -> None:
     """With a token configured only its bearer; else only a direct caller on this machine."""
-    token = context.settings.metrics_token
+    token = door.settings.metrics_token
     if token is not None:
         given = request.headers.get("Authorization", "").removeprefix("Bearer ").encode()
         if secrets.compare_digest(given, token.get_secret_value().encode()):
@@ -261,7 +217,7 @@ def check_scraper(request: web.Request, context: DashboardContext) -> None:
         raise HttpRefusal(
             401, "token_needed", "Metrics need their token.", headers={"WWW-Authenticate": "Bearer"}
         )
-    if not context.proxies.is_local(request):
+    if not door.proxies.is_local(request):
         message = "Set EVERTALK_METRICS_TOKEN to read metrics from elsewhere, or where there is a public URL."
         raise HttpRefusal(403, "local_only", message)
 

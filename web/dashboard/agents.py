@@ -6,11 +6,13 @@ import asyncio
 import dataclasses
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from shared.adapters.postgres.people.stored_settings import PostgresStoredSettings
 from shared.bootstrap.from_settings import WORKSPACES_FOLDER, build_agent_defaults, load_server_names
 from shared.config.agents import (
     MOST_CHARS,
@@ -20,12 +22,13 @@ from shared.config.agents import (
     check_config,
     resolve_effective_config,
 )
+from shared.config.settings import Settings
 from shared.core.compaction.summary_diff import compare_lines
 from shared.core.presets.catalog import PRESETS
 from shared.core.session.budget import ContextBudget
 from shared.core.session.turns import iso
 from shared.core.values.errors import CapReached, ContextBudgetExceeded, EvertalkError, ModelError
-from shared.services.admin.playground import Said
+from shared.services.admin.playground import Playground, Said
 from web.dashboard.access import AuthedRequest
 from web.dashboard.requests import NewName, Seen, build_stale_refusal, parse_version
 from web.rest.kinds import describe
@@ -33,7 +36,8 @@ from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
 if TYPE_CHECKING:
-    from shared.adapters.postgres.people.agents import AgentRow
+    from shared.adapters.postgres.people.agents import AgentRow, PostgresAgents
+    from shared.adapters.postgres.people.sites import PostgresSites
 
 router = OperationRouter()
 Name = Annotated[str, describe("name of an agent", json_schema_extra={"minLength": 1, "maxLength": 40})]
@@ -104,156 +108,181 @@ class Agent(ChangedAgent):
     other_sites: list[str]
 
 
-@router.on("GET /agents", Agents, role="viewer")
-async def list_agents(authed: AuthedRequest) -> Reply:
-    """List agents and the sites they answer."""
-    return {"agents": [_listed(row, authed) for row in await authed.context.stores.agents.list_all()]}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentHandlers:
+    """Handlers of agents: their configs and versions, and a talk to try them."""
 
+    settings: Settings
+    agents: PostgresAgents
+    playground: Playground | None
+    sites: PostgresSites
+    stored_settings: PostgresStoredSettings
 
-@router.on(
-    "POST /agents", Made, status=201, role="admin", body="NewName", strict=True, refusals=(409,)
-)  # fmt: skip
-async def make_agent(authed: AuthedRequest, *, name: NewName) -> Reply:
-    """Create an agent with the deployment's settings."""
-    if not await authed.context.stores.agents.create(name, {}, by=authed.operator.name):
-        raise HttpRefusal(409, "name_taken", "An agent with that name already exists.")
-    return {"name": name}
+    @router.on("GET /agents", Agents, role="viewer")
+    async def list_agents(self, authed: AuthedRequest) -> Reply:
+        """List agents and the sites they answer."""
+        return {"agents": [_listed(row, self.settings) for row in await self.agents.list_all()]}
 
+    @router.on(
+        "POST /agents", Made, status=201, role="admin", body="NewName", strict=True, refusals=(409,)
+    )  # fmt: skip
+    async def make_agent(self, authed: AuthedRequest, *, name: NewName) -> Reply:
+        """Create an agent with the deployment's settings."""
+        if not await self.agents.create(name, {}, by=authed.operator.name):
+            raise HttpRefusal(409, "name_taken", "An agent with that name already exists.")
+        return {"name": name}
 
-@router.on("GET /agents/{name}", Agent, role="viewer")
-async def agent(authed: AuthedRequest, name: Name) -> Reply:
-    """Get an agent with its effective settings and budget.
+    @router.on("GET /agents/{name}", Agent, role="viewer")
+    async def agent(self, authed: AuthedRequest, name: Name) -> Reply:
+        """Get an agent with its effective settings and budget.
 
-    If the stored config is invalid, `effective` is null and `problems` lists the reasons.
-    """
-    row = await find_agent(authed, name)
-    ground = await _ground(authed, row.config)
-    judged = await asyncio.to_thread(_judged, row.config, ground)
-    known = {tool.name: (tool, "") for tool in ground.tools}
-    if authed.context.playground is not None:
-        known = {**authed.context.playground.list_tools(), **known}
-    tools = [
-        {"name": name, "description": tool.description, "server": server}
-        for name, (tool, server) in known.items()
-    ]
-    others = [
-        site.name for site in await authed.context.stores.sites.list_all() if site.name not in row.sites
-    ]
-    more = {
-        "models": sorted(ground.models), "tools": tools, "servers": sorted(ground.servers or ()),
-        "other_sites": others,
-    }  # fmt: skip
-    return {**_whole(row), **judged, **more}
+        If the stored config is invalid, `effective` is null and `problems` lists the reasons.
+        """
+        row = await find_agent(self.agents, name)
+        ground = await self._ground(row.config)
+        judged = await asyncio.to_thread(_judged, row.config, ground)
+        known = {tool.name: (tool, "") for tool in ground.tools}
+        if self.playground is not None:
+            known = {**self.playground.list_tools(), **known}
+        tools = [
+            {"name": name, "description": tool.description, "server": server}
+            for name, (tool, server) in known.items()
+        ]
+        others = [site.name for site in await self.sites.list_all() if site.name not in row.sites]
+        more = {
+            "models": sorted(ground.models), "tools": tools, "servers": sorted(ground.servers or ()),
+            "other_sites": others,
+        }  # fmt: skip
+        return {**_whole(row), **judged, **more}
 
+    @router.on(
+        "POST /agents/{name}/check", AgentJudged, role="admin", body="AgentSettings", strict=True,
+        refusals=(404, 413, 503),
+    )  # fmt: skip
+    async def check_agent(self, authed: AuthedRequest, name: Name, *, config: Config) -> Reply:
+        """Validate a config and calculate its limits."""
+        row = await find_agent(self.agents, name)
+        _check_size(config)
+        return await asyncio.to_thread(_judged, config, await self._ground(config, stored=row.config))
 
-@router.on(
-    "POST /agents/{name}/check", AgentJudged, role="admin", body="AgentSettings", strict=True,
-    refusals=(404, 413, 503),
-)  # fmt: skip
-async def check_agent(authed: AuthedRequest, name: Name, *, config: Config) -> Reply:
-    """Validate a config and calculate its limits."""
-    row = await find_agent(authed, name)
-    _check_size(config)
-    return await asyncio.to_thread(_judged, config, await _ground(authed, config, stored=row.config))
+    @router.on(
+        "PUT /agents/{name}", ChangedAgent, role="admin", body="AgentSettings", strict=True,
+        refusals=(404, 409, 413, 422, 428, 503),
+    )  # fmt: skip
+    async def change_agent(
+        self, authed: AuthedRequest, name: Name, *, config: Config, if_match: Seen = ""
+    ) -> Reply:
+        """Change an agent.
 
+        The change takes effect with the next message.
+        """
+        row, seen = await find_agent(self.agents, name), parse_version(if_match)
+        _check_size(config)
+        judged = await asyncio.to_thread(_judged, config, await self._ground(config, stored=row.config))
+        _refuse_bad(judged)
+        if await self.agents.change(row.name, config, seen=seen, by=authed.operator.name) is None:
+            raise build_stale_refusal(yours=config, theirs=_whole(await find_agent(self.agents, name)))
+        return {**_whole(await find_agent(self.agents, name)), **judged}
 
-@router.on(
-    "PUT /agents/{name}", ChangedAgent, role="admin", body="AgentSettings", strict=True,
-    refusals=(404, 409, 413, 422, 428, 503),
-)  # fmt: skip
-async def change_agent(authed: AuthedRequest, name: Name, *, config: Config, if_match: Seen = "") -> Reply:
-    """Change an agent.
+    @router.on(
+        "POST /agents/{name}/sites",
+        SiteGiven,
+        role="admin",
+        body="SiteForAgent",
+        strict=True,
+        refusals=(404,),
+        missing="There is no such site.",
+    )
+    async def give_site(
+        self, authed: AuthedRequest, name: Name, *, site: SiteName, existing: bool = False
+    ) -> Reply:
+        """Assign an agent to a site.
 
-    The change takes effect with the next message.
-    """
-    row, seen = await find_agent(authed, name), parse_version(if_match)
-    _check_size(config)
-    judged = await asyncio.to_thread(_judged, config, await _ground(authed, config, stored=row.config))
-    _refuse_bad(judged)
-    if (
-        await authed.context.stores.agents.change(row.name, config, seen=seen, by=authed.operator.name)
-        is None
-    ):
-        raise build_stale_refusal(yours=config, theirs=_whole(await find_agent(authed, name)))
-    return {**_whole(await find_agent(authed, name)), **judged}
+        New conversations use the agent; with `existing`, current ones do as well.
+        """
+        row, by = await find_agent(self.agents, name), authed.operator.name
+        if not await self.sites.assign_agent(site, row.name, by=by):
+            return None
+        moved = 0
+        if existing:
+            moved = await self.agents.move_sessions(row.name, channel="web", account=site, by=by)
+        return {"site": site, "moved": moved}
 
+    @router.on(
+        "POST /agents/{name}/try", PlaygroundReply, role="admin", body="PlaygroundTalk", strict=True,
+        refusals=(404, 409, 413, 422, 503),
+    )  # fmt: skip
+    async def try_agent(self, authed: AuthedRequest, name: Name, *, config: Config, messages: Talk) -> Reply:
+        """Try a draft config in a test conversation.
 
-@router.on(
-    "POST /agents/{name}/sites", SiteGiven, role="admin", body="SiteForAgent", strict=True, refusals=(404,),
-    missing="There is no such site.",
-)  # fmt: skip
-async def give_site(authed: AuthedRequest, name: Name, *, site: SiteName, existing: bool = False) -> Reply:
-    """Assign an agent to a site.
+        Only the cost is stored. Tools that change anything are not run.
+        """
+        row = await find_agent(self.agents, name)
+        _check_size(config)
+        if (playground := self.playground) is None:
+            raise HttpRefusal(503, "unavailable", "Nothing can be changed from here just now.")
+        ground = await self._ground(config, stored=row.config)
+        _refuse_bad(await asyncio.to_thread(_judged, config, ground))
+        if messages[-1]["role"] != "user":
+            raise HttpRefusal(422, "bad_input", "The last message is the person's.")
+        await authed.record("agent.tried", name)
+        try:
+            answer = await playground.answer(row.id, config, [Said(**message) for message in messages])
+        except CapReached as error:
+            words = "The spending limit of the deployment is reached for today: nobody is asked."
+            raise HttpRefusal(409, error.code, words) from None
+        except (ModelError, ContextBudgetExceeded) as error:
+            reason = error.form_reason if isinstance(error, ModelError) else str(error)
+            raise HttpRefusal(409, error.code, "The model did not answer.", reason=reason) from None
+        tools = [{"name": call.name, "arguments": dict(call.input)} for call in answer.tools]
+        return {
+            "text": answer.text,
+            "model": answer.model,
+            "tools": tools,
+            "context_tokens": answer.context_tokens,
+            "cost_micro": answer.cost_micro,
+        }
 
-    New conversations use the agent; with `existing`, current ones do as well.
-    """
-    row, by, stores = await find_agent(authed, name), authed.operator.name, authed.context.stores
-    if not await stores.sites.assign_agent(site, row.name, by=by):
-        return None
-    moved = 0
-    if existing:
-        moved = await stores.agents.move_sessions(row.name, channel="web", account=site, by=by)
-    return {"site": site, "moved": moved}
+    @router.on("GET /agents/{name}/versions", AgentVersions, role="viewer", refusals=(404,))
+    async def agent_versions(self, authed: AuthedRequest, name: Name) -> Reply:
+        """List former versions of an agent, newest first.
 
+        The list is empty before the first change.
+        """
+        found = await self.agents.list_versions((await find_agent(self.agents, name)).id)
+        return {"versions": [{"version": version, "by": by, "at": iso(at)} for version, by, at in found]}
 
-@router.on(
-    "POST /agents/{name}/try", PlaygroundReply, role="admin", body="PlaygroundTalk", strict=True,
-    refusals=(404, 409, 413, 422, 503),
-)  # fmt: skip
-async def try_agent(authed: AuthedRequest, name: Name, *, config: Config, messages: Talk) -> Reply:
-    """Try a draft config in a test conversation.
+    @router.on(
+        "GET /agents/{name}/versions/{version}", AgentVersion, role="viewer",
+        missing="There is nothing at this address.",
+    )  # fmt: skip
+    async def agent_version(self, authed: AuthedRequest, name: Name, version: Version) -> Reply:
+        """Get a former version with its difference to now.
 
-    Only the cost is stored. Tools that change anything are not run.
-    """
-    row = await find_agent(authed, name)
-    _check_size(config)
-    if (playground := authed.context.playground) is None:
-        raise HttpRefusal(503, "unavailable", "Nothing can be changed from here just now.")
-    ground = await _ground(authed, config, stored=row.config)
-    _refuse_bad(await asyncio.to_thread(_judged, config, ground))
-    if messages[-1]["role"] != "user":
-        raise HttpRefusal(422, "bad_input", "The last message is the person's.")
-    await authed.record("agent.tried", name)
-    try:
-        answer = await playground.answer(row.id, config, [Said(**message) for message in messages])
-    except CapReached as error:
-        words = "The spending limit of the deployment is reached for today: nobody is asked."
-        raise HttpRefusal(409, error.code, words) from None
-    except (ModelError, ContextBudgetExceeded) as error:
-        reason = error.form_reason if isinstance(error, ModelError) else str(error)
-        raise HttpRefusal(409, error.code, "The model did not answer.", reason=reason) from None
-    tools = [{"name": call.name, "arguments": dict(call.input)} for call in answer.tools]
-    return {
-        "text": answer.text, "model": answer.model, "tools": tools,
-        "context_tokens": answer.context_tokens, "cost_micro": answer.cost_micro,
-    }  # fmt: skip
+        To return to it, store its config as the current one.
+        """
+        row = await find_agent(self.agents, name)
+        config = await self.agents.load_version(row.id, version)
+        if config is None:
+            return None
+        lines = await asyncio.to_thread(_changes, config, row.config)
+        return {"version": version, "config": config, "lines": lines}
 
-
-@router.on("GET /agents/{name}/versions", AgentVersions, role="viewer", refusals=(404,))
-async def agent_versions(authed: AuthedRequest, name: Name) -> Reply:
-    """List former versions of an agent, newest first.
-
-    The list is empty before the first change.
-    """
-    found = await authed.context.stores.agents.list_versions((await find_agent(authed, name)).id)
-    return {"versions": [{"version": version, "by": by, "at": iso(at)} for version, by, at in found]}
-
-
-@router.on(
-    "GET /agents/{name}/versions/{version}", AgentVersion, role="viewer",
-    missing="There is nothing at this address.",
-)  # fmt: skip
-async def agent_version(authed: AuthedRequest, name: Name, version: Version) -> Reply:
-    """Get a former version with its difference to now.
-
-    To return to it, store its config as the current one.
-    """
-    row = await find_agent(authed, name)
-    config = await authed.context.stores.agents.load_version(row.id, version)
-    if config is None:
-        return None
-    lines = await asyncio.to_thread(_changes, config, row.config)
-    return {"version": version, "config": config, "lines": lines}
+    async def _ground(
+        self, config: Mapping[str, Any], *, stored: Mapping[str, Any] | None = None
+    ) -> AgentDefaults:
+        """Return what an agent stands on; only its `stored` folder may be outside of the data folder."""
+        try:
+            ground = await asyncio.to_thread(build_agent_defaults, self.settings)
+        except EvertalkError as error:
+            raise HttpRefusal(503, error.code, error.advice) from None
+        return dataclasses.replace(
+            ground,
+            workspaces=self.settings.data_dir / WORKSPACES_FOLDER,
+            stored_workspace=(config if stored is None else stored).get("workspace"),
+            servers=await load_server_names(self.stored_settings, self.settings),
+            offered=None if self.playground is None else self.playground.list_offered(config),
+        )
 
 
 def _changes(former: Mapping[str, Any], now: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -270,9 +299,9 @@ def _refuse_bad(judged: Mapping[str, Any]) -> None:
         raise HttpRefusal(422, "bad_agent_config", words, problems=judged["problems"])
 
 
-async def find_agent(authed: AuthedRequest, name: str) -> AgentRow:
+async def find_agent(agents: PostgresAgents, name: str) -> AgentRow:
     """Raises HttpRefusal."""
-    row = await authed.context.stores.agents.find(name)
+    row = await agents.find(name)
     if row is None:
         raise HttpRefusal(404, "not_found", "There is no such agent.")
     return row
@@ -281,24 +310,6 @@ async def find_agent(authed: AuthedRequest, name: str) -> AgentRow:
 def _check_size(config: Mapping[str, Any]) -> None:
     if len(str(config)) > MOST_CHARS:
         raise HttpRefusal(413, "too_large", f"A config has {MOST_CHARS:,} characters at most.")
-
-
-async def _ground(
-    authed: AuthedRequest, config: Mapping[str, Any], *, stored: Mapping[str, Any] | None = None
-) -> AgentDefaults:
-    """Return what an agent stands on; only its `stored` folder may be outside of the data folder."""
-    context = authed.context
-    try:
-        ground = await asyncio.to_thread(build_agent_defaults, context.settings)
-    except EvertalkError as error:
-        raise HttpRefusal(503, error.code, error.advice) from None
-    return dataclasses.replace(
-        ground,
-        workspaces=context.settings.data_dir / WORKSPACES_FOLDER,
-        stored_workspace=(config if stored is None else stored).get("workspace"),
-        servers=await load_server_names(context.admin.stored_settings, context.settings),
-        offered=None if context.playground is None else context.playground.list_offered(config),
-    )
 
 
 def _judged(config: Mapping[str, Any], ground: AgentDefaults) -> dict[str, Any]:
@@ -343,8 +354,8 @@ def _whole(row: AgentRow) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _listed(row: AgentRow, authed: AuthedRequest) -> dict[str, Any]:
-    config, settings = row.config, authed.context.settings
+def _listed(row: AgentRow, settings: Settings) -> dict[str, Any]:
+    config = row.config
     return {
         "name": row.name, "version": row.version, "sessions": row.sessions, "sites": list(row.sites),
         "bots": list(row.bots), "called": config.get("name"), "persona": bool(config.get("persona")),

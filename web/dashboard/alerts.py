@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, NotRequired
 from urllib.parse import urlsplit
@@ -9,6 +10,8 @@ from uuid import UUID
 
 from typing_extensions import TypedDict
 
+from shared.adapters.postgres.dashboard.alert_queries import AlertInsights
+from shared.adapters.postgres.dashboard.alerts import PostgresAlerts
 from shared.config.settings import Settings
 from shared.core.ops.alerts import KINDS, advice_of, facts
 from shared.core.ops.alerts import Alert as StoredAlert
@@ -43,63 +46,71 @@ Alerts = TypedDict("Alerts", {
 AlertTested = TypedDict("AlertTested", {"id": UUID, "targets": list[str]})
 
 
-@router.on("GET /alerts", Alerts, role="viewer")
-async def list_alerts(
-    authed: AuthedRequest, *, cursor: Cursor = "", limit: Limit = 50, total: Counted = False
-) -> Reply:
-    """List open and past alerts with their delivery."""
-    settings = authed.context.settings
-    read = authed.context.admin.alerts
-    found = read.load_page(settings.alert_targets, cursor=cursor, limit=limit)
-    page = dict(await add_total(found, total and read.count_past()))
-    for one in (*page["open"], *page["past"]):
-        one |= _words(one)
-        for send in one["sends"]:
-            send["advice"] = advice_of(send["error"])
-    for target in page["targets"]:
-        target |= {"name": _name(target["target"], settings), "advice": advice_of(target["error"] or "")}
-    who = authed.operator
-    return page | {"can_test": who.has_role("admin"), "can_see": who.has_role("operator")}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertHandlers:
+    """Handlers of alerts."""
+
+    settings: Settings
+    alert_insights: AlertInsights
+    alerts: PostgresAlerts
+
+    @router.on("GET /alerts", Alerts, role="viewer")
+    async def list_alerts(
+        self, authed: AuthedRequest, *, cursor: Cursor = "", limit: Limit = 50, total: Counted = False
+    ) -> Reply:
+        """List open and past alerts with their delivery."""
+        settings = self.settings
+        read = self.alert_insights
+        found = read.load_page(settings.alert_targets, cursor=cursor, limit=limit)
+        page = dict(await add_total(found, total and read.count_past()))
+        for one in (*page["open"], *page["past"]):
+            one |= _words(one)
+            for send in one["sends"]:
+                send["advice"] = advice_of(send["error"])
+        for target in page["targets"]:
+            target |= {"name": _name(target["target"], settings), "advice": advice_of(target["error"] or "")}
+        who = authed.operator
+        return page | {"can_test": who.has_role("admin"), "can_see": who.has_role("operator")}
+
+    @router.on("POST /alerts/test", AlertTested, role="admin", refusals=(409,))
+    async def test_alerts(self, authed: AuthedRequest) -> Reply:
+        """Send a test alert to every recipient."""
+        targets = self.settings.alert_targets
+        if not targets:
+            advice = (
+                "Alerts go to nobody yet: set EVERTALK_ALERT_TELEGRAM_CHATS, EVERTALK_ALERT_WEBHOOK_URL "
+                "or EVERTALK_ALERT_SMTP_URL."
+            )
+            raise HttpRefusal(409, "no_targets", advice)
+        made = await self.alerts.send_test(targets, by=authed.operator.name)
+        await authed.record("alert.test", f"alert:{made}", targets=len(targets))
+        return {"id": made, "targets": targets}
+
+    @router.on(
+        "POST /alerts/{id}/seen", Success, role="operator", refusals=(404,), missing="There is no such alert."
+    )
+    async def see_alert(
+        self, authed: AuthedRequest, alert: Annotated[UUID, describe("id of an alert")]
+    ) -> Reply:
+        """Mark an alert as seen.
+
+        A seen alert is no longer counted as open.
+        """
+        changed = await self.alerts.mark_seen(alert, by=authed.operator.name)
+        if changed:
+            await authed.record("alert.seen", f"alert:{alert}")
+        return None if changed is None else DONE
 
 
-async def newest_open(authed: AuthedRequest) -> list[dict[str, Any]]:
+async def newest_open(insights: AlertInsights) -> list[dict[str, Any]]:
     """For the overview: what is wrong, since when."""
-    found = await authed.context.admin.alerts.list_newest_open()
+    found = await insights.list_newest_open()
     return [
         {"text": words["title"], "facts": words["facts"], "at": one["opened_at"]}
         | {name: one[name] for name in ("kind", "detail")}
         for one in found
         for words in [_words(one)]
     ]
-
-
-@router.on("POST /alerts/test", AlertTested, role="admin", refusals=(409,))
-async def test_alerts(authed: AuthedRequest) -> Reply:
-    """Send a test alert to every recipient."""
-    targets = authed.context.settings.alert_targets
-    if not targets:
-        advice = (
-            "Alerts go to nobody yet: set EVERTALK_ALERT_TELEGRAM_CHATS, EVERTALK_ALERT_WEBHOOK_URL "
-            "or EVERTALK_ALERT_SMTP_URL."
-        )
-        raise HttpRefusal(409, "no_targets", advice)
-    made = await authed.context.stores.alerts.send_test(targets, by=authed.operator.name)
-    await authed.record("alert.test", f"alert:{made}", targets=len(targets))
-    return {"id": made, "targets": targets}
-
-
-@router.on(
-    "POST /alerts/{id}/seen", Success, role="operator", refusals=(404,), missing="There is no such alert."
-)
-async def see_alert(authed: AuthedRequest, alert: Annotated[UUID, describe("id of an alert")]) -> Reply:
-    """Mark an alert as seen.
-
-    A seen alert is no longer counted as open.
-    """
-    changed = await authed.context.stores.alerts.mark_seen(alert, by=authed.operator.name)
-    if changed:
-        await authed.record("alert.seen", f"alert:{alert}")
-    return None if changed is None else DONE
 
 
 def _words(one: dict[str, Any]) -> dict[str, str]:

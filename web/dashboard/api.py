@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, NotRequired, Unpack
 from urllib.parse import urlsplit
@@ -13,13 +14,18 @@ from aiohttp import web
 from pydantic import BeforeValidator
 from typing_extensions import TypedDict
 
-from shared.adapters.postgres.dashboard.read_models import SessionQuery
+from shared.adapters.postgres.dashboard.alert_queries import AlertInsights
+from shared.adapters.postgres.dashboard.read_models import Insights, SessionQuery
 from shared.adapters.postgres.dashboard.read_models_sql import SORTS, STATES
+from shared.adapters.postgres.people.operator_auth import SignedIn
+from shared.adapters.postgres.turns.uploads import PostgresUploads
 from shared.adapters.telemetry.health import redact_reason
+from shared.config.settings import Settings
 from shared.core.verdicts.breaker import BreakerState
 from web.dashboard.access import AuthedRequest, raise_conflicts
 from web.dashboard.alerts import newest_open
 from web.dashboard.requests import add_total
+from web.parts import CommandRunner
 from web.rest.kinds import (
     Before,
     Counted,
@@ -209,58 +215,15 @@ AuditedCall = TypedDict("AuditedCall", {
 ContextAudit = TypedDict("ContextAudit", {"calls": list[AuditedCall], "before": str | None})
 
 
-@router.on("GET /me", Me, role="viewer")
-async def me(authed: AuthedRequest) -> Reply:
-    """Get the current operator."""
-    return build_me(authed)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessOffer:
+    """Features of this process for operators; the role of each permits some of them."""
 
-
-def build_me(authed: AuthedRequest) -> Me:
-    """Return what the operator's browser knows about them, which the shell of each page holds too."""
-    who = authed.operator
-    acts, hands_over = who.has_role("operator"), authed.context.handovers is not None
-    return {
-        "name": who.name,
-        "display_name": who.display_name,
-        "picture": who.picture,
-        "role": who.role,
-        "has_password": who.has_password,
-        "by_provider": who.by_provider,
-        "can_run_commands": acts and authed.context.commands is not None,
-        "can_take": acts and hands_over and authed.context.settings.has_handover,
-        "has_handovers": hands_over,
-        "can_inspect": authed.context.context_inspector is not None,
-    }
-
-
-@router.on("GET /overview", Overview, role="viewer")
-async def overview(authed: AuthedRequest) -> Reply:
-    """Get today's costs and open problems."""
-    settings = authed.context.settings
-    page = await authed.context.admin.overview.load_overview()
-    own = _own_breakers(authed)
-    for provider in page["providers"]:
-        provider["reasons"] = [_in_full(one, own.get(provider["host"])) for one in provider["reasons"]]
-    caps = {
-        "cap_micro": int(settings.cap_total_per_day_usd * 1_000_000),
-        "alerts": await newest_open(authed),
-        "demo": authed.context.demo,
-    }
-    return page | caps
-
-
-def _own_breakers(authed: AuthedRequest) -> dict[str, BreakerState]:
-    """By host: a provider's own words, which are stored nowhere."""
-    breakers = authed.context.breakers
-    found = {} if breakers is None else breakers()
-    return {urlsplit(url).hostname or "provider": state for url, state in found.items()}
-
-
-def _in_full(one: Mapping[str, Any], state: BreakerState | None) -> Mapping[str, Any]:
-    """Return the row of this process with the full error text that it has in memory."""
-    if state is None or one["role"] != "web" or one["reason"] != redact_reason(state):
-        return one
-    return {**one, "reason": state.reason}
+    runs_commands: bool
+    hands_over: bool
+    takes_over: bool
+    """True if the settings let operators take conversations."""
+    inspects: bool
 
 
 Filters = TypedDict("Filters", {
@@ -280,6 +243,183 @@ Filters = TypedDict("Filters", {
 """Filters of the list of conversations, on the page and in the CSV."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverviewHandlers:
+    """Handlers of the overview and of what a conversation holds."""
+
+    offer: ProcessOffer
+    settings: Settings
+    demo: bool
+    insights: Insights
+    alert_insights: AlertInsights
+    breakers: Callable[[], Mapping[str, BreakerState]] | None
+    uploads: PostgresUploads
+    commands: CommandRunner | None
+
+    @router.on("GET /me", Me, role="viewer")
+    async def me(self, authed: AuthedRequest) -> Reply:
+        """Get the current operator."""
+        return build_me(authed.operator, self.offer)
+
+    @router.on("GET /overview", Overview, role="viewer")
+    async def overview(self, authed: AuthedRequest) -> Reply:
+        """Get today's costs and open problems."""
+        settings = self.settings
+        page = await self.insights.load_overview()
+        own = self._own_breakers()
+        for provider in page["providers"]:
+            provider["reasons"] = [_in_full(one, own.get(provider["host"])) for one in provider["reasons"]]
+        caps = {
+            "cap_micro": int(settings.cap_total_per_day_usd * 1_000_000),
+            "alerts": await newest_open(self.alert_insights),
+            "demo": self.demo,
+        }
+        return page | caps
+
+    def _own_breakers(self) -> dict[str, BreakerState]:
+        """By host: a provider's own words, which are stored nowhere."""
+        breakers = self.breakers
+        found = {} if breakers is None else breakers()
+        return {urlsplit(url).hostname or "provider": state for url, state in found.items()}
+
+    @router.on("GET /sessions", Sessions, role="viewer")
+    async def list_sessions(
+        self,
+        authed: AuthedRequest,
+        *,
+        cursor: Cursor = "",
+        limit: Limit = 50,
+        total: Counted = False,
+        **filters: Unpack[Filters],
+    ) -> Reply:
+        """List conversations."""
+        read, query = self.insights, session_query(filters, cursor=cursor, limit=limit)
+        return await add_total(read.load_sessions(query), total and read.count_sessions(query))
+
+    @router.on("GET /sessions/{id}", SessionWhole, role="viewer")
+    async def session(self, authed: AuthedRequest, session: SessionId) -> Reply:
+        """Get a conversation with its context and costs."""
+        found = await self.insights.load_session(session)
+        if found is None:
+            return None
+        if (held := found["handover"]) is not None:
+            held["mine"] = held.pop("operator_id") == authed.operator.operator_id
+        return await _read(authed, "session", found)
+
+    @router.on("GET /sessions/{id}/compactions", Compactions, role="viewer")
+    async def list_compactions(
+        self, authed: AuthedRequest, session: SessionId, *, before: Before = None, limit: Limit = 50
+    ) -> Reply:
+        """List summaries, newest first.
+
+        Each says whether it can be undone.
+        """
+        found = await self.insights.load_compactions(session, before=before, limit=limit)
+        return await _read(authed, "compactions", found)
+
+    @router.on("GET /sessions/{id}/context", ContextAudit, role="viewer")
+    async def context_audit(
+        self, authed: AuthedRequest, session: SessionId, *, before: LongPlace = None, limit: Limit = 50
+    ) -> Reply:
+        """List model calls with their context."""
+        return await self.insights.load_context_audit(session, before=before, limit=limit)
+
+    @router.on("GET /sessions/{id}/messages", Lines, role="viewer")
+    async def list_lines(
+        self, authed: AuthedRequest, session: SessionId, *, before: Place = None, limit: Limit = 100
+    ) -> Reply:
+        """List all entries, by turn and step."""
+        found = await self.insights.load_messages(session, before=before, limit=limit)
+        who = authed.operator
+        for note in found["private_notes"] if found else ():
+            own = note.pop("operator_id") == who.operator_id
+            note["can_remove"] = who.has_role("admin") or (own and who.has_role("operator"))
+        return await _read(authed, "messages", found)
+
+    @router.on("GET /compactions/{id}/messages", OriginalLines, role="viewer")
+    async def list_original_lines(
+        self, authed: AuthedRequest, summary: SummaryId, *, before: Place = None, limit: Limit = 100
+    ) -> Reply:
+        """List all entries, by turn and step."""
+        found = await self.insights.load_originals(summary, before=before, limit=limit)
+        return await _read(authed, "originals", found)
+
+    @router.on("GET /attachments/{id}", role="viewer", group="files", media="*/*")
+    async def attachment(self, authed: AuthedRequest, file: FileId) -> Reply:
+        """Download a file of a conversation."""
+        found = await self.uploads.load_for_operator(file)
+        if found is None:
+            return None
+        await authed.record_reading("attachment", file)
+        return web.Response(body=found.body, headers=found.headers())
+
+    @router.on("POST /compactions/{id}/undo", Success, role="operator")
+    async def undo_compaction(self, authed: AuthedRequest, summary: SummaryId) -> Reply:
+        """Undo a summary.
+
+        Answers 409 with the reason if it cannot be undone.
+        """
+        return await self._change(authed, summary, command="undo", allowed="can_undo", reason="undo_reason")
+
+    @router.on("POST /compactions/{id}/restore", Success, role="operator")
+    async def restore_compaction(self, authed: AuthedRequest, summary: SummaryId) -> Reply:
+        """Restore an undone summary.
+
+        Answers 409 with the reason if it cannot be restored.
+        """
+        return await self._change(
+            authed, summary, command="restore", allowed="can_restore", reason="restore_reason"
+        )
+
+    async def _change(
+        self, authed: AuthedRequest, link: UUID, *, command: str, allowed: str, reason: str
+    ) -> Reply:
+        """Run a command on a summary, if its page offers that; None if there is no such summary.
+
+        The check comes first, since the command acts on the newest summary only. Raises HttpRefusal: 409 with
+        the reason if the command is not possible, 503 without a command runner.
+        """
+        found = await self.insights.load_compaction(link)
+        if found is None:
+            return None
+        session_id, verdict = found
+        if self.commands is not None and not verdict.get(allowed):
+            words = str(verdict.get(reason) or "This is not possible any more.")
+            raise HttpRefusal(409, f"cannot_{command}", words)
+        return await run_command(
+            self.commands,
+            authed,
+            session_id,
+            command,
+            action=f"compaction.{command}",
+            about=f"compaction:{link}",
+        )
+
+
+def build_me(who: SignedIn, offer: ProcessOffer) -> Me:
+    """Return what the operator's browser knows about them, which the shell of each page holds too."""
+    acts = who.has_role("operator")
+    return {
+        "name": who.name,
+        "display_name": who.display_name,
+        "picture": who.picture,
+        "role": who.role,
+        "has_password": who.has_password,
+        "by_provider": who.by_provider,
+        "can_run_commands": acts and offer.runs_commands,
+        "can_take": acts and offer.hands_over and offer.takes_over,
+        "has_handovers": offer.hands_over,
+        "can_inspect": offer.inspects,
+    }
+
+
+def _in_full(one: Mapping[str, Any], state: BreakerState | None) -> Mapping[str, Any]:
+    """Return the row of this process with the full error text that it has in memory."""
+    if state is None or one["role"] != "web" or one["reason"] != redact_reason(state):
+        return one
+    return {**one, "reason": state.reason}
+
+
 def session_query(filters: Filters, *, cursor: str = "", limit: int = 50) -> SessionQuery:
     return SessionQuery(
         search=filters.get("q", ""), channel=filters.get("channel", ""), state=filters.get("state", ""),
@@ -289,129 +429,23 @@ def session_query(filters: Filters, *, cursor: str = "", limit: int = 50) -> Ses
     )  # fmt: skip
 
 
-@router.on("GET /sessions", Sessions, role="viewer")
-async def list_sessions(
-    authed: AuthedRequest,
-    *,
-    cursor: Cursor = "",
-    limit: Limit = 50,
-    total: Counted = False,
-    **filters: Unpack[Filters],
-) -> Reply:
-    """List conversations."""
-    read, query = authed.context.admin.overview, session_query(filters, cursor=cursor, limit=limit)
-    return await add_total(read.load_sessions(query), total and read.count_sessions(query))
-
-
-@router.on("GET /sessions/{id}", SessionWhole, role="viewer")
-async def session(authed: AuthedRequest, session: SessionId) -> Reply:
-    """Get a conversation with its context and costs."""
-    found = await authed.context.admin.overview.load_session(session)
-    if found is None:
-        return None
-    if (held := found["handover"]) is not None:
-        held["mine"] = held.pop("operator_id") == authed.operator.operator_id
-    return await _read(authed, "session", found)
-
-
-@router.on("GET /sessions/{id}/compactions", Compactions, role="viewer")
-async def list_compactions(
-    authed: AuthedRequest, session: SessionId, *, before: Before = None, limit: Limit = 50
-) -> Reply:
-    """List summaries, newest first.
-
-    Each says whether it can be undone.
-    """
-    found = await authed.context.admin.overview.load_compactions(session, before=before, limit=limit)
-    return await _read(authed, "compactions", found)
-
-
-@router.on("GET /sessions/{id}/context", ContextAudit, role="viewer")
-async def context_audit(
-    authed: AuthedRequest, session: SessionId, *, before: LongPlace = None, limit: Limit = 50
-) -> Reply:
-    """List model calls with their context."""
-    return await authed.context.admin.overview.load_context_audit(session, before=before, limit=limit)
-
-
-@router.on("GET /sessions/{id}/messages", Lines, role="viewer")
-async def list_lines(
-    authed: AuthedRequest, session: SessionId, *, before: Place = None, limit: Limit = 100
-) -> Reply:
-    """List all entries, by turn and step."""
-    found = await authed.context.admin.overview.load_messages(session, before=before, limit=limit)
-    who = authed.operator
-    for note in found["private_notes"] if found else ():
-        own = note.pop("operator_id") == who.operator_id
-        note["can_remove"] = who.has_role("admin") or (own and who.has_role("operator"))
-    return await _read(authed, "messages", found)
-
-
-@router.on("GET /compactions/{id}/messages", OriginalLines, role="viewer")
-async def list_original_lines(
-    authed: AuthedRequest, summary: SummaryId, *, before: Place = None, limit: Limit = 100
-) -> Reply:
-    """List all entries, by turn and step."""
-    found = await authed.context.admin.overview.load_originals(summary, before=before, limit=limit)
-    return await _read(authed, "originals", found)
-
-
-@router.on("GET /attachments/{id}", role="viewer", group="files", media="*/*")
-async def attachment(authed: AuthedRequest, file: FileId) -> Reply:
-    """Download a file of a conversation."""
-    found = await authed.context.stores.uploads.load_for_operator(file)
-    if found is None:
-        return None
-    await authed.record_reading("attachment", file)
-    return web.Response(body=found.body, headers=found.headers())
-
-
 async def _read(authed: AuthedRequest, what: str, found: dict[str, Any] | None) -> Reply:
     if found is not None:
         await authed.record_reading(what, authed.request.match_info["id"])
     return found
 
 
-@router.on("POST /compactions/{id}/undo", Success, role="operator")
-async def undo_compaction(authed: AuthedRequest, summary: SummaryId) -> Reply:
-    """Undo a summary.
-
-    Answers 409 with the reason if it cannot be undone.
-    """
-    return await _change(authed, summary, command="undo", allowed="can_undo", reason="undo_reason")
-
-
-@router.on("POST /compactions/{id}/restore", Success, role="operator")
-async def restore_compaction(authed: AuthedRequest, summary: SummaryId) -> Reply:
-    """Restore an undone summary.
-
-    Answers 409 with the reason if it cannot be restored.
-    """
-    return await _change(authed, summary, command="restore", allowed="can_restore", reason="restore_reason")
-
-
-async def _change(authed: AuthedRequest, link: UUID, *, command: str, allowed: str, reason: str) -> Reply:
-    """Run a command on a summary, if its page offers that; None if there is no such summary.
-
-    The check comes first, since the command acts on the newest summary only. Raises HttpRefusal: 409 with
-    the reason if the command is not possible, 503 without a command runner.
-    """
-    found = await authed.context.admin.overview.load_compaction(link)
-    if found is None:
-        return None
-    session_id, verdict = found
-    if authed.context.commands is not None and not verdict.get(allowed):
-        words = str(verdict.get(reason) or "This is not possible any more.")
-        raise HttpRefusal(409, f"cannot_{command}", words)
-    return await run_command(
-        authed, session_id, command, action=f"compaction.{command}", about=f"compaction:{link}"
-    )
-
-
 async def run_command(
-    authed: AuthedRequest, session_id: int, name: str, args: str = "", *, action: str, about: str
+    commands: CommandRunner | None,
+    authed: AuthedRequest,
+    session_id: int,
+    name: str,
+    args: str = "",
+    *,
+    action: str,
+    about: str,
 ) -> Reply:
-    commands = authed.context.commands
+    """Run a command for an operator. Raises HttpRefusal: 409 if it failed, 503 without a command runner."""
     if commands is None:
         raise HttpRefusal(503, "not_available", "Commands cannot be run from here just now.")
     await authed.record(action, about)

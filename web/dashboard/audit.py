@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, NotRequired, Unpack
 from uuid import UUID
@@ -46,25 +47,31 @@ AuditChain = TypedDict("AuditChain", {
 })  # fmt: skip
 
 
-@router.on("GET /audit", AuditEntries, role="admin")
-async def list_audit(authed: AuthedRequest, *, total: Counted = False, **asked: Unpack[Asked]) -> Reply:
-    """List audit entries, newest first."""
-    read, query = authed.context.admin.audit, _query(asked)
-    return await add_total(read.load_page(query), total and read.count(query))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditHandlers:
+    """Handlers of the audit log."""
 
+    audit_insights: AuditInsights
 
-@router.on("GET /audit/chain", AuditChain, role="admin")
-async def check_audit(authed: AuthedRequest) -> Reply:
-    """Verify the hash chain of the audit log."""
-    return await authed.context.admin.audit.check_chain()
+    @router.on("GET /audit", AuditEntries, role="admin")
+    async def list_audit(
+        self, authed: AuthedRequest, *, total: Counted = False, **asked: Unpack[Asked]
+    ) -> Reply:
+        """List audit entries, newest first."""
+        read, query = self.audit_insights, _query(asked)
+        return await add_total(read.load_page(query), total and read.count(query))
 
+    @router.on("GET /audit/chain", AuditChain, role="admin")
+    async def check_audit(self, authed: AuthedRequest) -> Reply:
+        """Verify the hash chain of the audit log."""
+        return await self.audit_insights.check_chain()
 
-@router.on("GET /audit/csv", role="admin", media="text/csv")
-async def export_audit(authed: AuthedRequest, **asked: Unpack[Asked]) -> Reply:
-    """Export the filtered audit log as CSV."""
-    await authed.record("audit.exported")
-    rows = _rows(authed.context.admin.audit, _query(asked))
-    return await send_csv(authed.request, rows, name="evertalk-audit", columns=COLUMNS, headers=HEADERS)
+    @router.on("GET /audit/csv", role="admin", media="text/csv")
+    async def export_audit(self, authed: AuthedRequest, **asked: Unpack[Asked]) -> Reply:
+        """Export the filtered audit log as CSV."""
+        await authed.record("audit.exported")
+        rows = _rows(self.audit_insights, _query(asked))
+        return await send_csv(authed.request, rows, name="evertalk-audit", columns=COLUMNS, headers=HEADERS)
 
 
 async def _rows(insights: AuditInsights, query: AuditQuery) -> AsyncIterator[tuple[object, ...]]:

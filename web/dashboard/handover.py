@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Annotated, Literal, NotRequired
 from urllib.parse import unquote
 from uuid import UUID
@@ -12,8 +12,8 @@ from uuid import UUID
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from shared.adapters.postgres.handover.inbox import CannedReply
-from shared.bootstrap.dashboard_stores import build_handover_actions
+from shared.adapters.postgres.handover.inbox import CannedReply, PostgresInbox
+from shared.config.settings import Settings
 from shared.core.identity.handover import (
     CANNED_NAME,
     NOTE_CHARS,
@@ -37,11 +37,12 @@ from shared.services.tools.handover_actions import (
 )
 from web.dashboard.access import AuthedRequest
 from web.dashboard.api import SessionId
-from web.parts import PARTS, Parts
+from web.parts import FileUploads
 from web.rest.files import MOST_AT_ONCE, Attachment, FileName
 from web.rest.kinds import DONE, Accepted, FileId, Id, Moment, Success, describe
 from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
+from web.server.client_limiter import ClientLimiter
 
 router = OperationRouter()
 RETRY_SECONDS = 2
@@ -95,200 +96,6 @@ MacroOutcome = TypedDict("MacroOutcome", {
 MacroRuns = TypedDict("MacroRuns", {"conversations": list[MacroOutcome]})
 
 
-@router.on("GET /handovers", Handovers, role="viewer")
-async def list_handovers(authed: AuthedRequest, *, state: Which = None) -> Reply:
-    """List hand-overs, longest waiting first."""
-    found = await _handovers(authed).list_handovers(state)
-    await authed.record_reading("handovers")
-    return {"enabled": authed.context.settings.has_handover, "handovers": found}
-
-
-@router.on(
-    "POST /sessions/{id}/handover", HandoverMoved, role="operator", body="HandoverMove", missing=_NO_SESSION
-)  # fmt: skip
-async def move_handover(
-    authed: AuthedRequest,
-    session: SessionId,
-    *,
-    action: Action,
-    version: Annotated[
-        int,
-        describe(
-            "version of the handover that the caller has read; required for `assign`, `snooze` and `label`",
-            ge=0,
-        ),
-    ] = 0,
-    operator: Annotated[
-        str, describe("login name of the operator who receives the conversation", max_length=200)
-    ] = "",
-    until: Annotated[Moment, describe("end of the snooze; null ends it now")] = None,
-    labels: Annotated[
-        list[str] | None, describe("complete list of labels; it replaces the current one", max_length=50)
-    ] = None,
-) -> Reply:
-    """Take, assign, snooze, label, resolve or return a conversation.
-
-    Repeating the call has no effect. An admin may also return, resolve and snooze the conversation of another
-    operator.
-    """
-    if (session_id := await _handovers(authed).find_session(session)) is None:
-        return None
-    move = HandoverMove(action=action, operator=operator, until=until, labels=tuple(labels or ()))
-    with _refusing():
-        moved = await _actions(authed).move(session_id, move, version=version, by=_acting(authed))
-    return {"state": moved.state, "changed": moved.event_seq > 0} | (
-        {"name": moved.name} if moved.name else {}
-    )
-
-
-@router.on("POST /handovers/moves", HandoversMoved, role="operator", body="HandoverMoves")
-async def move_handovers(
-    authed: AuthedRequest,
-    *,
-    action: Literal["resolve", "assign", "snooze", "label"],
-    conversations: Annotated[
-        list[ChosenConversation], describe("conversations to change", min_length=1, max_length=MOST_CHOSEN)
-    ],
-    operator: Annotated[
-        str, describe("login name of the operator who receives the conversations", max_length=200)
-    ] = "",
-    until: Annotated[Moment, describe("end of the snooze; null ends it now")] = None,
-    labels: Annotated[list[str] | None, describe("labels to add; present ones stay", max_length=50)] = None,
-) -> Reply:
-    """Change several conversations.
-
-    Each conversation has its own transaction. `error` is the code of a refusal, which does not affect the
-    others.
-    """
-    move = HandoverMove(action=action, operator=operator, until=until, labels=tuple(labels or ()))
-    versions = {one["session"]: one["version"] for one in conversations}
-    results = await _actions(authed).move_several(versions, move, by=_acting(authed))
-    return {
-        "conversations": [
-            {"session": one.session, "changed": one.outcome == "done", **_refusal_of(one)} for one in results
-        ]
-    }
-
-
-@router.on("POST /sessions/{id}/replies", Accepted, role="operator", missing=_NO_SESSION)
-async def reply(
-    authed: AuthedRequest,
-    session: SessionId,
-    *,
-    cid: Cid,
-    text: Annotated[str, Field(json_schema_extra={"maxLength": 8_000})],
-    files: Annotated[
-        list[FileId] | None, describe("ids of files uploaded for this conversation", max_length=MOST_AT_ONCE)
-    ] = None,
-) -> Reply:
-    """Reply to the person as an operator.
-
-    The operator must have taken the conversation. The text is optional if there are files.
-
-    The reply is stored when the operation returns. The same `cid` returns the same message.
-    """
-    _check_printable(cid)
-    service = _handovers(authed)
-    if (session_id := await service.find_session(session)) is None:
-        return None
-    with _refusing():
-        more, attached = await _files(authed, session_id, files or (), cid)
-        stored = await service.reply(
-            session_id, operator_id=authed.operator.operator_id, cid=cid, text=text, more=more,
-            attached=attached,
-        )  # fmt: skip
-    told = {"mid": stored.mid, "turn": stored.turn, "event_seq": stored.event_seq}
-    return {**told, "dup": True} if stored.repeated else told
-
-
-@router.on(
-    "POST /sessions/{id}/uploads", Attachment, role="operator", takes="application/octet-stream",
-    refusals=(404, 409, 413, 422, 429), missing=_NO_SESSION,
-)  # fmt: skip
-async def upload_for_person(authed: AuthedRequest, session: SessionId, *, file_name: FileName = "") -> Reply:
-    """Upload a file for a reply.
-
-    The operator must have taken the conversation.
-    """
-    service, parts, request = _handovers(authed), _parts(authed), authed.request
-    if (session_id := await service.find_session(session)) is None:
-        return None
-    with _refusing():
-        await service.check_taken(session_id, operator_id=authed.operator.operator_id)
-    name = clean_name(unquote(file_name, errors="replace"))
-    address = authed.context.address(request)
-    kept = await parts.uploads.receive(request, session_id, name, parts.limits_for(request), address)
-    return kept.to_payload()
-
-
-async def _files(
-    authed: AuthedRequest, session_id: int, files: Sequence[str], cid: str
-) -> tuple[tuple[Block, ...], tuple[Attached, ...]]:
-    if not files:
-        return (), ()
-    _, more, attached = await _parts(authed).uploads.load_for_message(
-        session_id, files, dedupe_key=f"operator:{cid}", most_chars=FILE_CHARS
-    )
-    return more, attached
-
-
-def _parts(authed: AuthedRequest) -> Parts:
-    parts = authed.request.app.get(PARTS)
-    if parts is None:
-        raise HttpRefusal(503, "not_available", "Conversations cannot be taken from here just now.")
-    return parts
-
-
-@router.on("GET /desk", Desk, role="viewer")
-async def desk_choices(authed: AuthedRequest) -> Reply:
-    """List operators, labels, canned replies and macros."""
-    inbox = authed.context.stores.inbox
-    return {
-        "assignees": await inbox.find_assignees(),
-        "labels": await inbox.list_labels(),
-        "canned": await inbox.list_canned(),
-        "macros": await inbox.list_macros(),
-    }
-
-
-@router.on("GET /sessions/{id}/contact", Contact, role="viewer", missing=_NO_SESSION)
-async def show_contact(authed: AuthedRequest, session: SessionId) -> Reply:
-    """Get what page and site report about the visitor."""
-    found = await authed.context.stores.inbox.find_contact(session)
-    if found is None:
-        return None
-    await authed.record_reading("contact", str(session))
-    return {**{name: found.get(name) or "" for name in _SAID}, "attributes": found.get("attributes") or {}}
-
-
-@router.on("PUT /canned-replies/{name}", CannedReply, role="operator")
-async def save_canned(
-    authed: AuthedRequest,
-    name: Annotated[str, Field(pattern=rf"^{CANNED_NAME.pattern}$")],
-    *,
-    body: Words,
-    version: Annotated[int, describe("version that the caller has read; 0 creates a new reply", ge=0)] = 0,
-) -> Reply:
-    """Create or change a canned reply.
-
-    `{{name}}`, `{{operator}}` and `{{site}}` are filled in when it is used.
-    """
-    with _refusing():
-        saved = await authed.context.stores.inbox.save_canned(
-            name, body, version=version, by=authed.operator.name
-        )
-    await authed.record("canned_reply.saved", name)
-    return asdict(saved)
-
-
-@router.on("DELETE /canned-replies/{name}", Success, role="operator")
-async def delete_canned(authed: AuthedRequest, name: str) -> Reply:
-    """Delete a canned reply."""
-    await authed.context.stores.inbox.delete_canned(name)
-    await authed.record("canned_reply.deleted", name)
-    return DONE
-
-
 MacroName = Annotated[str, Field(pattern=rf"^{CANNED_NAME.pattern}$")]
 MacroDone = TypedDict("MacroDone", {
     "state": Literal["bot", "waiting", "human"],
@@ -296,164 +103,383 @@ MacroDone = TypedDict("MacroDone", {
 })  # fmt: skip
 
 
-@router.on("PUT /macros/{name}", Macro, role="operator", body="MacroChange")
-async def save_macro(
-    authed: AuthedRequest,
-    name: MacroName,
-    *,
-    labels: Annotated[list[str] | None, describe("labels to add", max_length=50)] = None,
-    assignee: Annotated[
-        str, describe("login name of an operator; `*` is the one who runs the macro", max_length=200)
-    ] = "",
-    reply: Annotated[str, describe("reply to the person", max_length=NOTE_CHARS)] = "",
-    resolve: bool = False,
-    version: Annotated[int, describe("version that the caller has read; 0 creates a macro", ge=0)] = 0,
-) -> Reply:
-    """Create or change a macro.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoverHandlers:
+    """Handlers of hand-overs: who answers a conversation, and with which replies."""
 
-    It needs at least one action. A macro that resolves cannot assign another operator.
-    `{{name}}`, `{{operator}}` and `{{site}}` in the reply are filled in when it is used.
-    """
-    with _refusing():
-        added = clean_labels(labels or ())
-        check_macro(labels=added, assignee=assignee, reply=reply.strip(), resolve=resolve)
-        saved = await authed.context.stores.inbox.save_macro(
-            name, labels=added, assignee=assignee, reply=reply.strip(), resolve=resolve, version=version,
-            by=authed.operator.name,
-        )  # fmt: skip
-    await authed.record("macro.saved", name)
-    return asdict(saved)
+    settings: Settings
+    files: FileUploads | None
+    limiter: ClientLimiter | None
+    inbox: PostgresInbox
+    handovers: HandoverService | None
+    actions: HandoverActions | None
 
+    @router.on("GET /handovers", Handovers, role="viewer")
+    async def list_handovers(self, authed: AuthedRequest, *, state: Which = None) -> Reply:
+        """List hand-overs, longest waiting first."""
+        found = await self._handovers().list_handovers(state)
+        await authed.record_reading("handovers")
+        return {"enabled": self.settings.has_handover, "handovers": found}
 
-@router.on("DELETE /macros/{name}", Success, role="operator")
-async def delete_macro(authed: AuthedRequest, name: MacroName) -> Reply:
-    """Delete a macro."""
-    await authed.context.stores.inbox.delete_macro(name)
-    await authed.record("macro.deleted", name)
-    return DONE
+    @router.on(
+        "POST /sessions/{id}/handover",
+        HandoverMoved,
+        role="operator",
+        body="HandoverMove",
+        missing=_NO_SESSION,
+    )
+    async def move_handover(
+        self,
+        authed: AuthedRequest,
+        session: SessionId,
+        *,
+        action: Action,
+        version: Annotated[
+            int,
+            describe(
+                "version of the handover that the caller has read; required for `assign`, `snooze` and "
+                "`label`",
+                ge=0,
+            ),
+        ] = 0,
+        operator: Annotated[
+            str, describe("login name of the operator who receives the conversation", max_length=200)
+        ] = "",
+        until: Annotated[Moment, describe("end of the snooze; null ends it now")] = None,
+        labels: Annotated[
+            list[str] | None, describe("complete list of labels; it replaces the current one", max_length=50)
+        ] = None,
+    ) -> Reply:
+        """Take, assign, snooze, label, resolve or return a conversation.
 
-
-@router.on(
-    "POST /sessions/{id}/macros/{name}", MacroDone, role="operator",
-    missing="There is no such conversation or macro.",
-)  # fmt: skip
-async def run_macro(
-    authed: AuthedRequest,
-    session: SessionId,
-    name: MacroName,
-    *,
-    cid: Cid,
-    text: Annotated[
-        str, describe("reply with its variables filled in; default: the macro's", max_length=8_000)
-    ] = "",
-) -> Reply:
-    """Run a macro on a conversation.
-
-    A reply takes the conversation. The same `cid` sends one reply, so a call that failed can be repeated.
-    """
-    _check_printable(cid)
-    with _refusing():
-        moved = await _actions(authed).run_macro(
-            session, name, cid=cid, text=text.strip(), by=_acting(authed)
+        Repeating the call has no effect. An admin may also return, resolve and snooze the conversation of
+        another operator.
+        """
+        if (session_id := await self._handovers().find_session(session)) is None:
+            return None
+        move = HandoverMove(action=action, operator=operator, until=until, labels=tuple(labels or ()))
+        with _refusing():
+            moved = await self._actions().move(session_id, move, version=version, by=self._acting(authed))
+        return {"state": moved.state, "changed": moved.event_seq > 0} | (
+            {"name": moved.name} if moved.name else {}
         )
-    if moved is None:
-        return None
-    return {"state": moved.state} | ({"name": moved.name} if moved.name else {})
 
+    @router.on("POST /handovers/moves", HandoversMoved, role="operator", body="HandoverMoves")
+    async def move_handovers(
+        self,
+        authed: AuthedRequest,
+        *,
+        action: Literal["resolve", "assign", "snooze", "label"],
+        conversations: Annotated[
+            list[ChosenConversation],
+            describe("conversations to change", min_length=1, max_length=MOST_CHOSEN),
+        ],
+        operator: Annotated[
+            str, describe("login name of the operator who receives the conversations", max_length=200)
+        ] = "",
+        until: Annotated[Moment, describe("end of the snooze; null ends it now")] = None,
+        labels: Annotated[
+            list[str] | None, describe("labels to add; present ones stay", max_length=50)
+        ] = None,
+    ) -> Reply:
+        """Change several conversations.
 
-@router.on(
-    "POST /macros/{name}/runs", MacroRuns, role="operator", body="MacroRun", missing="There is no such macro."
-)  # fmt: skip
-async def run_macro_on_several(
-    authed: AuthedRequest,
-    name: MacroName,
-    *,
-    cid: Cid,
-    sessions: Annotated[
-        list[Annotated[UUID, Field(strict=False)]],
-        describe("ids of conversations", min_length=1, max_length=MOST_CHOSEN),
-    ],
-) -> Reply:
-    """Run a macro on several conversations.
+        Each conversation has its own transaction. `error` is the code of a refusal, which does not affect the
+        others.
+        """
+        move = HandoverMove(action=action, operator=operator, until=until, labels=tuple(labels or ()))
+        versions = {one["session"]: one["version"] for one in conversations}
+        results = await self._actions().move_several(versions, move, by=self._acting(authed))
+        return {
+            "conversations": [
+                {"session": one.session, "changed": one.outcome == "done", **_refusal_of(one)}
+                for one in results
+            ]
+        }
 
-    `{{name}}`, `{{operator}}` and `{{site}}` in the reply are filled in for each conversation. A refusal does
-    not affect the others. The same `cid` sends one reply per conversation, so the call can be repeated.
-    """
-    _check_printable(cid)
-    results = await _actions(authed).run_macro_on_several(sessions, name, cid=cid, by=_acting(authed))
-    if results is None:
-        return None
-    return {
-        "conversations": [
-            {"session": one.session, "outcome": one.outcome, **_refusal_of(one)} for one in results
-        ]
-    }
+    @router.on("POST /sessions/{id}/replies", Accepted, role="operator", missing=_NO_SESSION)
+    async def reply(
+        self,
+        authed: AuthedRequest,
+        session: SessionId,
+        *,
+        cid: Cid,
+        text: Annotated[str, Field(json_schema_extra={"maxLength": 8_000})],
+        files: Annotated[
+            list[FileId] | None,
+            describe("ids of files uploaded for this conversation", max_length=MOST_AT_ONCE),
+        ] = None,
+    ) -> Reply:
+        """Reply to the person as an operator.
 
+        The operator must have taken the conversation. The text is optional if there are files.
 
-@router.on("POST /sessions/{id}/private-notes", PrivateNote, role="operator", missing=_NO_SESSION)
-async def add_private_note(authed: AuthedRequest, session: SessionId, *, cid: Cid, text: Words) -> Reply:
-    """Add a private note for operators.
+        The reply is stored when the operation returns. The same `cid` returns the same message.
+        """
+        _check_printable(cid)
+        service = self._handovers()
+        if (session_id := await service.find_session(session)) is None:
+            return None
+        with _refusing():
+            more, attached = await self._files(session_id, files or (), cid)
+            stored = await service.reply(
+                session_id, operator_id=authed.operator.operator_id, cid=cid, text=text, more=more,
+                attached=attached,
+            )  # fmt: skip
+        told = {"mid": stored.mid, "turn": stored.turn, "event_seq": stored.event_seq}
+        return {**told, "dup": True} if stored.repeated else told
 
-    The same `cid` returns the same note.
-    """
-    note = await authed.context.stores.inbox.add_note(
-        session, operator_id=authed.operator.operator_id, cid=cid, body=text
-    )
-    if note is None:
-        return None
-    await authed.record("private_note.saved", str(session))
-    return {"id": note}
-
-
-@router.on(
-    "DELETE /sessions/{id}/private-notes/{note}", Success, role="operator",
-    missing="There is no such note.",
-)  # fmt: skip
-async def delete_private_note(authed: AuthedRequest, session: SessionId, note: Id) -> Reply:
-    """Delete a private note.
-
-    Operators delete their own notes; admins delete any.
-    """
-    who = authed.operator
-    gone = await authed.context.stores.inbox.delete_note(
-        session, note, operator_id=who.operator_id, any_ones=who.has_role("admin")
-    )
-    if not gone:
-        return None
-    await authed.record("private_note.deleted", str(session))
-    return DONE
-
-
-@router.on("POST /sessions/{id}/typing", Success, role="operator", missing=_NO_SESSION)
-async def say_typing(authed: AuthedRequest, session: SessionId) -> Reply:
-    """Show the person a typing indicator.
-
-    Lasts a few seconds. The operator must have taken the conversation.
-    """
-    service = _handovers(authed)
-    if (session_id := await service.find_session(session)) is None:
-        return None
-    with _refusing():
-        await service.say_typing(session_id, operator_id=authed.operator.operator_id)
-    return DONE
-
-
-def _handovers(authed: AuthedRequest) -> HandoverService:
-    if authed.context.handovers is None:
-        raise HttpRefusal(503, "not_available", "Conversations cannot be taken from here just now.")
-    return authed.context.handovers
-
-
-def _actions(authed: AuthedRequest) -> HandoverActions:
-    return build_handover_actions(_handovers(authed), authed.context.stores, authed.context.admin)
-
-
-def _acting(authed: AuthedRequest) -> ActingOperator:
-    who = authed.operator
-    return ActingOperator(
-        operator_id=who.operator_id, login=who.name, shown_name=who.display_name,
-        is_admin=who.has_role("admin"), may_take=authed.context.settings.has_handover,
+    @router.on(
+        "POST /sessions/{id}/uploads", Attachment, role="operator", takes="application/octet-stream",
+        refusals=(404, 409, 413, 422, 429), missing=_NO_SESSION,
     )  # fmt: skip
+    async def upload_for_person(
+        self, authed: AuthedRequest, session: SessionId, *, file_name: FileName = ""
+    ) -> Reply:
+        """Upload a file for a reply.
+
+        The operator must have taken the conversation.
+        """
+        service, files, limiter = self._handovers(), self.files, self.limiter
+        if files is None or limiter is None:
+            raise _not_available()
+        if (session_id := await service.find_session(session)) is None:
+            return None
+        with _refusing():
+            await service.check_taken(session_id, operator_id=authed.operator.operator_id)
+        name = clean_name(unquote(file_name, errors="replace"))
+        request, limits = authed.request, limiter.limits_for(authed.request)
+        kept = await files.receive(request, session_id, name, limits, authed.address)
+        return kept.to_payload()
+
+    async def _files(
+        self, session_id: int, files: Sequence[str], cid: str
+    ) -> tuple[tuple[Block, ...], tuple[Attached, ...]]:
+        if not files:
+            return (), ()
+        if self.files is None:
+            raise _not_available()
+        _, more, attached = await self.files.load_for_message(
+            session_id, files, dedupe_key=f"operator:{cid}", most_chars=FILE_CHARS
+        )
+        return more, attached
+
+    @router.on("GET /desk", Desk, role="viewer")
+    async def desk_choices(self, authed: AuthedRequest) -> Reply:
+        """List operators, labels, canned replies and macros."""
+        inbox = self.inbox
+        return {
+            "assignees": await inbox.find_assignees(),
+            "labels": await inbox.list_labels(),
+            "canned": await inbox.list_canned(),
+            "macros": await inbox.list_macros(),
+        }
+
+    @router.on("GET /sessions/{id}/contact", Contact, role="viewer", missing=_NO_SESSION)
+    async def show_contact(self, authed: AuthedRequest, session: SessionId) -> Reply:
+        """Get what page and site report about the visitor."""
+        found = await self.inbox.find_contact(session)
+        if found is None:
+            return None
+        await authed.record_reading("contact", str(session))
+        return {
+            **{name: found.get(name) or "" for name in _SAID},
+            "attributes": found.get("attributes") or {},
+        }
+
+    @router.on("PUT /canned-replies/{name}", CannedReply, role="operator")
+    async def save_canned(
+        self,
+        authed: AuthedRequest,
+        name: Annotated[str, Field(pattern=rf"^{CANNED_NAME.pattern}$")],
+        *,
+        body: Words,
+        version: Annotated[
+            int, describe("version that the caller has read; 0 creates a new reply", ge=0)
+        ] = 0,
+    ) -> Reply:
+        """Create or change a canned reply.
+
+        `{{name}}`, `{{operator}}` and `{{site}}` are filled in when it is used.
+        """
+        with _refusing():
+            saved = await self.inbox.save_canned(name, body, version=version, by=authed.operator.name)
+        await authed.record("canned_reply.saved", name)
+        return asdict(saved)
+
+    @router.on("DELETE /canned-replies/{name}", Success, role="operator")
+    async def delete_canned(self, authed: AuthedRequest, name: str) -> Reply:
+        """Delete a canned reply."""
+        await self.inbox.delete_canned(name)
+        await authed.record("canned_reply.deleted", name)
+        return DONE
+
+    @router.on("PUT /macros/{name}", Macro, role="operator", body="MacroChange")
+    async def save_macro(
+        self,
+        authed: AuthedRequest,
+        name: MacroName,
+        *,
+        labels: Annotated[list[str] | None, describe("labels to add", max_length=50)] = None,
+        assignee: Annotated[
+            str, describe("login name of an operator; `*` is the one who runs the macro", max_length=200)
+        ] = "",
+        reply: Annotated[str, describe("reply to the person", max_length=NOTE_CHARS)] = "",
+        resolve: bool = False,
+        version: Annotated[int, describe("version that the caller has read; 0 creates a macro", ge=0)] = 0,
+    ) -> Reply:
+        """Create or change a macro.
+
+        It needs at least one action. A macro that resolves cannot assign another operator.
+        `{{name}}`, `{{operator}}` and `{{site}}` in the reply are filled in when it is used.
+        """
+        with _refusing():
+            added = clean_labels(labels or ())
+            check_macro(labels=added, assignee=assignee, reply=reply.strip(), resolve=resolve)
+            saved = await self.inbox.save_macro(
+                name, labels=added, assignee=assignee, reply=reply.strip(), resolve=resolve, version=version,
+                by=authed.operator.name,
+            )  # fmt: skip
+        await authed.record("macro.saved", name)
+        return asdict(saved)
+
+    @router.on("DELETE /macros/{name}", Success, role="operator")
+    async def delete_macro(self, authed: AuthedRequest, name: MacroName) -> Reply:
+        """Delete a macro."""
+        await self.inbox.delete_macro(name)
+        await authed.record("macro.deleted", name)
+        return DONE
+
+    @router.on(
+        "POST /sessions/{id}/macros/{name}", MacroDone, role="operator",
+        missing="There is no such conversation or macro.",
+    )  # fmt: skip
+    async def run_macro(
+        self,
+        authed: AuthedRequest,
+        session: SessionId,
+        name: MacroName,
+        *,
+        cid: Cid,
+        text: Annotated[
+            str, describe("reply with its variables filled in; default: the macro's", max_length=8_000)
+        ] = "",
+    ) -> Reply:
+        """Run a macro on a conversation.
+
+        A reply takes the conversation. The same `cid` sends one reply, so a call that failed can be repeated.
+        """
+        _check_printable(cid)
+        with _refusing():
+            moved = await self._actions().run_macro(
+                session, name, cid=cid, text=text.strip(), by=self._acting(authed)
+            )
+        if moved is None:
+            return None
+        return {"state": moved.state} | ({"name": moved.name} if moved.name else {})
+
+    @router.on(
+        "POST /macros/{name}/runs",
+        MacroRuns,
+        role="operator",
+        body="MacroRun",
+        missing="There is no such macro.",
+    )
+    async def run_macro_on_several(
+        self,
+        authed: AuthedRequest,
+        name: MacroName,
+        *,
+        cid: Cid,
+        sessions: Annotated[
+            list[Annotated[UUID, Field(strict=False)]],
+            describe("ids of conversations", min_length=1, max_length=MOST_CHOSEN),
+        ],
+    ) -> Reply:
+        """Run a macro on several conversations.
+
+        `{{name}}`, `{{operator}}` and `{{site}}` in the reply are filled in for each conversation. A refusal
+        does not affect the others. The same `cid` sends one reply per conversation, so the call can be
+        repeated.
+        """
+        _check_printable(cid)
+        results = await self._actions().run_macro_on_several(sessions, name, cid=cid, by=self._acting(authed))
+        if results is None:
+            return None
+        return {
+            "conversations": [
+                {"session": one.session, "outcome": one.outcome, **_refusal_of(one)} for one in results
+            ]
+        }
+
+    @router.on("POST /sessions/{id}/private-notes", PrivateNote, role="operator", missing=_NO_SESSION)
+    async def add_private_note(
+        self, authed: AuthedRequest, session: SessionId, *, cid: Cid, text: Words
+    ) -> Reply:
+        """Add a private note for operators.
+
+        The same `cid` returns the same note.
+        """
+        note = await self.inbox.add_note(session, operator_id=authed.operator.operator_id, cid=cid, body=text)
+        if note is None:
+            return None
+        await authed.record("private_note.saved", str(session))
+        return {"id": note}
+
+    @router.on(
+        "DELETE /sessions/{id}/private-notes/{note}", Success, role="operator",
+        missing="There is no such note.",
+    )  # fmt: skip
+    async def delete_private_note(self, authed: AuthedRequest, session: SessionId, note: Id) -> Reply:
+        """Delete a private note.
+
+        Operators delete their own notes; admins delete any.
+        """
+        who = authed.operator
+        gone = await self.inbox.delete_note(
+            session, note, operator_id=who.operator_id, any_ones=who.has_role("admin")
+        )
+        if not gone:
+            return None
+        await authed.record("private_note.deleted", str(session))
+        return DONE
+
+    @router.on("POST /sessions/{id}/typing", Success, role="operator", missing=_NO_SESSION)
+    async def say_typing(self, authed: AuthedRequest, session: SessionId) -> Reply:
+        """Show the person a typing indicator.
+
+        Lasts a few seconds. The operator must have taken the conversation.
+        """
+        service = self._handovers()
+        if (session_id := await service.find_session(session)) is None:
+            return None
+        with _refusing():
+            await service.say_typing(session_id, operator_id=authed.operator.operator_id)
+        return DONE
+
+    def _handovers(self) -> HandoverService:
+        if self.handovers is None:
+            raise _not_available()
+        return self.handovers
+
+    def _actions(self) -> HandoverActions:
+        if self.actions is None:
+            raise _not_available()
+        return self.actions
+
+    def _acting(self, authed: AuthedRequest) -> ActingOperator:
+        who = authed.operator
+        return ActingOperator(
+            operator_id=who.operator_id,
+            login=who.name,
+            shown_name=who.display_name,
+            is_admin=who.has_role("admin"),
+            may_take=self.settings.has_handover,
+        )
+
+
+def _not_available() -> HttpRefusal:
+    return HttpRefusal(503, "not_available", "Conversations cannot be taken from here just now.")
 
 
 def _refusal_of(result: ActionResult) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Annotated, Any, NotRequired
 from uuid import UUID
@@ -10,9 +11,17 @@ from uuid import UUID
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from shared.adapters.postgres.dashboard.memory_queries import AUTHORITIES, STATES, FoundNote, NoteQuery
+from shared.adapters.postgres.dashboard.memory_queries import (
+    AUTHORITIES,
+    STATES,
+    FoundNote,
+    MemoryInsights,
+    NoteQuery,
+)
+from shared.adapters.postgres.memory.notes import PostgresNotes
 from shared.core.context.memory import NOTE_KINDS, BadNote, note_from, to_new_note
 from shared.core.context.notes import NoteResult, NoteSource
+from shared.services.privacy.erasure import ErasureAnnouncer
 from web.dashboard.access import AuthedRequest
 from web.dashboard.requests import Seen, add_total, build_stale_refusal, parse_etag
 from web.rest.kinds import Counted, Cursor, Cut, Limit, Total, choice, describe
@@ -57,204 +66,211 @@ NoteVersionsFound = TypedDict("NoteVersionsFound", {"versions": list[NoteVersion
 AddedNote = TypedDict("AddedNote", {"note": FoundNoteShown | None, "changed": bool, "redacted": bool})
 
 
-@router.on("GET /notes", FoundNotes, role="viewer", refusals=())
-async def list_all_notes(
-    authed: AuthedRequest,
-    *,
-    q: Annotated[str, Cut(200, "part of the text or of the id", change=str.strip)] = "",
-    person: Annotated[UUID | None, describe("public id of the person")] = None,
-    kind: Annotated[str, choice("kind of the note", *NOTE_KINDS)] = "",
-    state: Annotated[str, choice("state of the note", *STATES)] = "",
-    authority: Annotated[str, choice("source of the note", *AUTHORITIES)] = "",
-    cursor: Cursor = "",
-    limit: Limit = 50,
-    total: Counted = False,
-) -> Reply:
-    """List notes of all people, newest first."""
-    asked = NoteQuery(
-        search=q, person=person, kind=kind, state=state, authority=authority, cursor=cursor, limit=limit
-    )
-    read = authed.context.admin.memory
-    page = await add_total(read.load_notes(asked), total and read.count_notes(asked))
-    if not authed.refresh:
-        await authed.record("read.notes", f"person:{person}" if person else "")
-    return page
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteHandlers:
+    """Handlers of notes about people."""
 
+    memory_insights: MemoryInsights
+    notes: PostgresNotes
+    announcer: ErasureAnnouncer | None
 
-@router.on("POST /notes", AddedNote, role="operator", body="NoteWish", strict=True)
-async def add_note(
-    authed: AuthedRequest,
-    *,
-    person: Annotated[str, Field(json_schema_extra={"format": "uuid"})],
-    text: Words,
-    agent: Annotated[str, Field(json_schema_extra={"maxLength": 40})] = "",
-    kind: Annotated[str, Field(json_schema_extra={"enum": [*NOTE_KINDS, ""]})] = "",
-    importance: Annotated[Any, Field(json_schema_extra={"type": "integer", "minimum": 1, "maximum": 9})] = (
-        _OWN_IMPORTANCE
-    ),
-    event_date: Annotated[str, Field(json_schema_extra={"maxLength": 10})] = "",
-) -> Reply:
-    """Add an operator's note about a person.
+    @router.on("GET /notes", FoundNotes, role="viewer", refusals=())
+    async def list_all_notes(
+        self,
+        authed: AuthedRequest,
+        *,
+        q: Annotated[str, Cut(200, "part of the text or of the id", change=str.strip)] = "",
+        person: Annotated[UUID | None, describe("public id of the person")] = None,
+        kind: Annotated[str, choice("kind of the note", *NOTE_KINDS)] = "",
+        state: Annotated[str, choice("state of the note", *STATES)] = "",
+        authority: Annotated[str, choice("source of the note", *AUTHORITIES)] = "",
+        cursor: Cursor = "",
+        limit: Limit = 50,
+        total: Counted = False,
+    ) -> Reply:
+        """List notes of all people, newest first."""
+        asked = NoteQuery(
+            search=q, person=person, kind=kind, state=state, authority=authority, cursor=cursor, limit=limit
+        )
+        read = self.memory_insights
+        page = await add_total(read.load_notes(asked), total and read.count_notes(asked))
+        if not authed.refresh:
+            await authed.record("read.notes", f"person:{person}" if person else "")
+        return page
 
-    Without `agent`, the note belongs to the agent of the person's last conversation. Secrets are removed from
-    the text.
-    """
-    if kind and kind not in NOTE_KINDS:
-        raise HttpRefusal(400, BadNote.code, f"kind is one of {', '.join(NOTE_KINDS)}.")
-    if type(importance) is not int or not 1 <= importance <= 9:
-        raise HttpRefusal(400, BadNote.code, "importance is a number from 1 to 9.")
-    fields = {"text": text, "kind": kind, "event_date": event_date, "importance": importance}
-    try:
-        whose, note = UUID(person), note_from(fields)
-    except ValueError:
-        raise HttpRefusal(404, "unknown_person", "There is no such person.") from None
-    source = await authed.context.admin.memory.find_note_source(whose, agent)
-    if source is None:
-        words = "There is no such person, or they never spoke to that agent."
-        raise HttpRefusal(404, "unknown_person", words)
-    await authed.record("note.added", f"person:{whose}", agent=source.scope, kind=note.kind)
-    result = await authed.context.stores.notes.save(note, source)
-    return await _build_reply(authed, source, result, redacted=note.redacted)
+    @router.on("POST /notes", AddedNote, role="operator", body="NoteWish", strict=True)
+    async def add_note(
+        self,
+        authed: AuthedRequest,
+        *,
+        person: Annotated[str, Field(json_schema_extra={"format": "uuid"})],
+        text: Words,
+        agent: Annotated[str, Field(json_schema_extra={"maxLength": 40})] = "",
+        kind: Annotated[str, Field(json_schema_extra={"enum": [*NOTE_KINDS, ""]})] = "",
+        importance: Annotated[
+            Any, Field(json_schema_extra={"type": "integer", "minimum": 1, "maximum": 9})
+        ] = (_OWN_IMPORTANCE),
+        event_date: Annotated[str, Field(json_schema_extra={"maxLength": 10})] = "",
+    ) -> Reply:
+        """Add an operator's note about a person.
 
+        Without `agent`, the note belongs to the agent of the person's last conversation. Secrets are removed
+        from the text.
+        """
+        if kind and kind not in NOTE_KINDS:
+            raise HttpRefusal(400, BadNote.code, f"kind is one of {', '.join(NOTE_KINDS)}.")
+        if type(importance) is not int or not 1 <= importance <= 9:
+            raise HttpRefusal(400, BadNote.code, "importance is a number from 1 to 9.")
+        fields = {"text": text, "kind": kind, "event_date": event_date, "importance": importance}
+        try:
+            whose, note = UUID(person), note_from(fields)
+        except ValueError:
+            raise HttpRefusal(404, "unknown_person", "There is no such person.") from None
+        source = await self.memory_insights.find_note_source(whose, agent)
+        if source is None:
+            words = "There is no such person, or they never spoke to that agent."
+            raise HttpRefusal(404, "unknown_person", words)
+        await authed.record("note.added", f"person:{whose}", agent=source.scope, kind=note.kind)
+        result = await self.notes.save(note, source)
+        return await self._build_reply(source, result, redacted=note.redacted)
 
-@router.on(
-    "PATCH /notes/{id}", CorrectedNote, role="operator", body="NoteCorrection", strict=True,
-    refusals=(404, 409, 410, 428),
-)  # fmt: skip
-async def correct_note(authed: AuthedRequest, id_: NoteId, *, text: Words, if_match: Seen = "") -> Reply:
-    """Correct a note.
+    @router.on(
+        "PATCH /notes/{id}", CorrectedNote, role="operator", body="NoteCorrection", strict=True,
+        refusals=(404, 409, 410, 428),
+    )  # fmt: skip
+    async def correct_note(
+        self, authed: AuthedRequest, id_: NoteId, *, text: Words, if_match: Seen = ""
+    ) -> Reply:
+        """Correct a note.
 
-    The corrected note has a new id.
+        The corrected note has a new id.
 
-    If another operator has changed the note, 409 returns both versions.
-    """
-    found = await _note(authed, id_)
-    if parse_etag(if_match) != found.shown["etag"]:
-        raise build_stale_refusal(yours={"text": text}, theirs=await _load_standing(authed, found))
-    store = authed.context.stores.notes
-    old = await store.find_note(found.short_id, found.source)
-    if old is None:
-        raise _unknown()
-    note = note_from({"text": text}, like=to_new_note(old))
-    await _record(authed, "note.changed", found)
-    result = await store.change(found.short_id, note, found.source)
-    if result.outcome in ("replaced", "unknown"):
-        raise build_stale_refusal(yours={"text": text}, theirs=await _load_standing(authed, found))
-    return await _build_reply(authed, found.source, result)
+        If another operator has changed the note, 409 returns both versions.
+        """
+        found = await self._note(id_)
+        if parse_etag(if_match) != found.shown["etag"]:
+            raise build_stale_refusal(yours={"text": text}, theirs=await self._load_standing(found))
+        store = self.notes
+        old = await store.find_note(found.short_id, found.source)
+        if old is None:
+            raise _unknown()
+        note = note_from({"text": text}, like=to_new_note(old))
+        await _record(authed, "note.changed", found)
+        result = await store.change(found.short_id, note, found.source)
+        if result.outcome in ("replaced", "unknown"):
+            raise build_stale_refusal(yours={"text": text}, theirs=await self._load_standing(found))
+        return await self._build_reply(found.source, result)
 
+    @router.on("DELETE /notes/{id}", CorrectedNote, role="operator")
+    async def put_any_note_away(self, authed: AuthedRequest, id_: NoteId) -> Reply:
+        """Archive a note.
 
-@router.on("DELETE /notes/{id}", CorrectedNote, role="operator")
-async def put_any_note_away(authed: AuthedRequest, id_: NoteId) -> Reply:
-    """Archive a note.
+        It can be restored for a limited time.
+        """
+        found = await self._note(id_)
+        if found.shown["state"] == "replaced":
+            raise HttpRefusal(409, "replaced", "A newer note replaces this one: archive that one.")
+        if found.shown["state"] == "kept":
+            await _record(authed, "note.put_away", found)
+        result = await self.notes.archive(found.short_id, found.source)
+        return await self._build_reply(found.source, result)
 
-    It can be restored for a limited time.
-    """
-    found = await _note(authed, id_)
-    if found.shown["state"] == "replaced":
-        raise HttpRefusal(409, "replaced", "A newer note replaces this one: archive that one.")
-    if found.shown["state"] == "kept":
-        await _record(authed, "note.put_away", found)
-    result = await authed.context.stores.notes.archive(found.short_id, found.source)
-    return await _build_reply(authed, found.source, result)
+    @router.on("POST /notes/{id}/restore", CorrectedNote, role="operator")
+    async def restore_any_note(self, authed: AuthedRequest, id_: NoteId) -> Reply:
+        """Restore a note that an operator archived.
 
+        A note that the person has deleted can only be restored by the person.
+        """
+        found = await self._note(id_)
+        if found.shown["state"] == "put_away" and not await self.memory_insights.was_archived_by_operator(
+            id_
+        ):
+            raise HttpRefusal(409, "not_yours", "The person archived this note: only they can restore it.")
+        await _record(authed, "note.restored", found)
+        result = await self.notes.restore(found.short_id, found.source)
+        return await self._build_reply(found.source, result)
 
-@router.on("POST /notes/{id}/restore", CorrectedNote, role="operator")
-async def restore_any_note(authed: AuthedRequest, id_: NoteId) -> Reply:
-    """Restore a note that an operator archived.
+    @router.on("GET /notes/{id}/versions", NoteVersionsFound, role="viewer", refusals=(404,))
+    async def list_any_note_versions(self, authed: AuthedRequest, id_: NoteId) -> Reply:
+        """List the texts that a note had.
 
-    A note that the person has deleted can only be restored by the person.
-    """
-    found = await _note(authed, id_)
-    if found.shown["state"] == "put_away" and not await authed.context.admin.memory.was_archived_by_operator(
-        id_
-    ):
-        raise HttpRefusal(409, "not_yours", "The person archived this note: only they can restore it.")
-    await _record(authed, "note.restored", found)
-    result = await authed.context.stores.notes.restore(found.short_id, found.source)
-    return await _build_reply(authed, found.source, result)
+        Newest first, with who changed it and when.
+        """
+        found = await self._note(id_)
+        versions = await self.notes.list_versions(found.short_id, found.source) or ()
+        ids = await self.memory_insights.find_versions([one.note.id for one in versions])
+        await _record(authed, "read.notes", found)
+        return {
+            "versions": [
+                {
+                    "id": ids[one.note.id].public_id,
+                    "text": one.note.text,
+                    "at": one.at,
+                    "cause": one.cause,
+                    "by": ids[one.note.id].changed_by if one.cause == "operator" else None,
+                    "replaced": one.old_text,
+                    "current": one.note.state == "kept",
+                }
+                for one in versions
+                if one.note.id in ids
+            ]
+        }
 
+    @router.on("POST /notes/{id}/versions/{version}/restore", CorrectedNote, role="operator")
+    async def restore_any_note_version(
+        self, authed: AuthedRequest, id_: NoteId, version: Annotated[UUID, describe("id of a former version")]
+    ) -> Reply:
+        """Restore a former text of a note.
 
-@router.on("GET /notes/{id}/versions", NoteVersionsFound, role="viewer", refusals=(404,))
-async def list_any_note_versions(authed: AuthedRequest, id_: NoteId) -> Reply:
-    """List the texts that a note had.
+        The restored note has the id of the version.
+        """
+        found, former = await self._note(id_), await self._note(version)
+        if former.person != found.person:
+            raise _unknown()
+        await _record(authed, "note.changed", former)
+        result = await self.notes.restore_version(found.short_id, former.short_id, found.source)
+        return await self._build_reply(found.source, result)
 
-    Newest first, with who changed it and when.
-    """
-    found = await _note(authed, id_)
-    versions = await authed.context.stores.notes.list_versions(found.short_id, found.source) or ()
-    ids = await authed.context.admin.memory.find_versions([one.note.id for one in versions])
-    await _record(authed, "read.notes", found)
-    return {
-        "versions": [
-            {
-                "id": ids[one.note.id].public_id, "text": one.note.text, "at": one.at, "cause": one.cause,
-                "by": ids[one.note.id].changed_by if one.cause == "operator" else None,
-                "replaced": one.old_text, "current": one.note.state == "kept",
-            }
-            for one in versions
-            if one.note.id in ids
-        ]
-    }  # fmt: skip
+    async def _note(self, note: UUID) -> FoundNote:
+        found = await self.memory_insights.find_note(note)
+        if found is None:
+            raise _unknown()
+        return found
 
+    async def _load_standing(self, found: FoundNote) -> Mapping[str, Any] | None:
+        """Return the newest version of a note, found by following its replacements."""
+        insights, heir = self.memory_insights, found
+        for _ in range(50):
+            following = heir.shown["superseded_by"]
+            later = await insights.find_note(UUID(following)) if following else None
+            if later is None:
+                break
+            heir = later
+        return heir.shown
 
-@router.on("POST /notes/{id}/versions/{version}/restore", CorrectedNote, role="operator")
-async def restore_any_note_version(
-    authed: AuthedRequest, id_: NoteId, version: Annotated[UUID, describe("id of a former version")]
-) -> Reply:
-    """Restore a former text of a note.
-
-    The restored note has the id of the version.
-    """
-    found, former = await _note(authed, id_), await _note(authed, version)
-    if former.person != found.person:
-        raise _unknown()
-    await _record(authed, "note.changed", former)
-    result = await authed.context.stores.notes.restore_version(found.short_id, former.short_id, found.source)
-    return await _build_reply(authed, found.source, result)
-
-
-async def _note(authed: AuthedRequest, note: UUID) -> FoundNote:
-    found = await authed.context.admin.memory.find_note(note)
-    if found is None:
-        raise _unknown()
-    return found
-
-
-async def _load_standing(authed: AuthedRequest, found: FoundNote) -> Mapping[str, Any] | None:
-    """Return the newest version of a note, found by following its replacements."""
-    insights, heir = authed.context.admin.memory, found
-    for _ in range(50):
-        following = heir.shown["superseded_by"]
-        later = await insights.find_note(UUID(following)) if following else None
-        if later is None:
-            break
-        heir = later
-    return heir.shown
+    async def _build_reply(self, source: NoteSource, result: NoteResult, **more: bool) -> Reply:
+        match result.outcome:
+            case "unknown":
+                raise _unknown()
+            case "gone":
+                raise HttpRefusal(410, "gone", "This note was erased and cannot come back.")
+            case "replaced":
+                raise HttpRefusal(409, "replaced", "There is a newer text for this note.")
+            case "blocked":
+                words = "The person had this erased: only they can restore it."
+                raise HttpRefusal(409, "blocked", words)
+            case _:
+                pass
+        if result.event_seq is not None and self.announcer is not None:
+            # Open screens of the person read the stored event themselves.
+            await self.announcer.announce(source.session_id, {"event_seq": result.event_seq})
+        insights = self.memory_insights
+        kept = None if result.note is None else await insights.find_note_by_row(source, result.note.id)
+        return {"note": kept and kept.shown, "changed": result.event_seq is not None, **more}
 
 
 async def _record(authed: AuthedRequest, action: str, found: FoundNote) -> None:
     await authed.record(action, f"note:{found.shown['id']}", person=str(found.person))
-
-
-async def _build_reply(authed: AuthedRequest, source: NoteSource, result: NoteResult, **more: bool) -> Reply:
-    match result.outcome:
-        case "unknown":
-            raise _unknown()
-        case "gone":
-            raise HttpRefusal(410, "gone", "This note was erased and cannot come back.")
-        case "replaced":
-            raise HttpRefusal(409, "replaced", "There is a newer text for this note.")
-        case "blocked":
-            words = "The person had this erased: only they can restore it."
-            raise HttpRefusal(409, "blocked", words)
-        case _:
-            pass
-    if result.event_seq is not None and authed.context.announcer is not None:
-        # Open screens of the person read the stored event themselves.
-        await authed.context.announcer.announce(source.session_id, {"event_seq": result.event_seq})
-    insights = authed.context.admin.memory
-    kept = None if result.note is None else await insights.find_note_by_row(source, result.note.id)
-    return {"note": kept and kept.shown, "changed": result.event_seq is not None, **more}
 
 
 def _unknown() -> HttpRefusal:

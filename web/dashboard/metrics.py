@@ -14,9 +14,10 @@ from aiohttp import web
 from shared.adapters.postgres.dashboard.metrics_queries import BUCKETS, Durations, Histogram, MetricsInsights
 from shared.adapters.postgres.turns.counters import RunningSums, Sums
 from shared.bootstrap.dashboard_stores import DashboardStores
+from shared.config.settings import Settings
 from shared.core.ops.alerts import KINDS
 from shared.runtime import read_version
-from web.dashboard.access import AuthedRequest, DashboardContext
+from web.dashboard.access import AuthedRequest
 from web.rest.operation import OperationRouter, Reply
 
 router = OperationRouter()
@@ -117,11 +118,11 @@ class Scrape:
     def from_stores(cls, admin: DashboardStores, clock: Callable[[], float] = time.monotonic) -> Scrape:
         return cls(clock, admin.durations, admin.metrics, admin.running_sums)
 
-    async def render(self, context: DashboardContext, *, deprecated: bool = False) -> str:
+    async def render(self, settings: Settings, *, deprecated: bool = False) -> str:
         """Return the exposition, and with `deprecated` also the former names."""
         async with self._one_at_a_time:
             if self._kept is None or self.clock() - self._kept[0] >= KEEP_SECONDS:
-                self._kept = (self.clock(), await _collect_samples(context, self))
+                self._kept = (self.clock(), await _collect_samples(settings, self))
             samples = self._kept[1]
         return render_exposition(add_deprecated_names(samples) if deprecated else samples)
 
@@ -135,22 +136,28 @@ class Scrape:
         return found
 
 
-@router.page("GET /metrics", scraper=True)
-async def serve_metrics(authed: AuthedRequest) -> Reply:
-    assert authed.context.scrape is not None
-    deprecated = authed.request.query.get("names") == "deprecated"
-    text = await authed.context.scrape.render(authed.context, deprecated=deprecated)
-    return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsHandlers:
+    """Handler of the metrics for Prometheus."""
+
+    settings: Settings
+    scrape: Scrape
+
+    @router.page("GET /metrics", scraper=True)
+    async def serve_metrics(self, authed: AuthedRequest) -> Reply:
+        deprecated = authed.request.query.get("names") == "deprecated"
+        text = await self.scrape.render(self.settings, deprecated=deprecated)
+        return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
 
 
-async def _collect_samples(context: DashboardContext, scrape: Scrape) -> dict[str, list[Sample]]:
+async def _collect_samples(settings: Settings, scrape: Scrape) -> dict[str, list[Sample]]:
     await scrape.durations.catch_up()
     counted, now = await scrape.count(), await scrape.gauges.load_gauges()
     return {
         **counter_samples(counted), **gauge_samples(now),
         "evertalk_build_info": [({"version": read_version(), "python": platform.python_version()}, 1)],
         "evertalk_jobs": _by("state", _jobs(counted, now)),
-        "evertalk_cap_dollars": _one(float(context.settings.cap_total_per_day_usd)),
+        "evertalk_cap_dollars": _one(float(settings.cap_total_per_day_usd)),
         "evertalk_stage_seconds": histogram_samples(scrape.durations.stages),
     }  # fmt: skip
 

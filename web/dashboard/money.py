@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any, NotRequired, Unpack
 
 from typing_extensions import TypedDict
 
 from shared.adapters.models.price_list import load_price_list
-from shared.adapters.postgres.dashboard.cost_queries import GROUPS
+from shared.adapters.postgres.dashboard.cost_queries import GROUPS, CostInsights
 from shared.adapters.postgres.dashboard.hourly_stats import Period
+from shared.adapters.postgres.dashboard.read_models import Insights
 from shared.adapters.postgres.dashboard.session_list import BadQuery, SessionQuery, check
+from shared.config.settings import Settings
 from shared.core.ops.savings import Saving, compute_caching_savings, compute_summary_savings
 from web.dashboard.access import HEADERS, AuthedRequest
 from web.dashboard.api import Filters, session_query
@@ -69,50 +72,72 @@ Savings = TypedDict("Savings", {
 })  # fmt: skip
 
 
-@router.on("GET /costs", Costs, role="viewer")
-async def costs(authed: AuthedRequest, **asked: Unpack[Spent]) -> Reply:
-    """List costs by group."""
-    group, period = _asked(authed, asked)
-    found = await authed.context.admin.costs.load_costs(group, period)
-    prices = load_price_list(authed.context.settings).rows(found.pop("models"), today_of(authed))
-    told = {"group": group, "from": period.first, "to": period.last, "timezone": period.zone}
-    return {**told, **found, "prices": prices}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostHandlers:
+    """Handlers of costs, savings and exports of tables."""
 
+    settings: Settings
+    cost_insights: CostInsights
+    insights: Insights
 
-@router.on("GET /savings", Savings, role="viewer")
-async def savings(authed: AuthedRequest) -> Reply:
-    """Get this month's savings by caching and summaries."""
-    period = period_of(authed, {})
-    found = await authed.context.admin.costs.load_savings(period)
-    price_on = load_price_list(authed.context.settings).find_prices
-    paid = None if found["summaries_unknown"] else found["summaries_micro"]
-    return {
-        "from": period.first,
-        "to": period.last,
-        "caching": compute_caching_savings(found["cached"], price_on),
-        "summaries": compute_summary_savings(found["compacted"], price_on, paid_micro=paid),
-        "summarised_turns": sum(row["turns"] for row in found["compacted"]),
-        "summaries_paid_micro": paid,
-        "uncounted_calls": found["uncounted_calls"],
-    }
+    @router.on("GET /costs", Costs, role="viewer")
+    async def costs(self, authed: AuthedRequest, **asked: Unpack[Spent]) -> Reply:
+        """List costs by group."""
+        group, period = self._asked(asked)
+        found = await self.cost_insights.load_costs(group, period)
+        prices = load_price_list(self.settings).rows(found.pop("models"), today_of(self.settings))
+        told = {"group": group, "from": period.first, "to": period.last, "timezone": period.zone}
+        return {**told, **found, "prices": prices}
 
+    @router.on("GET /savings", Savings, role="viewer")
+    async def savings(self, authed: AuthedRequest) -> Reply:
+        """Get this month's savings by caching and summaries."""
+        period = period_of(self.settings, {})
+        found = await self.cost_insights.load_savings(period)
+        price_on = load_price_list(self.settings).find_prices
+        paid = None if found["summaries_unknown"] else found["summaries_micro"]
+        return {
+            "from": period.first,
+            "to": period.last,
+            "caching": compute_caching_savings(found["cached"], price_on),
+            "summaries": compute_summary_savings(found["compacted"], price_on, paid_micro=paid),
+            "summarised_turns": sum(row["turns"] for row in found["compacted"]),
+            "summaries_paid_micro": paid,
+            "uncounted_calls": found["uncounted_calls"],
+        }
 
-@router.on("GET /export/sessions.csv", role="viewer", media="text/csv")
-async def export_sessions(authed: AuthedRequest, **filters: Unpack[Filters]) -> Reply:
-    """Export the list of conversations as CSV."""
-    query = session_query(filters)
-    check(query)
-    await _record(authed, "export.sessions")
-    rows = _session_rows(authed, query)
-    return await send_csv(
-        authed.request, rows, name="evertalk-sessions", columns=SESSION_COLUMNS, headers=HEADERS
-    )
+    @router.on("GET /export/sessions.csv", role="viewer", media="text/csv")
+    async def export_sessions(self, authed: AuthedRequest, **filters: Unpack[Filters]) -> Reply:
+        """Export the list of conversations as CSV."""
+        query = session_query(filters)
+        check(query)
+        await _record(authed, "export.sessions")
+        rows = self._session_rows(query)
+        return await send_csv(
+            authed.request, rows, name="evertalk-sessions", columns=SESSION_COLUMNS, headers=HEADERS
+        )
 
+    async def _session_rows(self, query: SessionQuery) -> AsyncIterator[Sequence[object]]:
+        async for sessions in self.insights.iterate_sessions(query):
+            for session in sessions:
+                yield session_cells(session)
 
-async def _session_rows(authed: AuthedRequest, query: SessionQuery) -> AsyncIterator[Sequence[object]]:
-    async for sessions in authed.context.admin.overview.iterate_sessions(query):
-        for session in sessions:
-            yield session_cells(session)
+    @router.on("GET /export/costs.csv", role="viewer", media="text/csv")
+    async def export_costs(self, authed: AuthedRequest, **asked: Unpack[Spent]) -> Reply:
+        """Export costs as CSV."""
+        group, period = self._asked(asked)
+        await _record(authed, "export.costs")
+        found = await self.cost_insights.load_costs(group, period, most=MOST_LINES)
+        rows = _cost_rows(found["rows"])
+        return await send_csv(
+            authed.request, rows, name="evertalk-costs", columns=COST_COLUMNS, headers=HEADERS
+        )
+
+    def _asked(self, asked: Spent) -> tuple[str, Period]:
+        group = asked.get("group", "model")
+        if group not in GROUPS:
+            raise BadQuery(f"group is one of {', '.join(GROUPS)}")
+        return group, period_of(self.settings, asked)
 
 
 def session_cells(session: Mapping[str, Any]) -> list[object]:
@@ -123,16 +148,6 @@ def session_cells(session: Mapping[str, Any]) -> list[object]:
 
 def _usd(micro: int | None) -> float | None:
     return None if micro is None else micro / 1_000_000
-
-
-@router.on("GET /export/costs.csv", role="viewer", media="text/csv")
-async def export_costs(authed: AuthedRequest, **asked: Unpack[Spent]) -> Reply:
-    """Export costs as CSV."""
-    group, period = _asked(authed, asked)
-    await _record(authed, "export.costs")
-    found = await authed.context.admin.costs.load_costs(group, period, most=MOST_LINES)
-    rows = _cost_rows(found["rows"])
-    return await send_csv(authed.request, rows, name="evertalk-costs", columns=COST_COLUMNS, headers=HEADERS)
 
 
 async def _cost_rows(rows: list[dict[str, Any]]) -> AsyncIterator[Sequence[object]]:
@@ -151,10 +166,3 @@ async def _record(authed: AuthedRequest, action: str) -> None:
     if query.get("q"):
         filters["searched"] = True
     await authed.record(action, **filters)
-
-
-def _asked(authed: AuthedRequest, asked: Spent) -> tuple[str, Period]:
-    group = asked.get("group", "model")
-    if group not in GROUPS:
-        raise BadQuery(f"group is one of {', '.join(GROUPS)}")
-    return group, period_of(authed, asked)

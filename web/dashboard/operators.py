@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 from uuid import UUID
@@ -11,6 +12,7 @@ from aiohttp import web
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from shared.config.settings import Settings
 from shared.core.identity.operators import MOST_PICTURE_BYTES, Role
 from shared.core.values.files import picture_mime
 from web.dashboard.access import AuthedRequest
@@ -57,145 +59,144 @@ Picture = TypedDict("Picture", {
 Ended = TypedDict("Ended", {"ended": int})
 
 
-@router.on("GET /me/logins", Logins, role="viewer")
-async def list_own_logins(authed: AuthedRequest) -> Reply:
-    """List your open logins."""
-    return {"logins": await _roster(authed).list_logins(authed.operator.operator_id, authed.token)}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorHandlers:
+    """Handlers of operators, their logins and pictures."""
 
+    operator_admin: OperatorAdmin
+    settings: Settings
 
-@router.on("DELETE /me/logins", Ended, role="viewer", refusals=(404,))
-async def end_other_logins(authed: AuthedRequest) -> Reply:
-    """End all of your other logins."""
-    return {"ended": await _roster(authed).end_own(authed.operator.operator_id, keep=authed.token)}
+    @router.on("GET /me/logins", Logins, role="viewer")
+    async def list_own_logins(self, authed: AuthedRequest) -> Reply:
+        """List your open logins."""
+        return {"logins": await self.operator_admin.list_logins(authed.operator.operator_id, authed.token)}
 
+    @router.on("DELETE /me/logins", Ended, role="viewer", refusals=(404,))
+    async def end_other_logins(self, authed: AuthedRequest) -> Reply:
+        """End all of your other logins."""
+        return {"ended": await self.operator_admin.end_own(authed.operator.operator_id, keep=authed.token)}
 
-@router.on("DELETE /me/logins/{login}", Ended, role="viewer", refusals=(404,), missing=_ENDED)
-async def end_own_login(authed: AuthedRequest, login: LoginId) -> Reply:
-    """End one of your other logins."""
-    ended = await _roster(authed).end_own(authed.operator.operator_id, keep=authed.token, login=login)
-    return {"ended": ended} if ended else None
+    @router.on("DELETE /me/logins/{login}", Ended, role="viewer", refusals=(404,), missing=_ENDED)
+    async def end_own_login(self, authed: AuthedRequest, login: LoginId) -> Reply:
+        """End one of your other logins."""
+        ended = await self.operator_admin.end_own(authed.operator.operator_id, keep=authed.token, login=login)
+        return {"ended": ended} if ended else None
 
+    @router.on("POST /me/display-name", Success, role="viewer", body="DisplayName", most_bytes=FORM_BYTES)
+    async def set_display_name(
+        self,
+        authed: AuthedRequest,
+        *,
+        display_name: Annotated[str, Field(json_schema_extra={"maxLength": 60})],
+    ) -> Reply:
+        """Set your display name for visitors.
 
-@router.on("POST /me/display-name", Success, role="viewer", body="DisplayName", most_bytes=FORM_BYTES)
-async def set_display_name(
-    authed: AuthedRequest, *, display_name: Annotated[str, Field(json_schema_extra={"maxLength": 60})]
-) -> Reply:
-    """Set your display name for visitors.
+        An empty name removes it.
+        """
+        await self.operator_admin.show_as(authed.operator.operator_id, display_name, by=authed.operator.name)
+        return DONE
 
-    An empty name removes it.
-    """
-    await _roster(authed).show_as(authed.operator.operator_id, display_name, by=authed.operator.name)
-    return DONE
-
-
-@router.on("PUT /me/picture", Picture, role="viewer", body="NewPicture", most_bytes=2 * MOST_PICTURE_BYTES)
-async def set_picture(
-    authed: AuthedRequest,
-    *,
-    picture: Annotated[
-        str,
-        describe("a JPEG, PNG, GIF or WebP file of at most 40 kB"),
-        Field(json_schema_extra={"contentEncoding": "base64"}),
-    ],
-) -> Reply:
-    """Set your picture, shown from the next message on.
-
-    Earlier messages then show your name without a picture.
-    """
-    try:
-        content = base64.b64decode(picture, validate=True)
-    except ValueError:
-        content = b""
-    return {
-        "picture": await _roster(authed).set_picture(
-            authed.operator.operator_id, content, by=authed.operator.name
-        )
-    }
-
-
-@router.on("DELETE /me/picture", Success, role="viewer")
-async def remove_picture(authed: AuthedRequest) -> Reply:
-    """Delete your picture."""
-    await _roster(authed).set_picture(authed.operator.operator_id, None, by=authed.operator.name)
-    return DONE
-
-
-@router.page("GET /pictures/{key:[0-9a-f]{32}}", anyone=True)
-async def show_picture(authed: AuthedRequest) -> web.StreamResponse:
-    """Send the picture of an operator; a new picture has a new key."""
-    content = await _roster(authed).load_picture(authed.request.match_info["key"])
-    mime = content and picture_mime(content)
-    if not content or not mime:
-        raise web.HTTPNotFound
-    headers = {
-        "Cache-Control": FOR_EVER, "Cross-Origin-Resource-Policy": "cross-origin",
-        "Content-Security-Policy": "sandbox; default-src 'none'",
-    }  # fmt: skip
-    return web.Response(body=content, content_type=mime, headers=headers)
-
-
-@router.on("GET /operators", Operators, role="admin")
-async def list_operators(authed: AuthedRequest) -> Reply:
-    """List operators with their open logins."""
-    return {"operators": await _roster(authed).list_all(), "provider": authed.context.settings.oidc_issuer}
-
-
-@router.on("POST /operators", Invited, status=201, role="admin", body="Invitation", most_bytes=FORM_BYTES)
-async def invite_operator(
-    authed: AuthedRequest,
-    *,
-    name: Annotated[
-        str, Field(json_schema_extra={"minLength": 1, "maxLength": 64, "pattern": r"^\w[\w.@+ \-]*$"})
-    ],
-    role: RoleWord,
-) -> Reply:
-    """Invite an operator by a single-use link."""
-    return _invitation(authed, await _roster(authed).invite(name, role, by=authed.operator.name))
-
-
-@router.on("POST /operators/{operator}/link", Invited, status=201, role="admin")
-async def make_login_link(authed: AuthedRequest, operator: OperatorId) -> Reply:
-    """Create a new login link for an operator."""
-    return _invitation(authed, await _roster(authed).link(operator, by=authed.operator.name))
-
-
-@router.on(
-    "PATCH /operators/{operator}", ChangedOperator, role="admin", body="OperatorChange",
-    most_bytes=FORM_BYTES,
-)  # fmt: skip
-async def change_operator(
-    authed: AuthedRequest,
-    operator: OperatorId,
-    *,
-    version: int,
-    role: RoleWord | None = None,
-    locked: bool | None = None,
-) -> Reply:
-    """Change role or lock state of an operator."""
-    return await _roster(authed).change(
-        operator, by=authed.operator.name, version=version, role=role, locked=locked
+    @router.on(
+        "PUT /me/picture", Picture, role="viewer", body="NewPicture", most_bytes=2 * MOST_PICTURE_BYTES
     )
+    async def set_picture(
+        self,
+        authed: AuthedRequest,
+        *,
+        picture: Annotated[
+            str,
+            describe("a JPEG, PNG, GIF or WebP file of at most 40 kB"),
+            Field(json_schema_extra={"contentEncoding": "base64"}),
+        ],
+    ) -> Reply:
+        """Set your picture, shown from the next message on.
 
+        Earlier messages then show your name without a picture.
+        """
+        try:
+            content = base64.b64decode(picture, validate=True)
+        except ValueError:
+            content = b""
+        return {
+            "picture": await self.operator_admin.set_picture(
+                authed.operator.operator_id, content, by=authed.operator.name
+            )
+        }
 
-@router.on("DELETE /operators/{operator}/logins", Ended, role="admin", refusals=(404,))
-async def end_logins(authed: AuthedRequest, operator: OperatorId) -> Reply:
-    """End all logins of an operator."""
-    return {"ended": await _roster(authed).end_logins(operator, by=authed.operator.name)}
+    @router.on("DELETE /me/picture", Success, role="viewer")
+    async def remove_picture(self, authed: AuthedRequest) -> Reply:
+        """Delete your picture."""
+        await self.operator_admin.set_picture(authed.operator.operator_id, None, by=authed.operator.name)
+        return DONE
 
+    @router.page("GET /pictures/{key:[0-9a-f]{32}}", anyone=True)
+    async def show_picture(self, authed: AuthedRequest) -> web.StreamResponse:
+        """Send the picture of an operator; a new picture has a new key."""
+        content = await self.operator_admin.load_picture(authed.request.match_info["key"])
+        mime = content and picture_mime(content)
+        if not content or not mime:
+            raise web.HTTPNotFound
+        headers = {
+            "Cache-Control": FOR_EVER, "Cross-Origin-Resource-Policy": "cross-origin",
+            "Content-Security-Policy": "sandbox; default-src 'none'",
+        }  # fmt: skip
+        return web.Response(body=content, content_type=mime, headers=headers)
 
-@router.on(
-    "DELETE /operators/{operator}/logins/{login}", Ended, role="admin", refusals=(404,), missing=_ENDED
-)  # fmt: skip
-async def end_login(authed: AuthedRequest, operator: OperatorId, login: LoginId) -> Reply:
-    """End one login of an operator."""
-    ended = await _roster(authed).end_login(operator, login, by=authed.operator.name)
-    return {"ended": int(ended)} if ended else None
+    @router.on("GET /operators", Operators, role="admin")
+    async def list_operators(self, authed: AuthedRequest) -> Reply:
+        """List operators with their open logins."""
+        return {"operators": await self.operator_admin.list_all(), "provider": self.settings.oidc_issuer}
 
+    @router.on("POST /operators", Invited, status=201, role="admin", body="Invitation", most_bytes=FORM_BYTES)
+    async def invite_operator(
+        self,
+        authed: AuthedRequest,
+        *,
+        name: Annotated[
+            str, Field(json_schema_extra={"minLength": 1, "maxLength": 64, "pattern": r"^\w[\w.@+ \-]*$"})
+        ],
+        role: RoleWord,
+    ) -> Reply:
+        """Invite an operator by a single-use link."""
+        return _invitation(authed, await self.operator_admin.invite(name, role, by=authed.operator.name))
 
-def _roster(authed: AuthedRequest) -> OperatorAdmin:
-    return authed.context.stores.operator_admin
+    @router.on("POST /operators/{operator}/link", Invited, status=201, role="admin")
+    async def make_login_link(self, authed: AuthedRequest, operator: OperatorId) -> Reply:
+        """Create a new login link for an operator."""
+        return _invitation(authed, await self.operator_admin.link(operator, by=authed.operator.name))
+
+    @router.on(
+        "PATCH /operators/{operator}", ChangedOperator, role="admin", body="OperatorChange",
+        most_bytes=FORM_BYTES,
+    )  # fmt: skip
+    async def change_operator(
+        self,
+        authed: AuthedRequest,
+        operator: OperatorId,
+        *,
+        version: int,
+        role: RoleWord | None = None,
+        locked: bool | None = None,
+    ) -> Reply:
+        """Change role or lock state of an operator."""
+        return await self.operator_admin.change(
+            operator, by=authed.operator.name, version=version, role=role, locked=locked
+        )
+
+    @router.on("DELETE /operators/{operator}/logins", Ended, role="admin", refusals=(404,))
+    async def end_logins(self, authed: AuthedRequest, operator: OperatorId) -> Reply:
+        """End all logins of an operator."""
+        return {"ended": await self.operator_admin.end_logins(operator, by=authed.operator.name)}
+
+    @router.on(
+        "DELETE /operators/{operator}/logins/{login}", Ended, role="admin", refusals=(404,), missing=_ENDED
+    )  # fmt: skip
+    async def end_login(self, authed: AuthedRequest, operator: OperatorId, login: LoginId) -> Reply:
+        """End one login of an operator."""
+        ended = await self.operator_admin.end_login(operator, login, by=authed.operator.name)
+        return {"ended": int(ended)} if ended else None
 
 
 def _invitation(authed: AuthedRequest, invited: Invitation) -> dict[str, Any]:
-    address = f"{authed.context.origin(authed.request)}/dashboard/login?token={invited.token}"
+    address = f"{authed.origin}/dashboard/login?token={invited.token}"
     return {"id": invited.id, "name": invited.name, "link": address, "expires_at": invited.expires_at}

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from shared.adapters.postgres.telegram.access import CODE_HOURS, OWNER_LINK_MINUTES, AccessRow
+from shared.adapters.postgres.dashboard.telegram import PostgresTelegramBots
+from shared.adapters.postgres.telegram.access import (
+    CODE_HOURS,
+    OWNER_LINK_MINUTES,
+    AccessRow,
+    PostgresTelegramAccess,
+)
 from web.dashboard.access import AuthedRequest
 from web.rest.kinds import describe
 from web.rest.operation import OperationRouter, Reply
@@ -39,77 +46,87 @@ OwnerLink = TypedDict("OwnerLink", {
 Paired = TypedDict("Paired", {"request": AccessRequest})
 
 
-@router.on("GET /pairing", Pairing, role="viewer")
-async def list_pairing(authed: AuthedRequest) -> Reply:
-    """List requests for access to the bots."""
-    access = authed.context.stores.telegram_access
-    bots = {bot.bot_id: bot.username for bot in await authed.context.stores.telegram_bots.list_bots()}
-    may = authed.operator.has_role("operator")
-    rows = [_chat_payload(row, bots, may=may) for row in await access.list_all()]
-    owners = await access.count_owners()
-    owned = [
-        {"bot": bot, "username": name, "owners": owners.get(bot, 0)} for bot, name in bots.items() if name
-    ]
-    if not authed.refresh:
-        await authed.record("read.pairing")
-    return {
-        "requests": rows, "bots": sorted(bots.values()), "owned_bots": owned, "code_hours": CODE_HOURS,
-    }  # fmt: skip
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairingHandlers:
+    """Handlers of access to the bots."""
 
+    telegram_access: PostgresTelegramAccess
+    telegram_bots: PostgresTelegramBots
 
-@router.on("POST /pairing/{bot}/owner-link", OwnerLink, role="admin", missing="There is no such bot.")
-async def make_owner_link(authed: AuthedRequest, bot: BotId) -> Reply:
-    """Create an owner link of a bot.
+    @router.on("GET /pairing", Pairing, role="viewer")
+    async def list_pairing(self, authed: AuthedRequest) -> Reply:
+        """List requests for access to the bots."""
+        access = self.telegram_access
+        bots = {bot.bot_id: bot.username for bot in await self.telegram_bots.list_bots()}
+        may = authed.operator.has_role("operator")
+        rows = [_chat_payload(row, bots, may=may) for row in await access.list_all()]
+        owners = await access.count_owners()
+        owned = [
+            {"bot": bot, "username": name, "owners": owners.get(bot, 0)} for bot, name in bots.items() if name
+        ]
+        if not authed.refresh:
+            await authed.record("read.pairing")
+        return {
+            "requests": rows,
+            "bots": sorted(bots.values()),
+            "owned_bots": owned,
+            "code_hours": CODE_HOURS,
+        }
 
-    The first person to open it in Telegram becomes an owner. Earlier owners and unused links remain.
-    """
-    names = {one.bot_id: one.username for one in await authed.context.stores.telegram_bots.list_bots()}
-    if not (name := names.get(bot)):
-        return None
-    code = await authed.context.stores.telegram_access.issue_owner_code(bot)
-    await authed.record("pairing.owner_link", f"telegram:{bot}")
-    return {"link": f"https://t.me/{name}?start={code}", "minutes": OWNER_LINK_MINUTES}
+    @router.on("POST /pairing/{bot}/owner-link", OwnerLink, role="admin", missing="There is no such bot.")
+    async def make_owner_link(self, authed: AuthedRequest, bot: BotId) -> Reply:
+        """Create an owner link of a bot.
 
+        The first person to open it in Telegram becomes an owner. Earlier owners and unused links remain.
+        """
+        names = {one.bot_id: one.username for one in await self.telegram_bots.list_bots()}
+        if not (name := names.get(bot)):
+            return None
+        code = await self.telegram_access.issue_owner_code(bot)
+        await authed.record("pairing.owner_link", f"telegram:{bot}")
+        return {"link": f"https://t.me/{name}?start={code}", "minutes": OWNER_LINK_MINUTES}
 
-@router.on("POST /pairing", Paired, role="operator", body="PairingMove")
-async def decide_pairing(
-    authed: AuthedRequest,
-    *,
-    action: Literal["approve", "refuse", "block", "allow"],
-    code: Annotated[str, Field(max_length=40)] = "",
-    bot: TelegramId = None,
-    chat: TelegramId = None,
-) -> Reply:
-    """Approve, refuse, block or allow a chat.
+    @router.on("POST /pairing", Paired, role="operator", body="PairingMove")
+    async def decide_pairing(
+        self,
+        authed: AuthedRequest,
+        *,
+        action: Literal["approve", "refuse", "block", "allow"],
+        code: Annotated[str, Field(max_length=40)] = "",
+        bot: TelegramId = None,
+        chat: TelegramId = None,
+    ) -> Reply:
+        """Approve, refuse, block or allow a chat.
 
-    `approve` and `refuse` need the `code` of a request; `block` and `allow` need the ids of `bot` and `chat`.
-    """
-    if action in ("approve", "refuse"):
-        row = await _by_code(authed, code, allowed=action == "approve")
-    else:
-        row = await _by_chat(authed, bot, chat, allowed=action == "allow")
-    await authed.record(f"pairing.{action}", f"telegram:{row.bot_id}:{row.chat_id}")
-    return {"request": _chat_payload(row, {}, may=True)}
+        `approve` and `refuse` need the `code` of a request; `block` and `allow` need the ids of `bot` and
+        `chat`.
+        """
+        if action in ("approve", "refuse"):
+            row = await self._by_code(authed, code, allowed=action == "approve")
+        else:
+            row = await self._by_chat(authed, bot, chat, allowed=action == "allow")
+        await authed.record(f"pairing.{action}", f"telegram:{row.bot_id}:{row.chat_id}")
+        return {"request": _chat_payload(row, {}, may=True)}
 
+    async def _by_code(self, authed: AuthedRequest, code: str, *, allowed: bool) -> AccessRow:
+        if not code:
+            raise HttpRefusal(400, "bad_input", "Send the `code` that the person was given.")
+        access = self.telegram_access
+        row = await access.decide_by_code(code, allowed=allowed, by=authed.operator.name)
+        if row is None:
+            words = f"No request with this code waits: it was decided, or is older than {CODE_HOURS} hour."
+            raise HttpRefusal(409, "no_request", words)
+        return row
 
-async def _by_code(authed: AuthedRequest, code: str, *, allowed: bool) -> AccessRow:
-    if not code:
-        raise HttpRefusal(400, "bad_input", "Send the `code` that the person was given.")
-    access = authed.context.stores.telegram_access
-    row = await access.decide_by_code(code, allowed=allowed, by=authed.operator.name)
-    if row is None:
-        words = f"No request with this code waits: it was decided, or is older than {CODE_HOURS} hour."
-        raise HttpRefusal(409, "no_request", words)
-    return row
-
-
-async def _by_chat(authed: AuthedRequest, bot: int | None, chat: int | None, *, allowed: bool) -> AccessRow:
-    if bot is None or chat is None:
-        raise HttpRefusal(400, "bad_input", "Send `bot` and `chat`, the numbers of Telegram.")
-    access = authed.context.stores.telegram_access
-    if await access.find(bot, chat) is None:
-        raise HttpRefusal(404, "not_found", "No person with that number has written to this bot.")
-    return await access.decide(bot, chat, allowed=allowed, by=authed.operator.name)
+    async def _by_chat(
+        self, authed: AuthedRequest, bot: int | None, chat: int | None, *, allowed: bool
+    ) -> AccessRow:
+        if bot is None or chat is None:
+            raise HttpRefusal(400, "bad_input", "Send `bot` and `chat`, the numbers of Telegram.")
+        access = self.telegram_access
+        if await access.find(bot, chat) is None:
+            raise HttpRefusal(404, "not_found", "No person with that number has written to this bot.")
+        return await access.decide(bot, chat, allowed=allowed, by=authed.operator.name)
 
 
 def _chat_payload(row: AccessRow, bots: Mapping[int, str], *, may: bool) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, NotRequired
 from uuid import UUID
@@ -9,12 +10,12 @@ from uuid import UUID
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from shared.adapters.postgres.dashboard.people_queries import KINDS, PeopleQuery
-from shared.bootstrap.foundation import SystemClock
+from shared.adapters.postgres.dashboard.people_queries import KINDS, PeopleInsights, PeopleQuery
+from shared.adapters.postgres.people.people_directory import PostgresPeopleDirectory
+from shared.adapters.postgres.privacy.erasure import PostgresErasure
 from shared.core.privacy.erasure import COUNTED
 from shared.core.privacy.export import EXPORTS, MIME
 from shared.core.values.errors import OnHold
-from shared.runtime import build_crash_point
 from shared.services.privacy.erasure import ErasureService
 from shared.services.privacy.export import DataExporter
 from web.dashboard.access import HEADERS, AuthedRequest
@@ -71,93 +72,98 @@ ErasureBegun = TypedDict("ErasureBegun", {"erasure": int, "finished": bool, "cou
 Held = TypedDict("Held", {"changed": bool})
 
 
-@router.on("GET /people", People, role="viewer")
-async def list_people(
-    authed: AuthedRequest,
-    *,
-    q: Annotated[str, Cut(200, "part of a name, of an address or of an id", change=str.strip)] = "",
-    channel: Annotated[str, Cut(50, "channel of the person")] = "",
-    kind: Annotated[str, choice("person or group", *KINDS)] = "",
-    cursor: Cursor = "",
-    limit: Limit = 50,
-    total: Counted = False,
-) -> Reply:
-    """List people, last seen first."""
-    asked = PeopleQuery(search=q, channel=channel, kind=kind, cursor=cursor, limit=limit)
-    read = authed.context.admin.people
-    return await add_total(read.load_people(asked), total and read.count_people(asked))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeopleHandlers:
+    """Handlers of people: list, export, erasure, hold."""
 
+    people_insights: PeopleInsights
+    exporter: DataExporter
+    erasure: PostgresErasure
+    eraser: ErasureService
+    people_directory: PostgresPeopleDirectory
 
-@router.on("GET /people/{id}", Person, role="viewer", missing=_NOBODY)
-async def person(authed: AuthedRequest, person: PersonId) -> Reply:
-    """Get a person with identities, conversations and totals."""
-    return await authed.context.admin.people.load_person(person)
+    @router.on("GET /people", People, role="viewer")
+    async def list_people(
+        self,
+        authed: AuthedRequest,
+        *,
+        q: Annotated[str, Cut(200, "part of a name, of an address or of an id", change=str.strip)] = "",
+        channel: Annotated[str, Cut(50, "channel of the person")] = "",
+        kind: Annotated[str, choice("person or group", *KINDS)] = "",
+        cursor: Cursor = "",
+        limit: Limit = 50,
+        total: Counted = False,
+    ) -> Reply:
+        """List people, last seen first."""
+        asked = PeopleQuery(search=q, channel=channel, kind=kind, cursor=cursor, limit=limit)
+        read = self.people_insights
+        return await add_total(read.load_people(asked), total and read.count_people(asked))
 
+    @router.on("GET /people/{id}", Person, role="viewer", missing=_NOBODY)
+    async def person(self, authed: AuthedRequest, person: PersonId) -> Reply:
+        """Get a person with identities, conversations and totals."""
+        return await self.people_insights.load_person(person)
 
-@router.on("GET /people/{id}/export", role="operator", media=EXPORTS, missing=_NOBODY)
-async def export_person(authed: AuthedRequest, person: PersonId, *, kind: Format = "json") -> Reply:
-    """Export the data of a person as a file."""
-    session_id = await _session_of(authed, person)
-    await authed.record("person.export", str(person))
-    exporting = DataExporter(store=authed.context.stores.export, clock=SystemClock())
-    return await send_file(
-        authed.request, exporting.stream(session_id, kind), name=exporting.build_file_name(kind),
-        kind=MIME[kind], headers=HEADERS,
+    @router.on("GET /people/{id}/export", role="operator", media=EXPORTS, missing=_NOBODY)
+    async def export_person(self, authed: AuthedRequest, person: PersonId, *, kind: Format = "json") -> Reply:
+        """Export the data of a person as a file."""
+        session_id = await self._session_of(person)
+        await authed.record("person.export", str(person))
+        exporting = self.exporter
+        return await send_file(
+            authed.request,
+            exporting.stream(session_id, kind),
+            name=exporting.build_file_name(kind),
+            kind=MIME[kind],
+            headers=HEADERS,
+        )
+
+    @router.on("GET /people/{id}/erasure", Erasure, role="viewer", missing=_NOBODY)
+    async def preview_erasure(self, authed: AuthedRequest, person: PersonId) -> Reply:
+        """Get scope and progress of an erasure."""
+        preview = await self.erasure.load_preview(await self._session_of(person))
+        running = await self.people_insights.load_erasure(person)
+        return {"counts": {name: preview.counts.get(name, 0) for name in COUNTED}, "erasure": running}
+
+    @router.on("POST /people/{id}/erasure", ErasureBegun, role="admin", body="ErasureWish", missing=_NOBODY)
+    async def erase_person(
+        self,
+        authed: AuthedRequest,
+        person: PersonId,
+        *,
+        confirm: Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 300})],
+    ) -> Reply:
+        """Erase a person permanently.
+
+        `confirm` must be the person's name or id. A worker completes long erasures in the background.
+        """
+        shown = await self.people_insights.load_person(person)
+        if shown is None:
+            return None
+        if confirm.strip() not in {shown["id"], shown["name"]} - {None}:
+            raise HttpRefusal(
+                409, "not_confirmed", "That is neither the name nor the id. Nothing was erased."
+            )
+        session_id = await self._session_of(person)
+        if shown["hold"] is not None:
+            raise OnHold
+        await authed.record("person.erase", str(person))
+        report = await self.eraser.erase_everything(
+            session_id, f"operator:{authed.operator.operator_id}", patience=ERASE_SECONDS
+        )
+        return {"erasure": report.erasure_id, "finished": report.finished, "counts": dict(report.counts)}
+
+    @router.on(
+        "POST /people/{id}/hold", Held, role="admin", body="HoldWish", refusals=(404,), missing=_NOBODY
     )  # fmt: skip
+    async def hold_person(self, authed: AuthedRequest, person: PersonId, *, on: bool) -> Reply:
+        """Place or lift a legal hold."""
+        changed = await self.people_directory.set_legal_hold(person, on=on, by=authed.operator.name)
+        return None if changed is None else {"changed": changed}
 
-
-@router.on("GET /people/{id}/erasure", Erasure, role="viewer", missing=_NOBODY)
-async def preview_erasure(authed: AuthedRequest, person: PersonId) -> Reply:
-    """Get scope and progress of an erasure."""
-    preview = await authed.context.stores.erasure.load_preview(await _session_of(authed, person))
-    running = await authed.context.admin.people.load_erasure(person)
-    return {"counts": {name: preview.counts.get(name, 0) for name in COUNTED}, "erasure": running}
-
-
-@router.on("POST /people/{id}/erasure", ErasureBegun, role="admin", body="ErasureWish", missing=_NOBODY)
-async def erase_person(
-    authed: AuthedRequest,
-    person: PersonId,
-    *,
-    confirm: Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 300})],
-) -> Reply:
-    """Erase a person permanently.
-
-    `confirm` must be the person's name or id. A worker completes long erasures in the background.
-    """
-    shown = await authed.context.admin.people.load_person(person)
-    if shown is None:
-        return None
-    if confirm.strip() not in {shown["id"], shown["name"]} - {None}:
-        raise HttpRefusal(409, "not_confirmed", "That is neither the name nor the id. Nothing was erased.")
-    session_id = await _session_of(authed, person)
-    if shown["hold"] is not None:
-        raise OnHold
-    await authed.record("person.erase", str(person))
-    forgetting = ErasureService(
-        store=authed.context.stores.erasure, announcer=authed.context.announcer,
-        crash_point=build_crash_point(authed.context.settings.crash_point),
-    )  # fmt: skip
-    report = await forgetting.erase_everything(
-        session_id, f"operator:{authed.operator.operator_id}", patience=ERASE_SECONDS
-    )
-    return {"erasure": report.erasure_id, "finished": report.finished, "counts": dict(report.counts)}
-
-
-@router.on(
-    "POST /people/{id}/hold", Held, role="admin", body="HoldWish", refusals=(404,), missing=_NOBODY
-)  # fmt: skip
-async def hold_person(authed: AuthedRequest, person: PersonId, *, on: bool) -> Reply:
-    """Place or lift a legal hold."""
-    changed = await authed.context.stores.people_directory.set_legal_hold(
-        person, on=on, by=authed.operator.name
-    )
-    return None if changed is None else {"changed": changed}
-
-
-async def _session_of(authed: AuthedRequest, person: UUID) -> int:
-    """A conversation through which all of the person is reached."""
-    session_id = await authed.context.stores.people_directory.find_session(person)
-    if session_id is None:
-        raise HttpRefusal(404, "not_found", _NOBODY)
-    return session_id
+    async def _session_of(self, person: UUID) -> int:
+        """A conversation through which all of the person is reached."""
+        session_id = await self.people_directory.find_session(person)
+        if session_id is None:
+            raise HttpRefusal(404, "not_found", _NOBODY)
+        return session_id

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
 
 from aiohttp import web
 
 from shared.adapters.oidc import OidcProvider, ProviderConfig
 from shared.adapters.postgres.dashboard.read_models import Pool
-from shared.bootstrap.dashboard_stores import build_dashboard_stores
+from shared.bootstrap.dashboard_stores import (
+    DashboardStores,
+    build_dashboard_stores,
+    build_handover_actions,
+    change_dashboard_timezone,
+)
+from shared.bootstrap.foundation import SystemClock
 from shared.bootstrap.stores import Stores, build_stores
 from shared.config.settings import Settings
 from shared.core.verdicts.breaker import BreakerState
 from shared.locales import ENGLISH
+from shared.runtime import build_crash_point
 from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.job_admin import JobAdmin
 from shared.services.admin.playground import Playground
-from shared.services.privacy.erasure import ErasureAnnouncer
+from shared.services.admin.push_sender import PushSender
+from shared.services.privacy.erasure import ErasureAnnouncer, ErasureService
+from shared.services.privacy.export import DataExporter
 from shared.services.tools.handover import HandoverService
 from web.dashboard import (
     agents,
@@ -38,13 +49,39 @@ from web.dashboard import (
     sites,
     work,
 )
-from web.dashboard.access import AuthedRequest, DashboardContext, build_handler
-from web.dashboard.metrics import Scrape
+from web.dashboard.access import AuthedRequest, DashboardDoor, build_handler
+from web.dashboard.agents import AgentHandlers
+from web.dashboard.alerts import AlertHandlers
+from web.dashboard.api import OverviewHandlers, ProcessOffer
+from web.dashboard.audit import AuditHandlers
+from web.dashboard.handover import HandoverHandlers
+from web.dashboard.live import LiveHandlers
+from web.dashboard.memory import NoteHandlers
+from web.dashboard.metrics import MetricsHandlers, Scrape
+from web.dashboard.money import CostHandlers
+from web.dashboard.operators import OperatorHandlers
+from web.dashboard.pairing import PairingHandlers
+from web.dashboard.people import PeopleHandlers
+from web.dashboard.search import SearchHandlers
+from web.dashboard.series import SeriesHandlers
+from web.dashboard.session import SessionHandlers
 from web.dashboard.setup import checklist, knowledge, mcp, probes
 from web.dashboard.setup import settings as settings_page
+from web.dashboard.setup.checklist import ChecklistHandlers
+from web.dashboard.setup.knowledge import KnowledgeHandlers
+from web.dashboard.setup.mcp import McpHandlers
+from web.dashboard.setup.probes import ProbeHandlers
+from web.dashboard.setup.settings import SettingsHandlers
 from web.dashboard.sign_in import login, oidc, push, second_factor
-from web.parts import CommandRunner
-from web.rest.operation import Operation, OperationRouter
+from web.dashboard.sign_in.login import LoginHandlers
+from web.dashboard.sign_in.oidc import ProviderLoginHandlers
+from web.dashboard.sign_in.push import OperatorPushHandlers
+from web.dashboard.sign_in.second_factor import SecondFactorHandlers
+from web.dashboard.sites import SiteHandlers
+from web.dashboard.work import WorkHandlers
+from web.parts import CommandRunner, FileUploads
+from web.rest.operation import HandlerTable, Operation, OperationRouter
+from web.server.client_limiter import ClientLimiter
 from web.server.dashboard_streams import DashboardNews, Live
 from web.server.origins import Proxies
 from web.server.words import dashboard_languages, language_of, serve_texts, translate_page
@@ -57,45 +94,52 @@ _PAGES = (
 pages = OperationRouter()
 
 
-async def serve_page(authed: AuthedRequest) -> web.StreamResponse:
-    """Serve the HTML page that all dashboard addresses share; its script shows the view of the address."""
-    language = language_of(authed.request)
-    page = (login.PAGES / "index.html").read_text(encoding="utf-8")
-    text = translate_page(language, page, static_root=authed.context.static_root)
-    text = text.replace("[[me]]", json.dumps(api.build_me(authed)).replace("<", "\\u003c"))
-    if language != ENGLISH:
-        early = f'<link rel="preload" as="fetch" crossorigin href="/dashboard/words/{language}">\n</head>'
-        text = text.replace("</head>", early)
-    return web.Response(text=text, content_type="text/html")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageHandlers:
+    """Handlers of the pages that browsers load."""
 
+    static_root: str
+    offer: ProcessOffer
 
-@pages.page("GET /dashboard/words/{language}", role="viewer")
-async def serve_language(authed: AuthedRequest) -> web.StreamResponse:
-    """Return the texts of a language, which pages in other languages than English load first."""
-    return await serve_texts(authed.request)
-
-
-@pages.page("GET /dashboard/words", role="viewer")
-async def serve_languages(authed: AuthedRequest) -> web.StreamResponse:
-    """Return the languages of the dashboard."""
-    return web.json_response(dashboard_languages())
-
-
-@pages.page("GET /dashboard", role="viewer")
-async def serve_first_page(authed: AuthedRequest) -> web.StreamResponse:
-    """Serve the first page; redirect an address with filters to the list of conversations."""
-    if authed.request.query.keys() & _OF_THE_LIST:
-        return web.Response(
-            status=303, headers={"Location": f"/dashboard/sessions?{authed.request.rel_url.raw_query_string}"}
+    async def serve_page(self, authed: AuthedRequest) -> web.StreamResponse:
+        """Serve the page that all dashboard addresses share; its script shows the view of the address."""
+        language = language_of(authed.request)
+        page = (login.PAGES / "index.html").read_text(encoding="utf-8")
+        text = translate_page(language, page, static_root=self.static_root)
+        text = text.replace(
+            "[[me]]", json.dumps(api.build_me(authed.operator, self.offer)).replace("<", "\\u003c")
         )
-    return await serve_page(authed)
+        if language != ENGLISH:
+            early = f'<link rel="preload" as="fetch" crossorigin href="/dashboard/words/{language}">\n</head>'
+            text = text.replace("</head>", early)
+        return web.Response(text=text, content_type="text/html")
+
+    @pages.page("GET /dashboard/words/{language}", role="viewer")
+    async def serve_language(self, authed: AuthedRequest) -> web.StreamResponse:
+        """Return the texts of a language, which pages in other languages than English load first."""
+        return await serve_texts(authed.request)
+
+    @pages.page("GET /dashboard/words", role="viewer")
+    async def serve_languages(self, authed: AuthedRequest) -> web.StreamResponse:
+        """Return the languages of the dashboard."""
+        return web.json_response(dashboard_languages())
+
+    @pages.page("GET /dashboard", role="viewer")
+    async def serve_first_page(self, authed: AuthedRequest) -> web.StreamResponse:
+        """Serve the first page; redirect an address with filters to the list of conversations."""
+        if authed.request.query.keys() & _OF_THE_LIST:
+            return web.Response(
+                status=303,
+                headers={"Location": f"/dashboard/sessions?{authed.request.rel_url.raw_query_string}"},
+            )
+        return await self.serve_page(authed)
 
 
 for _place in _PAGES:
-    pages.page(f"GET /dashboard/{_place}", role="viewer")(serve_page)
-pages.page("GET /dashboard/settings", role="operator")(serve_page)
-pages.page("GET /dashboard/operators", role="admin")(serve_page)
-pages.page("GET /dashboard/audit", role="admin")(serve_page)
+    pages.page(f"GET /dashboard/{_place}", role="viewer")(PageHandlers.serve_page)
+pages.page("GET /dashboard/settings", role="operator")(PageHandlers.serve_page)
+pages.page("GET /dashboard/operators", role="admin")(PageHandlers.serve_page)
+pages.page("GET /dashboard/audit", role="admin")(PageHandlers.serve_page)
 
 OPERATIONS: tuple[Operation, ...] = (
     *pages,
@@ -128,6 +172,140 @@ OPERATIONS: tuple[Operation, ...] = (
 )
 
 
+def build_handlers(
+    *,
+    settings: Settings,
+    stores: Stores,
+    admin: DashboardStores,
+    commands: CommandRunner | None,
+    handovers: HandoverService | None,
+    context_inspector: ContextInspector | None,
+    job_admin: JobAdmin | None,
+    playground: Playground | None,
+    announcer: ErasureAnnouncer | None,
+    live: Live,
+    scrape: Scrape,
+    breakers: Callable[[], Mapping[str, BreakerState]] | None,
+    provider: OidcProvider | None,
+    files: FileUploads | None,
+    limiter: ClientLimiter | None,
+    push_sender: PushSender | None,
+    demo: bool,
+    static_root: str,
+) -> tuple[object, ...]:
+    """Build the objects whose methods are the handlers of the dashboard, each with what it needs."""
+    offer = ProcessOffer(
+        runs_commands=commands is not None,
+        hands_over=handovers is not None,
+        takes_over=settings.has_handover,
+        inspects=context_inspector is not None,
+    )
+    exporter = DataExporter(store=stores.export, clock=SystemClock())
+    eraser = ErasureService(
+        store=stores.erasure, announcer=announcer, crash_point=build_crash_point(settings.crash_point)
+    )
+    actions = None if handovers is None else build_handover_actions(handovers, stores, admin)
+    logging_in = LoginHandlers(
+        settings=settings, operators=admin.operators, live=live, static_root=static_root, provider=provider
+    )
+    return (
+        PageHandlers(static_root=static_root, offer=offer),
+        logging_in,
+        ProviderLoginHandlers(
+            settings=settings, login=logging_in, login_tries=admin.login_tries,
+            operator_admin=stores.operator_admin, operators=admin.operators, provider=provider,
+        ),
+        OverviewHandlers(
+            offer=offer, settings=settings, demo=demo, insights=admin.overview, alert_insights=admin.alerts,
+            breakers=breakers, uploads=stores.uploads, commands=commands,
+        ),
+        HandoverHandlers(
+            settings=settings, files=files, limiter=limiter, inbox=stores.inbox, handovers=handovers,
+            actions=actions,
+        ),
+        SearchHandlers(message_search=stores.message_search, session_insights=admin.sessions),
+        SessionHandlers(
+            session_insights=admin.sessions, exporter=exporter, commands=commands,
+            context_inspector=context_inspector,
+        ),
+        WorkHandlers(job_insights=admin.jobs, job_admin=job_admin),
+        LiveHandlers(live=live, operators=admin.operators),
+        AlertHandlers(settings=settings, alert_insights=admin.alerts, alerts=stores.alerts),
+        MetricsHandlers(settings=settings, scrape=scrape),
+        OperatorHandlers(operator_admin=stores.operator_admin, settings=settings),
+        SecondFactorHandlers(
+            settings=settings, login=logging_in, second_factors=admin.second_factors
+        ),
+        OperatorPushHandlers(settings=settings, push=stores.push, push_sender=push_sender),
+        AuditHandlers(audit_insights=admin.audit),
+        CostHandlers(settings=settings, cost_insights=admin.costs, insights=admin.overview),
+        SeriesHandlers(settings=settings, hourly_stats=stores.hourly_stats),
+        NoteHandlers(memory_insights=admin.memory, notes=stores.notes, announcer=announcer),
+        PeopleHandlers(
+            people_insights=admin.people, exporter=exporter, erasure=stores.erasure, eraser=eraser,
+            people_directory=stores.people_directory,
+        ),
+        PairingHandlers(telegram_access=stores.telegram_access, telegram_bots=stores.telegram_bots),
+        AgentHandlers(
+            settings=settings, agents=stores.agents, playground=playground, sites=stores.sites,
+            stored_settings=admin.stored_settings,
+        ),
+        KnowledgeHandlers(knowledge=stores.knowledge, agents=stores.agents),
+        McpHandlers(
+            stored_settings=admin.stored_settings, mcp_tool_lists=stores.mcp_tool_lists, settings=settings,
+            agents=stores.agents,
+        ),
+        SiteHandlers(sites=stores.sites, settings=settings, agents=stores.agents),
+        SettingsHandlers(stored_settings=admin.stored_settings, settings=settings),
+        ProbeHandlers(stored_settings=admin.stored_settings),
+        ChecklistHandlers(
+            settings=settings, insights=admin.overview, telegram_bots=stores.telegram_bots, demo=demo,
+            operators=admin.operators,
+        ),
+    )  # fmt: skip
+
+
+@dataclass(slots=True, kw_only=True)
+class Dashboard:
+    """The dashboard of this process: who may come in, who handles what, and who follows changes."""
+
+    door: DashboardDoor
+    admin: DashboardStores
+    live: Live
+    handlers: HandlerTable
+    build: Callable[..., Iterable[object]]
+    """`build_handlers` with all that no setting replaces."""
+
+    def follow(
+        self,
+        *,
+        settings: Settings,
+        stores: Stores,
+        context_inspector: ContextInspector | None,
+        playground: Playground | None,
+        demo: bool,
+    ) -> None:
+        """Use what changed settings have replaced."""
+        self.admin = change_dashboard_timezone(self.admin, settings, former=self.door.settings)
+        self.door.settings = settings
+        self.handlers.replace(
+            self.build(
+                settings=settings,
+                stores=stores,
+                admin=self.admin,
+                context_inspector=context_inspector,
+                playground=playground,
+                demo=demo,
+            )
+        )
+
+    def build_handler(self, operation: Operation) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        return build_handler(operation, self.door, self.handlers)
+
+
+DESK: web.AppKey[Dashboard] = web.AppKey("desk", Dashboard)
+
+
 def add_dashboard(
     app: web.Application,
     *,
@@ -142,47 +320,65 @@ def add_dashboard(
     job_admin: JobAdmin | None = None,
     playground: Playground | None = None,
     breakers: Callable[[], Mapping[str, BreakerState]] | None = None,
+    files: FileUploads | None = None,
+    limiter: ClientLimiter | None = None,
+    push_sender: PushSender | None = None,
     demo: bool = False,
     static_root: str = "/static",
-) -> DashboardContext:
-    """Add the dashboard's routes to an application, and return the context that they share.
+) -> Dashboard:
+    """Add the dashboard's routes to an application, and return the dashboard.
 
     The application serves `web/static` at `/static`, its packed files at `static_root`, and owns the pool.
     `announcer` tells screens of new entries. `news` must be a second connection, since following a topic
     replaces the set that the chat follows.
     """
     admin = build_dashboard_stores(pool, settings)
-    following = Live(admin.jobs.load_pulse, news=news)
-    context = DashboardContext(
-        stores=stores or build_stores(pool, timezone=settings.timezone),
-        admin=admin,
-        settings=settings,
+    live = Live(admin.jobs.load_pulse, news=news)
+    build = partial(
+        build_handlers,
         commands=commands,
         handovers=handovers,
-        context_inspector=context_inspector,
         job_admin=job_admin,
-        playground=playground,
-        live=following,
-        scrape=Scrape.from_stores(admin),
-        proxies=Proxies(settings.trusted_proxies, public_url=settings.public_url),
-        provider=_provider(settings),
-        breakers=breakers,
         announcer=announcer,
-        demo=demo,
+        live=live,
+        scrape=Scrape.from_stores(admin),
+        breakers=breakers,
+        provider=_provider(settings),
+        files=files,
+        limiter=limiter,
+        push_sender=push_sender,
         static_root=static_root,
     )
+    dashboard = Dashboard(
+        door=DashboardDoor(
+            operators=admin.operators,
+            settings=settings,
+            proxies=Proxies(settings.trusted_proxies, public_url=settings.public_url),
+        ),
+        admin=admin,
+        live=live,
+        handlers=HandlerTable(),
+        build=build,
+    )
+    dashboard.follow(
+        settings=settings,
+        stores=stores or build_stores(pool, timezone=settings.timezone),
+        context_inspector=context_inspector,
+        playground=playground,
+        demo=demo,
+    )
     for one in OPERATIONS:
-        app.router.add_route(one.method, one.path, build_handler(one, context))
+        app.router.add_route(one.method, one.path, dashboard.build_handler(one))
 
     async def close(_: web.Application) -> None:
         await admin.operators.close()
 
     async def end_streams(_: web.Application) -> None:
-        await following.close()
+        await live.close()
 
     app.on_shutdown.append(end_streams)
     app.on_cleanup.append(close)
-    return context
+    return dashboard
 
 
 def _provider(settings: Settings) -> OidcProvider | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 from uuid import UUID
 
 from typing_extensions import TypedDict
 
+from shared.adapters.postgres.dashboard.session_queries import SessionInsights
+from shared.adapters.postgres.memory.search import PostgresMessageSearch
 from shared.core.memory.search import QUERY_CHARS, MessageHit, SearchKey
 from web.dashboard.access import AuthedRequest
 from web.protocol.wire import hit_payload
@@ -22,47 +25,54 @@ FoundSession = TypedDict("FoundSession", {
 FoundConversations = TypedDict("FoundConversations", {"sessions": list[FoundSession], "next": str | None})
 
 
-@router.on(
-    "GET /search", FoundConversations, role="viewer", refusals=(404,),
-    missing="There is no such conversation.",
-)  # fmt: skip
-async def search_conversations(
-    authed: AuthedRequest,
-    *,
-    q: Annotated[str, describe("text to search for", max_length=QUERY_CHARS, pattern=r"\S")],
-    session: Annotated[
-        str, describe("public id of a single conversation", json_schema_extra={"format": "uuid"})
-    ] = "",
-    cursor: Cursor = "",
-) -> Reply:
-    """Search messages of all conversations, last active first.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchHandlers:
+    """Handler of the search in all conversations."""
 
-    Each conversation has its newest matching messages; with `session`, a page of them. The search is written
-    to the audit log.
-    """
-    key = SearchKey.parse(cursor) if cursor else None
-    if cursor and key is None:
-        raise BadField("`cursor` is the `next` of the page before.", place="query")
-    search = authed.context.stores.message_search
-    if session:
-        if (known := await _find_session(authed, session)) is None:
+    message_search: PostgresMessageSearch
+    session_insights: SessionInsights
+
+    @router.on(
+        "GET /search", FoundConversations, role="viewer", refusals=(404,),
+        missing="There is no such conversation.",
+    )  # fmt: skip
+    async def search_conversations(
+        self,
+        authed: AuthedRequest,
+        *,
+        q: Annotated[str, describe("text to search for", max_length=QUERY_CHARS, pattern=r"\S")],
+        session: Annotated[
+            str, describe("public id of a single conversation", json_schema_extra={"format": "uuid"})
+        ] = "",
+        cursor: Cursor = "",
+    ) -> Reply:
+        """Search messages of all conversations, last active first.
+
+        Each conversation has its newest matching messages; with `session`, a page of them. The search is
+        written to the audit log.
+        """
+        key = SearchKey.parse(cursor) if cursor else None
+        if cursor and key is None:
+            raise BadField("`cursor` is the `next` of the page before.", place="query")
+        search = self.message_search
+        if session:
+            if (known := await self._find_session(session)) is None:
+                return None
+            session_id, person = known
+            page = await search.search(session_id, q, linked=False, before=key)
+            found, key = [_found(session, page.hits, **person)], page.next
+        else:
+            everywhere, key = await search.search_all(q, before=key)
+            found = [_found(one.session, one.hits, **one.person) for one in everywhere]
+        read = [one["id"] for one in found if one["hits"]]
+        await authed.record("read.search", session, sessions=read)
+        return {"sessions": found, "next": key and str(key)}
+
+    async def _find_session(self, session: str) -> tuple[int, dict[str, Any]] | None:
+        try:
+            return await self.session_insights.find_person(UUID(session))
+        except ValueError:
             return None
-        session_id, person = known
-        page = await search.search(session_id, q, linked=False, before=key)
-        found, key = [_found(session, page.hits, **person)], page.next
-    else:
-        everywhere, key = await search.search_all(q, before=key)
-        found = [_found(one.session, one.hits, **one.person) for one in everywhere]
-    read = [one["id"] for one in found if one["hits"]]
-    await authed.record("read.search", session, sessions=read)
-    return {"sessions": found, "next": key and str(key)}
-
-
-async def _find_session(authed: AuthedRequest, session: str) -> tuple[int, dict[str, Any]] | None:
-    try:
-        return await authed.context.admin.sessions.find_person(UUID(session))
-    except ValueError:
-        return None
 
 
 def _found(session: str, hits: tuple[MessageHit, ...], **person: Any) -> dict[str, Any]:

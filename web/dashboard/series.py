@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, Unpack
 from zoneinfo import ZoneInfo
@@ -9,8 +10,9 @@ from zoneinfo import ZoneInfo
 from pydantic import BeforeValidator
 from typing_extensions import TypedDict
 
-from shared.adapters.postgres.dashboard.hourly_stats import STEPS, Period
+from shared.adapters.postgres.dashboard.hourly_stats import STEPS, Period, PostgresHourlyStats
 from shared.adapters.postgres.dashboard.session_list import BadQuery
+from shared.config.settings import Settings
 from web.dashboard.access import AuthedRequest
 from web.rest.kinds import choice, describe
 from web.rest.operation import OperationRouter, Reply
@@ -66,13 +68,13 @@ Series = TypedDict("Series", {
 })  # fmt: skip
 
 
-def today_of(authed: AuthedRequest) -> date:
-    return datetime.now(ZoneInfo(authed.context.settings.timezone)).date()
+def today_of(settings: Settings) -> date:
+    return datetime.now(ZoneInfo(settings.timezone)).date()
 
 
-def period_of(authed: AuthedRequest, asked: Ranged, *, days: int | None = None) -> Period:
+def period_of(settings: Settings, asked: Ranged, *, days: int | None = None) -> Period:
     """Return the requested period, else the last `days`, else this month. Raises BadQuery."""
-    zone, last = authed.context.settings.timezone, asked.get("to") or today_of(authed)
+    zone, last = settings.timezone, asked.get("to") or today_of(settings)
     if not asked.get("from") and not asked.get("to"):
         if (name := asked.get("range")) is not None and name not in RANGES:
             raise BadQuery(f"range is one of {', '.join(RANGES)}")
@@ -84,19 +86,26 @@ def period_of(authed: AuthedRequest, asked: Ranged, *, days: int | None = None) 
     return Period.from_days(asked.get("from") or first, last, zone)
 
 
-@router.on("GET /series", Series, role="viewer")
-async def series(authed: AuthedRequest, **asked: Unpack[Stepped]) -> Reply:
-    """Get figures over time by hour or day.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesHandlers:
+    """Handler of figures over time."""
 
-    Each step and each total has `messages`, `people`, `answers`, `errors`, `first_token_p50_ms`,
-    `first_token_p95_ms`, `calls`, `cost_micro`, `unknown_calls` (of unknown price), `input_tokens` (not
-    cached), `cache_read_tokens`, `cache_write_tokens`, `output_tokens`, `summaries`, `handovers` and `jobs`
-    (by kind: done, failed). `people` of a total is the average of its days. Quantiles are within five
-    percent. A worker counts every 15 seconds; `counted_at` says when it last did.
-    """
-    period = period_of(authed, asked, days=7)
-    step = asked.get("step") or ("hour" if period.days <= _HOURLY_DAYS else "day")
-    if step not in STEPS:
-        raise BadQuery(f"step is one of {', '.join(STEPS)}")
-    found = await authed.context.stores.hourly_stats.load_series(period, "hour" if step == "hour" else "day")
-    return {"from": period.first, "to": period.last, "timezone": period.zone, "step": step, **found}
+    settings: Settings
+    hourly_stats: PostgresHourlyStats
+
+    @router.on("GET /series", Series, role="viewer")
+    async def series(self, authed: AuthedRequest, **asked: Unpack[Stepped]) -> Reply:
+        """Get figures over time by hour or day.
+
+        Each step and each total has `messages`, `people`, `answers`, `errors`, `first_token_p50_ms`,
+        `first_token_p95_ms`, `calls`, `cost_micro`, `unknown_calls` (of unknown price), `input_tokens` (not
+        cached), `cache_read_tokens`, `cache_write_tokens`, `output_tokens`, `summaries`, `handovers` and
+        `jobs` (by kind: done, failed). `people` of a total is the average of its days. Quantiles are within
+        five percent. A worker counts every 15 seconds; `counted_at` says when it last did.
+        """
+        period = period_of(self.settings, asked, days=7)
+        step = asked.get("step") or ("hour" if period.days <= _HOURLY_DAYS else "day")
+        if step not in STEPS:
+            raise BadQuery(f"step is one of {', '.join(STEPS)}")
+        found = await self.hourly_stats.load_series(period, "hour" if step == "hour" else "day")
+        return {"from": period.first, "to": period.last, "timezone": period.zone, "step": step, **found}

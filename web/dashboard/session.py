@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, NotRequired
 from uuid import UUID
@@ -11,7 +11,7 @@ from uuid import UUID
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from shared.bootstrap.foundation import SystemClock
+from shared.adapters.postgres.dashboard.session_queries import SessionInsights
 from shared.core.compaction.summary_diff import DiffLine, ItemChange, compare, says
 from shared.core.overflow.request_trace import Piece
 from shared.core.privacy.export import EXPORTS, MIME
@@ -27,6 +27,7 @@ from shared.services.admin.context_inspector import (
 from shared.services.privacy.export import DataExporter
 from web.dashboard.access import HEADERS, AuthedRequest, raise_conflicts
 from web.dashboard.api import ContextParts, SessionId, SummaryId, run_command
+from web.parts import CommandRunner
 from web.rest.arguments import Json, Shape
 from web.rest.files import Format, send_file
 from web.rest.kinds import Digits, Success, choice, describe
@@ -108,183 +109,206 @@ SummaryDiff = TypedDict("SummaryDiff", {
 })  # fmt: skip
 
 
-@router.on("GET /sessions/{id}/timeline", Timeline, role="viewer")
-async def timeline(
-    authed: AuthedRequest,
-    session: SessionId,
-    *,
-    max_points: Annotated[int, Digits(1, 2000), describe("maximum number of points")] = 500,
-    from_turn: Annotated[int, Digits(1, 2**53), describe("number of the first turn")] = 1,
-) -> Reply:
-    """List the fill of the context by turn."""
-    return await authed.context.admin.sessions.load_timeline(
-        session, max_points=max_points, from_turn=from_turn
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionHandlers:
+    """Handlers of one conversation: its context, its calls, its summaries."""
 
+    session_insights: SessionInsights
+    exporter: DataExporter
+    commands: CommandRunner | None
+    context_inspector: ContextInspector | None
 
-@router.on("GET /sessions/{id}/now", WindowNow, role="viewer")
-async def window_now(authed: AuthedRequest, session: SessionId) -> Reply:
-    """Get the current context and its limits."""
-    session_id = await authed.context.admin.sessions.find_session_id(session)
-    if session_id is None:
-        return None
-    with raise_conflicts():
-        return _now(await _inspecting(authed).load_snapshot(session_id))
+    @router.on("GET /sessions/{id}/timeline", Timeline, role="viewer")
+    async def timeline(
+        self,
+        authed: AuthedRequest,
+        session: SessionId,
+        *,
+        max_points: Annotated[int, Digits(1, 2000), describe("maximum number of points")] = 500,
+        from_turn: Annotated[int, Digits(1, 2**53), describe("number of the first turn")] = 1,
+    ) -> Reply:
+        """List the fill of the context by turn."""
+        return await self.session_insights.load_timeline(session, max_points=max_points, from_turn=from_turn)
 
+    @router.on("GET /sessions/{id}/now", WindowNow, role="viewer")
+    async def window_now(self, authed: AuthedRequest, session: SessionId) -> Reply:
+        """Get the current context and its limits."""
+        session_id = await self.session_insights.find_session_id(session)
+        if session_id is None:
+            return None
+        with raise_conflicts():
+            return _now(await self._inspecting().load_snapshot(session_id))
 
-@router.on("GET /sessions/{id}/replay", Replay, role="viewer")
-async def replay(
-    authed: AuthedRequest,
-    session: SessionId,
-    *,
-    turn: Annotated[int | None, Digits(1), describe("number of the turn; the newest by default")] = None,
-    call: Annotated[
-        int | None, Digits(1), describe("number of the call within the turn; the last by default")
-    ] = None,
-    sent: Annotated[str, choice("`1` adds the request as it was sent", "1")] = "",
-) -> Reply:
-    """Get the request of a model call."""
-    session_id = await authed.context.admin.sessions.find_session_id(session)
-    if session_id is None:
-        return None
-    inspecting = _inspecting(authed)
-    newest = await authed.context.admin.sessions.find_newest_turn(session_id)
-    turn = turn or newest or 0
-    found = await inspecting.replay_call(session_id, turn, call) if turn else None
-    page = _replay(found, turn)
-    if found is not None and found.request is not None and sent == "1":
-        page["body"] = dict(await inspecting.build_body(found.request))
-    if not authed.refresh:
-        await authed.record("read.replay", authed.request.match_info["id"], turn=turn)
-    return {**page, "newest": newest}
+    @router.on("GET /sessions/{id}/replay", Replay, role="viewer")
+    async def replay(
+        self,
+        authed: AuthedRequest,
+        session: SessionId,
+        *,
+        turn: Annotated[int | None, Digits(1), describe("number of the turn; the newest by default")] = None,
+        call: Annotated[
+            int | None, Digits(1), describe("number of the call within the turn; the last by default")
+        ] = None,
+        sent: Annotated[str, choice("`1` adds the request as it was sent", "1")] = "",
+    ) -> Reply:
+        """Get the request of a model call."""
+        session_id = await self.session_insights.find_session_id(session)
+        if session_id is None:
+            return None
+        inspecting = self._inspecting()
+        newest = await self.session_insights.find_newest_turn(session_id)
+        turn = turn or newest or 0
+        found = await inspecting.replay_call(session_id, turn, call) if turn else None
+        page = _replay(found, turn)
+        if found is not None and found.request is not None and sent == "1":
+            page["body"] = dict(await inspecting.build_body(found.request))
+        if not authed.refresh:
+            await authed.record("read.replay", authed.request.match_info["id"], turn=turn)
+        return {**page, "newest": newest}
 
+    @router.on("GET /sessions/{id}/export", role="viewer", media=EXPORTS)
+    async def export_session(
+        self, authed: AuthedRequest, session: SessionId, *, kind: Format = "json"
+    ) -> Reply:
+        """Export a conversation and its notes as a file."""
+        session_id = await self.session_insights.find_session_id(session)
+        if session_id is None:
+            return None
+        about = authed.request.match_info["id"]
+        await authed.record("read.export", about, format=kind)
+        exporting = self.exporter
+        return await send_file(
+            authed.request,
+            exporting.stream(session_id, kind, alone=True),
+            name=exporting.build_file_name(kind, of=about[:8]),
+            kind=MIME[kind],
+            headers=HEADERS,
+        )
 
-@router.on("GET /sessions/{id}/export", role="viewer", media=EXPORTS)
-async def export_session(authed: AuthedRequest, session: SessionId, *, kind: Format = "json") -> Reply:
-    """Export a conversation and its notes as a file."""
-    session_id = await authed.context.admin.sessions.find_session_id(session)
-    if session_id is None:
-        return None
-    about = authed.request.match_info["id"]
-    await authed.record("read.export", about, format=kind)
-    exporting = DataExporter(store=authed.context.stores.export, clock=SystemClock())
-    return await send_file(
-        authed.request, exporting.stream(session_id, kind, alone=True),
-        name=exporting.build_file_name(kind, of=about[:8]), kind=MIME[kind], headers=HEADERS,
+    @router.on("GET /sessions/{id}/estimate", CompactionEstimate, role="operator")
+    async def estimate(
+        self,
+        authed: AuthedRequest,
+        session: SessionId,
+        *,
+        do: Annotated[Literal["compact", "flush"], describe("summary or flush")] = "compact",
+        force: Annotated[str, choice("`1` estimates a forced summary, also without a gain", "1")] = "",
+    ) -> Reply:
+        """Estimate a summary or a flush.
+
+        Returns tokens read, tokens saved and cost. No model is called.
+        """
+        session_id, inspecting = await self.session_insights.find_session_id(session), self._inspecting()
+        if session_id is None:
+            return None
+        with raise_conflicts():
+            if do == "flush":
+                return asdict(await inspecting.estimate_flush(session_id))
+            return asdict(await inspecting.estimate_compaction(session_id, force=force == "1"))
+
+    @router.on(
+        "POST /sessions/{id}/compact", Success, role="operator", body="CompactNow", most_bytes=BODY_BYTES,
+        refusals=_TAKES_LONG,
     )  # fmt: skip
+    async def compact_now(
+        self,
+        authed: AuthedRequest,
+        session: SessionId,
+        *,
+        focus: Annotated[str | None, Field(max_length=300, title="words of at most 300 characters")] = "",
+        force: bool | None = False,
+    ) -> Reply:
+        """Summarise older messages now.
 
+        The answer comes when the summary is stored.
+        """
+        args = f"{' '.join((focus or '').split())}{' --force' if force else ''}".strip()
+        return await self._run(authed, session, "compact", args)
 
-@router.on("GET /sessions/{id}/estimate", CompactionEstimate, role="operator")
-async def estimate(
-    authed: AuthedRequest,
-    session: SessionId,
-    *,
-    do: Annotated[Literal["compact", "flush"], describe("summary or flush")] = "compact",
-    force: Annotated[str, choice("`1` estimates a forced summary, also without a gain", "1")] = "",
-) -> Reply:
-    """Estimate a summary or a flush.
+    @router.on(
+        "POST /sessions/{id}/compaction", Success, role="operator", body="CompactionChoice",
+        most_bytes=BODY_BYTES,
+    )  # fmt: skip
+    async def choose_compaction(
+        self,
+        authed: AuthedRequest,
+        session: SessionId,
+        *,
+        automatic: Annotated[bool | None, describe("whether size alone brings a summary")] = None,
+        limit: Annotated[
+            int | None,
+            Field(ge=0, le=10_000_000),
+            describe("tokens, up to the hard limit; 0: the agent's own"),
+        ] = None,
+    ) -> Reply:
+        """Set how a conversation is summarised.
 
-    Returns tokens read, tokens saved and cost. No model is called.
-    """
-    session_id, inspecting = await authed.context.admin.sessions.find_session_id(session), _inspecting(authed)
-    if session_id is None:
-        return None
-    with raise_conflicts():
-        if do == "flush":
-            return asdict(await inspecting.estimate_flush(session_id))
-        return asdict(await inspecting.estimate_compaction(session_id, force=force == "1"))
+        Returns the sentence that the person would read. A number beyond the hard limit is refused with the
+        largest one.
+        """
+        wishes = [] if automatic is None else ["on" if automatic else "off"]
+        wishes += [] if limit is None else [f"at {limit or 'default'}"]
+        if not wishes:
+            raise HttpRefusal(400, "bad_input", "Send `automatic`, `limit` or both.")
+        # The limit may be refused, and then nothing is changed.
+        done: Reply = None
+        for wish in reversed(wishes):
+            done = await self._run(authed, session, "compact", wish, action="session.compaction")
+        return done
 
+    @router.on(
+        "POST /sessions/{id}/flush", Success, role="operator", most_bytes=BODY_BYTES, refusals=_TAKES_LONG
+    )  # fmt: skip
+    async def flush_now(
+        self,
+        authed: AuthedRequest,
+        session: SessionId,
+        *,
+        body: Annotated[Json | None, Shape(FlushNow)] = None,
+    ) -> Reply:
+        """Save new facts to memory now.
 
-@router.on(
-    "POST /sessions/{id}/compact", Success, role="operator", body="CompactNow", most_bytes=BODY_BYTES,
-    refusals=_TAKES_LONG,
-)  # fmt: skip
-async def compact_now(
-    authed: AuthedRequest,
-    session: SessionId,
-    *,
-    focus: Annotated[str | None, Field(max_length=300, title="words of at most 300 characters")] = "",
-    force: bool | None = False,
-) -> Reply:
-    """Summarise older messages now.
+        The answer comes when the flush is done.
+        """
+        return await self._run(authed, session, "flush")
 
-    The answer comes when the summary is stored.
-    """
-    args = f"{' '.join((focus or '').split())}{' --force' if force else ''}".strip()
-    return await _run(authed, session, "compact", args)
+    async def _run(
+        self, authed: AuthedRequest, session: UUID, name: str, args: str = "", *, action: str = ""
+    ) -> Reply:
+        session_id = await self.session_insights.find_session_id(session)
+        if session_id is None:
+            return None
+        about = authed.request.match_info["id"]
+        return await run_command(
+            self.commands, authed, session_id, name, args, action=action or f"session.{name}", about=about
+        )
 
+    @router.on("GET /compactions/{id}/diff", SummaryDiff, role="viewer")
+    async def diff_summary(self, authed: AuthedRequest, summary: SummaryId) -> Reply:
+        """Compare a summary with the preceding one."""
+        found = await self.session_insights.load_diff(summary)
+        if found is None:
+            return None
+        if not authed.refresh:
+            await authed.record("read.diff", authed.request.match_info["id"])
+        former = found["former"] or {"summary": "", "ledger": {}, "id": None}
+        ledger, text = ledger_from_json(found["ledger"]), found["summary"]
+        compared = compare(ledger_from_json(former["ledger"]), former["summary"], ledger, text)
+        return {
+            "id": found["id"],
+            "former": former["id"],
+            "lines": compared.lines,
+            "items": compared.items,
+            "kept": compared.kept,
+            "unsaid": [{"id": item.id, "kind": item.kind, "text": item.text} for item in compared.unsaid],
+            "pins": [_pin(pin, found["summary"]) for pin in found["pins"]],
+            "notes": [{"text": text, "said": says(found["summary"], text)} for text in found["notes"]],
+        }
 
-@router.on(
-    "POST /sessions/{id}/compaction", Success, role="operator", body="CompactionChoice",
-    most_bytes=BODY_BYTES,
-)  # fmt: skip
-async def choose_compaction(
-    authed: AuthedRequest,
-    session: SessionId,
-    *,
-    automatic: Annotated[bool | None, describe("whether size alone brings a summary")] = None,
-    limit: Annotated[
-        int | None, Field(ge=0, le=10_000_000), describe("tokens, up to the hard limit; 0: the agent's own")
-    ] = None,
-) -> Reply:
-    """Set how a conversation is summarised.
-
-    Returns the sentence that the person would read. A number beyond the hard limit is refused with the
-    largest one.
-    """
-    wishes = [] if automatic is None else ["on" if automatic else "off"]
-    wishes += [] if limit is None else [f"at {limit or 'default'}"]
-    if not wishes:
-        raise HttpRefusal(400, "bad_input", "Send `automatic`, `limit` or both.")
-    # The limit may be refused, and then nothing is changed.
-    done: Reply = None
-    for wish in reversed(wishes):
-        done = await _run(authed, session, "compact", wish, action="session.compaction")
-    return done
-
-
-@router.on(
-    "POST /sessions/{id}/flush", Success, role="operator", most_bytes=BODY_BYTES, refusals=_TAKES_LONG
-)  # fmt: skip
-async def flush_now(
-    authed: AuthedRequest, session: SessionId, *, body: Annotated[Json | None, Shape(FlushNow)] = None
-) -> Reply:
-    """Save new facts to memory now.
-
-    The answer comes when the flush is done.
-    """
-    return await _run(authed, session, "flush")
-
-
-async def _run(authed: AuthedRequest, session: UUID, name: str, args: str = "", *, action: str = "") -> Reply:
-    session_id = await authed.context.admin.sessions.find_session_id(session)
-    if session_id is None:
-        return None
-    about = authed.request.match_info["id"]
-    return await run_command(authed, session_id, name, args, action=action or f"session.{name}", about=about)
-
-
-@router.on("GET /compactions/{id}/diff", SummaryDiff, role="viewer")
-async def diff_summary(authed: AuthedRequest, summary: SummaryId) -> Reply:
-    """Compare a summary with the preceding one."""
-    found = await authed.context.admin.sessions.load_diff(summary)
-    if found is None:
-        return None
-    if not authed.refresh:
-        await authed.record("read.diff", authed.request.match_info["id"])
-    former = found["former"] or {"summary": "", "ledger": {}, "id": None}
-    ledger, text = ledger_from_json(found["ledger"]), found["summary"]
-    compared = compare(ledger_from_json(former["ledger"]), former["summary"], ledger, text)
-    return {
-        "id": found["id"],
-        "former": former["id"],
-        "lines": compared.lines,
-        "items": compared.items,
-        "kept": compared.kept,
-        "unsaid": [{"id": item.id, "kind": item.kind, "text": item.text} for item in compared.unsaid],
-        "pins": [_pin(pin, found["summary"]) for pin in found["pins"]],
-        "notes": [{"text": text, "said": says(found["summary"], text)} for text in found["notes"]],
-    }
+    def _inspecting(self) -> ContextInspector:
+        if self.context_inspector is None:
+            raise HttpRefusal(503, "not_available", "This cannot be inspected from here just now.")
+        return self.context_inspector
 
 
 def _pin(pin: Mapping[str, Any], summary: str) -> dict[str, Any]:
@@ -345,9 +369,3 @@ def _replay(found: ReplayedCall | None, turn: int) -> dict[str, Any]:
         "model": found.model or None,
         "pieces": [asdict(piece) for piece in found.pieces],
     }
-
-
-def _inspecting(authed: AuthedRequest) -> ContextInspector:
-    if authed.context.context_inspector is None:
-        raise HttpRefusal(503, "not_available", "This cannot be inspected from here just now.")
-    return authed.context.context_inspector

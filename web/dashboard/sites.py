@@ -6,8 +6,9 @@ import asyncio
 import html
 import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 from aiohttp import web
@@ -16,7 +17,7 @@ from typing_extensions import TypedDict
 
 from shared.adapters.encryption import Encryption
 from shared.config.bots import DEFAULT_AGENT
-from shared.config.settings import BadSettings, resolve_secret_key
+from shared.config.settings import BadSettings, Settings, resolve_secret_key
 from shared.config.sites import (
     ROW_FIELDS,
     BadSiteConfig,
@@ -37,6 +38,10 @@ from web.rest.kinds import DONE, Success, describe
 from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 from web.server.words import language_of, translate_page
+
+if TYPE_CHECKING:
+    from shared.adapters.postgres.people.agents import PostgresAgents
+    from shared.adapters.postgres.people.sites import PostgresSites
 
 router = OperationRouter()
 _PREVIEW_POLICY = (
@@ -68,175 +73,179 @@ SiteJudged = TypedDict("SiteJudged", {"problems": list[str], "look": SiteLook | 
 SiteSecret = TypedDict("SiteSecret", {"id": str, "secret": str})
 
 
-@router.page("GET /dashboard/preview", role="viewer")
-async def preview(authed: AuthedRequest) -> Reply:
-    """Serve the widget page without a server behind it, for the frame beside the form."""
-    text = translate_page(language_of(authed.request), (PAGES / "preview.html").read_text(encoding="utf-8"))
-    policy = _PREVIEW_POLICY.format(host=quote(authed.request.host, safe=":[]"))
-    headers = {**HEADERS, "Content-Security-Policy": policy}
-    return web.Response(text=text, content_type="text/html", headers=headers)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteHandlers:
+    """Handlers of sites, their origins and secrets."""
 
+    sites: PostgresSites
+    settings: Settings
+    agents: PostgresAgents
 
-@router.on("GET /sites", Sites, role="viewer")
-async def list_sites(authed: AuthedRequest) -> Reply:
-    """List sites."""
-    return {"sites": [_listed(row) for row in await authed.context.stores.sites.list_all()]}
+    @router.page("GET /dashboard/preview", role="viewer")
+    async def preview(self, authed: AuthedRequest) -> Reply:
+        """Serve the widget page without a server behind it, for the frame beside the form."""
+        text = translate_page(
+            language_of(authed.request), (PAGES / "preview.html").read_text(encoding="utf-8")
+        )
+        policy = _PREVIEW_POLICY.format(host=quote(authed.request.host, safe=":[]"))
+        headers = {**HEADERS, "Content-Security-Policy": policy}
+        return web.Response(text=text, content_type="text/html", headers=headers)
 
+    @router.on("GET /sites", Sites, role="viewer")
+    async def list_sites(self, authed: AuthedRequest) -> Reply:
+        """List sites."""
+        return {"sites": [_listed(row) for row in await self.sites.list_all()]}
 
-@router.on("POST /sites", Made, status=201, role="admin", body="NewName", strict=True, refusals=(409,))
-async def make_site(authed: AuthedRequest, *, name: NewName) -> Reply:
-    """Create a site.
+    @router.on("POST /sites", Made, status=201, role="admin", body="NewName", strict=True, refusals=(409,))
+    async def make_site(self, authed: AuthedRequest, *, name: NewName) -> Reply:
+        """Create a site.
 
-    Pages can use it once it has allowed origins.
-    """
-    whole = {"agent": DEFAULT_AGENT, "audience": "personal", "origins": []}
-    if problems := await _problems(authed, whole):
-        raise HttpRefusal(409, "no_default_agent", problems[0])
-    if not await authed.context.stores.sites.add(
-        parse_site_form(name, whole, version=1), by=authed.operator.name
-    ):
-        raise HttpRefusal(409, "name_taken", "A site with that name already exists.")
-    return {"name": name}
+        Pages can use it once it has allowed origins.
+        """
+        whole = {"agent": DEFAULT_AGENT, "audience": "personal", "origins": []}
+        if problems := await self._problems(whole):
+            raise HttpRefusal(409, "no_default_agent", problems[0])
+        if not await self.sites.add(parse_site_form(name, whole, version=1), by=authed.operator.name):
+            raise HttpRefusal(409, "name_taken", "A site with that name already exists.")
+        return {"name": name}
 
+    @router.on("GET /sites/{name}/settings", SiteWhole, role="viewer")
+    async def site(self, authed: AuthedRequest, name: Name) -> Reply:
+        """Get a site with settings, secret ids and snippet."""
+        return await self._whole(await self._row(name))
 
-@router.on("GET /sites/{name}/settings", SiteWhole, role="viewer")
-async def site(authed: AuthedRequest, name: Name) -> Reply:
-    """Get a site with settings, secret ids and snippet."""
-    return await _whole(authed, await _row(authed, name))
+    @router.on(
+        "POST /sites/{name}/check", SiteJudged, role="viewer", body="SiteSettings", strict=True,
+        refusals=(404, 413),
+    )  # fmt: skip
+    async def check_site(
+        self, authed: AuthedRequest, name: Name, *, settings: SiteSettings, language: Language = "en"
+    ) -> Reply:
+        """Validate site settings and preview them."""
+        await self._row(name)
+        problems = await self._problems(settings)
+        config = {
+            key: value for key, value in settings.items() if key not in ROW_FIELDS and value is not None
+        }
+        look = None
+        if not problems and isinstance(language, str):
+            look = build_public_config(read_site_config(config), language[:40])
+        return {"problems": problems, "look": look}
 
+    @router.on(
+        "PUT /sites/{name}/settings", SiteWhole, role="admin", body="SiteSettings", strict=True,
+        refusals=(404, 409, 413, 422, 428),
+    )  # fmt: skip
+    async def change_site(
+        self,
+        authed: AuthedRequest,
+        name: Name,
+        *,
+        settings: SiteSettings,
+        language: Language = "en",
+        if_match: Seen = "",
+    ) -> Reply:
+        """Change a site.
 
-@router.on(
-    "POST /sites/{name}/check", SiteJudged, role="viewer", body="SiteSettings", strict=True,
-    refusals=(404, 413),
-)  # fmt: skip
-async def check_site(
-    authed: AuthedRequest, name: Name, *, settings: SiteSettings, language: Language = "en"
-) -> Reply:
-    """Validate site settings and preview them."""
-    await _row(authed, name)
-    problems = await _problems(authed, settings)
-    config = {key: value for key, value in settings.items() if key not in ROW_FIELDS and value is not None}
-    look = None
-    if not problems and isinstance(language, str):
-        look = build_public_config(read_site_config(config), language[:40])
-    return {"problems": problems, "look": look}
+        Takes effect within ten seconds.
+        """
+        row, seen = await self._row(name), parse_version(if_match)
+        if problems := await self._problems(settings):
+            words = "This cannot be used; nothing was changed."
+            raise HttpRefusal(422, "bad_site_config", words, problems=problems)
+        wanted = parse_site_form(row.name, settings, version=seen)
+        if await self.sites.change(wanted, by=authed.operator.name) is None:
+            raise build_stale_refusal(yours=settings, theirs=await self._whole(await self._row(name)))
+        return await self._whole(await self._row(name))
 
+    @router.on("POST /sites/{name}/origins", SiteWhole, role="admin", body="SiteOrigin", refusals=(404, 422))
+    async def allow_origin(
+        self,
+        authed: AuthedRequest,
+        name: Name,
+        *,
+        origin: Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 300})],
+    ) -> Reply:
+        """Allow an origin to use a site.
 
-@router.on(
-    "PUT /sites/{name}/settings", SiteWhole, role="admin", body="SiteSettings", strict=True,
-    refusals=(404, 409, 413, 422, 428),
-)  # fmt: skip
-async def change_site(
-    authed: AuthedRequest,
-    name: Name,
-    *,
-    settings: SiteSettings,
-    language: Language = "en",
-    if_match: Seen = "",
-) -> Reply:
-    """Change a site.
+        Takes effect within ten seconds.
+        """
+        row = await self._row(name)
+        settings = build_site_form(row)
+        if await self._problems({**settings, "origins": [*settings["origins"], origin]}):
+            raise HttpRefusal(422, "bad_site_config", "This is not an origin such as https://shop.example.")
+        await self.sites.allow_origin(row.name, origin, by=authed.operator.name)
+        return await self._whole(await self._row(name))
 
-    Takes effect within ten seconds.
-    """
-    row, seen = await _row(authed, name), parse_version(if_match)
-    if problems := await _problems(authed, settings):
-        words = "This cannot be used; nothing was changed."
-        raise HttpRefusal(422, "bad_site_config", words, problems=problems)
-    wanted = parse_site_form(row.name, settings, version=seen)
-    if await authed.context.stores.sites.change(wanted, by=authed.operator.name) is None:
-        raise build_stale_refusal(yours=settings, theirs=await _whole(authed, await _row(authed, name)))
-    return await _whole(authed, await _row(authed, name))
+    @router.on("POST /sites/{name}/secrets", SiteSecret, role="admin", refusals=(404, 409, 503))
+    async def make_site_secret(self, authed: AuthedRequest, name: Name) -> Reply:
+        """Create a secret that signs visitors' identities.
 
+        The secret is returned only once.
+        """
+        row = await self._row(name)
+        try:
+            key = await asyncio.to_thread(resolve_secret_key, self.settings)
+        except OSError as error:
+            raise BadSettings(()) from error
+        secret_id, secret = secrets.token_hex(4), secrets.token_urlsafe(48)
+        sealed = Encryption(key).seal(secret.encode(), about=build_secret_context(row.name, secret_id))
+        store = self.sites
+        if not await store.add_secret(row.name, secret_id, sealed, by=authed.operator.name):
+            raise HttpRefusal(409, "two_secrets", "There are two secrets already; revoke one of them first.")
+        return {"id": secret_id, "secret": secret}
 
-@router.on("POST /sites/{name}/origins", SiteWhole, role="admin", body="SiteOrigin", refusals=(404, 422))
-async def allow_origin(
-    authed: AuthedRequest,
-    name: Name,
-    *,
-    origin: Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 300})],
-) -> Reply:
-    """Allow an origin to use a site.
-
-    Takes effect within ten seconds.
-    """
-    row = await _row(authed, name)
-    settings = build_site_form(row)
-    if await _problems(authed, {**settings, "origins": [*settings["origins"], origin]}):
-        raise HttpRefusal(422, "bad_site_config", "This is not an origin such as https://shop.example.")
-    await authed.context.stores.sites.allow_origin(row.name, origin, by=authed.operator.name)
-    return await _whole(authed, await _row(authed, name))
-
-
-@router.on("POST /sites/{name}/secrets", SiteSecret, role="admin", refusals=(404, 409, 503))
-async def make_site_secret(authed: AuthedRequest, name: Name) -> Reply:
-    """Create a secret that signs visitors' identities.
-
-    The secret is returned only once.
-    """
-    row = await _row(authed, name)
-    try:
-        key = await asyncio.to_thread(resolve_secret_key, authed.context.settings)
-    except OSError as error:
-        raise BadSettings(()) from error
-    secret_id, secret = secrets.token_hex(4), secrets.token_urlsafe(48)
-    sealed = Encryption(key).seal(secret.encode(), about=build_secret_context(row.name, secret_id))
-    store = authed.context.stores.sites
-    if not await store.add_secret(row.name, secret_id, sealed, by=authed.operator.name):
-        raise HttpRefusal(409, "two_secrets", "There are two secrets already; revoke one of them first.")
-    return {"id": secret_id, "secret": secret}
-
-
-@router.on(
-    "DELETE /sites/{name}/secrets/{id}", Success, role="admin", refusals=(404,),
-    missing="There is no such secret.",
-)  # fmt: skip
-async def revoke_site_secret(
-    authed: AuthedRequest,
-    name: Name,
-    secret: Annotated[str, describe("id of a secret", json_schema_extra={"minLength": 1, "maxLength": 40})],
-) -> Reply:
-    """Revoke a secret.
-
-    Visitors who were signed in with it must sign in again.
-    """
-    row = await _row(authed, name)
-    revoked = await authed.context.stores.sites.revoke_secret(row.name, secret, by=authed.operator.name)
-    return DONE if revoked else None
-
-
-async def _row(authed: AuthedRequest, name: str) -> SiteView:
-    row = await authed.context.stores.sites.find(name)
-    if row is None:
-        raise HttpRefusal(404, "not_found", "There is no such site.")
-    return row
-
-
-async def _problems(authed: AuthedRequest, settings: Mapping[str, Any]) -> list[str]:
-    try:
-        check_config(settings)
-    except BadSiteConfig as error:
-        return list(error.problems)
-    if "\x00" in settings["agent"] or await authed.context.stores.agents.find(settings["agent"]) is None:
-        return ["agent: there is no such agent"]
-    return []
-
-
-async def _whole(authed: AuthedRequest, row: SiteView) -> dict[str, Any]:
-    found = await authed.context.stores.sites.list_secrets(row.name)
-    place = html.escape(authed.context.settings.base_url.rstrip("/"), quote=True)
-    return {
-        "name": row.name,
-        "settings": build_site_form(row),
-        "version": row.version,
-        "visitors": row.visitors,
-        "secrets": [{"id": secret_id, "created_at": iso(at)} for secret_id, at in found],
-        "refused": [
-            {"origin": one.origin, "count": one.refused, "last_at": iso(one.last_at)}
-            for one in await authed.context.stores.sites.list_refused_origins(row.name)
+    @router.on(
+        "DELETE /sites/{name}/secrets/{id}", Success, role="admin", refusals=(404,),
+        missing="There is no such secret.",
+    )  # fmt: skip
+    async def revoke_site_secret(
+        self,
+        authed: AuthedRequest,
+        name: Name,
+        secret: Annotated[
+            str, describe("id of a secret", json_schema_extra={"minLength": 1, "maxLength": 40})
         ],
-        "snippet": f'<script src="{place}/widget.js" data-site="{row.name}" async></script>',
-        "agents": [agent.name for agent in await authed.context.stores.agents.list_all()],
-    }
+    ) -> Reply:
+        """Revoke a secret.
+
+        Visitors who were signed in with it must sign in again.
+        """
+        row = await self._row(name)
+        revoked = await self.sites.revoke_secret(row.name, secret, by=authed.operator.name)
+        return DONE if revoked else None
+
+    async def _row(self, name: str) -> SiteView:
+        row = await self.sites.find(name)
+        if row is None:
+            raise HttpRefusal(404, "not_found", "There is no such site.")
+        return row
+
+    async def _problems(self, settings: Mapping[str, Any]) -> list[str]:
+        try:
+            check_config(settings)
+        except BadSiteConfig as error:
+            return list(error.problems)
+        if "\x00" in settings["agent"] or await self.agents.find(settings["agent"]) is None:
+            return ["agent: there is no such agent"]
+        return []
+
+    async def _whole(self, row: SiteView) -> dict[str, Any]:
+        found = await self.sites.list_secrets(row.name)
+        place = html.escape(self.settings.base_url.rstrip("/"), quote=True)
+        return {
+            "name": row.name,
+            "settings": build_site_form(row),
+            "version": row.version,
+            "visitors": row.visitors,
+            "secrets": [{"id": secret_id, "created_at": iso(at)} for secret_id, at in found],
+            "refused": [
+                {"origin": one.origin, "count": one.refused, "last_at": iso(one.last_at)}
+                for one in await self.sites.list_refused_origins(row.name)
+            ],
+            "snippet": f'<script src="{place}/widget.js" data-site="{row.name}" async></script>',
+            "agents": [agent.name for agent in await self.agents.list_all()],
+        }
 
 
 def _listed(row: SiteView) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, NotRequired
 from uuid import UUID
@@ -10,7 +11,7 @@ from uuid import UUID
 from pydantic import BeforeValidator, ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
-from shared.adapters.postgres.dashboard.job_queries import DeliveryQuery, check_match
+from shared.adapters.postgres.dashboard.job_queries import DeliveryQuery, JobInsights, check_match
 from shared.core.ops.job_views import (
     DOUBTS,
     JOB_KINDS,
@@ -123,140 +124,152 @@ WorkChanged = TypedDict("WorkChanged", {
 })  # fmt: skip
 
 
-@router.on("GET /jobs", Jobs, role="viewer", refusals=())
-async def list_jobs(
-    authed: AuthedRequest,
-    *,
-    state: Annotated[str, choice("state or kind of the jobs", *JOB_STATES)] = "",
-    kind: Annotated[str, choice("state or kind of the jobs", *JOB_KINDS)] = "",
-    session: Conversation = None,
-    before: Before = None,
-    limit: Limit = 50,
-    total: Counted = False,
-) -> Reply:
-    """List background jobs and processes."""
-    match, read = JobMatch(state=state, kind=kind, session=str(session or "")), authed.context.admin.jobs
-    return await add_total(
-        read.load_jobs(match, before=before, limit=limit), total and read.count_jobs(match)
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkHandlers:
+    """Handlers of jobs and deliveries."""
 
+    job_insights: JobInsights
+    job_admin: JobAdmin | None
 
-@router.on("GET /deliveries", Deliveries, role="viewer", refusals=())
-async def list_deliveries(
-    authed: AuthedRequest,
-    *,
-    state: Annotated[str, choice("state of the delivery", *DOUBTS)] = "",
-    session: Conversation = None,
-    cursor: Cursor = "",
-    limit: Limit = 50,
-    total: Counted = False,
-) -> Reply:
-    """List deliveries that failed, wait or are uncertain."""
-    asked = DeliveryQuery(state=state, session=str(session or ""), cursor=cursor, limit=limit)
-    read = authed.context.admin.jobs
-    return await add_total(read.load_deliveries(asked), total and read.count_deliveries(asked))
-
-
-@router.on(
-    "PUT /jobs/kinds/{kind}", Jobs, role="operator", missing="There is no such kind of jobs.",
-    refusals=(404, 409, 428),
-)  # fmt: skip
-async def set_job_kind(
-    authed: AuthedRequest,
-    kind: Annotated[str, choice("state or kind of the jobs", *JOB_KINDS)],
-    *,
-    paused: bool,
-    concurrency: Annotated[int | None, Field(ge=1, le=100)] = None,
-    if_match: Seen = "",
-) -> Reply:
-    """Pause, resume or limit a kind of job.
-
-    The limit is the number of jobs of this kind that all workers together run at once.
-
-    Takes effect with the next job that a worker claims. Running jobs finish; waiting jobs are kept.
-    """
-    if kind not in JOB_KINDS:
-        return None
-    seen, yours = parse_version(if_match), {"paused": paused, "concurrency": concurrency}
-    changed = await _job_admin(authed).set_kind(
-        kind, paused=paused, concurrency=concurrency, version=seen, actor=authed.operator.name
-    )
-    page = await authed.context.admin.jobs.load_jobs(JobMatch(), limit=1)
-    if not changed:
-        raise build_stale_refusal(
-            yours=yours, theirs=next(one for one in page["kinds"] if one["kind"] == kind)
+    @router.on("GET /jobs", Jobs, role="viewer", refusals=())
+    async def list_jobs(
+        self,
+        authed: AuthedRequest,
+        *,
+        state: Annotated[str, choice("state or kind of the jobs", *JOB_STATES)] = "",
+        kind: Annotated[str, choice("state or kind of the jobs", *JOB_KINDS)] = "",
+        session: Conversation = None,
+        before: Before = None,
+        limit: Limit = 50,
+        total: Counted = False,
+    ) -> Reply:
+        """List background jobs and processes."""
+        match, read = JobMatch(state=state, kind=kind, session=str(session or "")), self.job_insights
+        return await add_total(
+            read.load_jobs(match, before=before, limit=limit), total and read.count_jobs(match)
         )
-    return page
 
+    @router.on("GET /deliveries", Deliveries, role="viewer", refusals=())
+    async def list_deliveries(
+        self,
+        authed: AuthedRequest,
+        *,
+        state: Annotated[str, choice("state of the delivery", *DOUBTS)] = "",
+        session: Conversation = None,
+        cursor: Cursor = "",
+        limit: Limit = 50,
+        total: Counted = False,
+    ) -> Reply:
+        """List deliveries that failed, wait or are uncertain."""
+        asked = DeliveryQuery(state=state, session=str(session or ""), cursor=cursor, limit=limit)
+        read = self.job_insights
+        return await add_total(read.load_deliveries(asked), total and read.count_deliveries(asked))
 
-@router.on("POST /jobs/retry", WorkChanged, role="operator", body="JobsChange")
-async def retry_jobs(
-    authed: AuthedRequest, *, ids: JobIds = None, match: Match | None = None, through: Newest = None
-) -> Reply:
-    """Retry jobs that failed or wait after an error.
+    @router.on(
+        "PUT /jobs/kinds/{kind}", Jobs, role="operator", missing="There is no such kind of jobs.",
+        refusals=(404, 409, 428),
+    )  # fmt: skip
+    async def set_job_kind(
+        self,
+        authed: AuthedRequest,
+        kind: Annotated[str, choice("state or kind of the jobs", *JOB_KINDS)],
+        *,
+        paused: bool,
+        concurrency: Annotated[int | None, Field(ge=1, le=100)] = None,
+        if_match: Seen = "",
+    ) -> Reply:
+        """Pause, resume or limit a kind of job.
 
-    Select jobs by `ids`, or all that `match` up to the job `through`. Jobs whose state has changed since are
-    skipped and listed in the answer.
-    """
-    return await _change_jobs(authed, "retry", ids, match, through)
+        The limit is the number of jobs of this kind that all workers together run at once.
 
+        Takes effect with the next job that a worker claims. Running jobs finish; waiting jobs are kept.
+        """
+        if kind not in JOB_KINDS:
+            return None
+        seen, yours = parse_version(if_match), {"paused": paused, "concurrency": concurrency}
+        changed = await self._job_admin().set_kind(
+            kind, paused=paused, concurrency=concurrency, version=seen, actor=authed.operator.name
+        )
+        page = await self.job_insights.load_jobs(JobMatch(), limit=1)
+        if not changed:
+            raise build_stale_refusal(
+                yours=yours, theirs=next(one for one in page["kinds"] if one["kind"] == kind)
+            )
+        return page
 
-@router.on("POST /jobs/cancel", WorkChanged, role="operator", body="JobsChange")
-async def cancel_jobs(
-    authed: AuthedRequest, *, ids: JobIds = None, match: Match | None = None, through: Newest = None
-) -> Reply:
-    """Cancel jobs that no worker has claimed.
+    @router.on("POST /jobs/retry", WorkChanged, role="operator", body="JobsChange")
+    async def retry_jobs(
+        self, authed: AuthedRequest, *, ids: JobIds = None, match: Match | None = None, through: Newest = None
+    ) -> Reply:
+        """Retry jobs that failed or wait after an error.
 
-    Select jobs by `ids`, or all that `match` up to the job `through`. Jobs whose state has changed since are
-    skipped and listed in the answer.
-    """
-    return await _change_jobs(authed, "cancel", ids, match, through)
+        Select jobs by `ids`, or all that `match` up to the job `through`. Jobs whose state has changed since
+        are skipped and listed in the answer.
+        """
+        return await self._change_jobs(authed, "retry", ids, match, through)
 
+    @router.on("POST /jobs/cancel", WorkChanged, role="operator", body="JobsChange")
+    async def cancel_jobs(
+        self, authed: AuthedRequest, *, ids: JobIds = None, match: Match | None = None, through: Newest = None
+    ) -> Reply:
+        """Cancel jobs that no worker has claimed.
 
-async def _change_jobs(
-    authed: AuthedRequest, verb: JobVerb, ids: Sequence[int] | None, match: Match | None, through: int | None
-) -> Reply:
-    job_admin, who = _job_admin(authed), authed.operator.name
-    if match is not None:
-        if through is None:
-            raise HttpRefusal(400, "bad_input", "All that match need `through`, the newest job of the page.")
-        which = JobMatch(**match)
-        check_match(which)
-        return _changes_payload(await job_admin.change_matching_jobs(verb, which, through=through, actor=who))
-    if ids is None:
-        raise HttpRefusal(400, "bad_input", f"`ids` are 1 to {NAMED_AT_MOST} numbers of jobs.")
-    return _changes_payload(await job_admin.change_jobs(verb, sorted(set(ids)), actor=who))
+        Select jobs by `ids`, or all that `match` up to the job `through`. Jobs whose state has changed since
+        are skipped and listed in the answer.
+        """
+        return await self._change_jobs(authed, "cancel", ids, match, through)
 
+    async def _change_jobs(
+        self,
+        authed: AuthedRequest,
+        verb: JobVerb,
+        ids: Sequence[int] | None,
+        match: Match | None,
+        through: int | None,
+    ) -> Reply:
+        job_admin, who = self._job_admin(), authed.operator.name
+        if match is not None:
+            if through is None:
+                raise HttpRefusal(
+                    400, "bad_input", "All that match need `through`, the newest job of the page."
+                )
+            which = JobMatch(**match)
+            check_match(which)
+            return _changes_payload(
+                await job_admin.change_matching_jobs(verb, which, through=through, actor=who)
+            )
+        if ids is None:
+            raise HttpRefusal(400, "bad_input", f"`ids` are 1 to {NAMED_AT_MOST} numbers of jobs.")
+        return _changes_payload(await job_admin.change_jobs(verb, sorted(set(ids)), actor=who))
 
-@router.on("POST /deliveries/arrived", WorkChanged, role="operator", body="PartsChange")
-async def mark_arrived(authed: AuthedRequest, *, parts: Parts) -> Reply:
-    """Mark uncertain deliveries as arrived.
+    @router.on("POST /deliveries/arrived", WorkChanged, role="operator", body="PartsChange")
+    async def mark_arrived(self, authed: AuthedRequest, *, parts: Parts) -> Reply:
+        """Mark uncertain deliveries as arrived.
 
-    No message is sent.
-    """
-    return await _change_parts(authed, "arrived", parts)
+        No message is sent.
+        """
+        return await self._change_parts(authed, "arrived", parts)
 
+    @router.on("POST /deliveries/send-again", WorkChanged, role="operator", body="PartsChange")
+    async def send_again(self, authed: AuthedRequest, *, parts: Parts) -> Reply:
+        """Send failed deliveries again.
 
-@router.on("POST /deliveries/send-again", WorkChanged, role="operator", body="PartsChange")
-async def send_again(authed: AuthedRequest, *, parts: Parts) -> Reply:
-    """Send failed deliveries again.
+        The bot process sends them. A part that had arrived appears twice in the chat.
+        """
+        return await self._change_parts(authed, "send_again", parts)
 
-    The bot process sends them. A part that had arrived appears twice in the chat.
-    """
-    return await _change_parts(authed, "send_again", parts)
+    async def _change_parts(self, authed: AuthedRequest, verb: DeliveryVerb, parts: Sequence[Part]) -> Reply:
+        keys = {
+            PartKey(session=str(one["session"]), turn=one["turn"], part=one["part"]): None for one in parts
+        }
+        return _changes_payload(
+            await self._job_admin().change_deliveries(verb, list(keys), actor=authed.operator.name)
+        )
 
-
-async def _change_parts(authed: AuthedRequest, verb: DeliveryVerb, parts: Sequence[Part]) -> Reply:
-    keys = {PartKey(session=str(one["session"]), turn=one["turn"], part=one["part"]): None for one in parts}
-    return _changes_payload(
-        await _job_admin(authed).change_deliveries(verb, list(keys), actor=authed.operator.name)
-    )
-
-
-def _job_admin(authed: AuthedRequest) -> JobAdmin:
-    if authed.context.job_admin is None:
-        raise HttpRefusal(503, "not_available", "Nothing can be changed from here just now.")
-    return authed.context.job_admin
+    def _job_admin(self) -> JobAdmin:
+        if self.job_admin is None:
+            raise HttpRefusal(503, "not_available", "Nothing can be changed from here just now.")
+        return self.job_admin
 
 
 def _changes_payload(done: Done) -> Reply:

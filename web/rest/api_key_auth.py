@@ -19,12 +19,12 @@ from web.auth.visitors import Known, Site
 from web.parts import PARTS
 from web.protocol.wire import RateLimited
 from web.security import SAFE_METHODS, HttpRefusal
+from web.server.client_limiter import KEY_SECONDS
 from web.server.rate_limits import RateWindows
 
 log = structlog.get_logger(__name__)
 
 REQUESTS_PER_MINUTE = 600
-KEY_SECONDS = 60.0
 _BEARER = {"WWW-Authenticate": "Bearer"}
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -76,9 +76,9 @@ class BadField(BadInput):
 
 @functools.cache
 def arguments_of(operation: Operation) -> tuple[Parameter, ...]:
-    """The first parameter is the caller."""
+    """The first parameter is the caller; in a method it comes after the object."""
     hints = get_type_hints(operation.handler, include_extras=True)
-    _, *parameters = inspect.signature(operation.handler).parameters.values()
+    parameters = [*inspect.signature(operation.handler).parameters.values()][2 if operation.owner else 1 :]
     parts = iter(re.findall(r"\{(\w+)\}", operation.path))
     usual: Place = "body" if operation.method in _WITH_BODY else "query"
     found = []

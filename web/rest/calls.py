@@ -64,11 +64,13 @@ class Call:
         parts, key = self.parts, KEY in self.request
         if what == "reads" and key:
             return  # a key has its requests in a minute
-        limits = parts.limits_for(self.request)
+        limits = parts.limiter.limits_for(self.request)
         most, mark = (limits.reads, "read ") if what == "reads" else (limits.messages, "")
-        wait = parts.session_windows.take(f"{mark}{self.session_id}", most)
+        wait = parts.limiter.sessions.take(f"{mark}{self.session_id}", most)
         if not key:
-            wait = wait or parts.address_windows.take(f"{mark}{parts.proxies.client_key(self.request)}", most)
+            wait = wait or parts.limiter.addresses.take(
+                f"{mark}{parts.proxies.client_key(self.request)}", most
+            )
         if wait:
             raise wire.RateLimited(retry_after_seconds=wait, what=what)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MethodType
 from typing import Any, Literal, TypeVar
 
 from aiohttp import web
@@ -26,6 +27,7 @@ _PATTERN = re.compile(r"\{(\w+):(?:[^{}]|\{[^{}]*\})*\}")
 class Operation:
     """The signature of `handler` says what is taken: after the request its parts of the path by position,
     then fields of the query, or of the body where the method has one. Its docstring is the description.
+    A handler that needs services is a method of a class that is constructed with them.
     """
 
     method: str
@@ -82,6 +84,12 @@ class Operation:
         return first + "".join(map(str.capitalize, others))
 
     @property
+    def owner(self) -> str:
+        """Whole name of the class whose method the handler is; empty for a plain function."""
+        outer = self.handler.__qualname__.rpartition(".")[0]
+        return f"{self.handler.__module__}.{outer}" if outer and not outer.endswith("<locals>") else ""
+
+    @property
     def names_session(self) -> bool:
         """True if API keys name the conversation by `?session_id=`; a visitor has exactly one."""
         themselves = self.anyone or self.finds_caller or self.scope is None
@@ -96,6 +104,23 @@ class Operation:
     def description(self) -> str:
         paragraphs = (inspect.getdoc(self.handler) or "").split("\n\n")[1:]
         return " ".join(" ".join(paragraphs).split())
+
+
+class HandlerTable:
+    """Objects whose methods are handlers, each with the services that its methods use."""
+
+    def __init__(self, objects: Iterable[object] = ()) -> None:
+        self._by_class: dict[str, object] = {}
+        self.replace(objects)
+
+    def replace(self, objects: Iterable[object]) -> None:
+        """Use other objects from the next request on, after a change of settings."""
+        self._by_class = {f"{type(one).__module__}.{type(one).__qualname__}": one for one in objects}
+
+    def bind(self, operation: Operation) -> Handler:
+        """Return the handler as a method of its object, or the plain function. Raises KeyError."""
+        owner = operation.owner
+        return MethodType(operation.handler, self._by_class[owner]) if owner else operation.handler
 
 
 class OperationRouter(list[Operation]):

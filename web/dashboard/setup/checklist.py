@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
 from shared.adapters.files.archive import shares_disk
 from shared.adapters.models.offline import OFFLINE_MODEL
-from shared.adapters.postgres.dashboard.telegram import BotState
+from shared.adapters.postgres.dashboard.read_models import Insights
+from shared.adapters.postgres.dashboard.telegram import BotState, PostgresTelegramBots
+from shared.adapters.postgres.people.operator_auth import Operators
 from shared.config.settings import Settings, find_setting_sources
 from web.dashboard.access import AuthedRequest
 from web.rest.kinds import DONE, Success
@@ -30,41 +33,50 @@ ChecklistStep = TypedDict("ChecklistStep", {
 Checklist = TypedDict("Checklist", {"hidden": bool, "steps": list[ChecklistStep]})
 
 
-@router.on("GET /checklist", Checklist, role="admin")
-async def see_checklist(authed: AuthedRequest) -> Reply:
-    """Get the set-up checklist.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChecklistHandlers:
+    """Handlers of the checklist."""
 
-    `hidden` is true while an operator has hidden it and every step works.
-    """
-    found = await authed.context.admin.overview.load_checklist(
-        authed.operator.operator_id, demo_model=OFFLINE_MODEL
-    )
-    bots = await authed.context.stores.telegram_bots.list_bots()
-    alerts = set(found["alerts"])
-    states: dict[str, State] = {
-        "model": _state(not authed.context.demo, broken=bool(alerts & _PROVIDER_ALERTS)),
-        "try": _state(found["answered"]),
-        "telegram": _of_telegram(found["token"], bots),
-        "widget": _of_widget(found, authed.context.settings),
-        "account": _state(authed.operator.by_provider or (authed.operator.has_password and found["factor"])),
-        "backups": _state(
-            await asyncio.to_thread(_are_elsewhere, authed.context.settings), broken="no_backup" in alerts
-        ),
-    }
-    return {
-        "hidden": found["hidden"] and "broken" not in states.values(),
-        "steps": [{"name": name, "state": state} for name, state in states.items()],
-    }
+    settings: Settings
+    insights: Insights
+    telegram_bots: PostgresTelegramBots
+    demo: bool
+    operators: Operators
 
+    @router.on("GET /checklist", Checklist, role="admin")
+    async def see_checklist(self, authed: AuthedRequest) -> Reply:
+        """Get the set-up checklist.
 
-@router.on("PUT /checklist", Success, role="admin", refusals=())
-async def hide_checklist(authed: AuthedRequest, *, hidden: bool) -> Reply:
-    """Hide or show the checklist.
+        `hidden` is true while an operator has hidden it and every step works.
+        """
+        found = await self.insights.load_checklist(authed.operator.operator_id, demo_model=OFFLINE_MODEL)
+        bots = await self.telegram_bots.list_bots()
+        alerts = set(found["alerts"])
+        states: dict[str, State] = {
+            "model": _state(not self.demo, broken=bool(alerts & _PROVIDER_ALERTS)),
+            "try": _state(found["answered"]),
+            "telegram": _of_telegram(found["token"], bots),
+            "widget": _of_widget(found, self.settings),
+            "account": _state(
+                authed.operator.by_provider or (authed.operator.has_password and found["factor"])
+            ),
+            "backups": _state(
+                await asyncio.to_thread(_are_elsewhere, self.settings), broken="no_backup" in alerts
+            ),
+        }
+        return {
+            "hidden": found["hidden"] and "broken" not in states.values(),
+            "steps": [{"name": name, "state": state} for name, state in states.items()],
+        }
 
-    A hidden checklist returns as soon as a step breaks.
-    """
-    await authed.context.admin.operators.hide_checklist(authed.operator.operator_id, on=hidden)
-    return DONE
+    @router.on("PUT /checklist", Success, role="admin", refusals=())
+    async def hide_checklist(self, authed: AuthedRequest, *, hidden: bool) -> Reply:
+        """Hide or show the checklist.
+
+        A hidden checklist returns as soon as a step breaks.
+        """
+        await self.operators.hide_checklist(authed.operator.operator_id, on=hidden)
+        return DONE
 
 
 def _state(done: bool, *, broken: bool = False) -> State:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from typing import Annotated, NotRequired
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, NotRequired
 
 from aiohttp import web
 from pydantic import Field
@@ -12,6 +13,7 @@ from typing_extensions import TypedDict
 
 from shared.adapters.files.knowledge_files import MOST_BYTES, UnreadableKnowledge, split_passages
 from shared.adapters.files.safe_paths import has_plain_name
+from shared.adapters.postgres.memory.knowledge import PostgresKnowledge
 from shared.core.session.turns import iso
 from shared.services.memory.knowledge_indexer import MAX_PASSAGES
 from web.dashboard.access import AuthedRequest
@@ -20,6 +22,9 @@ from web.rest.arguments import In
 from web.rest.kinds import DONE, Success, describe
 from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
+
+if TYPE_CHECKING:
+    from shared.adapters.postgres.people.agents import PostgresAgents
 
 router = OperationRouter()
 SECONDS = 120.0
@@ -37,68 +42,73 @@ Knowledge = TypedDict("Knowledge", {
 FileKept = TypedDict("FileKept", {"path": str, "passages": int})
 
 
-@router.on("GET /agents/{name}/knowledge", Knowledge, role="viewer", refusals=(404,))
-async def list_knowledge(authed: AuthedRequest, name: Name, *, q: Words = "") -> Reply:
-    """List or search the knowledge of an agent.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnowledgeHandlers:
+    """Handlers of an agent's knowledge files."""
 
-    With `q`, the answer also has the matching passages.
-    """
-    agent, store = await find_agent(authed, name), authed.context.stores.knowledge
-    files = [
-        {"path": one.path, "passages": one.passages, "uploaded_by": one.uploaded_by, "at": iso(one.at)}
-        for one in await store.list_files(agent.id)
-    ]
-    if not q.strip():
-        return {"files": files}
-    hits = await store.search(agent.id, q)
-    passages = [{"path": one.path, "heading": one.heading, "text": one.text} for one in hits]
-    return {"files": files, "passages": passages}
+    knowledge: PostgresKnowledge
+    agents: PostgresAgents
 
+    @router.on("GET /agents/{name}/knowledge", Knowledge, role="viewer", refusals=(404,))
+    async def list_knowledge(self, authed: AuthedRequest, name: Name, *, q: Words = "") -> Reply:
+        """List or search the knowledge of an agent.
 
-@router.on(
-    "PUT /agents/{name}/knowledge", FileKept, role="admin", takes="application/octet-stream",
-    refusals=(404, 409, 413, 422),
-)  # fmt: skip
-async def keep_knowledge(authed: AuthedRequest, name: Name, *, file: File) -> Reply:
-    """Store or replace a knowledge file.
+        With `q`, the answer also has the matching passages.
+        """
+        agent, store = await find_agent(self.agents, name), self.knowledge
+        files = [
+            {"path": one.path, "passages": one.passages, "uploaded_by": one.uploaded_by, "at": iso(one.at)}
+            for one in await store.list_files(agent.id)
+        ]
+        if not q.strip():
+            return {"files": files}
+        hits = await store.search(agent.id, q)
+        passages = [{"path": one.path, "heading": one.heading, "text": one.text} for one in hits]
+        return {"files": files, "passages": passages}
 
-    Markdown, text, CSV and PDF are read.
-    """
-    agent, path = await find_agent(authed, name), file.strip()
-    if not has_plain_name(path) or "/" in path or "\\" in path or not path:
-        raise HttpRefusal(422, "bad_name", "A file has a name of printable signs, without folders.")
-    content = await _received(authed.request)
-    try:
-        passages = await split_passages(path, content)
-    except UnreadableKnowledge as error:
-        raise HttpRefusal(422, "unreadable", "This file cannot be used.", reason=str(error)) from None
-    outcome = await authed.context.stores.knowledge.upload(
-        agent.id, path, sha256=hashlib.sha256(content).digest(), passages=passages,
-        by=authed.operator.name, most=MAX_PASSAGES,
+    @router.on(
+        "PUT /agents/{name}/knowledge", FileKept, role="admin", takes="application/octet-stream",
+        refusals=(404, 409, 413, 422),
     )  # fmt: skip
-    if outcome == "taken":
-        words = "The agent's folder has a file of that name: change it there."
-        raise HttpRefusal(409, "path_taken", words)
-    if outcome == "full":
-        raise HttpRefusal(409, "full", f"An agent knows {MAX_PASSAGES:,} passages at most.")
-    await authed.record("agent.knowledge_kept", str(agent.id), passages=len(passages))
-    return {"path": path, "passages": len(passages)}
+    async def keep_knowledge(self, authed: AuthedRequest, name: Name, *, file: File) -> Reply:
+        """Store or replace a knowledge file.
 
+        Markdown, text, CSV and PDF are read.
+        """
+        agent, path = await find_agent(self.agents, name), file.strip()
+        if not has_plain_name(path) or "/" in path or "\\" in path or not path:
+            raise HttpRefusal(422, "bad_name", "A file has a name of printable signs, without folders.")
+        content = await _received(authed.request)
+        try:
+            passages = await split_passages(path, content)
+        except UnreadableKnowledge as error:
+            raise HttpRefusal(422, "unreadable", "This file cannot be used.", reason=str(error)) from None
+        outcome = await self.knowledge.upload(
+            agent.id, path, sha256=hashlib.sha256(content).digest(), passages=passages,
+            by=authed.operator.name, most=MAX_PASSAGES,
+        )  # fmt: skip
+        if outcome == "taken":
+            words = "The agent's folder has a file of that name: change it there."
+            raise HttpRefusal(409, "path_taken", words)
+        if outcome == "full":
+            raise HttpRefusal(409, "full", f"An agent knows {MAX_PASSAGES:,} passages at most.")
+        await authed.record("agent.knowledge_kept", str(agent.id), passages=len(passages))
+        return {"path": path, "passages": len(passages)}
 
-@router.on(
-    "DELETE /agents/{name}/knowledge", Success, role="admin", refusals=(404,),
-    missing="There is no uploaded file of that name.",
-)  # fmt: skip
-async def discard_knowledge(authed: AuthedRequest, name: Name, *, file: File) -> Reply:
-    """Delete an uploaded file.
+    @router.on(
+        "DELETE /agents/{name}/knowledge", Success, role="admin", refusals=(404,),
+        missing="There is no uploaded file of that name.",
+    )  # fmt: skip
+    async def discard_knowledge(self, authed: AuthedRequest, name: Name, *, file: File) -> Reply:
+        """Delete an uploaded file.
 
-    A file of the agent's folder disappears when it is removed from the folder.
-    """
-    agent = await find_agent(authed, name)
-    if not await authed.context.stores.knowledge.discard(agent.id, file):
-        return None
-    await authed.record("agent.knowledge_discarded", str(agent.id))
-    return DONE
+        A file of the agent's folder disappears when it is removed from the folder.
+        """
+        agent = await find_agent(self.agents, name)
+        if not await self.knowledge.discard(agent.id, file):
+            return None
+        await authed.record("agent.knowledge_discarded", str(agent.id))
+        return DONE
 
 
 async def _received(request: web.Request) -> bytes:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from shared.adapters.mcp.tools import load_servers, probe_servers
-from shared.config.settings import find_mcp_file
+from shared.adapters.postgres.operations.mcp_tool_lists import PostgresMcpToolLists
+from shared.adapters.postgres.people.stored_settings import PostgresStoredSettings
+from shared.config.settings import Settings, find_mcp_file
 from shared.config.stored import StoredSettings
 from shared.core.context.agents import AllowedTools
 from shared.core.tools.mcp import McpServer, servers_in
@@ -23,6 +26,9 @@ from web.dashboard.setup.settings import check_changes, load_stored
 from web.rest.kinds import describe
 from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
+
+if TYPE_CHECKING:
+    from shared.adapters.postgres.people.agents import PostgresAgents
 
 router = OperationRouter()
 SETTING = "EVERTALK_MCP_SERVERS"
@@ -55,95 +61,152 @@ McpTested = TypedDict("McpTested", {
 })  # fmt: skip
 
 
-@router.on("GET /mcp-servers", McpServers, role="viewer", refusals=(503,))
-async def list_mcp_servers(authed: AuthedRequest) -> Reply:
-    """List MCP servers of file and database.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpHandlers:
+    """Handlers of MCP servers."""
 
-    The answer has no secrets.
-    """
-    return await _whole(authed, await load_stored(authed))
+    stored_settings: PostgresStoredSettings
+    mcp_tool_lists: PostgresMcpToolLists
+    settings: Settings
+    agents: PostgresAgents
 
+    @router.on("GET /mcp-servers", McpServers, role="viewer", refusals=(503,))
+    async def list_mcp_servers(self, authed: AuthedRequest) -> Reply:
+        """List MCP servers of file and database.
 
-@router.on(
-    "PUT /mcp-servers/{server}", McpServers, role="admin", body="McpServerSettings", strict=True,
-    refusals=(409, 422, 428, 503),
-)  # fmt: skip
-async def keep_mcp_server(
-    authed: AuthedRequest, server: ServerName, *, url: Url, headers: Headers = None, if_match: Seen = ""
-) -> Reply:
-    """Create or change an MCP server.
+        The answer has no secrets.
+        """
+        return await self._whole(await load_stored(self.stored_settings))
 
-    Running processes follow within ten seconds.
-    """
-    found = await load_stored(authed)
-    stored = _stored(found)
-    return await _keep(authed, found, {**stored, server: _settings(stored, server, url, headers)}, if_match)
+    @router.on(
+        "PUT /mcp-servers/{server}", McpServers, role="admin", body="McpServerSettings", strict=True,
+        refusals=(409, 422, 428, 503),
+    )  # fmt: skip
+    async def keep_mcp_server(
+        self,
+        authed: AuthedRequest,
+        server: ServerName,
+        *,
+        url: Url,
+        headers: Headers = None,
+        if_match: Seen = "",
+    ) -> Reply:
+        """Create or change an MCP server.
 
+        Running processes follow within ten seconds.
+        """
+        found = await load_stored(self.stored_settings)
+        stored = _stored(found)
+        return await self._keep(
+            authed, found, {**stored, server: _settings(stored, server, url, headers)}, if_match
+        )
 
-@router.on(
-    "DELETE /mcp-servers/{server}", McpServers, role="admin", refusals=(404, 409, 428, 503),
-    missing="There is nothing at this address.",
-)  # fmt: skip
-async def remove_mcp_server(authed: AuthedRequest, server: ServerName, *, if_match: Seen = "") -> Reply:
-    """Delete a stored MCP server.
+    @router.on(
+        "DELETE /mcp-servers/{server}", McpServers, role="admin", refusals=(404, 409, 428, 503),
+        missing="There is nothing at this address.",
+    )  # fmt: skip
+    async def remove_mcp_server(
+        self, authed: AuthedRequest, server: ServerName, *, if_match: Seen = ""
+    ) -> Reply:
+        """Delete a stored MCP server.
 
-    Servers of the file cannot be deleted here. Refused while an agent uses the server.
-    """
-    found = await load_stored(authed)
-    stored = _stored(found)
-    if stored.pop(server, None) is None:
-        return None
-    if agents := await _agents_naming(authed, server):
-        words = "Agents use this server by name: take it out of their tools first."
-        raise HttpRefusal(409, "server_in_use", words, agents=agents)
-    return await _keep(authed, found, stored, if_match)
+        Servers of the file cannot be deleted here. Refused while an agent uses the server.
+        """
+        found = await load_stored(self.stored_settings)
+        stored = _stored(found)
+        if stored.pop(server, None) is None:
+            return None
+        if agents := await self._agents_naming(server):
+            words = "Agents use this server by name: take it out of their tools first."
+            raise HttpRefusal(409, "server_in_use", words, agents=agents)
+        return await self._keep(authed, found, stored, if_match)
 
+    @router.on(
+        "POST /mcp-servers/{server}/approval", McpServers, role="admin", body="McpApprovalGiven", strict=True,
+        refusals=(409, 503),
+    )  # fmt: skip
+    async def approve_mcp_tools(
+        self,
+        authed: AuthedRequest,
+        server: ServerName,
+        *,
+        mark: Annotated[str, Field(min_length=1, max_length=64)],
+    ) -> Reply:
+        """Approve all changed tools of a server."""
+        store = self.mcp_tool_lists
+        if not await store.approve(server, mark=mark, by=authed.operator.name):
+            words = "The tools of this server have changed again. Look at them once more."
+            raise HttpRefusal(409, "tools_changed", words)
+        return await self._whole(await load_stored(self.stored_settings))
 
-@router.on(
-    "POST /mcp-servers/{server}/approval", McpServers, role="admin", body="McpApprovalGiven", strict=True,
-    refusals=(409, 503),
-)  # fmt: skip
-async def approve_mcp_tools(
-    authed: AuthedRequest, server: ServerName, *, mark: Annotated[str, Field(min_length=1, max_length=64)]
-) -> Reply:
-    """Approve all changed tools of a server."""
-    store = authed.context.stores.mcp_tool_lists
-    if not await store.approve(server, mark=mark, by=authed.operator.name):
-        words = "The tools of this server have changed again. Look at them once more."
-        raise HttpRefusal(409, "tools_changed", words)
-    return await _whole(authed, await load_stored(authed))
+    @router.on(
+        "POST /mcp-test", McpTested, role="admin", body="McpServerTest", strict=True, refusals=(422, 503)
+    )  # fmt: skip
+    async def try_mcp_server(
+        self,
+        authed: AuthedRequest, *, server: Annotated[str, Field(min_length=1, max_length=32)], url: Url,
+        headers: Headers = None,
+    ) -> Reply:  # fmt: skip
+        """Test an MCP server and list its tools.
 
+        Connects once, for at most 15 seconds. Nothing is stored.
+        """
+        settings = _settings(_stored(await load_stored(self.stored_settings)), server, url, headers)
+        found, problems = servers_in(json.dumps({"mcpServers": {server: settings}}), {})
+        if problems:
+            raise HttpRefusal(
+                422, "bad_server", "This cannot be used; nothing was changed.", problems=problems
+            )
+        await authed.record("mcp.tested", server)
+        probed = await probe_servers(found[0])
+        left_out = [f"{tool.name}: {tool.reason}" for tool in probed.left_out]
+        return {
+            "ok": probed.reached,
+            "problem": probed.problem,
+            "tools": list(probed.tools),
+            "left_out": left_out,
+        }
 
-@router.on(
-    "POST /mcp-test", McpTested, role="admin", body="McpServerTest", strict=True, refusals=(422, 503)
-)  # fmt: skip
-async def try_mcp_server(
-    authed: AuthedRequest, *, server: Annotated[str, Field(min_length=1, max_length=32)], url: Url,
-    headers: Headers = None,
-) -> Reply:  # fmt: skip
-    """Test an MCP server and list its tools.
+    async def _agents_naming(self, server: str) -> list[str]:
+        """Empty where the file has a server of this name, which stays."""
+        of_file, _ = await asyncio.to_thread(load_servers, find_mcp_file(self.settings))
+        if any(one.name == server for one in of_file):
+            return []
+        rows = await self.agents.list_all()
+        return [
+            row.name for row in rows if server in (AllowedTools.of(row.config.get("tools")).servers or ())
+        ]
 
-    Connects once, for at most 15 seconds. Nothing is stored.
-    """
-    settings = _settings(_stored(await load_stored(authed)), server, url, headers)
-    found, problems = servers_in(json.dumps({"mcpServers": {server: settings}}), {})
-    if problems:
-        raise HttpRefusal(422, "bad_server", "This cannot be used; nothing was changed.", problems=problems)
-    await authed.record("mcp.tested", server)
-    probed = await probe_servers(found[0])
-    left_out = [f"{tool.name}: {tool.reason}" for tool in probed.left_out]
-    return {
-        "ok": probed.reached, "problem": probed.problem, "tools": list(probed.tools), "left_out": left_out,
-    }  # fmt: skip
+    async def _keep(
+        self, authed: AuthedRequest, found: StoredSettings, servers: Mapping[str, Any], if_match: str
+    ) -> Reply:
+        seen = parse_version(if_match)
+        text = json.dumps({"mcpServers": servers}, sort_keys=True) if servers else None
+        if found.version == seen:
+            await check_changes(found, {SETTING: text})
+            store = self.stored_settings
+            if await store.change({SETTING: text}, seen=seen, by=authed.operator.name) is not None:
+                return await self._whole(await load_stored(self.stored_settings))
+        raise build_stale_refusal(
+            yours=sorted(servers), theirs=await self._whole(await load_stored(self.stored_settings))
+        )
 
-
-async def _agents_naming(authed: AuthedRequest, server: str) -> list[str]:
-    """Empty where the file has a server of this name, which stays."""
-    of_file, _ = await asyncio.to_thread(load_servers, find_mcp_file(authed.context.settings))
-    if any(one.name == server for one in of_file):
-        return []
-    rows = await authed.context.stores.agents.list_all()
-    return [row.name for row in rows if server in (AllowedTools.of(row.config.get("tools")).servers or ())]
+    async def _whole(self, found: StoredSettings) -> dict[str, Any]:
+        settings = self.settings
+        of_file, problems = await asyncio.to_thread(load_servers, find_mcp_file(settings))
+        text, running = found.values.get(SETTING), settings.mcp_servers
+        stored, _ = servers_in(text, {}) if text else ((), ())
+        held = {one.name: one for one in servers_in(running.get_secret_value(), {})[0]} if running else {}
+        changes = await self.mcp_tool_lists.list_changes()
+        shown = [
+            *(_shown(one, origin="file", running=True) for one in of_file),
+            *(_shown(one, origin="stored", running=held.get(one.name) == one) for one in stored),
+        ]
+        return {
+            "servers": [{**one, **changes.get(one["name"], _UNCHANGED)} for one in shown],
+            "problems": list(problems),
+            "version": found.version,
+        }
 
 
 def _settings(
@@ -181,36 +244,6 @@ def _plain_address(url: str) -> str:
 def _stored(found: StoredSettings) -> dict[str, Any]:
     text = found.values.get(SETTING)
     return dict(json.loads(text)["mcpServers"]) if text else {}
-
-
-async def _keep(
-    authed: AuthedRequest, found: StoredSettings, servers: Mapping[str, Any], if_match: str
-) -> Reply:
-    seen = parse_version(if_match)
-    text = json.dumps({"mcpServers": servers}, sort_keys=True) if servers else None
-    if found.version == seen:
-        await check_changes(found, {SETTING: text})
-        store = authed.context.admin.stored_settings
-        if await store.change({SETTING: text}, seen=seen, by=authed.operator.name) is not None:
-            return await _whole(authed, await load_stored(authed))
-    raise build_stale_refusal(yours=sorted(servers), theirs=await _whole(authed, await load_stored(authed)))
-
-
-async def _whole(authed: AuthedRequest, found: StoredSettings) -> dict[str, Any]:
-    settings = authed.context.settings
-    of_file, problems = await asyncio.to_thread(load_servers, find_mcp_file(settings))
-    text, running = found.values.get(SETTING), settings.mcp_servers
-    stored, _ = servers_in(text, {}) if text else ((), ())
-    held = {one.name: one for one in servers_in(running.get_secret_value(), {})[0]} if running else {}
-    changes = await authed.context.stores.mcp_tool_lists.list_changes()
-    shown = [
-        *(_shown(one, origin="file", running=True) for one in of_file),
-        *(_shown(one, origin="stored", running=held.get(one.name) == one) for one in stored),
-    ]
-    return {
-        "servers": [{**one, **changes.get(one["name"], _UNCHANGED)} for one in shown],
-        "problems": list(problems), "version": found.version,
-    }  # fmt: skip
 
 
 def _shown(server: McpServer, *, origin: str, running: bool) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -26,6 +27,7 @@ from shared.adapters.models.reranker import SECONDS as RERANK_SECONDS
 from shared.adapters.models.reranker import RecallServer
 from shared.adapters.models.routing import Models, open_configured_models
 from shared.adapters.models.token_counter import VocabularyCounter
+from shared.adapters.postgres.people.stored_settings import PostgresStoredSettings
 from shared.adapters.telegram_probe import TelegramUnreachable, TokenRefused, probe_bot
 from shared.bootstrap.from_settings import (
     build_picture_maker,
@@ -56,36 +58,78 @@ ModelServer = TypedDict("ModelServer", {"name": str, "base_url": str, "wire": st
 ModelServers = TypedDict("ModelServers", {"servers": list[ModelServer], "message": str})
 
 
-@router.on(
-    "POST /settings/models", ModelServers, role="admin", body="ModelSearch", strict=True, refusals=(422, 503)
-)
-async def look_for_models(
-    authed: AuthedRequest,
-    *,
-    base_url: Annotated[str, Field(max_length=500)] = "",
-    key: Annotated[str, Field(max_length=500)] = "",
-) -> Reply:
-    """List models of a model server.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeHandlers:
+    """Handlers that try settings with their servers before they are stored."""
 
-    The server is called with `key` or with the stored key. Without an address, the answer lists servers of
-    this machine. `message` gives the reason if there are none.
-    """
-    if not base_url:
-        found = await find_local_servers()
-        none = "" if found else "No model server was found on this machine."
-        return {"servers": [_render_server(one) for one in found], "message": none}
-    await authed.record("models.listed", "settings", base_url=base_url)
-    settings = await check_changes(await load_stored(authed), {})
-    try:
-        models = await list_models(add_usual_path(base_url), key or _key_for(base_url, settings))
-    except KeyRefused:
-        return {"servers": [], "message": "The server knows no such key."}
-    except (ModelListUnavailable, ValueError):
-        return {"servers": [], "message": "The server has no list of models, or cannot be reached."}
-    return {
-        "servers": [_render_server(LocalServer(name="", base_url=base_url, models=models))],
-        "message": "",
-    }
+    stored_settings: PostgresStoredSettings
+
+    @router.on(
+        "POST /settings/models",
+        ModelServers,
+        role="admin",
+        body="ModelSearch",
+        strict=True,
+        refusals=(422, 503),
+    )
+    async def look_for_models(
+        self,
+        authed: AuthedRequest,
+        *,
+        base_url: Annotated[str, Field(max_length=500)] = "",
+        key: Annotated[str, Field(max_length=500)] = "",
+    ) -> Reply:
+        """List models of a model server.
+
+        The server is called with `key` or with the stored key. Without an address, the answer lists servers
+        of this machine. `message` gives the reason if there are none.
+        """
+        if not base_url:
+            found = await find_local_servers()
+            none = "" if found else "No model server was found on this machine."
+            return {"servers": [_render_server(one) for one in found], "message": none}
+        await authed.record("models.listed", "settings", base_url=base_url)
+        settings = await check_changes(await load_stored(self.stored_settings), {})
+        try:
+            models = await list_models(add_usual_path(base_url), key or _key_for(base_url, settings))
+        except KeyRefused:
+            return {"servers": [], "message": "The server knows no such key."}
+        except (ModelListUnavailable, ValueError):
+            return {"servers": [], "message": "The server has no list of models, or cannot be reached."}
+        return {
+            "servers": [_render_server(LocalServer(name="", base_url=base_url, models=models))],
+            "message": "",
+        }
+
+    @router.on(
+        "POST /settings/test",
+        SettingsTested,
+        role="admin",
+        body="SettingsTest",
+        strict=True,
+        refusals=(422, 503),
+    )
+    async def try_settings(
+        self,
+        authed: AuthedRequest,
+        *,
+        what: Literal["model", "voice", "speech", "pictures", "recall", "telegram", "backups"],
+        changes: Changes | None = None,
+        name: Annotated[str, Field(max_length=200)] = "",
+    ) -> Reply:
+        """Test changed settings with their server or folder.
+
+        Nothing is stored.
+
+        `name` is a model or the number of a bot; the default is the one in the settings. `reason` has the
+        message of the provider or of Telegram if they refuse.
+        """
+        found = await load_stored(self.stored_settings)
+        wanted = merge_changes(found, changes)
+        settings = await check_changes(found, wanted)
+        await authed.record("settings.tested", "settings", what=what, names=sorted(wanted))
+        ok, message, reason = await _PROBES[what](settings, name)
+        return {"ok": ok, "message": message, "reason": _without_secrets(reason, settings)}
 
 
 def _render_server(server: LocalServer) -> dict[str, Any]:
@@ -96,31 +140,6 @@ def _key_for(base_url: str, settings: Settings) -> str:
     """A key goes nowhere but to the address that it was stored for."""
     own = settings.openai_api_key if base_url == (settings.openai_base_url or OPENAI_URL) else None
     return read_secrets(settings.model_keys).get(base_url) or (own.get_secret_value() if own else "")
-
-
-@router.on(
-    "POST /settings/test", SettingsTested, role="admin", body="SettingsTest", strict=True, refusals=(422, 503)
-)
-async def try_settings(
-    authed: AuthedRequest,
-    *,
-    what: Literal["model", "voice", "speech", "pictures", "recall", "telegram", "backups"],
-    changes: Changes | None = None,
-    name: Annotated[str, Field(max_length=200)] = "",
-) -> Reply:
-    """Test changed settings with their server or folder.
-
-    Nothing is stored.
-
-    `name` is a model or the number of a bot; the default is the one in the settings. `reason` has the message
-    of the provider or of Telegram if they refuse.
-    """
-    found = await load_stored(authed)
-    wanted = merge_changes(found, changes)
-    settings = await check_changes(found, wanted)
-    await authed.record("settings.tested", "settings", what=what, names=sorted(wanted))
-    ok, message, reason = await _PROBES[what](settings, name)
-    return {"ok": ok, "message": message, "reason": _without_secrets(reason, settings)}
 
 
 async def _ask_models(settings: Settings, name: str) -> tuple[bool, str, str]:

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, get_args, get_origin
@@ -18,6 +19,7 @@ from shared.adapters.encryption import CannotUnseal
 from shared.adapters.models.catalog import ModelsFileBroken, list_stored_entries
 from shared.adapters.models.price_list import list_unpriced
 from shared.adapters.models.token_cap import find_token_cap
+from shared.adapters.postgres.people.stored_settings import PostgresStoredSettings
 from shared.config.settings import (
     BadSettings,
     Settings,
@@ -72,46 +74,55 @@ AllSettings = TypedDict("AllSettings", {
 })  # fmt: skip
 
 
-@router.on("GET /settings", AllSettings, role="operator")
-async def list_settings(authed: AuthedRequest) -> Reply:
-    """List settings with value and source.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsHandlers:
+    """Handlers of the settings."""
 
-    Secrets are not included.
+    stored_settings: PostgresStoredSettings
+    settings: Settings
 
-    `kind` is present for settings that can be stored. `editable` is false if the environment sets the value.
-    `pending` lists stored settings that this process does not use yet.
-    """
-    return await _load_all(authed)
+    @router.on("GET /settings", AllSettings, role="operator")
+    async def list_settings(self, authed: AuthedRequest) -> Reply:
+        """List settings with value and source.
+
+        Secrets are not included.
+
+        `kind` is present for settings that can be stored. `editable` is false if the environment sets the
+        value. `pending` lists stored settings that this process does not use yet.
+        """
+        return await self._load_all()
+
+    @router.on(
+        "PUT /settings", AllSettings, role="admin", body="SettingChanges", strict=True,
+        refusals=(409, 422, 428, 503),
+    )  # fmt: skip
+    async def change_settings(
+        self, authed: AuthedRequest, *, changes: Annotated[Changes, Field(min_length=1)], if_match: Seen = ""
+    ) -> Reply:
+        """Store settings.
+
+        Every process uses them within two seconds, without a restart.
+        """
+        store, seen = self.stored_settings, parse_version(if_match)
+        found = await load_stored(self.stored_settings)
+        if found.version == seen:
+            wanted = merge_changes(found, changes)
+            await check_changes(found, wanted)
+            if await store.change(wanted, seen=seen, by=authed.operator.name) is not None:
+                return await self._load_all()
+            found = await load_stored(self.stored_settings)
+        words = "Another operator changed this meanwhile: your changes were not saved."
+        changed = [_render_change(row) for row in found.rows if row.version > seen]
+        raise HttpRefusal(409, "stale", words, changed=changed, theirs=await self._load_all())
+
+    async def _load_all(self) -> dict[str, Any]:
+        return await asyncio.to_thread(_render_all, self.settings, await load_stored(self.stored_settings))
 
 
-@router.on(
-    "PUT /settings", AllSettings, role="admin", body="SettingChanges", strict=True,
-    refusals=(409, 422, 428, 503),
-)  # fmt: skip
-async def change_settings(
-    authed: AuthedRequest, *, changes: Annotated[Changes, Field(min_length=1)], if_match: Seen = ""
-) -> Reply:
-    """Store settings.
-
-    Every process uses them within two seconds, without a restart.
-    """
-    store, seen = authed.context.admin.stored_settings, parse_version(if_match)
-    found = await load_stored(authed)
-    if found.version == seen:
-        wanted = merge_changes(found, changes)
-        await check_changes(found, wanted)
-        if await store.change(wanted, seen=seen, by=authed.operator.name) is not None:
-            return await _load_all(authed)
-        found = await load_stored(authed)
-    words = "Another operator changed this meanwhile: your changes were not saved."
-    changed = [_render_change(row) for row in found.rows if row.version > seen]
-    raise HttpRefusal(409, "stale", words, changed=changed, theirs=await _load_all(authed))
-
-
-async def load_stored(authed: AuthedRequest) -> StoredSettings:
+async def load_stored(store: PostgresStoredSettings) -> StoredSettings:
     """Raises HttpRefusal where the key of this installation is another one."""
     try:
-        return await authed.context.admin.stored_settings.load()
+        return await store.load()
     except CannotUnseal as error:
         raise HttpRefusal(503, error.code, error.advice) from error
 
@@ -157,10 +168,6 @@ def _text_of(row: StoredSetting) -> str | None:
     if row.text and list_storable().get(row.name) in SEVERAL_SECRETS:
         return " ".join(sorted(read_secrets(row.text)))
     return "set" if row.text and is_sealed(row.name) else row.text and _without_password(row.text)
-
-
-async def _load_all(authed: AuthedRequest) -> dict[str, Any]:
-    return await asyncio.to_thread(_render_all, authed.context.settings, await load_stored(authed))
 
 
 def _render_all(given: Settings, found: StoredSettings) -> dict[str, Any]:

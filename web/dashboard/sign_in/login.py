@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
@@ -10,12 +11,15 @@ from urllib.parse import quote
 from aiohttp import web
 from pydantic import Field
 
+from shared.adapters.oidc import OidcProvider
 from shared.adapters.postgres.people.operator_auth import (
     SESSION_HOURS,
     CodeNeeded,
+    Operators,
     TooManyTries,
     WeakPassword,
 )
+from shared.config.settings import Settings
 from shared.core.identity.operators import OfTheProvider
 from web.dashboard.access import (
     AuthedRequest,
@@ -27,6 +31,7 @@ from web.dashboard.requests import FORM_BYTES, read_form
 from web.rest.kinds import DONE, Success
 from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
+from web.server.dashboard_streams import Live
 from web.server.words import language_of, translate, translate_page
 
 router = OperationRouter()
@@ -52,97 +57,161 @@ MESSAGES = {
 }
 
 
-@router.page("GET /dashboard/login", anyone=True)
-async def login_page(authed: AuthedRequest) -> web.StreamResponse:
-    """Shows; a preview of a link in some chat must not use it up."""
-    query = authed.request.query
-    if authed.who is not None and "token" not in query:
-        return see_other(safe_next(query.get("next", "")))
-    return login_form(
-        authed, query.get("m", ""), token=query.get("token", ""), following=query.get("next", "")
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginHandlers:
+    """Handlers of logging in and out, and the form that other ways of logging in show."""
 
+    settings: Settings
+    operators: Operators
+    live: Live | None
+    static_root: str
+    provider: OidcProvider | None
 
-@router.page("POST /dashboard/login", anyone=True)
-async def log_in(authed: AuthedRequest) -> web.StreamResponse:
-    request, context = authed.request, authed.context
-    if not can_keep_login(request, context.settings):
-        return login_form(authed, "plain", status=403)
-    form = await read_form(request)
-    token, source = form.get("token", ""), context.address(request)
-    browser = request.headers.get("User-Agent", "")
-    if token:
-        outcome = await context.admin.operators.use_link(token=token, source=source, browser=browser)
-    else:
-        outcome = await context.admin.operators.log_in(
-            name=form.get("name", ""), password=form.get("password", ""), source=source, browser=browser
+    @router.page("GET /dashboard/login", anyone=True)
+    async def login_page(self, authed: AuthedRequest) -> web.StreamResponse:
+        """Shows; a preview of a link in some chat must not use it up."""
+        query = authed.request.query
+        if authed.who is not None and "token" not in query:
+            return see_other(safe_next(query.get("next", "")))
+        return self.login_form(
+            authed, query.get("m", ""), token=query.get("token", ""), following=query.get("next", "")
         )
-    if isinstance(outcome, TooManyTries):
-        return wait_longer(authed, outcome.retry_after_seconds)
-    if isinstance(outcome, CodeNeeded):
-        return login_form(authed, step=outcome.token, following=form.get("next", ""))
-    if outcome is None:
-        message = "used" if token else "wrong"
-        return login_form(authed, message, following=form.get("next", ""), status=401)
-    return await set_login_cookie(authed, outcome, following=form.get("next", ""))
 
+    @router.page("POST /dashboard/login", anyone=True)
+    async def log_in(self, authed: AuthedRequest) -> web.StreamResponse:
+        request = authed.request
+        if not can_keep_login(request, self.settings):
+            return self.login_form(authed, "plain", status=403)
+        form = await read_form(request)
+        token, source = form.get("token", ""), authed.address
+        browser = request.headers.get("User-Agent", "")
+        if token:
+            outcome = await self.operators.use_link(token=token, source=source, browser=browser)
+        else:
+            outcome = await self.operators.log_in(
+                name=form.get("name", ""), password=form.get("password", ""), source=source, browser=browser
+            )
+        if isinstance(outcome, TooManyTries):
+            return self.wait_longer(authed, outcome.retry_after_seconds)
+        if isinstance(outcome, CodeNeeded):
+            return self.login_form(authed, step=outcome.token, following=form.get("next", ""))
+        if outcome is None:
+            message = "used" if token else "wrong"
+            return self.login_form(authed, message, following=form.get("next", ""), status=401)
+        return await self.set_login_cookie(authed, outcome, following=form.get("next", ""))
 
-async def set_login_cookie(authed: AuthedRequest, token: str, *, following: str) -> web.Response:
-    """A new login, in place of the one that was."""
-    request, context = authed.request, authed.context
-    await _end(authed)
-    response = see_other(safe_next(following))
-    response.set_cookie(
-        cookie_name(request, context.settings),
-        token,
-        path="/",
-        httponly=True,
-        secure=is_secure(request, context.settings),
-        samesite="Lax",
-        max_age=SESSION_HOURS * 3600,
+    async def set_login_cookie(self, authed: AuthedRequest, token: str, *, following: str) -> web.Response:
+        """A new login, in place of the one that was."""
+        request = authed.request
+        await self._end(authed)
+        response = see_other(safe_next(following))
+        response.set_cookie(
+            cookie_name(request, self.settings),
+            token,
+            path="/",
+            httponly=True,
+            secure=is_secure(request, self.settings),
+            samesite="Lax",
+            max_age=SESSION_HOURS * 3600,
+        )
+        return response
+
+    @router.page("POST /dashboard/logout", anyone=True)
+    async def log_out(self, authed: AuthedRequest) -> web.StreamResponse:
+        await self._end(authed)
+        if self.live is not None:
+            await self.live.announce_sign_out()
+        name = cookie_name(authed.request, self.settings)
+        response = see_other("/dashboard/login?m=out")
+        response.del_cookie(name, path="/", secure=name.startswith("__Host-"), httponly=True, samesite="Lax")
+        return response
+
+    @router.on(
+        "POST /me/password",
+        Success,
+        role="viewer",
+        body="Password",
+        most_bytes=FORM_BYTES,
+        refusals=(409, 422),
     )
-    return response
+    async def set_password(
+        self,
+        authed: AuthedRequest,
+        *,
+        password: Annotated[str, Field(json_schema_extra={"minLength": 10, "maxLength": 1_000})],
+    ) -> Reply:
+        """Change your password.
 
+        All of your other logins end.
+        """
+        operators = self.operators
+        if authed.operator.by_provider:
+            words = "Your password is your identity provider's; change it there."
+            raise HttpRefusal(409, OfTheProvider.code, words)
+        try:
+            await operators.set_password(authed.operator.operator_id, password, keep=authed.token)
+        except WeakPassword as error:
+            raise HttpRefusal(422, "weak_password", str(error)) from None
+        await authed.record("password.set")
+        return DONE
 
-@router.page("POST /dashboard/logout", anyone=True)
-async def log_out(authed: AuthedRequest) -> web.StreamResponse:
-    await _end(authed)
-    if authed.context.live is not None:
-        await authed.context.live.announce_sign_out()
-    name = cookie_name(authed.request, authed.context.settings)
-    response = see_other("/dashboard/login?m=out")
-    response.del_cookie(name, path="/", secure=name.startswith("__Host-"), httponly=True, samesite="Lax")
-    return response
+    async def _end(self, authed: AuthedRequest) -> None:
+        """End the current login, so that a new login gets a new token."""
+        if authed.token:
+            await self.operators.log_out(authed.token)
 
+    def wait_longer(self, authed: AuthedRequest, seconds: int) -> web.Response:
+        return self.login_form(
+            authed,
+            "wait",
+            minutes=str(-(-seconds // 60)),
+            status=429,
+            headers={"Retry-After": str(seconds)},
+        )
 
-@router.on(
-    "POST /me/password", Success, role="viewer", body="Password", most_bytes=FORM_BYTES, refusals=(409, 422)
-)  # fmt: skip
-async def set_password(
-    authed: AuthedRequest,
-    *,
-    password: Annotated[str, Field(json_schema_extra={"minLength": 10, "maxLength": 1_000})],
-) -> Reply:
-    """Change your password.
+    def login_form(
+        self,
+        authed: AuthedRequest,
+        message: str = "",
+        *,
+        minutes: str = "",
+        token: str = "",
+        step: str = "",
+        following: str = "",
+        status: int = 200,
+        headers: dict[str, str] | None = None,
+    ) -> web.Response:
+        """Return the login form: name and password, or the code of the authenticator app.
 
-    All of your other logins end.
-    """
-    operators = authed.context.admin.operators
-    if authed.operator.by_provider:
-        words = "Your password is your identity provider's; change it there."
-        raise HttpRefusal(409, OfTheProvider.code, words)
-    try:
-        await operators.set_password(authed.operator.operator_id, password, keep=authed.token)
-    except WeakPassword as error:
-        raise HttpRefusal(422, "weak_password", str(error)) from None
-    await authed.record("password.set")
-    return DONE
-
-
-async def _end(authed: AuthedRequest) -> None:
-    """End the current login, so that a new login gets a new token."""
-    if authed.token:
-        await authed.context.admin.operators.log_out(authed.token)
+        `step` is the proof of the first step. The page holds only our own texts and values of harmless
+        characters.
+        """
+        language = language_of(authed.request)
+        words = translate(language, MESSAGES.get(message, ""), minutes=minutes)
+        page = (PAGES / "login.html").read_text(encoding="utf-8")
+        link = token if _TOKEN.fullmatch(token) else ""
+        half = step if _TOKEN.fullmatch(step) else ""
+        asked = "code" if half else "link" if link else "password"
+        for other in {"code", "link", "password"} - {asked}:
+            page = re.sub(rf"<!--{other}-->.*?<!--end-->", "", page, flags=re.DOTALL)
+        if link or half or self.provider is None:
+            page = re.sub(r"<!--provider-->.*?<!--end-->", "", page, flags=re.DOTALL)
+        if not words:
+            page = re.sub(r"<!--message-->.*?<!--end-->", "", page, flags=re.DOTALL)
+        root = self.static_root
+        page = translate_page(language, page, static_root=root, command="<code>./evertalk login-link</code>")
+        filled = (
+            page.replace("[[token]]", link)
+            .replace("[[step]]", half)
+            .replace("[[next]]", safe_next(following).replace("&", "&amp;"))
+        )
+        filled = filled.replace("[[next-part]]", quote(safe_next(following), safe=""))
+        return web.Response(
+            status=status,
+            text=filled.replace("[[message]]", words),
+            content_type="text/html",
+            headers=headers,
+        )
 
 
 def safe_next(path: str) -> str:
@@ -151,54 +220,3 @@ def safe_next(path: str) -> str:
 
 def see_other(location: str) -> web.Response:
     return web.Response(status=303, headers={"Location": location})
-
-
-def wait_longer(authed: AuthedRequest, seconds: int) -> web.Response:
-    return login_form(
-        authed,
-        "wait",
-        minutes=str(-(-seconds // 60)),
-        status=429,
-        headers={"Retry-After": str(seconds)},
-    )
-
-
-def login_form(
-    authed: AuthedRequest,
-    message: str = "",
-    *,
-    minutes: str = "",
-    token: str = "",
-    step: str = "",
-    following: str = "",
-    status: int = 200,
-    headers: dict[str, str] | None = None,
-) -> web.Response:
-    """Return the login form: name and password, or the code of the authenticator app.
-
-    `step` is the proof of the first step. The page holds only our own texts and values of harmless
-    characters.
-    """
-    language = language_of(authed.request)
-    words = translate(language, MESSAGES.get(message, ""), minutes=minutes)
-    page = (PAGES / "login.html").read_text(encoding="utf-8")
-    link = token if _TOKEN.fullmatch(token) else ""
-    half = step if _TOKEN.fullmatch(step) else ""
-    asked = "code" if half else "link" if link else "password"
-    for other in {"code", "link", "password"} - {asked}:
-        page = re.sub(rf"<!--{other}-->.*?<!--end-->", "", page, flags=re.DOTALL)
-    if link or half or authed.context.provider is None:
-        page = re.sub(r"<!--provider-->.*?<!--end-->", "", page, flags=re.DOTALL)
-    if not words:
-        page = re.sub(r"<!--message-->.*?<!--end-->", "", page, flags=re.DOTALL)
-    root = authed.context.static_root
-    page = translate_page(language, page, static_root=root, command="<code>./evertalk login-link</code>")
-    filled = (
-        page.replace("[[token]]", link)
-        .replace("[[step]]", half)
-        .replace("[[next]]", safe_next(following).replace("&", "&amp;"))
-    )
-    filled = filled.replace("[[next-part]]", quote(safe_next(following), safe=""))
-    return web.Response(
-        status=status, text=filled.replace("[[message]]", words), content_type="text/html", headers=headers
-    )

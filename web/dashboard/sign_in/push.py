@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from typing_extensions import TypedDict
 
+from shared.adapters.postgres.handover.push import PostgresPush
 from shared.adapters.postgres.people.operator_auth import hash_secret
+from shared.config.settings import Settings
 from shared.core.identity.push import parse_target
 from shared.core.ops.alerts import Sent
-from shared.services.admin.push_sender import GONE
+from shared.services.admin.push_sender import GONE, PushSender
 from web.dashboard.access import AuthedRequest
-from web.parts import PARTS
 from web.rest.kinds import DONE, BrowserKey, Endpoint, Success, describe
 from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
@@ -25,44 +27,52 @@ Tested = TypedDict("Tested", {
 })  # fmt: skip
 
 
-@router.on("PUT /me/push", Success, role="operator", body="NewPush")
-async def notify_operator(
-    authed: AuthedRequest, *, endpoint: Endpoint, p256dh: BrowserKey, auth: BrowserKey
-) -> Reply:
-    """Subscribe this browser to notifications of hand-overs.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorPushHandlers:
+    """Handlers of an operator's notifications."""
 
-    Notifications are sent while no page of the dashboard is open.
+    settings: Settings
+    push: PostgresPush
+    push_sender: PushSender | None
 
-    The subscription ends with the login, with `POST /me/push/end`, or 30 days after the last request.
-    """
-    language, services = language_of(authed.request), authed.context.settings.push_services
-    browser = parse_target(endpoint, p256dh, auth, language=language, services=services)
-    new = await authed.context.stores.push.subscribe_operator(
-        browser, operator_id=authed.operator.operator_id, login_hash=hash_secret(authed.token)
-    )
-    if new is None:
-        raise HttpRefusal(401, "unauthorized", "This login has ended already.")
-    if new:
-        await authed.record("push.on", authed.operator.name)
-    return DONE
+    @router.on("PUT /me/push", Success, role="operator", body="NewPush")
+    async def notify_operator(
+        self, authed: AuthedRequest, *, endpoint: Endpoint, p256dh: BrowserKey, auth: BrowserKey
+    ) -> Reply:
+        """Subscribe this browser to notifications of hand-overs.
 
+        Notifications are sent while no page of the dashboard is open.
 
-@router.on("POST /me/push/end", Success, role="operator", body="EndedPush")
-async def end_operators_push(authed: AuthedRequest, *, endpoint: Endpoint) -> Reply:
-    """Unsubscribe this browser from notifications."""
-    await authed.context.stores.push.unsubscribe(endpoint, operator_id=authed.operator.operator_id)
-    await authed.record("push.off", authed.operator.name)
-    return DONE
+        The subscription ends with the login, with `POST /me/push/end`, or 30 days after the last request.
+        """
+        language, services = language_of(authed.request), self.settings.push_services
+        browser = parse_target(endpoint, p256dh, auth, language=language, services=services)
+        new = await self.push.subscribe_operator(
+            browser, operator_id=authed.operator.operator_id, login_hash=hash_secret(authed.token)
+        )
+        if new is None:
+            raise HttpRefusal(401, "unauthorized", "This login has ended already.")
+        if new:
+            await authed.record("push.on", authed.operator.name)
+        return DONE
 
+    @router.on("POST /me/push/end", Success, role="operator", body="EndedPush")
+    async def end_operators_push(self, authed: AuthedRequest, *, endpoint: Endpoint) -> Reply:
+        """Unsubscribe this browser from notifications."""
+        await self.push.unsubscribe(endpoint, operator_id=authed.operator.operator_id)
+        await authed.record("push.off", authed.operator.name)
+        return DONE
 
-@router.on(
-    "POST /me/push/test", Tested, role="operator", body="EndedPush", refusals=(404, 503)
-)  # fmt: skip
-async def test_push(authed: AuthedRequest, *, endpoint: Endpoint) -> Reply:
-    """Send a test notification to this browser."""
-    found = await authed.context.stores.push.find_operators(endpoint, operator_id=authed.operator.operator_id)
-    if found is None:
-        return None
-    outcome = await authed.request.app[PARTS].push.test(found)
-    sent, code = isinstance(outcome, Sent), getattr(outcome, "code", "")
-    return {"sent": sent, "code": code, "ended": code in GONE}
+    @router.on(
+        "POST /me/push/test", Tested, role="operator", body="EndedPush", refusals=(404, 503)
+    )  # fmt: skip
+    async def test_push(self, authed: AuthedRequest, *, endpoint: Endpoint) -> Reply:
+        """Send a test notification to this browser."""
+        found = await self.push.find_operators(endpoint, operator_id=authed.operator.operator_id)
+        if found is None:
+            return None
+        if self.push_sender is None:
+            raise HttpRefusal(503, "not_available", "Nothing can be changed from here just now.")
+        outcome = await self.push_sender.test(found)
+        sent, code = isinstance(outcome, Sent), getattr(outcome, "code", "")
+        return {"sent": sent, "code": code, "ended": code in GONE}

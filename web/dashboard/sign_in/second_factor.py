@@ -14,10 +14,10 @@ from typing_extensions import TypedDict
 from shared.adapters.encryption import CannotUnseal
 from shared.adapters.postgres.people.operator_auth import TooManyTries
 from shared.adapters.postgres.people.second_factors import NoSuchFactor, SecondFactors
-from shared.config.settings import BadSettings
+from shared.config.settings import BadSettings, Settings
 from web.dashboard.access import AuthedRequest, can_keep_login
 from web.dashboard.requests import read_form
-from web.dashboard.sign_in.login import login_form, set_login_cookie, wait_longer
+from web.dashboard.sign_in.login import LoginHandlers
 from web.rest.kinds import DONE, Cut, Success, describe
 from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
@@ -83,92 +83,96 @@ RecoveryCodes = TypedDict("RecoveryCodes", {
 })  # fmt: skip
 
 
-@router.page("POST /dashboard/login/code", anyone=True)
-async def log_in(authed: AuthedRequest) -> Reply:
-    """Finish a login with a code of the second factor.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondFactorHandlers:
+    """Handlers of the second factor."""
 
-    A wrong code shows the form again until the first step expires.
-    """
-    request, context = authed.request, authed.context
-    if not can_keep_login(request, context.settings):
-        return login_form(authed, "plain", status=403)
-    form = await read_form(request)
-    token, following = form.get("step", ""), form.get("next", "")
-    browser = request.headers.get("User-Agent", "")
-    try:
-        outcome = await _factors(authed).log_in(
-            token=token,
-            code=form.get("code", "")[:MOST_CHARS],
-            source=context.address(request),
-            browser=browser,
-        )
-    except NoSuchFactor:
-        return login_form(authed, "late", following=following, status=401)
-    except (CannotUnseal, BadSettings):
-        return login_form(authed, "sealed", following=following, status=503)
-    if isinstance(outcome, TooManyTries):
-        return wait_longer(authed, outcome.retry_after_seconds)
-    if outcome is None:
-        return login_form(authed, "code", step=token, following=following, status=401)
-    return await set_login_cookie(authed, outcome, following=following)
+    settings: Settings
+    login: LoginHandlers
+    second_factors: SecondFactors
 
+    @router.page("POST /dashboard/login/code", anyone=True)
+    async def log_in(self, authed: AuthedRequest) -> Reply:
+        """Finish a login with a code of the second factor.
 
-@router.on("GET /me/second-factor", SecondFactor, role="viewer")
-async def see_second_factor(authed: AuthedRequest) -> Reply:
-    """Get the state of your second factor."""
-    found = await _factors(authed).load_state(authed.operator.operator_id)
-    since, left = (None, 0) if found is None else found
-    return {"on": found is not None, "since": since, "codes_left": left}
+        A wrong code shows the form again until the first step expires.
+        """
+        request = authed.request
+        if not can_keep_login(request, self.settings):
+            return self.login.login_form(authed, "plain", status=403)
+        form = await read_form(request)
+        token, following = form.get("step", ""), form.get("next", "")
+        browser = request.headers.get("User-Agent", "")
+        try:
+            outcome = await self.second_factors.log_in(
+                token=token,
+                code=form.get("code", "")[:MOST_CHARS],
+                source=authed.address,
+                browser=browser,
+            )
+        except NoSuchFactor:
+            return self.login.login_form(authed, "late", following=following, status=401)
+        except (CannotUnseal, BadSettings):
+            return self.login.login_form(authed, "sealed", following=following, status=503)
+        if isinstance(outcome, TooManyTries):
+            return self.login.wait_longer(authed, outcome.retry_after_seconds)
+        if outcome is None:
+            return self.login.login_form(authed, "code", step=token, following=following, status=401)
+        return await self.login.set_login_cookie(authed, outcome, following=following)
 
+    @router.on("GET /me/second-factor", SecondFactor, role="viewer")
+    async def see_second_factor(self, authed: AuthedRequest) -> Reply:
+        """Get the state of your second factor."""
+        found = await self.second_factors.load_state(authed.operator.operator_id)
+        since, left = (None, 0) if found is None else found
+        return {"on": found is not None, "since": since, "codes_left": left}
 
-@router.on("POST /me/second-factor", SecondFactorKey, role="viewer", refusals=(409, 503))
-async def begin_second_factor(authed: AuthedRequest) -> Reply:
-    """Create a key for an authenticator app.
+    @router.on("POST /me/second-factor", SecondFactorKey, role="viewer", refusals=(409, 503))
+    async def begin_second_factor(self, authed: AuthedRequest) -> Reply:
+        """Create a key for an authenticator app.
 
-    The key is returned only once.
-    """
-    begun = await _factors(authed).begin(authed.operator.operator_id)
-    picture = qr_picture(begun.address)  # none of a very long name; the key can be typed
-    return {"key": begun.key, "address": begun.address, "picture": picture and asdict(picture)}
+        The key is returned only once.
+        """
+        begun = await self.second_factors.begin(authed.operator.operator_id)
+        picture = qr_picture(begun.address)  # none of a very long name; the key can be typed
+        return {"key": begun.key, "address": begun.address, "picture": picture and asdict(picture)}
 
-
-@router.on(
-    "POST /me/second-factor/confirm", RecoveryCodes, role="viewer", body="FactorCode", most_bytes=BODY_BYTES,
-    refusals=(409, 429, 503),
-)  # fmt: skip
-async def confirm_second_factor(authed: AuthedRequest, *, code: Code) -> Reply:
-    """Confirm the second factor with a first code.
-
-    Every later login needs a code. Other logins end.
-    """
-    codes = await _factors(authed).confirm(
-        authed.operator.operator_id, code, source=authed.context.address(authed.request), keep=authed.token
+    @router.on(
+        "POST /me/second-factor/confirm",
+        RecoveryCodes,
+        role="viewer",
+        body="FactorCode",
+        most_bytes=BODY_BYTES,
+        refusals=(409, 429, 503),
     )
-    if isinstance(codes, TooManyTries):
-        raise _too_many(codes)
-    return {"codes": list(codes)}
+    async def confirm_second_factor(self, authed: AuthedRequest, *, code: Code) -> Reply:
+        """Confirm the second factor with a first code.
 
+        Every later login needs a code. Other logins end.
+        """
+        codes = await self.second_factors.confirm(
+            authed.operator.operator_id, code, source=authed.address, keep=authed.token
+        )
+        if isinstance(codes, TooManyTries):
+            raise _too_many(codes)
+        return {"codes": list(codes)}
 
-@router.on(
-    "POST /me/second-factor/remove", Success, role="viewer", body="FactorCode", most_bytes=BODY_BYTES,
-    refusals=(409, 429, 503),
-)  # fmt: skip
-async def remove_second_factor(authed: AuthedRequest, *, code: Code) -> Reply:
-    """Remove the second factor.
+    @router.on(
+        "POST /me/second-factor/remove", Success, role="viewer", body="FactorCode", most_bytes=BODY_BYTES,
+        refusals=(409, 429, 503),
+    )  # fmt: skip
+    async def remove_second_factor(self, authed: AuthedRequest, *, code: Code) -> Reply:
+        """Remove the second factor.
 
-    Needs a code of the app or a recovery code.
-    """
-    source = authed.context.address(authed.request)
-    waits = await _factors(authed).remove(authed.operator.operator_id, code, source=source)
-    if waits is not None:
-        raise _too_many(waits)
-    return DONE
+        Needs a code of the app or a recovery code.
+        """
+        source = authed.address
+        waits = await self.second_factors.remove(authed.operator.operator_id, code, source=source)
+        if waits is not None:
+            raise _too_many(waits)
+        return DONE
 
 
 def _too_many(waits: TooManyTries) -> HttpRefusal:
     headers = {"Retry-After": str(waits.retry_after_seconds)}
     return HttpRefusal(429, "too_many_tries", "Too many tries. Please wait a while.", headers=headers)
-
-
-def _factors(authed: AuthedRequest) -> SecondFactors:
-    return authed.context.admin.second_factors

@@ -155,7 +155,7 @@ async def test_wrong_codes_are_all_answered_alike(server: Server) -> None:
     for body in wrong:
         status, answer = await post(server, "recover", body)
         answers.append((status, answer["code"], answer["message"]))
-        server.parts.address_windows._windows.clear()
+        server.parts.limiter.addresses._windows.clear()
     assert set(answers) == {(404, "unknown_code", answers[0][2])}
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
-from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
 from shared.adapters.postgres.dashboard.metrics_queries import BUCKETS, Durations
@@ -22,12 +21,12 @@ from shared.adapters.postgres.turns.counters import RunningSums
 from shared.adapters.redis.announcer import RedisAnnouncer
 from shared.adapters.redis.arq_queue import ArqDoorbell
 from shared.adapters.telemetry.health import Health
+from shared.bootstrap.dashboard_stores import build_dashboard_stores
 from shared.config.settings import load_settings
 from shared.core.session.turns import DueJob
 from shared.runtime import read_version
 from tests.kit.dashboard import seed, seed_work
 from tests.kit.dashboard.fixtures import Dashboard, Pool
-from web.dashboard import add_dashboard
 from web.dashboard.metrics import DEPRECATED, METRICS, REMOVED_IN, Scrape
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -302,7 +301,6 @@ async def test_each_turn_and_each_job_is_counted_once_in_its_bucket(pool: Pool) 
 
 
 async def test_slow_count_is_repeated_less_often(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = add_dashboard(web.Application(), pool=pool, settings=load_settings(), commands=None)
     now, asked = 100.0, []
     real = RunningSums.read
 
@@ -313,7 +311,7 @@ async def test_slow_count_is_repeated_less_often(pool: Pool, monkeypatch: pytest
         return await real(sums, whole=whole)
 
     monkeypatch.setattr(RunningSums, "read", read)
-    scrape = Scrape.from_stores(desk.admin, lambda: now)
+    scrape = Scrape.from_stores(build_dashboard_stores(pool, load_settings()), lambda: now)
     for wait in (0, 1500, 1490, 10):
         now += wait
         assert (await scrape.count())["sessions"] == {"all": 0}
@@ -323,8 +321,9 @@ async def test_slow_count_is_repeated_less_often(pool: Pool, monkeypatch: pytest
 async def test_a_histogram_is_one_for_prometheus_and_no_label_is_an_id(pool: Pool) -> None:
     async with pool.acquire() as connection:
         await seed.a_long_session(connection, turns=12)
-    desk = add_dashboard(web.Application(), pool=pool, settings=load_settings(), commands=None)
-    text = await Scrape.from_stores(desk.admin).render(desk, deprecated=True)
+    settings = load_settings()
+    scrape = Scrape.from_stores(build_dashboard_stores(pool, settings))
+    text = await scrape.render(settings, deprecated=True)
     families = {family.name: family for family in text_string_to_metric_families(text)}
     (build,) = families["evertalk_build_info"].samples
     assert (build.value, build.labels["version"]) == (1, read_version())
