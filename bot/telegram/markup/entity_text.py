@@ -394,29 +394,41 @@ ENTITY_BYTES = 8_000
 _ENTITY_OVERHEAD_BYTES = 24
 _EMPTIEST = 2
 """Divisor of a part's length: a cut at a better place keeps more than this fraction of it."""
+_CUT_UNITS = 800
+"""Units at the end of a part in which it may be cut, so that a growing answer holds few words back."""
 _BEST = 5
 """The rank of a place that cannot be better."""
 MAX_PARTS = 5
 DOCUMENT_NAME = "answer.md"
 
 
-def split(rendered: RenderedText, *, limit: int = MESSAGE_UNITS) -> tuple[MessagePart, ...]:
+def split(
+    rendered: RenderedText, *, limit: int = MESSAGE_UNITS, grows: bool = False
+) -> tuple[MessagePart, ...]:
     """Split a text into messages of at most `limit` UTF-16 units; none if nothing is visible.
 
     Texts and gaps joined are the rendered text. While a text grows, all parts but the last two stay the
-    same, if the limit does.
+    same, if the limit does. With `grows`, words at the end of an almost full message are left out that may
+    move to the next one: no message becomes shorter when that is opened.
     """
     text = _MeasuredText.measure(rendered)
     parts: list[MessagePart] = []
     start = 0
     while start < len(text.text):
         end = text.find_end(start, limit)
-        cut = len(text.text) if end >= len(text.text) else text.find_cut(start, end)
+        is_last = end >= len(text.text)
+        cut = (
+            end
+            if is_last and not (grows and text.is_full(start, limit))
+            else text.find_cut(start, end, limit)
+        )
         part, start = text.make_part(start, cut)
         if is_visible(part.text):
             parts.append(part)
         elif parts:  # nothing to send: thousands of spaces in a line of code
             parts[-1] = replace(parts[-1], gap=parts[-1].gap + part.text + part.gap)
+        if is_last:
+            break
     return tuple(parts)
 
 
@@ -469,11 +481,21 @@ class _MeasuredText:
                 return bisect_right(self.offsets, entity.offset) - 1
         return end
 
-    def find_cut(self, start: int, end: int) -> int:
+    def is_full(self, start: int, limit: int) -> bool:
+        """Return whether a part from `start` to the end may be cut when more words follow."""
+        return len(self.text) > self._find_first_cut(start, limit)
+
+    def _find_first_cut(self, start: int, limit: int) -> int:
+        kept = max(limit // _EMPTIEST, limit - _CUT_UNITS)
+        return bisect_right(self.offsets, self.offsets[start] + kept) - 1
+
+    def find_cut(self, start: int, end: int, limit: int) -> int:
         """Return the best index up to `end` to cut at: blank line, line, space, or between two characters."""
-        half = start + (end - start) // _EMPTIEST
+        first = self._find_first_cut(start, limit)
+        if first >= end:  # cut short by the number of its entities
+            first = start + (end - start) // _EMPTIEST
         best, best_rank = 0, 0
-        for at in range(end, half, -1):
+        for at in range(min(end, len(self.text) - 1), first, -1):
             rank = self._rank(at)
             if rank > best_rank:
                 best, best_rank = at, rank

@@ -178,7 +178,7 @@ class ReplyDraft:
         rendered = render(self.text, live=True)
         if self.status is not None:
             rendered = rendered.append_note(self.status)
-        return split(rendered, limit=LIVE_UNITS)
+        return split(rendered, limit=LIVE_UNITS, grows=True)
 
     # -- outcomes -------------------------------------------------------------------------------------
 

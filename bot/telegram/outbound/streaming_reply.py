@@ -53,6 +53,9 @@ log = structlog.get_logger(__name__)
 
 BUBBLE_PATIENCE_SECONDS = 1.0
 """The model's stream waits while a bubble is sent."""
+STORAGE_PATIENCE_SECONDS = 5.0
+"""Seconds in which a bubble stays though storage is away; then it is deleted and comes back with the end."""
+STORAGE_PAUSE_SECONDS = 0.25
 LAST_EDIT_SECONDS = 5.0
 TYPING_INTERVAL_SECONDS = 4.0
 """Seconds between typing indicators; Telegram shows each for five."""
@@ -326,13 +329,9 @@ class StreamingReply:
     async def _record_opened(
         self, sender: Sender, message_id: int, part: MessagePart, seen: DraftProgress
     ) -> None:
-        number = len(self._draft.bubbles)
         ours = False
         try:
-            ours = await self._context.deliveries.record_bubble(
-                self._chat.session_id, self._turn, number,
-                epoch=self._epoch, address_id=self._chat.address_id, remote_id=message_id,
-            )  # fmt: skip
+            ours = await self._record_bubble(message_id)
         finally:
             if not ours:
                 self._draft.end()
@@ -342,6 +341,23 @@ class StreamingReply:
         if ours:
             self._draft.record_opened(message_id, part, seen, self._context.clock.now())
             self._start_refreshing()
+
+    async def _record_bubble(self, message_id: int) -> bool:
+        """Return whether the bubble belongs to this attempt; a short outage of storage is waited out.
+
+        Raises StorageUnavailable.
+        """
+        until = self._context.clock.now() + STORAGE_PATIENCE_SECONDS
+        while True:
+            try:
+                return await self._context.deliveries.record_bubble(
+                    self._chat.session_id, self._turn, len(self._draft.bubbles),
+                    epoch=self._epoch, address_id=self._chat.address_id, remote_id=message_id,
+                )  # fmt: skip
+            except StorageUnavailable:
+                if self._context.clock.now() >= until:
+                    raise
+            await self._context.clock.sleep(STORAGE_PAUSE_SECONDS)
 
     def _log_stray(self, reason: str) -> None:
         """Log a message that may stand in the chat without a row."""

@@ -346,6 +346,7 @@ async def test_unrecorded_sent_part_is_recorded_later_without_resending(
 async def test_a_bubble_that_could_not_be_noted_is_taken_back(
     fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    desk.set_up(clock=ScaledClock(speed=20.0))
     answer = await desk.begin(await desk.place())
     with monkeypatch.context() as patch:
         patch.setattr(desk.deliveries, "record_bubble", away)
@@ -357,9 +358,34 @@ async def test_a_bubble_that_could_not_be_noted_is_taken_back(
     assert await shown(ann) == [seen(WORDS)]
 
 
+async def test_bubble_stays_while_storage_is_away_for_a_moment(
+    fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = await desk.begin(await desk.place())
+    record, refusals = desk.deliveries.record_bubble, 3
+
+    async def record_later(*place: int, **row: int) -> bool:
+        nonlocal refusals
+        if refusals:
+            refusals -= 1
+            await away()
+        return await record(*place, **row)
+
+    monkeypatch.setattr(desk.deliveries, "record_bubble", record_later)
+    await answer.say(WORDS)
+    (line,) = (await ann.screen()).answers
+    await answer.say(WORDS)
+    await answer.end()
+    assert [view for view in await ann.views() if view["kind"] == "deleted"] == []
+    assert [(one.message_id, one.text) for one in (await ann.screen()).answers] == [
+        (line.message_id, seen(WORDS * 2))
+    ]
+
+
 async def test_part_that_was_neither_recorded_nor_deleted_is_reported(
     fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    desk.set_up(clock=ScaledClock(speed=20.0))
     answer = await desk.begin(await desk.place())
     await fake.fail("deleteMessage", status=400, description="Bad Request: message can't be deleted")
     with monkeypatch.context() as patch, capture_logs() as logs:

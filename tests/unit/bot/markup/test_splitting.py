@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from bot.telegram.markup.entity_text import (
@@ -14,6 +16,7 @@ from bot.telegram.markup.entity_text import (
     split,
 )
 from shared.core.session.turns import utf16_units
+from tests.kit.night import by_night
 from tests.unit.bot.markup.rendering import covered
 from tests.unit.bot.markup.samples import SAMPLES, WHOLE
 from tests.unit.bot.markup.telegram_parser import judge
@@ -49,6 +52,23 @@ def test_an_answer_of_forty_thousand_characters() -> None:
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_sample_in_small_parts(name: str, limit: int) -> None:
     check(SAMPLES[name].markdown, limit=limit)
+
+
+def test_growing_answer_makes_no_message_shorter_when_the_next_opens() -> None:
+    """A paragraph that would move to the next message is shown there, and not before."""
+    chance = Random(5)
+    for _ in range(by_night(30, else_=4)):
+        code = "```py\n" + "    x = 1\n" * chance.randint(3, 60) + "```"
+        items = "".join(f"- {'item ' * chance.randint(1, 9)}\n" for _ in range(6))
+        blocks = chance.choices(["word " * chance.randint(5, 150), items, code, WHOLE], k=30)
+        text, before = "\n\n".join(blocks)[:9_000], tuple[MessagePart, ...]()
+        for end in range(0, len(text), 37):
+            now = split(render(text[:end], live=True), limit=LIVE_UNITS, grows=True)
+            shrunk = [
+                (a.text, b.text) for a, b in zip(before, now, strict=False) if len(b.text) < len(a.text) - 5
+            ]
+            assert shrunk == []
+            before = now
 
 
 def test_a_short_answer_is_one_part() -> None:
