@@ -88,6 +88,8 @@ class Plan:
     gap_seconds: float = 3.0
     seed: int = 1
     summaries: bool = True
+    answer_chars: int = 0
+    """The most of an answer; one line if 0."""
 
 
 def chaos(minutes: float, *, seed: int = 1) -> Plan:
@@ -134,6 +136,9 @@ class Chaos:
 
     async def run(self) -> Report:
         await self.provider.set_pace(PACE_MS)
+        if self.plan.answer_chars:
+            longer = {"lengthen": self.plan.answer_chars}
+            await self.provider.script([{"match": {"kind": "chat"}, "times": -1, "action": longer}])
         async with AsyncExitStack() as stack:
             for number, module in enumerate(("web", "worker", "bot")):
                 process = self.case.process(module, **self._settings(number))
@@ -414,6 +419,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         plan = postgres_killed(asked.minutes * 60.0, seed=asked.seed)
     if asked.people is not None:
         plan = replace(plan, visitors=asked.people // 2, texters=asked.people - asked.people // 2)
+    plan = replace(plan, answer_chars=asked.answer_chars)
     began = time.monotonic()
 
     def tell(what: str) -> None:
@@ -437,6 +443,9 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="who is killed when, and who writes when")
     parser.add_argument(
         "--postgres-only", action="store_true", help="nothing but Postgres is killed, every 6 to 9 s"
+    )
+    parser.add_argument(
+        "--answer-chars", type=int, default=0, help="answers of up to so many characters instead of one line"
     )
     parser.add_argument(
         "--transcripts",
@@ -471,7 +480,13 @@ def _write(report: Report, folder: Path) -> None:
     for mark, rows in report.evidence.items():
         (folder / f"{mark}.rows").write_text("\n".join(rows) + "\n")
     for one in report.transcripts:
-        lines = [f"sent: {' '.join(one.sent)}", "", *(f"{line.at:.3f}  {line.text}" for line in one.seen)]
+        lines = [
+            f"sent: {' '.join(one.sent)}",
+            "",
+            *one.flickers,
+            "",
+            *(f"{line.at:.3f}  {line.text}" for line in one.seen),
+        ]
         (folder / f"{one.person}.txt").write_text("\n".join(lines) + "\n")
 
 

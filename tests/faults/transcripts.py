@@ -66,8 +66,8 @@ class Transcript:
     seen: tuple[Line, ...]
     seconds: tuple[float, ...] = ()
     """From each message that was answered until its answer was seen."""
-    flickers: int = 0
-    """Bubbles of answers that became shorter or went away."""
+    flickers: tuple[str, ...] = ()
+    """What became of bubbles of answers that became shorter or went away, each bubble once."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -124,7 +124,7 @@ def _judge(one: Transcript, kills: Kills, into: Judgement) -> None:
     into.sent += len(one.sent)
     into.answered += sum(mark in times for mark in one.sent)
     into.strays += strays
-    into.flickers += one.flickers
+    into.flickers += len(one.flickers)
     into.seconds += one.seconds
     into.lost += [f"{mark} was never answered" for mark in one.sent if mark not in times]
     into.lost += [f"{mark} is not on its own screen" for mark in one.sent if mark not in one.own]
@@ -190,7 +190,7 @@ class Texter:
         self._own: dict[int, str] = {}
         self._lines: dict[int, Line] = {}
         self._seen = 0
-        self._flickered: set[int] = set()
+        self._flickered: dict[int, str] = {}
         self._pressed: set[int] = set()
         self._chance = random.Random(f"{seed} {name}")
         self._numbers = count(1)
@@ -229,7 +229,7 @@ class Texter:
             own=tuple(mark for number in sorted(self._own) for mark in MARK.findall(self._own[number])),
             seen=tuple(self._lines[number] for number in sorted(self._lines)),
             seconds=tuple(self._heard_at[m] - self._said_at[m] for m in self.sent if m in self._heard_at),
-            flickers=len(self._flickered),
+            flickers=tuple(self._flickered.values()),
         )
 
     def _open(self) -> list[str]:
@@ -262,7 +262,9 @@ class Texter:
         number, text = view.get("message_id"), _text_of(view)
         if number is not None and (before := self._lines.get(number)) is not None:
             shrinks = len(text) < len(before.text) - MARKER_CHARS
-            self._flickered |= {number} if shrinks and not before.has_button else set()
+            if shrinks and not before.has_button:
+                became = f"{len(before.text)} -> {len(text)} characters, {view['kind']} at {view['at']:.3f}"
+                self._flickered.setdefault(number, f"{number}: {became}: {before.text[:40]!r}")
         match view["kind"], view.get("by"):
             case ("deleted", _) if number is not None:
                 self._lines.pop(number, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -17,6 +18,9 @@ PROSE = (
 THOUGHT = "The newest message decides; look for what was said about it."
 
 
+WORDS = PROSE.replace(".", "").replace("!", "").lower().split()
+PARAGRAPH_WORDS = 60
+
 Mind = Callable[[Json], Answer]
 """What the model makes of a request that no rule of the script is about."""
 
@@ -29,6 +33,18 @@ def answered(body: Json, action: Json, signatures: Signatures, mind: Mind = brai
         block = {"type": "thinking", "thinking": thought, "signature": signatures.sign(body, thought)}
         return replace(answer, blocks=(block, *answer.blocks))
     return answer
+
+
+def lengthened(answer: Answer, chars: int) -> Answer:
+    """Add prose to an answer of one text, up to `chars` in all; the same question has the same answer."""
+    if [block["type"] for block in answer.blocks] != ["text"]:
+        return answer
+    text = answer.blocks[0]["text"]
+    chance = random.Random(text)
+    wanted = chance.randint(chars // 4, chars)
+    while len(text) < wanted:
+        text += "\n\n" + " ".join(chance.choices(WORDS, k=PARAGRAPH_WORDS)) + "."
+    return brain.said(text)
 
 
 def scripted_refusal(action: Json, *, input_tokens: int, window: int) -> Refusal | None:

@@ -10,6 +10,7 @@ Action, freely combined:
 * before the answer: `latency` seconds; `status`, with `reason` (too_long, credit), `message`, `retry_after`
 * the answer: `text`; `tool_use` [{name, input}]; `thinking` text; `empty`; `refusal`; `prose` (not JSON);
   `web_search` words that the provider itself searches for before it says `text`; `odd_block` any block;
+  `lengthen` by prose to at most so many characters;
   `pause` in the middle of that search; `counted` {input_tokens …}, said in place of the true usage
 * the stream: `pace_ms`; `drip` seconds between single bytes; `no_message_stop`
 * the stream, after k deltas: `cut` k; `stream_error` k (`error_type`, else overloaded_error); `malformed` k;
@@ -37,6 +38,7 @@ ACTIONS: dict[str, type | tuple[type, ...]] = {
     "empty": bool,
     "refusal": bool,
     "prose": bool,
+    "lengthen": int,
     "web_search": str,
     "pause": bool,
     "odd_block": dict,

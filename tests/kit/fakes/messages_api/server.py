@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from tests.kit.fakes.messages_api import brain, prefix
-from tests.kit.fakes.messages_api.answers import Mind, answered, scripted_refusal
+from tests.kit.fakes.messages_api.answers import Mind, answered, lengthened, scripted_refusal
 from tests.kit.fakes.messages_api.brain import Answer, kind_of
 from tests.kit.fakes.messages_api.cache import PrefixCache
 from tests.kit.fakes.messages_api.catalogue import Catalogue, Model
@@ -96,8 +96,11 @@ class MessagesApi:
         if record.input_tokens > model.window:
             raise Refusal(too_long(record.input_tokens, model.window))
         self._signatures.check(body)
+        answer = answered(body, action, self._signatures, self._mind)
+        if "lengthen" in action:
+            answer = lengthened(answer, action["lengthen"])
         answer = within_limits(
-            answered(body, action, self._signatures, self._mind),
+            answer,
             body,
             input_tokens=record.input_tokens,
             window=model.window,
