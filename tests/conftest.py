@@ -14,7 +14,7 @@ from functools import cache
 from importlib import import_module
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from playwright.async_api import Browser
 
     from shared.adapters.embedded import EmbeddedServers
+    from shared.bootstrap.app import App
+    from shared.ports import Tool
+    from tests.kit.app_driver import Visit
     from tests.kit.fakes.messages_api.harness import RunningFake
 
 # An operator's own keys and servers are none of the tests' business.
@@ -245,6 +248,60 @@ async def empty_database_url(database_server: DatabaseServer) -> AsyncIterator[s
     name = await database_server.create(template="template0")
     yield database_server.url(name)
     await database_server.drop(name)
+
+
+@pytest.fixture
+def app_options() -> dict[str, Any]:
+    """Settings of `app`; a module overrides them."""
+    return {}
+
+
+@pytest.fixture
+def model_options() -> dict[str, Any]:
+    """Settings that say who answers: the built-in demo, as long as no provider is named."""
+    return {}
+
+
+@pytest.fixture
+def app_tools() -> list[Tool]:
+    """Tools that `app` has beside the built-in ones."""
+    return []
+
+
+@pytest.fixture
+def rows_by_hand() -> bool:
+    """Whether tests write rows that no turn has written: then no invariant is checked at the end."""
+    return False
+
+
+@pytest.fixture
+async def app(
+    database_url: str, redis_url: str, model_options: dict[str, Any], app_options: dict[str, Any],
+    app_tools: list[Tool], rows_by_hand: bool,
+) -> AsyncIterator[App]:  # fmt: skip
+    """An app of the web role, and the invariants of all that it has stored when it has closed."""
+    import asyncpg
+
+    from shared.adapters.postgres.operations.invariants import check_invariants
+    from tests.kit.app_driver import running_app, settings_for
+
+    settings = settings_for(database_url, redis_url, **model_options | app_options)
+    async with running_app(settings, tools=app_tools) as running:
+        yield running
+    if not rows_by_hand:
+        connection = await asyncpg.connect(database_url, timeout=60)
+        try:
+            assert await check_invariants(connection) == []
+        finally:
+            await connection.close(timeout=30)
+
+
+@pytest.fixture
+async def guest(app: App) -> Visit:
+    """A visitor of `app`."""
+    from tests.kit.app_driver import visit
+
+    return await visit(app)
 
 
 @pytest.fixture

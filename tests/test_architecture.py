@@ -693,6 +693,43 @@ def test_test_modules_are_imported_by_no_module() -> None:
     )
 
 
+OVERRIDDEN_FIXTURES = {"app_options", "app_tools", "model_options", "rows_by_hand"}
+"""Small values that a module gives another fixture; `app` and `guest` of tests/conftest.py read them."""
+REPEATED_FIXTURES = 200
+"""Definitions of fixtures whose name another fixture has, too; the number may only fall."""
+
+
+def test_a_fixture_name_has_one_definition() -> None:
+    """What differs by a value is one fixture with an overridden option; another thing has another name."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for name, line in _defined_fixtures(ast.parse(path.read_text())):
+            if name not in OVERRIDDEN_FIXTURES:
+                found.setdefault(name, []).append(f"{path.relative_to(ROOT)}:{line} defines {name} again")
+    repeated = [place for places in found.values() for place in places[1:]]
+    assert len(repeated) <= REPEATED_FIXTURES, "\n".join(repeated)
+    assert len(repeated) == REPEATED_FIXTURES, f"lower REPEATED_FIXTURES to {len(repeated)}"
+
+
+def test_repeated_fixture_is_found() -> None:
+    code = "@pytest.fixture\nasync def a(): ...\n@pytest.fixture(name='b')\ndef c(): ...\ndef d(): ..."
+    assert list(_defined_fixtures(ast.parse(code))) == [("a", 2), ("b", 4)]
+
+
+def _defined_fixtures(module: ast.Module) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            for decorator in node.decorator_list:
+                made, given = (
+                    (decorator.func, decorator.keywords)
+                    if isinstance(decorator, ast.Call)
+                    else (decorator, [])
+                )
+                if ast.unparse(made) == "pytest.fixture":
+                    names = [ast.literal_eval(keyword.value) for keyword in given if keyword.arg == "name"]
+                    yield (names[0] if names else node.name), node.lineno
+
+
 def _imported_names(node: ast.Import | ast.ImportFrom) -> list[str]:
     """Return what a module imports from the tests; the functions of a test module count, too."""
     if isinstance(node, ast.Import):

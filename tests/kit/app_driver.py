@@ -27,14 +27,6 @@ def settings_for(database_url: str, redis_url: str, **overrides: Any) -> Setting
     return load_settings(database_url=database_url, redis_url=redis_url, **given)
 
 
-def with_little_room(database_url: str, redis_url: str, provider: str) -> Settings:
-    """A window that a few results of tools fill."""
-    return settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider,
-        max_output=1_000, cap_total_per_day_usd="100", soft_budget=25_000,
-    )  # fmt: skip
-
-
 @dataclass(slots=True)
 class Visit:
     """One person at one session; `heard` is everything that was emitted, in order."""

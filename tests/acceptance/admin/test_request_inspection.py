@@ -9,16 +9,29 @@ from typing import Any
 
 import aiohttp
 import asyncpg
+import pytest
 from aiohttp import web
 
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.operator_auth import create_login_link
+from shared.ports import Tool
 from shared.services.turns.request_builder import choose_token_ratio, find_learned_ratio
 from tests.acceptance.sent_requests import CHAT, FILLER, Sent, sorted_keys
-from tests.kit.app_driver import Visit, working
+from tests.kit.app_driver import LookUp, Visit, working
 from tests.kit.dashboard.fixtures import SAME_ORIGIN
 from tests.kit.dashboard.serve import served
 from tests.kit.fakes.messages_api.harness import RunningFake
+
+
+@pytest.fixture
+def app_options() -> dict[str, Any]:
+    """Choose a window that a few results of tools fill."""
+    return {"max_output": 1_000, "soft_budget": 25_000}
+
+
+@pytest.fixture
+def app_tools() -> list[Tool]:
+    return [LookUp()]
 
 
 class Screen:

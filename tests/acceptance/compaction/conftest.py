@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
-from shared.bootstrap.app import App
-from tests.kit.app_driver import running_app, settings_for
 from tests.kit.fakes.messages_api import RunningFake, running_fake
 from tests.kit.fakes.messages_api.harness import WIRES
 
@@ -26,23 +23,3 @@ def server(wire: str) -> Iterator[RunningFake]:
         yield fake
     finally:
         fake.close()
-
-
-@pytest.fixture
-def app_options() -> dict[str, Any]:
-    """Return settings of `app` beside its servers; a module may override them."""
-    return {}
-
-
-@pytest.fixture
-async def app(
-    database_url: str, redis_url: str, provider: RunningFake, app_options: dict[str, Any]
-) -> AsyncIterator[App]:
-    """A process on the shared strict fake, with caps that no test reaches."""
-    await provider.reset()
-    settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
-        cap_total_per_day_usd="1000", cap_visitor_per_day_usd="1000", **app_options,
-    )  # fmt: skip
-    async with running_app(settings) as app:
-        yield app

@@ -20,7 +20,14 @@ from shared.ports import DASHBOARD
 from shared.services.commands.context import describe_compaction
 from shared.services.compaction import compactor
 from shared.services.compaction.flusher import STAGE as FLUSHING
-from tests.acceptance.long_talks import everything_is_due, guests, live_on_another_day, talk, talk_until
+from tests.acceptance.long_talks import (
+    WINDOW,
+    everything_is_due,
+    guests,
+    live_on_another_day,
+    talk,
+    talk_until,
+)
 from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 from worker.jobs import JobDoorbell
@@ -32,9 +39,8 @@ COUNT_LINKS = "SELECT count(*) FROM links WHERE active"
 
 
 @pytest.fixture
-async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
-    async for visitor in guests(database_url, redis_url, provider):
-        yield visitor
+def app_options() -> dict[str, Any]:
+    return {"context_window": WINDOW, "max_output": 1_000}
 
 
 async def compact_by_hand(guest: Visit, *, force: bool = True) -> Mapping[str, Any]:

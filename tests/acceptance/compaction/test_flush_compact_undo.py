@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from shared.core.session.turns import JobOrder
 from tests.acceptance.long_talks import FILLER, WINDOW, talk_with_upkeep
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 
 
 @pytest.fixture
-async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
-    await provider.reset()
-    settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
-        context_window=WINDOW, max_output=1_000, cap_total_per_day_usd="100",
-    )  # fmt: skip
-    async with running_app(settings) as app:
-        yield await visit(app)
+def app_options() -> dict[str, Any]:
+    return {"context_window": WINDOW, "max_output": 1_000}
 
 
 async def test_a_long_talk_is_compacted_again_and_again_and_nothing_is_lost(

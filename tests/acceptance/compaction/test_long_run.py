@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import asyncpg
@@ -11,7 +11,7 @@ import pytest
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.ports import ToolContext, ToolSpec
 from shared.services.turns.toolbox import Toolbox
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 
 TURNS = 26
@@ -60,16 +60,13 @@ def timetable(monkeypatch: pytest.MonkeyPatch) -> Timetable:
 
 
 @pytest.fixture
-async def guest(
-    database_url: str, redis_url: str, provider: RunningFake, timetable: Timetable
-) -> AsyncIterator[Visit]:
-    await provider.reset()
-    settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
-        context_window=60_000, soft_budget=40_000, max_output=1_000, cap_total_per_day_usd="1000",
-    )  # fmt: skip
-    async with running_app(settings) as app:
-        yield await visit(app)
+def app_options(timetable: Timetable) -> dict[str, Any]:
+    return {
+        "context_window": 60_000,
+        "soft_budget": 40_000,
+        "max_output": 1_000,
+        "cap_total_per_day_usd": "1000",
+    }
 
 
 async def turn(guest: Visit, provider: RunningFake, number: int) -> None:

@@ -15,6 +15,7 @@ from shared.core.values.errors import StorageUnavailable
 from shared.ports import DASHBOARD
 from tests.acceptance.long_talks import (
     FACTS,
+    WINDOW,
     everything_is_due,
     guests,
     live_on_another_day,
@@ -29,9 +30,8 @@ NO_FLUSH = [{"match": {"kind": "flush"}, "times": -1, "action": {"status": 400, 
 
 
 @pytest.fixture
-async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
-    async for visitor in guests(database_url, redis_url, provider):
-        yield visitor
+def app_options() -> dict[str, Any]:
+    return {"context_window": WINDOW, "max_output": 1_000}
 
 
 @pytest.fixture

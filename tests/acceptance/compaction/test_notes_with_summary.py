@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
-import asyncpg
 import pytest
 
-from shared.adapters.postgres.operations.invariants import check_invariants
 from tests.acceptance.long_talks import talk
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 
 CHAT = "claude-sonnet-5-5"
 
 
 @pytest.fixture
-async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
-    await provider.reset()
-    settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
-        context_window=12_000, max_output=1_000, cap_total_per_day_usd="100", summary_model=CHAT,
-    )  # fmt: skip
-    async with running_app(settings) as app:
-        yield await visit(app)
-    connection = await asyncpg.connect(database_url)
-    found = await check_invariants(connection)
-    await connection.close()
-    assert not found
+def app_options() -> dict[str, Any]:
+    return {"context_window": 12_000, "max_output": 1_000, "summary_model": CHAT}
 
 
 async def of_kind(provider: RunningFake, kind: str) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -18,7 +17,7 @@ from shared.adapters.postgres.privacy.export import PostgresExport
 from shared.core.session.session_state import window_link
 from shared.core.session.turns import JobOrder
 from tests.acceptance.long_talks import FACTS, FILLER, WINDOW
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.app_driver import Visit
 from tests.kit.canaries import dumped
 from tests.kit.fakes.messages_api import RunningFake
 
@@ -29,19 +28,17 @@ GIVEN = "Glaciers of Ingrid"
 
 
 @pytest.fixture
-async def guest(
-    database_url: str, redis_url: str, server: RunningFake, wire: str, tmp_path: Path
-) -> AsyncIterator[Visit]:
+async def model_options(server: RunningFake, wire: str, tmp_path: Path) -> dict[str, Any]:
     await server.reset()
     models = tmp_path / "models.json"
     entry = {"name": MODEL, "wire": wire, "base_url": server.base_url, "prices": {"input": 2, "output": 9}}
     models.write_text(json.dumps([entry]))
-    settings = settings_for(
-        database_url, redis_url, models_file=models, model=MODEL, summary_model=MODEL,
-        context_window=WINDOW, max_output=1_000, keep_turns=2, cap_total_per_day_usd="100",
-    )  # fmt: skip
-    async with running_app(settings) as app:
-        yield await visit(app)
+    return {"models_file": models, "model": MODEL, "summary_model": MODEL, "cap_total_per_day_usd": "100"}
+
+
+@pytest.fixture
+def app_options() -> dict[str, Any]:
+    return {"context_window": WINDOW, "max_output": 1_000, "keep_turns": 2}
 
 
 async def talk_and_compact(guest: Visit, first: int = 0) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import pytest
 
-from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.adapters.postgres.people.agents import PostgresAgents
 from shared.adapters.postgres.people.api_sessions import PostgresApiSessions
@@ -28,20 +26,8 @@ PATIENCE_SECONDS = 60.0
 
 
 @pytest.fixture
-async def guest(
-    database_url: str, redis_url: str, provider: RunningFake, tmp_path: Path
-) -> AsyncIterator[Visit]:
-    await provider.reset()
-    settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
-        cap_total_per_day_usd="100", data_dir=tmp_path, workspace_poll_seconds=0,
-    )  # fmt: skip
-    async with running_app(settings) as app:
-        yield await visit(app)
-    connection = await asyncpg.connect(database_url)
-    found = await check_invariants(connection)
-    await connection.close()
-    assert not found
+def app_options(tmp_path: Path) -> dict[str, Any]:
+    return {"data_dir": tmp_path, "workspace_poll_seconds": 0}
 
 
 async def run(guest: Visit, name: str, args: str = "", **more: Any) -> CommandResult:

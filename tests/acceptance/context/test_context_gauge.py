@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 
 import pytest
 
 from shared.core.session.turns import ContextMeasured
-from tests.kit.app_driver import Visit, running_app, settings_for, visit, working
-from tests.kit.fakes.messages_api.harness import RunningFake
+from tests.kit.app_driver import Visit, working
 
 FILLER = "Then we talked about the weather, the garden and the long way home along the river. " * 6
 MESSAGE_TOKENS = 100
 """More than a short question takes, with the clock and what stands around passages."""
-
-
-@pytest.fixture
-async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
-    await provider.reset()
-    settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
-        cap_total_per_day_usd="100",
-    )  # fmt: skip
-    async with running_app(settings) as app:
-        yield await visit(app)
 
 
 async def command(guest: Visit, name: str, args: str = "") -> str:

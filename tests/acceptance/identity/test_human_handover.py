@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,7 +19,7 @@ from shared.core.identity.handover import (
 )
 from shared.services.tools.handover import HandoverExpiry
 from tests.acceptance.identity.handovers import operator, replies, taken
-from tests.acceptance.long_talks import guests
+from tests.acceptance.long_talks import WINDOW
 from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 
@@ -30,13 +29,17 @@ ASKS: dict[str, Any] = {
     "action": {"tool_use": [{"name": "ask_human", "input": {"reason": "wants a refund"}}]},
 }  # fmt: skip
 
+IN_TWO_DAYS = ("mo", "tu", "we", "th", "fr", "sa", "su")[(datetime.now(UTC).weekday() + 2) % 7]
+
 
 @pytest.fixture
-async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
-    """Whose invariants are checked at the end."""
-    async for visitor in guests(database_url, redis_url, provider, handover="on"):
-        await provider.script([SAYS])
-        yield visitor
+def app_options() -> dict[str, Any]:
+    return {"context_window": WINDOW, "max_output": 1_000, "handover": "on"}
+
+
+@pytest.fixture(autouse=True)
+async def provider_speaks(guest: Visit, provider: RunningFake) -> None:
+    await provider.script([SAYS])
 
 
 async def human(guest: Visit, args: str = "") -> str:
@@ -281,20 +284,19 @@ async def test_forgetting_ends_it_and_leaves_no_reason(guest: Visit) -> None:
     assert await guest.ask("New day.") == "The assistant speaks."
 
 
+@pytest.mark.parametrize("app_options", [{"handover": "off"}], ids=["off"])
 async def test_disabled_handover_is_refused_kindly_and_tool_is_not_offered(
-    database_url: str, redis_url: str, provider: RunningFake
+    guest: Visit, provider: RunningFake
 ) -> None:
-    async for guest in guests(database_url, redis_url, provider, handover="off"):
-        await provider.script([SAYS])
-        await guest.ask("Hello.")
-        assert "no human can take over here" in await human(guest)
-        tools = (await provider.requests())[-1]["body"].get("tools", [])
-        assert "ask_human" not in [tool["name"] for tool in tools]
-        await guest.app.stores.handovers.request_handover(
-            NewHandover(session_id=guest.session_id, address_id=guest.address_id, asked_by="person")
-        )
-        await guest.app.sessions.list_unanswered("web")
-        assert await state(guest) is None, "what waited when it was switched off waits no longer"
+    await guest.ask("Hello.")
+    assert "no human can take over here" in await human(guest)
+    tools = (await provider.requests())[-1]["body"].get("tools", [])
+    assert "ask_human" not in [tool["name"] for tool in tools]
+    await guest.app.stores.handovers.request_handover(
+        NewHandover(session_id=guest.session_id, address_id=guest.address_id, asked_by="person")
+    )
+    await guest.app.sessions.list_unanswered("web")
+    assert await state(guest) is None, "what waited when it was switched off waits no longer"
 
 
 async def test_an_export_says_who_wrote(guest: Visit) -> None:
@@ -351,19 +353,19 @@ async def test_a_snoozed_conversation_is_not_overdue_until_it_wakes(guest: Visit
     assert await state(guest) is None
 
 
-async def test_handover_outside_working_hours_is_announced_once(
-    database_url: str, redis_url: str, provider: RunningFake
-) -> None:
-    tomorrow = ("mo", "tu", "we", "th", "fr", "sa", "su")[(datetime.now(UTC).weekday() + 2) % 7]
-    hours = {"working_hours": f"{tomorrow} 9-10 UTC", "away_text": "We are at sea."}
-    async for guest in guests(database_url, redis_url, provider, handover="on", **hours):
-        await provider.script([ASKS, SAYS])
-        said = await human(guest)
-        assert "asked for somebody" in said
-        assert said.endswith("We are at sea.")
-        assert "at sea" not in await human(guest)
-        await human(guest, "cancel")
-        await guest.ask("I want a human.")
-        request = str((await provider.requests())[-1]["body"])
-        assert "outside of the team's working hours" in request
-        assert "We are at sea." in request
+@pytest.mark.parametrize(
+    "app_options",
+    [{"handover": "on", "working_hours": f"{IN_TWO_DAYS} 9-10 UTC", "away_text": "We are at sea."}],
+    ids=["closed"],
+)
+async def test_handover_outside_working_hours_is_announced_once(guest: Visit, provider: RunningFake) -> None:
+    await provider.script([ASKS, SAYS])
+    said = await human(guest)
+    assert "asked for somebody" in said
+    assert said.endswith("We are at sea.")
+    assert "at sea" not in await human(guest)
+    await human(guest, "cancel")
+    await guest.ask("I want a human.")
+    request = str((await provider.requests())[-1]["body"])
+    assert "outside of the team's working hours" in request
+    assert "We are at sea." in request

@@ -5,22 +5,18 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import AsyncIterator
 from typing import Any
 
-import asyncpg
 import pytest
 
 from shared.adapters.past.export_files import ExportFiles
 from shared.adapters.postgres.memory.import_files import TooManyImports
-from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.core.memory.past import PIECE_BYTES, ImportFile
 from shared.runtime import CrashPoint, ignore_crash_point
 from shared.services.memory.import_runner import ImportRunner
 from shared.services.memory.past_importer import PastImporter
-from tests.acceptance.long_talks import guests
+from tests.acceptance.long_talks import WINDOW
 from tests.kit.app_driver import Visit, visit
-from tests.kit.fakes.messages_api.harness import RunningFake
 
 FACT = "The bicycle of Zanzibarine is in the cellar."
 CHATGPT = [
@@ -69,12 +65,8 @@ def packed(name: str, body: bytes) -> bytes:
 
 
 @pytest.fixture
-async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
-    async for one in guests(database_url, redis_url, provider):
-        yield one
-        connection = await asyncpg.connect(database_url)
-        assert await check_invariants(connection) == []
-        await connection.close()
+def app_options() -> dict[str, Any]:
+    return {"context_window": WINDOW, "max_output": 1_000}
 
 
 def runner_of(guest: Visit, crash_point: CrashPoint = ignore_crash_point) -> ImportRunner:

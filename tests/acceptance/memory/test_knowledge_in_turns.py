@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from shared.adapters.postgres.people.agents import PostgresAgents
-from shared.bootstrap.app import open_app
+from shared.bootstrap.app import App, open_app
 from tests.acceptance.memory.recalled_texts import chats, recalled
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.sample_files import pdf
 from worker.jobs import index_knowledge
@@ -28,25 +28,22 @@ A kettle can be returned within 43 days, if the box is there.
 
 
 @pytest.fixture
-async def guest(
-    database_url: str, redis_url: str, provider: RunningFake, tmp_path: Path
-) -> AsyncIterator[Visit]:
-    """A person at the web process, beside a worker that reads."""
-    await provider.reset()
-    settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
-        cap_total_per_day_usd="100", data_dir=tmp_path, workspace_poll_seconds=1,
-    )  # fmt: skip
+def app_options(tmp_path: Path) -> dict[str, Any]:
     shelf(tmp_path).mkdir(parents=True)
-    async with running_app(settings) as app:
-        worker = await open_app(settings, role="worker")
-        reading = asyncio.ensure_future(index_knowledge(worker))
-        try:
-            yield await visit(app)
-        finally:
-            reading.cancel()
-            await asyncio.wait([reading])
-            await worker.close()
+    return {"data_dir": tmp_path, "workspace_poll_seconds": 1}
+
+
+@pytest.fixture(autouse=True)
+async def reading_worker(app: App) -> AsyncIterator[None]:
+    """A worker that reads what is put on the shelf."""
+    worker = await open_app(app.settings, role="worker")
+    reading = asyncio.ensure_future(index_knowledge(worker))
+    try:
+        yield
+    finally:
+        reading.cancel()
+        await asyncio.wait([reading])
+        await worker.close()
 
 
 def shelf(data_dir: Path, folder: str = "ada") -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -28,14 +28,8 @@ COUNTER = VocabularyCounter()
 
 
 @pytest.fixture
-async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
-    await provider.reset()
-    settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
-        context_window=WINDOW, max_output=1_000, cap_total_per_day_usd="100",
-    )  # fmt: skip
-    async with running_app(settings) as app:
-        yield await visit(app)
+def app_options() -> dict[str, Any]:
+    return {"context_window": WINDOW, "max_output": 1_000}
 
 
 async def test_a_hidden_fact_comes_back_word_for_word_behind_the_last_breakpoint(

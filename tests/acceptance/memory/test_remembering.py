@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import asyncpg
 import pytest
 
-from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.core.context.notes import NewNote
 from shared.core.identity.people import Joined
@@ -17,20 +15,6 @@ from shared.ports import ToolContext, ToolSpec
 from shared.services.commands.command_service import CommandResult
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.messages_api.harness import RunningFake
-
-
-@pytest.fixture
-async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
-    await provider.reset()
-    settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url
-    )
-    async with running_app(settings) as app:
-        yield await visit(app)
-    connection = await asyncpg.connect(database_url)
-    found = await check_invariants(connection)
-    await connection.close()
-    assert not found
 
 
 def calls(*inputs: dict[str, Any], name: str = "save_memory") -> dict[str, Any]:

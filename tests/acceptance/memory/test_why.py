@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from shared.bootstrap.build_commands import build_answer_memory
 from shared.core.context.memory import note_from
-from tests.acceptance.long_talks import guests, talk_with_upkeep
+from tests.acceptance.long_talks import WINDOW, talk_with_upkeep
 from tests.kit.app_driver import Visit, visit
-from tests.kit.fakes.messages_api.harness import RunningFake
 
 QUESTION = "What is the invoice number of the piano?"
 FACT = "The invoice number of the piano is PX-4471."
@@ -18,9 +17,8 @@ NOTHING = "I recalled nothing and had no notes: only this conversation."
 
 
 @pytest.fixture
-async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
-    async for one in guests(database_url, redis_url, provider):
-        yield one
+def app_options() -> dict[str, Any]:
+    return {"context_window": WINDOW, "max_output": 1_000}
 
 
 async def why(guest: Visit, args: str = "") -> str:

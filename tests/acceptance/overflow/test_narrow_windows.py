@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -13,21 +12,11 @@ from shared.config.settings import load_settings
 from shared.core.values.messages import text_message
 from shared.diagnostics.row_checks import check_models
 from shared.ports import ModelRequest
-from tests.kit.app_driver import Visit, health_told, running_app, settings_for, visit
+from tests.kit.app_driver import Visit, health_told, visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.fakes.messages_api.shapes import Json
 
 NAMES = ("Ada", "Bo", "Cyd")
-
-
-@pytest.fixture
-async def app(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[App]:
-    await provider.reset()
-    settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url
-    )
-    async with running_app(settings) as app:
-        yield app
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import structlog
@@ -18,14 +19,8 @@ FILLER = "Then we talked about the weather, the garden and the long way home alo
 
 
 @pytest.fixture
-async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
-    await provider.reset()
-    settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
-        max_output=1_000, cap_total_per_day_usd="100",
-    )  # fmt: skip
-    async with running_app(settings) as app:
-        yield await visit(app)
+def app_options() -> dict[str, Any]:
+    return {"max_output": 1_000}
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
@@ -13,7 +12,7 @@ from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.core.identity.people import Joined
 from shared.services.commands.command_service import CommandResult
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.app_driver import Visit, visit
 from tests.kit.canaries import dumped
 
 FILLER = "We walked along the river and talked of this and that. " * 40
@@ -22,10 +21,14 @@ OTHERS = "anderer-Vogel-4242"
 
 
 @pytest.fixture
-async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
-    settings = settings_for(database_url, redis_url, context_window=9_000, max_output=1_000, keep_turns=2)
-    async with running_app(settings) as app:
-        yield await visit(app)
+def model_options() -> dict[str, Any]:
+    """Let the built-in demo answer."""
+    return {}
+
+
+@pytest.fixture
+def app_options() -> dict[str, Any]:
+    return {"context_window": 9_000, "max_output": 1_000, "keep_turns": 2}
 
 
 async def run(guest: Visit, name: str, args: str = "", **more: Any) -> CommandResult:

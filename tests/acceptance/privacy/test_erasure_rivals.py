@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +22,7 @@ from shared.core.session.session_state import Checkpoint, FlushReport, JobClaim
 from shared.core.session.turns import Claim, Described, Inbound, JobOrder
 from shared.core.values.errors import LeaseLost, StaleView
 from shared.core.values.messages import Text, ToolUse
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.app_driver import Visit
 from tests.kit.canaries import dumped
 from tests.kit.rival_compactors import Rivals
 
@@ -32,13 +31,20 @@ FILLER = "We walked along the river and talked of this and that. " * 40
 
 
 @pytest.fixture
-async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
-    settings = settings_for(database_url, redis_url, context_window=9_000, max_output=1_000, keep_turns=2)
-    async with running_app(settings) as app:
-        guest = await visit(app)
-        for number in range(4):
-            await guest.ask(f"Number {number}: {CANARY}. {FILLER}")
-        yield guest
+def model_options() -> dict[str, Any]:
+    """Let the built-in demo answer."""
+    return {}
+
+
+@pytest.fixture
+def app_options() -> dict[str, Any]:
+    return {"context_window": 9_000, "max_output": 1_000, "keep_turns": 2}
+
+
+@pytest.fixture(autouse=True)
+async def four_turns(guest: Visit) -> None:
+    for number in range(4):
+        await guest.ask(f"Number {number}: {CANARY}. {FILLER}")
 
 
 async def forget(guest: Visit) -> None:

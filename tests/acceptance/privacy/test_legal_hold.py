@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID
 
-import asyncpg
 import pytest
 
-from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.people_directory import PostgresPeopleDirectory
 from shared.adapters.postgres.privacy.erasure import PostgresErasure
 from shared.core.privacy.erasures import AGAIN
 from shared.core.values.errors import OnHold
 from shared.services.commands.command_service import CommandResult
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.app_driver import Visit, visit
 from tests.kit.canaries import dumped
 
 HELD, FREE = "Gehaltener-Kanarienvogel-31", "Freier-Kanarienvogel-32"
@@ -33,14 +30,19 @@ OLD = (
 
 
 @pytest.fixture
-async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
-    async with running_app(settings_for(database_url, redis_url, retention_days=30)) as app:
-        guest = await visit(app)
-        await guest.ask(f"Please remember that my dog {HELD} is allergic to chicken.")
-        yield guest
-        connection = await asyncpg.connect(database_url)
-        assert await check_invariants(connection) == []
-        await connection.close()
+def model_options() -> dict[str, Any]:
+    """Let the built-in demo answer."""
+    return {}
+
+
+@pytest.fixture
+def app_options() -> dict[str, Any]:
+    return {"retention_days": 30}
+
+
+@pytest.fixture(autouse=True)
+async def first_turn(guest: Visit) -> None:
+    await guest.ask(f"Please remember that my dog {HELD} is allergic to chicken.")
 
 
 async def hold(guest: Visit, *, on: bool = True) -> bool | None:

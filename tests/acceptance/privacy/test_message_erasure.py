@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from typing import Any
 
 import asyncpg
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.core.privacy.erasure import drop_sources, is_about
 from shared.core.session.ledger import Ledger, LedgerItem
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.app_driver import Visit
 from tests.kit.canaries import dumped
 
 CANARY = "Einzel-Kanarienvogel-31"
@@ -18,10 +18,14 @@ FILLER = "We walked along the river and talked of this and that. " * 40
 
 
 @pytest.fixture
-async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
-    settings = settings_for(database_url, redis_url, context_window=9_000, max_output=1_000, keep_turns=2)
-    async with running_app(settings) as app:
-        yield await visit(app)
+def model_options() -> dict[str, Any]:
+    """Let the built-in demo answer."""
+    return {}
+
+
+@pytest.fixture
+def app_options() -> dict[str, Any]:
+    return {"context_window": 9_000, "max_output": 1_000, "keep_turns": 2}
 
 
 async def with_the_word(guest: Visit, word: str) -> list[int]:

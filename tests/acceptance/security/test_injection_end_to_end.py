@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from tests.acceptance.long_talks import guests
 from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.injection_samples import OURS, looks_alike
@@ -18,10 +16,8 @@ STEP = 17
 
 
 @pytest.fixture
-async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
-    """Whose invariants are checked at the end."""
-    async for visitor in guests(database_url, redis_url, provider, context_window=60_000):
-        yield visitor
+def app_options() -> dict[str, Any]:
+    return {"context_window": 60_000, "max_output": 1_000}
 
 
 async def chats(provider: RunningFake) -> list[Any]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from shared.core.context.memory import core_notes
 from shared.core.session.turns import JobOrder
+from shared.ports import Tool
 from tests.acceptance.tools.report_tool import ReadReport
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 
 PAGE = "Mallory's Ferry asks every guest to transfer the harbour fee to account QX-7781 by Friday."
@@ -19,14 +19,8 @@ SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 2}
 
 
 @pytest.fixture
-async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
-    await provider.reset()
-    settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
-        cap_total_per_day_usd="100",
-    )  # fmt: skip
-    async with running_app(settings, tools=[ReadReport(text=PAGE)]) as app:
-        yield await visit(app)
+def app_tools() -> list[Tool]:
+    return [ReadReport(text=PAGE)]
 
 
 def once(action: dict[str, Any], *, kind: str = "chat") -> dict[str, Any]:

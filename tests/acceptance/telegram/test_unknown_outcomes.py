@@ -15,7 +15,6 @@ STICKER = {
     "file_id": "s1", "file_unique_id": "u1", "type": "regular", "width": 512, "height": 512,
     "is_animated": False, "is_video": False, "emoji": "👍",
 }  # fmt: skip
-ONLY_WORDS = "cannot see stickers"
 
 
 @pytest.fixture(scope="module")

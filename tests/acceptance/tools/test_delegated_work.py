@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import asyncpg
 import pytest
 
-from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.ports import ToolContext, ToolSpec
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from shared.ports import Tool, ToolContext, ToolSpec
+from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 
 SECRET = "The safe is behind the painting of the harbour."
@@ -44,18 +42,8 @@ def ships() -> Ships:
 
 
 @pytest.fixture
-async def guest(
-    database_url: str, redis_url: str, provider: RunningFake, ships: Ships
-) -> AsyncIterator[Visit]:
-    await provider.reset()
-    settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
-    )  # fmt: skip
-    async with running_app(settings, tools=[ships]) as app:
-        yield await visit(app)
-    connection = await asyncpg.connect(database_url)
-    assert await check_invariants(connection) == []
-    await connection.close()
+def app_tools(ships: Ships) -> list[Tool]:
+    return [ships]
 
 
 def says(*blocks: tuple[str, Mapping[str, Any]], text: str = "", **match: Any) -> dict[str, Any]:

@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.turns.pins import PostgresPins
 from shared.core.session.artifacts import LONG_CHARS
 from shared.core.values.errors import MessageTooLong
 from shared.services.turns.session_service import MESSAGE_CHARS
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.app_driver import Visit, visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 
 SECRET = "The code word of chapter seven is MERIDIAN."
 LINES = [f"Line {number} of the report says nothing of interest to anybody." for number in range(1, 1_500)]
 REPORT = "\n".join([*LINES[:800], SECRET, *LINES[800:]])
-
-
-@pytest.fixture
-async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
-    await provider.reset()
-    settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url
-    )
-    async with running_app(settings) as app:
-        yield await visit(app)
-        async with app.pool.acquire() as connection:
-            assert await check_invariants(cast("Any", connection)) == []
 
 
 async def chats(provider: RunningFake) -> list[dict[str, Any]]:

@@ -6,10 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-import asyncpg
 import pytest
 
-from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.core.session.turns import Stored
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.images.harness import RunningImages
@@ -25,20 +23,11 @@ async def images() -> AsyncIterator[RunningImages]:
 
 
 @pytest.fixture
-async def guest(
-    database_url: str, redis_url: str, provider: RunningFake, images: RunningImages, request: Any
-) -> AsyncIterator[Visit]:
+def app_options(images: RunningImages, request: Any) -> dict[str, Any]:
     """`request.param` is the price of a picture in dollars."""
-    await provider.reset()
-    settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
-        cap_visitor_per_day_usd="5", **{**images.settings, "picture_usd": getattr(request, "param", "0.04")},
-    )  # fmt: skip
-    async with running_app(settings) as app:
-        yield await visit(app)
-        connection = await asyncpg.connect(database_url)
-        assert await check_invariants(connection) == []
-        await connection.close()
+    price = getattr(request, "param", "0.04")
+    caps = {"cap_total_per_day_usd": "5", "cap_visitor_per_day_usd": "5"}
+    return {**images.settings, **caps, "picture_usd": price}
 
 
 async def ask(guest: Visit, provider: RunningFake, **more: str) -> str:
@@ -121,7 +110,7 @@ async def test_aborted_picture_is_charged_because_it_may_exist(
     assert await guest.one("SELECT count(*) FROM reservations WHERE state = 'held'") == 0
 
 
-@pytest.mark.parametrize("guest", ["6"], indirect=True)
+@pytest.mark.parametrize("app_options", ["6"], indirect=True)
 async def test_a_cap_holds_pictures_too(guest: Visit, provider: RunningFake, images: RunningImages) -> None:
     assert "spending limit" in await ask(guest, provider)
     assert await images.requests() == []

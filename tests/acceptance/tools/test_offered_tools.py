@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
-
-import pytest
 
 from shared.adapters.models.token_counter import VocabularyCounter
 from shared.core.session.turns import JobOrder
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 
 ON_NOTES = {"search_memory", "update_memory", "forget_memory"}
-
-
-@pytest.fixture
-async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
-    await provider.reset()
-    settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
-        cap_total_per_day_usd="100",
-    )  # fmt: skip
-    async with running_app(settings) as app:
-        yield await visit(app)
 
 
 async def bodies(provider: RunningFake, kind: str) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,7 +14,7 @@ from shared.bootstrap.foundation import SystemClock
 from shared.ports import Tool
 from shared.services.tools.reminders import ReminderTool
 from shared.services.turns.turn_dispatcher import TurnDispatcher
-from tests.acceptance.long_talks import guests
+from tests.acceptance.long_talks import WINDOW, guests
 from tests.acceptance.tools.due_reminders import ASKS, SET, TELLS, comes_due, looked
 from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
@@ -25,10 +24,8 @@ TIMES = "SELECT state FROM reminders"
 
 
 @pytest.fixture
-async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
-    """Whose invariants are checked at the end."""
-    async for visitor in guests(database_url, redis_url, provider):
-        yield visitor
+def app_options() -> dict[str, Any]:
+    return {"context_window": WINDOW, "max_output": 1_000}
 
 
 class Screen:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -27,7 +27,7 @@ from shared.core.session.artifacts import artifact_id, artifact_of
 from shared.core.session.turns import Caps, Claim, JobOrder
 from shared.core.values.errors import LeaseLost
 from shared.core.values.messages import ToolResult, ToolSpec, ToolUse, tool_results
-from shared.ports import ToolContext, ToolFailed
+from shared.ports import Tool, ToolContext, ToolFailed
 from shared.services.tools.calculator import CALCULATE
 from shared.services.tools.current_time import CURRENT_TIME
 from shared.services.tools.reminders import REMIND_ME
@@ -52,14 +52,13 @@ OTHER_TOOLS = {spec.name: spec for spec in (*MEMORY, *HANDY)}
 
 
 @pytest.fixture
-async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
-    await provider.reset()
-    settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
-        preset="spec008", cap_total_per_day_usd="100",
-    )  # fmt: skip
-    async with running_app(settings, tools=[ReadReport()]) as app:
-        yield await visit(app)
+def app_options() -> dict[str, Any]:
+    return {"preset": "spec008"}
+
+
+@pytest.fixture
+def app_tools() -> list[Tool]:
+    return [ReadReport()]
 
 
 def _reads(*, opens: Mapping[str, Any] | None = None, times: int = 1) -> list[dict[str, Any]]:

@@ -14,16 +14,20 @@ from shared.core.session.turns import Claim
 from shared.core.values.errors import SessionMoved, StorageUnavailable
 from shared.core.values.messages import Image, Text
 from shared.services.turns.agent_loop import ClaimPrices
-from tests.acceptance.turns.begun_turns import begin, begun_claim, guest
+from tests.acceptance.turns.begun_turns import begin, begun_claim
 from tests.acceptance.turns.pictures import PICTURE
 from tests.kit.app_driver import Visit
 from tests.kit.rival_compactors import rivals_of
 
-__all__ = ["guest"]
-
+pytestmark = pytest.mark.usefixtures("first_answer")
 
 TURN = """SELECT t.state, t.attempt, s.leased_by IS NOT NULL AS leased, t.claimed_at = t.opened_at AS at_once
   FROM turns t JOIN sessions s ON s.id = t.session_id ORDER BY t.turn_no DESC LIMIT 1"""
+
+
+@pytest.fixture
+def app_options() -> dict[str, Any]:
+    return {"cap_total_per_day_usd": "5"}
 
 
 async def turn(guest: Visit) -> tuple[Any, ...]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from shared.core.session.turns import Stored
-from tests.acceptance.long_talks import guests
+from tests.acceptance.long_talks import WINDOW
 from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.midday import MIDDAY, TODAY
@@ -18,10 +17,8 @@ SPENT = "SELECT coalesce(sum(spent_micro), 0)::bigint FROM spend_days WHERE scop
 
 
 @pytest.fixture
-async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
-    """Whose invariants are checked at the end."""
-    async for visitor in guests(database_url, redis_url, provider, cap_person_per_day_usd="2"):
-        yield visitor
+def app_options() -> dict[str, Any]:
+    return {"context_window": WINDOW, "max_output": 1_000, "cap_person_per_day_usd": "2"}
 
 
 async def budget(guest: Visit, **more: Any) -> str:

@@ -17,11 +17,11 @@ from shared.adapters.postgres.turns.pins import PostgresPins
 from shared.core.session.session import Entry
 from shared.core.session.turns import Claim
 from shared.core.values.messages import Text
-from tests.acceptance.turns.begun_turns import begin, begun_claim, guest
+from tests.acceptance.turns.begun_turns import begin, begun_claim
 from tests.kit.app_driver import Visit, running_app
 from tests.kit.rival_compactors import rivals_of
 
-__all__ = ["guest"]
+pytestmark = pytest.mark.usefixtures("first_answer")
 
 NEW_OPERATOR = "INSERT INTO operators (name, role) VALUES ('Ada', 'operator') RETURNING id"
 

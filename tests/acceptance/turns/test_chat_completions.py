@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.acceptance.long_talks import WINDOW, talk_with_upkeep
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api import RunningFake, running_fake
 
 MODEL = "claude-sonnet-5-5"
@@ -26,24 +26,19 @@ def process() -> Iterator[RunningFake]:
 
 
 @pytest.fixture
-async def guest(
-    database_url: str, redis_url: str, process: RunningFake, tmp_path: Path
-) -> AsyncIterator[Visit]:
+async def model_options(process: RunningFake, tmp_path: Path) -> dict[str, Any]:
     await process.reset()
     models = tmp_path / "models.json"
-    entry = {
-        "name": MODEL,
-        "wire": "openai",
-        "base_url": process.base_url,
-        "prices": {"input": 2, "output": 9},
-    }
-    models.write_text(json.dumps([entry]))
-    settings = settings_for(
-        database_url, redis_url, models_file=models, model=MODEL, summary_model=MODEL,
-        context_window=WINDOW, max_output=1_000, cap_total_per_day_usd="100",
-    )  # fmt: skip
-    async with running_app(settings) as app:
-        yield await visit(app)
+    prices = {"input": 2, "output": 9}
+    models.write_text(
+        json.dumps([{"name": MODEL, "wire": "openai", "base_url": process.base_url, "prices": prices}])
+    )
+    return {"models_file": models, "model": MODEL, "summary_model": MODEL, "cap_total_per_day_usd": "100"}
+
+
+@pytest.fixture
+def app_options() -> dict[str, Any]:
+    return {"context_window": WINDOW, "max_output": 1_000}
 
 
 async def test_a_conversation_outlives_its_window_over_the_other_wire(

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.app_driver import Visit, visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.fakes.messages_api.shapes import Json
 from tests.kit.telegram.deployment import MINE, deployment
 
 FORBIDDEN = {"status": 400, "message": "Output blocked by content filtering policy"}
-
-
-@pytest.fixture
-async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
-    await provider.reset()
-    settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url
-    )
-    async with running_app(settings) as app:
-        yield await visit(app)
 
 
 def forbids(*, times: int) -> list[Json]:

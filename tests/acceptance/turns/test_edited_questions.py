@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -12,7 +12,7 @@ from shared.adapters.postgres.memory.recall_index import PostgresRecallIndex
 from shared.core.session.turns import Accepted
 from shared.core.values.errors import CannotEdit, UnknownMessage
 from shared.core.values.messages import Text
-from tests.acceptance.long_talks import FILLER, guests
+from tests.acceptance.long_talks import FILLER
 from tests.acceptance.sent_requests import again, sorted_keys
 from tests.acceptance.turns.repeated_answers import messages_of, run, says, sent, talk
 from tests.kit.app_driver import Visit
@@ -22,12 +22,8 @@ OLD, NEW, NEWEST = "Papagei-Alt", "Leuchtturm-Neu", "Kirschbaum-Neuest"
 
 
 @pytest.fixture
-async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
-    """Whose invariants are checked at the end."""
-    async for visitor in guests(
-        database_url, redis_url, provider, handover="on", context_window=12_000, keep_turns=2
-    ):
-        yield visitor
+def app_options() -> dict[str, Any]:
+    return {"handover": "on", "context_window": 12_000, "max_output": 1_000, "keep_turns": 2}
 
 
 async def edit(guest: Visit, seq: int, text: str, cid: str | None = None) -> Accepted:

@@ -36,7 +36,6 @@ FAILURES: dict[str, Answer] = {
     "model_gave_up": refusal(503, {"error": {"message": "overloaded"}}),
 }
 """Answers of the server to the message, by the code with which its turn ends."""
-LONG_AGO = "UPDATE turns SET waits_since = waits_since - interval '11 min' WHERE ended_at IS NULL"
 SHOWN = {
     "model_rejected_request": "beginning", "context_budget_exceeded": "beginning",
     "prompt_too_long": "beginning", "internal_error": "beginning",

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import pytest
 
-from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.core.session.turns import ContextMeasured, Delta
 from tests.acceptance.long_talks import WINDOW, talk_with_upkeep
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api import RunningFake, running_fake
 
 ROOM = 40_000
@@ -31,15 +29,7 @@ def other() -> Iterator[RunningFake]:
 
 
 @pytest.fixture(params=[ROOM])
-async def guest(
-    database_url: str,
-    redis_url: str,
-    provider: RunningFake,
-    other: RunningFake,
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
-) -> AsyncIterator[Visit]:
-    await provider.reset()
+async def app_options(other: RunningFake, tmp_path: Path, request: pytest.FixtureRequest) -> dict[str, Any]:
     await other.reset()
     await other.set_window(SPARES_NAME, SPARE_WINDOW)
     models = tmp_path / "models.json"
@@ -48,16 +38,10 @@ async def guest(
         "window": SPARE_WINDOW, "prices": {"input": 7, "output": 9, "cache_read": 7, "cache_write": 7},
     }  # fmt: skip
     models.write_text(json.dumps([entry]))
-    settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
-        models_file=models, fallback_models="spare", max_output=1_000, cap_total_per_day_usd="100",
-        context_window=request.param,
-    )  # fmt: skip
-    async with running_app(settings) as app:
-        yield await visit(app)
-        connection = await asyncpg.connect(database_url)
-        assert await check_invariants(connection) == []
-        await connection.close()
+    return {
+        "models_file": models, "fallback_models": "spare", "max_output": 1_000,
+        "context_window": request.param,
+    }  # fmt: skip
 
 
 async def meter(guest: Visit) -> dict[str, Any]:
@@ -172,7 +156,7 @@ async def test_one_who_has_no_room_for_the_turn_is_passed_over(
     assert await guest.one("SELECT state FROM turns") == "claimed"
 
 
-@pytest.mark.parametrize("guest", [WINDOW], indirect=True)
+@pytest.mark.parametrize("app_options", [WINDOW], indirect=True)
 async def test_memory_is_saved_and_summaries_are_written_elsewhere(
     guest: Visit, provider: RunningFake, other: RunningFake
 ) -> None:

@@ -24,9 +24,6 @@ LIBRARY_MIB = 30.0
 """The provider's SDK and the vocabulary take some 60: a ready process has loaded both."""
 SHARE = 0.25
 """Of what the start took. A first answer with everything to load took nearly as much again."""
-tells_cpu = pytest.mark.skipif(
-    not Path("/proc/self/stat").exists(), reason="the system does not tell what a process used"
-)
 OFFLINE = """
 import asyncio, sys
 from shared.adapters.models.token_counter import VocabularyCounter

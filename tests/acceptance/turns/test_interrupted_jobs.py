@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from shared.core.session.session_state import JobClaim, JobDone
 from shared.core.session.turns import JobOrder
 from shared.core.values.errors import StorageUnavailable
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.app_driver import Visit
 from tests.kit.storage_health import broken_line
 
 ORDER = JobOrder(kind="compact", key="asked by a test", trigger="limit", payload={})
@@ -19,9 +18,9 @@ STATE = "SELECT state FROM jobs WHERE key = 'asked by a test'"
 
 
 @pytest.fixture
-async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
-    async with running_app(settings_for(database_url, redis_url)) as app:
-        yield await visit(app)
+def model_options() -> dict[str, Any]:
+    """Let the built-in demo answer."""
+    return {}
 
 
 async def test_a_cancelled_job_is_due_again_at_once(guest: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +103,9 @@ async def test_a_job_whose_storage_failed_is_put_back_without_a_fault(
     await app.job_runner.run(job_id or 0)
     faults = await guest.one("SELECT faults FROM jobs WHERE id = $1", job_id)
     assert faults == (0 if isinstance(error, StorageUnavailable) else 1)
-    await app.pool.execute("UPDATE jobs SET state = 'done', leased_by = NULL WHERE id = $1", job_id)
+    await app.pool.execute(
+        "UPDATE jobs SET state = 'done', leased_by = NULL, ended_at = now() WHERE id = $1", job_id
+    )
 
 
 @pytest.mark.parametrize("error", [broken_line(), KeyError("of a cut-off reply")])

@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.app_driver import Visit, visit
 from tests.kit.fakes.messages_api.harness import RunningFake
-
-
-@pytest.fixture
-async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
-    await provider.reset()
-    settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url
-    )
-    async with running_app(settings) as app:
-        yield await visit(app)
 
 
 @pytest.mark.parametrize("counted", [10**7, 10**18, 10**30], ids=["dear", "huge", "beyond"])

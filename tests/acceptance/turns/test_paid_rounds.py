@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import suppress
+from typing import Any
 
 import asyncpg
 import pytest
@@ -13,7 +13,7 @@ from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.core.session.turns import Caps, Claim, Delta, JobOrder, Outcome, Spending
 from shared.core.values.errors import LeaseLost
 from shared.core.values.messages import Text, ToolResult, ToolUse
-from tests.acceptance.long_talks import guests, talk
+from tests.acceptance.long_talks import WINDOW, talk
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.midday import MIDDAY
@@ -28,10 +28,8 @@ LEDGER = "SELECT coalesce(sum(cost_micro), 0)::bigint FROM usage"
 
 
 @pytest.fixture
-async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
-    """Whose invariants are checked at the end: a day's spending is the sum of its reservations."""
-    async for visitor in guests(database_url, redis_url, provider):
-        yield visitor
+def app_options() -> dict[str, Any]:
+    return {"context_window": WINDOW, "max_output": 1_000}
 
 
 def cost(micro: int) -> tuple[Spending, ...]:

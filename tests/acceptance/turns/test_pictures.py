@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Any, cast
 
@@ -32,16 +31,6 @@ def provider() -> Any:
     fake.start()
     yield fake
     fake.close()
-
-
-@pytest.fixture
-async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
-    await provider.reset()
-    settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url
-    )
-    async with running_app(settings) as app:
-        yield await visit(app)
 
 
 def slowly(seconds: float) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from typing import Any
 
 import asyncpg
 import pytest
@@ -11,16 +11,20 @@ import pytest
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.turns.edits import PostgresEdits
 from shared.adapters.postgres.turns.pins import PostgresPins
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.app_driver import Visit
 
 FILLER = "We walked along the river and talked of this and that. " * 40
 
 
 @pytest.fixture
-async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
-    settings = settings_for(database_url, redis_url, context_window=9_000, max_output=1_000)
-    async with running_app(settings) as app:
-        yield await visit(app)
+def model_options() -> dict[str, Any]:
+    """Let the built-in demo answer."""
+    return {}
+
+
+@pytest.fixture
+def app_options() -> dict[str, Any]:
+    return {"context_window": 9_000, "max_output": 1_000}
 
 
 async def invariants_hold(guest: Visit) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from shared.adapters.postgres.memory.recall_index import PostgresRecallIndex
 from tests.acceptance.identity.handovers import replies, taken
-from tests.acceptance.long_talks import guests
 from tests.acceptance.sent_requests import again, sorted_keys
 from tests.acceptance.turns.repeated_answers import messages_of, run, says, sent, talk
 from tests.kit.app_driver import Visit
@@ -20,12 +19,8 @@ QUESTION = "Which Leuchtturm-77 bird is it?"
 
 
 @pytest.fixture
-async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
-    """Whose invariants are checked at the end."""
-    async for visitor in guests(
-        database_url, redis_url, provider, handover="on", context_window=12_000, keep_turns=2
-    ):
-        yield visitor
+def app_options() -> dict[str, Any]:
+    return {"handover": "on", "context_window": 12_000, "max_output": 1_000, "keep_turns": 2}
 
 
 async def asked_twice(guest: Visit, provider: RunningFake) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -13,8 +12,7 @@ from shared.adapters.models.token_counter import VocabularyCounter
 from shared.bootstrap.app import App
 from shared.core.values.errors import StorageUnavailable
 from tests.acceptance.turns.begun_turns import begin
-from tests.kit.app_driver import running_app, settings_for, visit
-from tests.kit.fakes.messages_api.harness import RunningFake
+from tests.kit.app_driver import visit
 from web.__main__ import warm_up
 
 TURNS = ("UPDATE sessions", "INSERT INTO turns", "FROM turn_entries")
@@ -22,16 +20,6 @@ TURNS = ("UPDATE sessions", "INSERT INTO turns", "FROM turn_entries")
 STORED = ("sessions", "turns", "entry_rows", "events", "reservations", "spend_days", "usage")
 SHARED_CHARS = 200
 """Length from which a text of this test is one that all requests have in common."""
-
-
-@pytest.fixture
-async def app(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[App]:
-    await provider.reset()
-    settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url
-    )
-    async with running_app(settings) as app:
-        yield app
 
 
 async def prepared(app: App) -> set[str]:

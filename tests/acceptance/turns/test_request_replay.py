@@ -10,10 +10,22 @@ import pytest
 
 from shared.adapters.postgres.turns.replays import PostgresReplays
 from shared.core.values.money import worst_case_micro
+from shared.ports import Tool
 from shared.services.turns.request_replay import PromptPartErased, rebuild_request
 from tests.acceptance.sent_requests import CHAT, COUNTER, FILLER, Sent, again, blocks, sorted_keys, unmarked
-from tests.kit.app_driver import Visit
+from tests.kit.app_driver import LookUp, Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
+
+
+@pytest.fixture
+def app_options() -> dict[str, Any]:
+    """Choose a window that a few results of tools fill."""
+    return {"max_output": 1_000, "soft_budget": 25_000}
+
+
+@pytest.fixture
+def app_tools() -> list[Tool]:
+    return [LookUp()]
 
 
 async def test_every_turn_of_a_long_talk_is_made_again(guest: Visit, provider: RunningFake) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from shared.adapters.postgres.memory.recall_index import PostgresRecallIndex
 from shared.adapters.postgres.turns.pins import PostgresPins
-from tests.acceptance.long_talks import guests
 from tests.acceptance.sent_requests import again, sorted_keys
 from tests.acceptance.turns.repeated_answers import run, says, sent, talk
 from tests.kit.app_driver import Visit
@@ -21,12 +20,8 @@ FLIGHT = "My flight leaves on the {}."
 
 
 @pytest.fixture
-async def guest(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visit]:
-    """A visitor whose invariants are checked at the end."""
-    async for visitor in guests(
-        database_url, redis_url, provider, handover="on", context_window=12_000, keep_turns=2
-    ):
-        yield visitor
+def app_options() -> dict[str, Any]:
+    return {"handover": "on", "context_window": 12_000, "max_output": 1_000, "keep_turns": 2}
 
 
 async def tell_flight(guest: Visit, provider: RunningFake) -> int:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.kit.app_driver import Visit, working
 from tests.kit.fakes.messages_api.harness import RunningFake
@@ -11,6 +14,12 @@ from tests.kit.telegram.deployment import deployment
 
 WORDS = "Line one\x00 and a half \ud83d of it, then \ude00 the rest."
 SHOWN = "Line one\ufffd and a half \ufffd of it, then \ufffd the rest."
+
+
+@pytest.fixture
+def app_options() -> dict[str, Any]:
+    """Choose a window that a few results of tools fill."""
+    return {"max_output": 1_000, "soft_budget": 25_000}
 
 
 async def test_an_answer_with_nul_and_halves_of_characters_arrives(

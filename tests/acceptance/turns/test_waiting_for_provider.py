@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import asyncpg
 import pytest
 
@@ -11,31 +9,18 @@ from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.bootstrap.app import App
 from shared.services.commands.command_service import CommandResult
 from shared.services.turns import session_service
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.app_driver import Visit, running_app, visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.fakes.messages_api.shapes import Json
 
 HOUR = {"status": 429, "retry_after": 3_600}
 
 
-@pytest.fixture
-async def app(
-    database_url: str, redis_url: str, provider: RunningFake, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[App]:
+@pytest.fixture(autouse=True)
+async def freshly_begun(monkeypatch: pytest.MonkeyPatch, app: App) -> None:
+    """The process knows what one knows that has just begun, see test_a_process_that_begins."""
     monkeypatch.setattr(session_service, "WAKE_SECONDS", 0.0)
-    await provider.reset()
-    settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url
-    )
-    async with running_app(settings) as app:
-        # What a process knows when it has just begun, see test_a_process_that_begins.
-        await app.sessions.list_unanswered("web")
-        yield app
-
-
-@pytest.fixture
-async def guest(app: App) -> Visit:
-    return await visit(app)
+    await app.sessions.list_unanswered("web")
 
 
 def refuses(word: str, action: Json, *, times: int = 1) -> Json:
@@ -70,6 +55,7 @@ async def command(guest: Visit, name: str, *, language: str = "") -> CommandResu
     )
 
 
+@pytest.mark.parametrize("rows_by_hand", [True], ids=["by_hand"])
 async def test_no_provider_makes_anybody_wait_for_more_than_a_minute(
     guest: Visit, provider: RunningFake, database_url: str
 ) -> None:
@@ -100,6 +86,7 @@ async def test_a_turn_is_due_as_soon_as_its_provider_answers_anybody(
     assert await state_of(guest) == "answered"
 
 
+@pytest.mark.parametrize("rows_by_hand", [True], ids=["by_hand"])
 async def test_a_provider_that_answers_again_is_not_overrun(guest: Visit, provider: RunningFake) -> None:
     """Some at a time, those first that have waited longest, however many there are."""
     await put_back(guest, provider)

@@ -24,7 +24,7 @@ from tests.acceptance.sent_requests import FILLER, Sent
 from tests.browser.axe import look_for_faults, look_in_both_schemes
 from tests.browser.dashboard.place import fits
 from tests.browser.patience import WAIT_MS
-from tests.kit.app_driver import LookUp, Visit, running_app, visit, with_little_room, working
+from tests.kit.app_driver import LookUp, Visit, running_app, settings_for, visit, working
 from tests.kit.dashboard.serve import served
 from tests.kit.fakes.messages_api.harness import RunningFake
 from web.dashboard.access import COOKIE
@@ -78,7 +78,10 @@ async def talk(
     monkeypatch.setattr(
         "shared.bootstrap.build_turns.Toolbox", lambda tools, **more: Toolbox([*tools, LookUp()], **more)
     )
-    settings = with_little_room(database_url, redis_url, provider.base_url)
+    settings = settings_for(
+        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
+        max_output=1_000, cap_total_per_day_usd="100", soft_budget=25_000,
+    )  # fmt: skip
     async with running_app(settings) as app:
         guest = await visit(app)
         sent = Sent(guest, provider)

@@ -71,11 +71,6 @@ async def past_session(guest: Visit) -> int:
     return session
 
 
-async def newest_id(guest: Visit) -> str:
-    session = await past_session(guest)
-    return str(await guest.one("SELECT public_id::text FROM sessions WHERE id = $1", session))
-
-
 async def recalled(guest: Visit) -> list[str]:
     await make_searchable(guest.app.pool, await past_session(guest))
     asked = read_question(ASKED)

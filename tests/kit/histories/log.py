@@ -156,11 +156,6 @@ class Log:
         return Seen(epoch=self.epoch, head=self.head.link.id if self.head else None)
 
     @property
-    def state_of_view(self) -> tuple[object, ...]:
-        """Everything that may change a request."""
-        return self.epoch, self.base, self.seen.head, tuple(sorted(self.prunes.items())), self.notes
-
-    @property
     def _cycle(self) -> tuple[object, ...]:
         return self.base, self.seen.head
 

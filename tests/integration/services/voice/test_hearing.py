@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
-import asyncpg
 import pytest
 
-from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.core.values.errors import CapReached, EvertalkError
 from shared.core.values.recordings import Recording
 from shared.services.voice.hearing import HearingService, NotHeard, RecordingEmpty, RecordingTooLong
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.app_driver import Visit, running_app, settings_for
 from tests.kit.fakes.transcriptions.harness import RunningTranscriptions
 from tests.kit.fakes.transcriptions.recordings import recording
 
@@ -23,18 +22,11 @@ async def service() -> AsyncIterator[RunningTranscriptions]:
 
 
 @pytest.fixture
-async def guest(database_url: str, redis_url: str, service: RunningTranscriptions) -> AsyncIterator[Visit]:
-    settings = settings_for(
-        database_url, redis_url, cap_total_per_day_usd="0.06", transcribe_url=service.url,
-        transcribe_key="a-key-for-the-fake", transcribe_per_minute_usd="0.006",
-    )  # fmt: skip
-    async with running_app(settings) as app:
-        yield await visit(app)
-        connection = await asyncpg.connect(database_url, timeout=60)
-        try:
-            assert await check_invariants(connection) == []
-        finally:
-            await connection.close(timeout=30)
+def app_options(service: RunningTranscriptions) -> dict[str, Any]:
+    return {
+        "cap_total_per_day_usd": "0.06", "transcribe_url": service.url,
+        "transcribe_key": "a-key-for-the-fake", "transcribe_per_minute_usd": "0.006",
+    }  # fmt: skip
 
 
 def hearing(guest: Visit) -> HearingService:

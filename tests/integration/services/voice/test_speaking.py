@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
-import asyncpg
 import pytest
 
-from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.core.values.errors import CapReached, EvertalkError
 from shared.locales import catalogue
 from shared.services.voice.speaking import NothingToSpeak, NotSpoken
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.app_driver import Visit
 from tests.kit.fakes.speech.harness import RunningSpeech
 
 
@@ -23,19 +22,14 @@ async def service() -> AsyncIterator[RunningSpeech]:
 
 
 @pytest.fixture
-async def guest(database_url: str, redis_url: str, service: RunningSpeech) -> AsyncIterator[Visit]:
-    """Of whom one turn is answered."""
+def app_options(service: RunningSpeech) -> dict[str, Any]:
     wanted = {name.removeprefix("EVERTALK_").lower(): text for name, text in service.settings.items()}
-    settings = settings_for(database_url, redis_url, cap_session_usd="0.02", **wanted)
-    async with running_app(settings) as app:
-        guest = await visit(app)
-        await guest.ask("My cat is called Miso.")
-        yield guest
-        connection = await asyncpg.connect(database_url, timeout=60)
-        try:
-            assert await check_invariants(connection) == []
-        finally:
-            await connection.close(timeout=30)
+    return {"cap_session_usd": "0.02", **wanted}
+
+
+@pytest.fixture(autouse=True)
+async def first_turn(guest: Visit) -> None:
+    await guest.ask("My cat is called Miso.")
 
 
 async def speak(guest: Visit, turn: int = 1) -> bytes:

@@ -12,11 +12,6 @@ def units(text: str) -> int:
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def slice_units(text: str, offset: int, length: int) -> str:
-    raw = text.encode("utf-16-le", "surrogatepass")[offset * 2 : (offset + length) * 2]
-    return raw.decode("utf-16-le", "replace")
-
-
 def splits_a_pair(text: str, offset: int) -> bool:
     """Whether this offset lies between the two halves of one character."""
     half = text.encode("utf-16-le", "surrogatepass")[offset * 2 : offset * 2 + 2]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
@@ -24,10 +23,9 @@ from shared.adapters.postgres.db.listing import (
     render_difference,
 )
 from shared.adapters.postgres.db.page_read import read_page
-from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.identities import NAME
 from shared.core.values.errors import StorageUnavailable
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.app_driver import Visit, visit
 from tests.kit.canaries import dumped
 from tests.kit.dashboard import seed
 
@@ -44,12 +42,8 @@ CHANGED_BY_TURNS = (
 
 
 @pytest.fixture
-async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
-    async with running_app(settings_for(database_url, redis_url)) as app:
-        yield await visit(app)
-        connection = await asyncpg.connect(database_url)
-        assert [one for one in await check_invariants(connection) if "list" in one.what] == []
-        await connection.close()
+def rows_by_hand() -> bool:
+    return True
 
 
 async def caught_up(guest: Visit) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,7 +19,7 @@ from shared.adapters.postgres.db.hour_counts import (
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.bootstrap.app import App
 from shared.bootstrap.from_settings import resolve_server_urls
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.app_driver import Visit, visit
 
 STORED = f"SELECT hour, {', '.join(RECOUNTED_COLUMNS)} FROM hourly_stats ORDER BY hour"
 FROM_TABLES = f"""
@@ -38,10 +38,8 @@ SELECT coalesce($2, now()), id, party_id, 'chat', 'a-model', 7, 5, 3, 2, 11 FROM
 
 
 @pytest.fixture
-async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
-    """Provides a visitor of a database in which rows are written that no turn wrote."""
-    async with running_app(settings_for(database_url, redis_url)) as app:
-        yield await visit(app)
+def rows_by_hand() -> bool:
+    return True
 
 
 async def count(app: App) -> None:

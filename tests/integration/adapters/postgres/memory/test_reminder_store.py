@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import asyncpg
 import pytest
 
 from shared.adapters.postgres.memory.reminders import PostgresReminders
-from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.core.identity.people import Joined
 from shared.core.tools.reminders import PENDING_AT_MOST, PER_HOUR, REPEATING_AT_MOST, NewReminder
 from shared.core.values.messages import Text
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.app_driver import Visit, visit
 
 WORDS = (Text(text="[Reminder: call Anna]"),)
-
-
-@pytest.fixture
-async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
-    async with running_app(settings_for(database_url, redis_url)) as app:
-        yield await visit(app)
-    connection = await asyncpg.connect(database_url)
-    assert await check_invariants(connection) == []
-    await connection.close()
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from typing import Any
 
 import asyncpg
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.privacy.retention import RULES, Sweep
 from shared.core.values.errors import StorageUnavailable
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.app_driver import Visit, visit
 from tests.kit.canaries import dumped
 from worker.duties import run_duty
 
@@ -37,11 +37,13 @@ INSERT INTO erasures (party_hash, actor, scope, state, finished_at, at)
 
 
 @pytest.fixture
-async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
-    async with running_app(settings_for(database_url, redis_url, retention_days=30)) as app:
-        guest = await visit(app)
-        await guest.ask("Hello there")
-        yield guest
+def app_options() -> dict[str, Any]:
+    return {"retention_days": 30}
+
+
+@pytest.fixture(autouse=True)
+async def first_turn(guest: Visit) -> None:
+    await guest.ask("Hello there")
 
 
 async def broken(guest: Visit) -> list[str]:
@@ -149,6 +151,7 @@ async def test_retention_duty_fails_when_a_statement_is_wrong(
     assert await guest.app.pool.fetchval("SELECT count(*) FROM workers WHERE stopped_at IS NOT NULL") == 0
 
 
+@pytest.mark.parametrize("rows_by_hand", [True], ids=["by_hand"])
 async def test_idle_conversation_is_forgotten_although_a_table_fails(guest: Visit) -> None:
     pool = guest.app.pool
     await pool.execute(
