@@ -10,15 +10,18 @@ import asyncio
 import difflib
 import hashlib
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from shared.adapters.postgres.db.migrate import migrate_or_explain
 from shared.adapters.postgres.people.api_sessions import EXTERNAL
 from shared.bootstrap.app import App, open_app
+from shared.bootstrap.build_memory import build_past_importer
 from shared.bootstrap.from_settings import build_agent_defaults
 from shared.bootstrap.stored_settings import open_stored_settings
 from shared.cli.command import beat
@@ -28,6 +31,14 @@ from shared.config.bots import DEFAULT_AGENT
 from shared.config.settings import Settings
 from shared.config.stored import load_with_stored
 from shared.core.context.overrides import BadContextConfig, agent_policy
+from shared.core.ops.abstention import (
+    AbstentionRow,
+    JudgedAnswer,
+    Verdict,
+    judge_by_rules,
+    render_abstention,
+    with_abstention,
+)
 from shared.core.ops.evaluation import (
     EvalAnswer,
     EvalEstimate,
@@ -44,7 +55,7 @@ from shared.core.ops.recorded_talks import BadTalk, read_talks
 from shared.core.presets.catalog import PRESETS
 from shared.core.session.budget import ContextBudget, budget_for
 from shared.core.session.policy import ContradictoryPolicy
-from shared.core.values.errors import BadInput
+from shared.core.values.errors import BadInput, ModelError
 from shared.ports import ModelCard
 from shared.samples import load_year, load_year_questions
 from shared.services.admin.evaluation import (
@@ -53,6 +64,7 @@ from shared.services.admin.evaluation import (
     EvaluationPlace,
     EvaluationStopped,
     SpendingGuard,
+    hold_talk,
 )
 
 PLACE = "evaluation:"
@@ -60,6 +72,10 @@ SITE = "default"
 RECORDED_QUESTIONS = 20
 COMPACTIONS = 3
 ROOMY = "spec008"
+RULES = "rules"
+"""Judge that needs no model."""
+VECTORS_SECONDS = 600.0
+"""Seconds to wait for the vectors of an imported conversation; it is asked about without the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +109,16 @@ def read_eval_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--window", metavar="TOKENS", type=_natural, help="use a smaller context window")
     parser.add_argument(
-        "--data", metavar="FILE", type=Path, help="recorded conversations as JSON of LoCoMo or LongMemEval"
+        "--data",
+        metavar="FILE",
+        type=Path,
+        help="recorded conversations as JSON of LoCoMo, LongMemEval or BEAM",
+    )
+    parser.add_argument(
+        "--unanswerable",
+        metavar="N",
+        type=_natural,
+        help="import the recorded conversations, and ask N questions about each that it does not answer",
     )
     parser.add_argument(
         "--talks", metavar="N", type=_natural, default=1, help="use the first N conversations of the file"
@@ -104,7 +129,12 @@ def read_eval_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--questions", metavar="N", type=_natural, help="ask at most N questions about each conversation"
     )
-    parser.add_argument("--judge", metavar="MODEL", help="model that also judges the answers")
+    parser.add_argument(
+        "--judge",
+        metavar="MODEL",
+        help=f"model that judges the answers; with --unanswerable {RULES!r} judges by words, and the "
+        "answering model unless set",
+    )
     parser.add_argument("--cap", metavar="DOLLARS", type=_dollars, help="stop before the run costs more")
     parser.add_argument(
         "--run", metavar="NAME", default="", help="name of the run; keeps it apart from earlier runs"
@@ -119,7 +149,10 @@ def read_eval_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON, with every answer")
     parser.add_argument("--picture", metavar="FILE", type=Path, help="write a chart as SVG")
-    return parser.parse_args(arguments)
+    wish = parser.parse_args(arguments)
+    if wish.unanswerable and (wish.data is None or wish.messages or wish.picture):
+        parser.error("--unanswerable needs --data, and goes neither with --messages nor with --picture")
+    return wish
 
 
 def _presets(text: str) -> tuple[str, ...]:
@@ -156,6 +189,11 @@ def load_talks(wish: argparse.Namespace) -> tuple[EvalTalk, ...]:
         data = json.loads(wish.data.read_text("utf-8"))
     except ValueError as error:
         raise BadTalk(f"{wish.data} is no JSON ({error})") from error
+    if wish.unanswerable:
+        recorded = read_talks(data, unanswerable=True)
+        number = wish.unanswerable
+        chosen = with_abstention(recorded, unanswerable=number, answerable=wish.questions or number)
+        return chosen[: wish.talks]
     most = wish.questions or RECORDED_QUESTIONS
     return tuple(
         talk.limit(messages=wish.messages, questions=most) for talk in read_talks(data)[: wish.talks]
@@ -201,7 +239,7 @@ async def run_eval(wish: argparse.Namespace, *, settings: Settings, terminal: Ev
     app = await open_app(settings.model_copy(update=ours), role="web")
     beating = asyncio.create_task(beat(app))
     try:
-        run = EvalRun(app, wish, talks, terminal)
+        run = (AbstentionRun if wish.unanswerable else EvalRun)(app, wish, talks, terminal)
         return await (run.forget_all() if wish.forget else run.go())
     finally:
         beating.cancel()
@@ -215,7 +253,7 @@ class EvalRun:
     wish: argparse.Namespace
     talks: tuple[EvalTalk, ...]
     terminal: EvalTerminal
-    rows: list[EvalRow] = field(default_factory=list)
+    rows: list[EvalRow | AbstentionRow] = field(default_factory=list)
     agents: dict[int, str] = field(default_factory=dict)
     """Names of agents, by id of the session that this run has opened."""
 
@@ -323,7 +361,9 @@ class EvalRun:
                 await self._forget(session_id, agent)
         return 0
 
-    async def _play(self, preset: str, config: Mapping[str, Any], guard: SpendingGuard) -> EvalRow:
+    async def _play(
+        self, preset: str, config: Mapping[str, Any], guard: SpendingGuard
+    ) -> EvalRow | AbstentionRow:
         answers: list[EvalAnswer] = []
         figures: list[EvalFigures] = []
         for talk in self.talks:
@@ -350,17 +390,24 @@ class EvalRun:
     ) -> list[EvalAnswer]:
         if not self.wish.judge:
             return list(answers)
-        judge = AnswerJudge(
-            self.wish.judge, models=self.app.models, counter=self.app.counter,
-            ledger=self.app.stores.turns, caps=self.app.caps,
-        )  # fmt: skip
+        judge = self._judge(self.wish.judge)
         found = []
         for answer in answers:
-            figures = await self.app.stores.evaluations.load_figures(place.session_id)
-            guard.spent[place.session_id] = figures.micro
-            guard.check(1_000)
+            await self._check_cap(place, guard)
             found.append(replace(answer, judged=await judge.is_right(place, answer)))
         return found
+
+    def _judge(self, model: str) -> AnswerJudge:
+        return AnswerJudge(
+            model, models=self.app.models, counter=self.app.counter, ledger=self.app.stores.turns,
+            caps=self.app.caps,
+        )  # fmt: skip
+
+    async def _check_cap(self, place: EvaluationPlace, guard: SpendingGuard) -> None:
+        """Raise EvaluationStopped if the judge's next call might exceed the cap."""
+        figures = await self.app.stores.evaluations.load_figures(place.session_id)
+        guard.spent[place.session_id] = figures.micro
+        guard.check(1_000)
 
     async def _open(
         self, preset: str, config: Mapping[str, Any], talk: EvalTalk, *, left_micro: int | None
@@ -410,10 +457,13 @@ class EvalRun:
             told = {"complete": complete, "rows": [row.as_json() for row in self.rows]}
             self.terminal.say(json.dumps(told, ensure_ascii=False))
         elif self.rows:
-            self.terminal.say(render_table(self.rows))
+            kept = [row for row in self.rows if isinstance(row, EvalRow)]
+            judged = [row for row in self.rows if isinstance(row, AbstentionRow)]
+            self.terminal.say(render_table(kept) if kept else render_abstention(judged))
         if self.wish.picture is not None and self.rows:
             title = f"Facts kept over {self.wish.compactions} compactions, {self.app.models.chat}"
-            self.wish.picture.write_text(draw_picture(self.rows, title=title), "utf-8")
+            kept = [row for row in self.rows if isinstance(row, EvalRow)]
+            self.wish.picture.write_text(draw_picture(kept, title=title), "utf-8")
 
     async def forget_all(self) -> int:
         places = await self.app.stores.evaluations.list_places(EXTERNAL + PLACE)
@@ -426,3 +476,96 @@ class EvalRun:
         await self.app.erasure.erase_everything(session_id, "command line")
         await self.app.stores.evaluations.leave_place(session_id, agent=DEFAULT_AGENT)
         await self.app.stores.agents.delete(agent)
+
+
+class NoAnsweringModel(BadInput):
+    """No model can answer from what it recalls."""
+
+    code = "no_answering_model"
+
+
+@dataclass(slots=True)
+class AbstentionRun(EvalRun):
+    """Run over recorded talk that is imported, with questions of which some have no answer there."""
+
+    def _estimate(self, configs: Mapping[str, Mapping[str, Any]], card: ModelCard) -> EvalEstimate:
+        """Estimate two calls for each question: the answer, and the one that uses `recall` before it."""
+        asked = tuple(replace(talk, messages=(), questions=_mixed(talk)) for talk in self.talks)
+        once = EvalRun(self.app, self.wish, asked, self.terminal)._estimate(configs, card)
+        return once + once
+
+    def _print_price(self, estimate: EvalEstimate, card: ModelCard) -> None:
+        asked = sum(len(_mixed(talk)) for talk in self.talks)
+        told = "its price is unknown, so dollars cannot be told; a models file can name it"
+        if estimate.likely is not None and estimate.most is not None:
+            told = f"about ${estimate.likely / 1e6:.2f}, or ${estimate.most / 1e6:.2f} without a cache"
+        judge = self.wish.judge or card.name
+        judged = "" if judge == RULES else f", and {asked * len(self._presets)} of {judge} as judge"
+        self.terminal.tell(
+            f"{asked} questions about {len(self.talks)} imported conversations under "
+            f"{', '.join(self._presets)}, by {card.name}: at most about {estimate.calls} calls{judged}; "
+            f"{told}."
+        )
+
+    def _refusal(self, card: ModelCard) -> str | None:
+        """Return what EvalRun returns. Raises NoAnsweringModel for the built-in demo."""
+        if card.offline:
+            raise NoAnsweringModel(
+                "The built-in demo cannot answer from what it recalls",
+                advice="Set ANTHROPIC_API_KEY, or name a local model in a models file.",
+            )
+        return EvalRun._refusal(self, card)
+
+    async def _play(self, preset: str, config: Mapping[str, Any], guard: SpendingGuard) -> AbstentionRow:
+        judge = self.wish.judge or config.get("model") or self.app.models.chat
+        answers: list[JudgedAnswer] = []
+        figures: list[EvalFigures] = []
+        importer = build_past_importer(self.app, self.app.erasure)
+        for talk in self.talks:
+            place = await self._open(preset, config, talk, left_micro=guard.left_micro)
+            await self._make_searchable(await hold_talk(importer, place, talk))
+            evaluation = self._evaluation(guard, f"{preset}, {talk.name}")
+            for asked, answer, used_recall in await evaluation.ask_held(place, _mixed(talk)):
+                verdict = await self._verdict(judge, place, asked, answer, guard)
+                answers.append(
+                    JudgedAnswer(question=asked, answer=answer, verdict=verdict, used_recall=used_recall)
+                )
+            figures.append(await self.app.stores.evaluations.load_figures(place.session_id))
+        return AbstentionRow(
+            data=self.wish.data.stem, preset=preset, answers=tuple(answers), figures=total_figures(figures)
+        )
+
+    async def _verdict(
+        self, judge: str, place: EvaluationPlace, asked: EvalQuestion, answer: str, guard: SpendingGuard
+    ) -> Verdict:
+        if judge == RULES or not answer:
+            return judge_by_rules(asked, answer)
+        await self._check_cap(place, guard)
+        return await self._judge(judge).judge(place, asked, answer)
+
+    async def _make_searchable(self, session_id: int) -> None:
+        """Index an imported conversation, and wait at most `VECTORS_SECONDS` for its vectors."""
+        await self.app.recall_indexer.index_session(session_id)
+        until = time.monotonic() + VECTORS_SECONDS
+        vectors = self.app.stores.passage_vectors
+        while time.monotonic() < until and await self._has_encoder() and await vectors.is_listed(session_id):
+            assert self.app.passage_encoder is not None
+            await self.app.passage_encoder.sweep()
+
+    async def _has_encoder(self) -> bool:
+        try:
+            return self.app.encoder is not None and bool((await self.app.encoder.encode(())).encoder)
+        except ModelError:
+            return False
+
+    def _digest(self, config: Mapping[str, Any], talk: EvalTalk) -> str:
+        """Return a digest of everything that changes the conversation, the imported lines included."""
+        asked = [one.question for one in _mixed(talk)]
+        told = [self.app.models.chat, config, talk.name, [line.text for line in talk.lines], asked]
+        return hashlib.sha256(json.dumps([*told, self.wish.run], sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _mixed(talk: EvalTalk) -> tuple[EvalQuestion, ...]:
+    """Return unanswerable and answerable questions in turn."""
+    pairs = zip_longest(talk.unanswerable, talk.questions)
+    return tuple(asked for pair in pairs for asked in pair if asked is not None)

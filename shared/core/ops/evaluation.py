@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from shared.core.session.budget import ContextBudget
@@ -13,10 +14,22 @@ from shared.core.values.money import Prices, Usage, cost_micro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalQuestion:
-    """One of the answers is right."""
+    """One of the answers is right; a question without answers cannot be answered from the talk."""
 
     question: str
-    answers: tuple[str, ...]
+    answers: tuple[str, ...] = ()
+    elsewhere: bool = False
+    """Whether it was asked about another talk."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedLine:
+    """A line of recorded talk; `speaker` is empty for the person and for an assistant."""
+
+    text: str
+    at: datetime
+    is_assistant: bool = False
+    speaker: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,15 +41,17 @@ class EvalTalk:
     questions: tuple[EvalQuestion, ...]
     answer_tokens: int = 150
     """How long an answer is about; only for the estimate."""
+    lines: tuple[RecordedLine, ...] = ()
+    """Lines that the messages were made of; none if the talk was not recorded."""
+    unanswerable: tuple[EvalQuestion, ...] = ()
+    """Questions of the record to which the talk holds no answer."""
 
     def limit(self, *, messages: int | None, questions: int | None) -> EvalTalk:
         """The first messages, and questions from all over the list."""
         said = self.messages[:messages]
         step = max(1.0, len(self.questions) / (questions or max(1, len(self.questions))))
         chosen = [self.questions[int(at * step)] for at in range(int(len(self.questions) / step + 1e-9))]
-        return EvalTalk(
-            name=self.name, messages=said, questions=tuple(chosen), answer_tokens=self.answer_tokens
-        )
+        return replace(self, messages=said, questions=tuple(chosen))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,11 +123,12 @@ _SMALL = frozenset(("a", "an", "the", "of", "in", "on", "at", "to", "and", "is",
 
 def is_literal_match(said: str, answers: Sequence[str]) -> bool:
     """Whether every word of one of the answers stands in what was said; small words do not count."""
-    words = set(_words(said))
-    return any(wanted <= words for wanted in map(set, map(_words, answers)) if wanted)
+    words = set(content_words(said))
+    return any(wanted <= words for wanted in map(set, map(content_words, answers)) if wanted)
 
 
-def _words(text: str) -> list[str]:
+def content_words(text: str) -> list[str]:
+    """Return the words of a text that say something; all of them if it has only small ones."""
     found = _WORD.findall(_THOUSANDS.sub("", text.casefold()))
     return [word for word in found if word not in _SMALL] or found
 

@@ -1,11 +1,12 @@
-"""Recorded talk as LoCoMo and LongMemEval have it, in messages that one person can send."""
+"""Recorded talk in the forms of LoCoMo, LongMemEval and BEAM, in messages that one person can send."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from shared.core.ops.evaluation import EvalQuestion, EvalTalk
+from shared.core.ops.evaluation import EvalQuestion, EvalTalk, RecordedLine
 from shared.core.values.errors import BadInput
 
 MESSAGE_CHARS = 2_400
@@ -17,9 +18,16 @@ _FIRST = (
     "Later I will ask you about it.\n\n"
 )
 _ADVICE = (
-    "Give LoCoMo's form (a list of objects with `conversation` and `qa`) or LongMemEval's (a list of objects "
-    "with `haystack_sessions`, `question` and `answer`)."
+    "Give LoCoMo's form (a list of objects with `conversation` and `qa`), LongMemEval's (a list of objects "
+    "with `haystack_sessions`, `question` and `answer`) or BEAM's (an object with `conversations`, each with "
+    "`said` and `questions`)."
 )
+UNANSWERABLE = "abstention"
+"""BEAM's category of questions that have no answer in the talk."""
+_FIRST_DAY = datetime(2024, 1, 1, 9, tzinfo=UTC)
+"""Day of the first sitting whose day cannot be read; each further one is a day later."""
+_DAYS = ("%I:%M %p on %d %B, %Y", "%Y/%m/%d (%a) %H:%M", "%Y/%m/%d", "%d %B, %Y")
+"""Forms in which LoCoMo and LongMemEval write the time of a sitting."""
 
 
 class BadTalk(BadInput):
@@ -31,67 +39,117 @@ class BadTalk(BadInput):
         super().__init__(f"The recorded talk cannot be used: {reason}", advice=_ADVICE)
 
 
-def read_talks(data: Any) -> tuple[EvalTalk, ...]:
-    """All talks that have a question with an answer; raises BadTalk."""
-    if not isinstance(data, list) or not data:
+def read_talks(data: Any, *, unanswerable: bool = False) -> tuple[EvalTalk, ...]:
+    """Return all talks that have a question with an answer; with `unanswerable`, one without is enough.
+
+    Raises BadTalk.
+    """
+    listed = data.get("conversations") if isinstance(data, dict) else data
+    if not isinstance(listed, list) or not listed:
         raise BadTalk("it holds no list")
     talks = []
-    for number, one in enumerate(data, 1):
+    for number, one in enumerate(listed, 1):
         try:
             talks.append(_talk(one, number))
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise BadTalk(f"entry {number} cannot be read ({type(error).__name__}: {error})") from error
-    if not (found := tuple(talk for talk in talks if talk.questions and talk.messages)):
+    asked = (talk for talk in talks if talk.questions or (unanswerable and talk.unanswerable))
+    if not (found := tuple(talk for talk in asked if talk.messages)):
         raise BadTalk("no entry has both a conversation and a question with an answer")
     return found
 
 
 def _talk(one: Mapping[str, Any], number: int) -> EvalTalk:
     if "haystack_sessions" in one:
-        name, lines, questions = f"{one.get('question_id', number)}", _long_mem(one), _long_mem_question(one)
+        name, said, asked = f"{one.get('question_id', number)}", _long_mem(one), _long_mem_questions(one)
     elif "conversation" in one:
-        name, lines, questions = f"{one.get('sample_id', number)}", _locomo(one), _locomo_questions(one)
+        name, said, asked = f"{one.get('sample_id', number)}", _locomo(one), _locomo_questions(one)
+    elif "said" in one:
+        name, said, asked = f"{one.get('name', number)}", _beam(one), _beam_questions(one)
     else:
         raise KeyError("conversation")
-    messages = tuple(_packed(lines))
-    said = (_FIRST + messages[0], *messages[1:]) if messages else ()
-    return EvalTalk(name=name, messages=said, questions=tuple(questions), answer_tokens=10)
+    dated, questions = tuple(said), tuple(asked)
+    messages = tuple(_packed((day, f"{_speaker(line)}: {line.text}") for day, line in dated))
+    return EvalTalk(
+        name=name,
+        messages=(_FIRST + messages[0], *messages[1:]) if messages else (),
+        questions=tuple(asked for asked in questions if asked.answers),
+        answer_tokens=10,
+        lines=tuple(line for _, line in dated),
+        unanswerable=tuple(asked for asked in questions if not asked.answers),
+    )
 
 
-def _locomo(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Each line with the day it is of."""
+def _speaker(line: RecordedLine) -> str:
+    return line.speaker or ("Assistant" if line.is_assistant else "Me")
+
+
+_Dated = tuple[str, RecordedLine]
+"""A line, and its day as the record writes it."""
+
+
+def _locomo(one: Mapping[str, Any]) -> Iterator[_Dated]:
     talk = one["conversation"]
     sittings = sorted(int(key[8:]) for key in talk if key.startswith("session_") and key[8:].isdigit())
     for sitting in sittings:
-        for line in talk[f"session_{sitting}"]:
+        day = str(talk.get(f"session_{sitting}_date_time", ""))
+        for number, line in enumerate(talk[f"session_{sitting}"]):
             picture = f" [shows a picture: {line['blip_caption']}]" if line.get("blip_caption") else ""
-            yield (
-                str(talk.get(f"session_{sitting}_date_time", "")),
-                f"{line['speaker']}: {line['text']}{picture}",
-            )
+            at = _time(day, sitting) + timedelta(minutes=number)
+            yield day, RecordedLine(text=f"{line['text']}{picture}", at=at, speaker=str(line["speaker"]))
+
+
+def _time(day: str, sitting: int) -> datetime:
+    for form in _DAYS:
+        try:
+            return datetime.strptime(day, form).replace(tzinfo=UTC)
+        except ValueError:
+            continue
+    return _FIRST_DAY + timedelta(days=sitting)
 
 
 def _locomo_questions(one: Mapping[str, Any]) -> Iterator[EvalQuestion]:
     for asked in one["qa"]:
-        if asked.get("category") != _ADVERSARIAL and str(asked.get("answer", "")).strip():
-            yield EvalQuestion(question=str(asked["question"]), answers=(str(asked["answer"]),))
+        if asked.get("category") == _ADVERSARIAL:
+            yield EvalQuestion(question=str(asked["question"]))
+        elif answer := str(asked.get("answer", "")).strip():
+            yield EvalQuestion(question=str(asked["question"]), answers=(answer,))
 
 
-def _long_mem(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _long_mem(one: Mapping[str, Any]) -> Iterator[_Dated]:
     sittings = one["haystack_sessions"]
     days = one.get("haystack_dates") or [""] * len(sittings)
-    for day, sitting in zip(days, sittings, strict=True):
-        for line in sitting:
-            yield str(day), f"{'Me' if line['role'] == 'user' else 'Assistant'}: {line['content']}"
+    for sitting, (day, lines) in enumerate(zip(days, sittings, strict=True)):
+        for number, line in enumerate(lines):
+            at = _time(str(day), sitting) + timedelta(minutes=number)
+            is_assistant = line["role"] != "user"
+            yield str(day), RecordedLine(text=str(line["content"]), at=at, is_assistant=is_assistant)
 
 
-def _long_mem_question(one: Mapping[str, Any]) -> Iterator[EvalQuestion]:
-    """Yield questions that the talk can answer; whether an unanswerable one was declined cannot be judged
-    by words.
-    """
-    if not str(one.get("question_id", "")).endswith("_abs"):
-        day = f"(It is {one['question_date']}.) " if one.get("question_date") else ""
-        yield EvalQuestion(question=f"{day}{one['question']}", answers=(str(one["answer"]),))
+def _long_mem_questions(one: Mapping[str, Any]) -> Iterator[EvalQuestion]:
+    day = f"(It is {one['question_date']}.) " if one.get("question_date") else ""
+    is_unanswerable = str(one.get("question_id", "")).endswith("_abs")
+    answers = () if is_unanswerable else (str(one["answer"]),)
+    yield EvalQuestion(question=f"{day}{one['question']}", answers=answers)
+
+
+def _beam(one: Mapping[str, Any]) -> Iterator[_Dated]:
+    for line in one["said"]:
+        at = datetime.fromisoformat(line["at"])
+        at = at if at.tzinfo else at.replace(tzinfo=UTC)
+        yield (
+            f"{at:%Y-%m-%d}",
+            RecordedLine(text=str(line["text"]), at=at, is_assistant=line["by"] != "person"),
+        )
+
+
+def _beam_questions(one: Mapping[str, Any]) -> Iterator[EvalQuestion]:
+    for asked in one["questions"]:
+        answer = str(asked.get("answer", "")).strip()
+        if asked.get("category") == UNANSWERABLE:
+            yield EvalQuestion(question=str(asked["question"]))
+        elif answer:
+            yield EvalQuestion(question=str(asked["question"]), answers=(answer,))
 
 
 def _packed(lines: Iterable[tuple[str, str]]) -> Iterator[str]:

@@ -1,4 +1,5 @@
 """Evaluation of a deployment's memory: plays a talk into a separate conversation, compacts it, and asks.
+Or imports the talk as a person's past, and asks questions of which some have no answer there.
 Messages take the same way as a person's. Each is stored under its number, so a run that was interrupted
 continues where it stopped: stored answers are read, not asked again.
 """
@@ -6,16 +7,21 @@ continues where it stopped: stored answers are read, not asked again.
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from shared.core.memory.past import PastImport, PastMessage, PastSource
+from shared.core.ops.abstention import VERDICTS, Verdict, judge_by_rules
 from shared.core.ops.evaluation import (
     RECALL_TOKENS,
     SUMMARY_TOKENS,
     EvalAnswer,
     EvalFigures,
+    EvalQuestion,
     EvalTalk,
     is_literal_match,
     part_ends,
@@ -33,6 +39,13 @@ WAIT_SECONDS = 600.0
 LOOK_SECONDS = 0.2
 TRIES = 3
 _ANSWER_TOKENS = 1_024
+_JUDGE_ABSTENTION = (
+    "You judge an answer to a question about an earlier conversation. Reply with one word. "
+    "abstained: the answer says that it does not know, or that this was not said, and states nothing else as "
+    "the answer. right: it says what the right answer says, in whatever words. invented: it states anything "
+    "else as if it was known."
+)
+_NO_ANSWER = "There is none; the conversation does not tell."
 _JUDGE = (
     "You compare an answer with the right one. Reply with one word: yes if the answer says what the right "
     "answer says, in whatever words, else no."
@@ -55,6 +68,8 @@ class TurnView(Protocol):
     def error_code(self) -> str | None: ...
     @property
     def answer(self) -> str: ...
+    @property
+    def used_recall(self) -> bool: ...
 
 
 class EvaluationStore(Protocol):
@@ -71,6 +86,12 @@ class EvaluationJobs(Protocol):
 class EvaluationSessions(Protocol):
     async def accept(self, inbound: Inbound) -> Accepted: ...
     async def answer(self, session_id: int, emit: Emit) -> None: ...
+
+
+class EvaluationImporter(Protocol):
+    async def import_past(
+        self, session_id: int, source: PastSource, digest: bytes, messages: Iterable[PastMessage]
+    ) -> PastImport: ...
 
 
 class JudgeLedger(SpendStore, Protocol):
@@ -155,8 +176,28 @@ class Evaluation:
             self._progress(len(talk.messages) + number, whole)
         return found
 
+    async def ask_held(
+        self, place: EvaluationPlace, questions: Sequence[EvalQuestion]
+    ) -> list[tuple[EvalQuestion, str, bool]]:
+        """Ask about an imported talk; return each question, its answer, and whether `recall` was used.
+
+        Raises EvaluationStopped and EvertalkError.
+        """
+        await self._note_spending(place)
+        found = []
+        for number, asked in enumerate(questions, 1):
+            turn = await self._turn(place, f"held:{number}", asked.question)
+            found.append((asked, turn.answer if turn else "", turn is not None and turn.used_recall))
+            self._progress(number, len(questions))
+        return found
+
     async def _say(self, place: EvaluationPlace, name: str, words: str) -> str:
-        """The answer; empty when the turn failed each time."""
+        """Return the answer; empty if the turn failed each time."""
+        turn = await self._turn(place, name, words)
+        return turn.answer if turn else ""
+
+    async def _turn(self, place: EvaluationPlace, name: str, words: str) -> TurnView | None:
+        """Return the answered turn of a message; None if the turn failed each time."""
         for attempt in range(TRIES):
             key = _key(name, attempt)
             known = await self._store.load_turn(place.session_id, key)
@@ -171,13 +212,13 @@ class Evaluation:
             turn = await self._ended(place, key)
             await self._settle(place)
             if turn.state == "answered":
-                return turn.answer
+                return turn
             if turn.state == "refused" and known is None:
                 raise EvaluationStopped(
                     f"The deployment refused a message ({turn.error_code}): one of its spending caps is "
                     "reached. Raise it, or wait until tomorrow."
                 )
-        return ""
+        return None
 
     async def _ended(self, place: EvaluationPlace, key: str) -> TurnView:
         """Answered here, or by whichever process has it."""
@@ -244,12 +285,36 @@ class AnswerJudge:
         return await self._completion.load_card(self._name)
 
     async def is_right(self, place: EvaluationPlace, answer: EvalAnswer) -> bool:
-        """Raises EvaluationStopped at a cap, ModelErrors."""
+        """Return whether an answer says what the right one says. Raises EvaluationStopped, ModelError."""
+        said = await self._ask(
+            place, _JUDGE, question=answer.question, expected=answer.expected, answer=answer.answer
+        )
+        return said.startswith("yes")
+
+    async def judge(self, place: EvaluationPlace, question: EvalQuestion, answer: str) -> Verdict:
+        """Return the verdict on an answer; rules decide if the judge says something else.
+
+        Raises EvaluationStopped at a cap, ModelError.
+        """
+        expected = " / ".join(question.answers) or _NO_ANSWER
+        said = await self._ask(
+            place, _JUDGE_ABSTENTION, question=question.question, expected=expected, answer=answer
+        )
+        verdict = next((one for one in VERDICTS if said.startswith(one)), None)
+        if verdict is None:
+            return judge_by_rules(question, answer)
+        return "abstained" if verdict == "right" and not question.answers else verdict
+
+    async def _ask(
+        self, place: EvaluationPlace, rules: str, *, question: str, expected: str, answer: str
+    ) -> str:
+        """Return the judge's reply in small letters. Raises EvaluationStopped at a cap, ModelError."""
         tracker = SpendTracker(self._ledger, session_id=place.session_id, job_id=None, caps=self._caps)
-        told = (f"Question: {answer.question}", f"Right answer: {answer.expected}")
-        words = "\n\n".join((*told, f"Answer to judge: {answer.answer}"))
+        words = "\n\n".join(
+            (f"Question: {question}", f"Right answer: {expected}", f"Answer to judge: {answer}")
+        )
         request = ModelRequest(
-            model=self._name, system=(SystemPart(text=_JUDGE),), messages=(text_message("user", words),),
+            model=self._name, system=(SystemPart(text=rules),), messages=(text_message("user", words),),
             max_output_tokens=200,
         )  # fmt: skip
         try:
@@ -260,4 +325,18 @@ class AnswerJudge:
             await self._ledger.record_delegated(
                 place.session_id, party_id=place.party_id, turn=1, spent=tracker.take_spent()
             )
-        return text_of(reply.blocks).strip().casefold().startswith("yes")
+        return text_of(reply.blocks).strip().casefold()
+
+
+async def hold_talk(importer: EvaluationImporter, place: EvaluationPlace, talk: EvalTalk) -> int:
+    """Import the lines of a recorded talk as the past of a conversation's person; again, nothing changes.
+
+    Returns the id of the imported conversation.
+    """
+    told = json.dumps([talk.name, [line.text for line in talk.lines]]).encode()
+    messages = (
+        PastMessage(text=line.text, at=line.at, is_assistant=line.is_assistant, speaker=line.speaker)
+        for line in talk.lines
+    )
+    held = await importer.import_past(place.session_id, "chatgpt", hashlib.sha256(told).digest(), messages)
+    return held.session_id

@@ -256,3 +256,87 @@ async def test_a_model_without_a_price_cannot_be_capped(
     assert code == 2
     assert "its price is unknown" in told
     assert "--cap cannot hold" in told
+
+
+ABSTENTION = ("--unanswerable", "2", "--talks", "2", "--yes", "--cap", "5", "--json")
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Path:
+    """Two recorded talks with an assistant, each with a question to which it holds no answer."""
+    talks = []
+    for name, thing, colour in (("one", "rowing boat", "green"), ("two", "garden shed", "violet")):
+        said = [
+            {"by": "person", "at": "2024-03-15T09:01:00+00:00", "text": f"My {thing} is painted {colour}."},
+            {"by": "assistant", "at": "2024-03-15T09:02:00+00:00", "text": "That sounds lovely."},
+        ]
+        asked = [
+            {"question": f"How is my {thing} painted?", "category": "fact", "answer": colour},
+            {
+                "question": f"Which engine drives my {thing} upstream?",
+                "category": "abstention",
+                "answer": "-",
+            },
+        ]
+        talks.append({"name": name, "said": said, "questions": asked})
+    file = tmp_path / "records.json"
+    file.write_text(json.dumps({"conversations": talks}))
+    return file
+
+
+async def test_unanswerable_questions_are_abstained_from_after_one_recall(
+    settings: Settings, fake: RunningFake, database: asyncpg.Connection[asyncpg.Record], records: Path
+) -> None:
+    await fake.script([{"match": {"kind": "chat"}, "times": -1, "action": {"read": True}}])
+    code, said, told = await evaluate(settings, "--data", str(records), *ABSTENTION, "--judge", "rules")
+    assert (code, "6 questions about 2 imported conversations" in told) == (0, True)
+    (row,) = json.loads(said)["rows"]
+    assert (row["data"], row["preset"]) == ("records", "steady")
+    assert row["unanswerable"] == {"asked": 4, "abstained": 4, "right": 0, "invented": 0}
+    assert row["answerable"] == {"asked": 2, "abstained": 0, "right": 2, "invented": 0}
+    assert row["abstained_without_recall"] == 0
+    assert await chats(fake) == 4 * 2 + 2, "an answer from what is shown needs no tool"
+    assert tuple(await database.fetchrow(LEFT) or ()) == (0, 0, 0)
+    assert await database.fetchval("SELECT count(*) FROM past_imports WHERE digest IS NOT NULL") == 0
+
+
+async def test_model_that_makes_things_up_is_found_out(
+    settings: Settings, fake: RunningFake, records: Path
+) -> None:
+    await fake.script(
+        [{"match": {"kind": "chat"}, "times": -1, "action": {"text": "It is green, by a steam engine."}}]
+    )
+    code, said, _ = await evaluate(settings, "--data", str(records), *ABSTENTION, "--judge", "rules")
+    (row,) = json.loads(said)["rows"]
+    assert (code, row["unanswerable"]["invented"], row["answerable"]["right"]) == (0, 4, 1)
+
+
+async def test_answering_model_judges_and_is_paid(
+    settings: Settings, fake: RunningFake, database: asyncpg.Connection[asyncpg.Record], records: Path
+) -> None:
+    await fake.script(
+        [
+            {"match": {"contains": "There is none"}, "times": -1, "action": {"text": "Abstained."}},
+            {"match": {"contains": "Answer to judge"}, "times": -1, "action": {"text": "right"}},
+        ]
+    )
+    code, said, _ = await evaluate(settings, "--data", str(records), *ABSTENTION)
+    (row,) = json.loads(said)["rows"]
+    assert (code, row["unanswerable"]["abstained"], row["answerable"]["right"]) == (0, 4, 2)
+    assert await database.fetchval("SELECT count(*) FROM usage WHERE purpose = 'delegate'") == 6
+
+
+async def test_abstention_without_a_model_is_refused_with_advice(
+    database_url: str, redis_url: str, records: Path
+) -> None:
+    settings = settings_for(database_url, redis_url)
+    with pytest.raises(BadInput, match="cannot answer") as refused:
+        await evaluate(settings, "--data", str(records), *ABSTENTION)
+    assert refused.value.code == "no_answering_model"
+    assert "ANTHROPIC_API_KEY" in refused.value.advice
+
+
+@pytest.mark.parametrize("more", [(), ("--data", "x", "--messages", "3"), ("--data", "x", "--picture", "y")])
+def test_unanswerable_questions_need_recorded_talk_as_a_whole(more: tuple[str, ...]) -> None:
+    with pytest.raises(SystemExit):
+        read_eval_arguments(("--unanswerable", "3", *more))

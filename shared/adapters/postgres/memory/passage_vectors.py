@@ -37,6 +37,11 @@ class PostgresPassageVectors(PoolStore):
         )
 
     @store_method
+    async def is_listed(self, session_id: int) -> bool:
+        """Return whether a conversation may have passages without a vector."""
+        return bool(await self._pool.fetchval(*_IS_LISTED(session_id=session_id)))
+
+    @store_method
     async def delist(self, passages: UnencodedPassages) -> None:
         """Take a conversation from the list, unless a passage was added after the list was read."""
         await self._pool.execute(*_DELIST(session_id=passages.session_id, listings=passages.listings))
@@ -85,6 +90,7 @@ def bits_of(packed: bytes) -> asyncpg.BitString:
 _LISTED = Named("""
 SELECT session_id, listings FROM unencoded_sessions WHERE session_id > :after ORDER BY session_id LIMIT 1
 """)
+_IS_LISTED = Named("SELECT EXISTS (SELECT FROM unencoded_sessions WHERE session_id = :session_id)")
 _UNENCODED = Named("""
 SELECT p.number, p.text FROM passages p
  WHERE p.session_id = :session_id

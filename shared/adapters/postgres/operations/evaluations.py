@@ -17,6 +17,8 @@ class TurnState:
     state: str
     error_code: str | None
     answer: str
+    used_recall: bool
+    """Whether the model called its tool `recall` in this turn."""
 
 
 class PostgresEvaluations(PoolStore):
@@ -29,7 +31,9 @@ class PostgresEvaluations(PoolStore):
         if row is None:
             return None
         said = text_of(blocks_from_json(row["blocks"] or ()))
-        return TurnState(state=row["state"], error_code=row["error_code"], answer=said)
+        return TurnState(
+            state=row["state"], error_code=row["error_code"], answer=said, used_recall=row["used_recall"]
+        )
 
     @store_method
     async def has_waiting_jobs(self, session_id: int) -> bool:
@@ -65,12 +69,15 @@ _TURN = Named("""
 SELECT t.state, t.error_code,
        (SELECT e.blocks FROM turn_entries a JOIN entries e USING (session_id, seq)
          WHERE a.session_id = t.session_id AND a.turn_no = t.turn_no AND e.author = 'assistant'
-         ORDER BY a.step DESC LIMIT 1) AS blocks
+         ORDER BY a.step DESC LIMIT 1) AS blocks,
+       EXISTS (SELECT FROM turn_entries a JOIN entries e USING (session_id, seq)
+                WHERE a.session_id = t.session_id AND a.turn_no = t.turn_no AND e.author = 'assistant'
+                  AND e.blocks @> '[{"type": "tool_use", "name": "recall"}]') AS used_recall
   FROM entry_rows m JOIN turn_entries te USING (session_id, seq)
   JOIN turns t ON t.session_id = te.session_id AND t.turn_no = te.turn_no
  WHERE m.session_id = :session_id AND m.dedupe_key = :dedupe_key
 """)
-"""State and answer of the turn that a question of an evaluation belongs to."""
+"""State and answer of the turn that a question of an evaluation belongs to, and its use of `recall`."""
 _WAITING = Named("""
 SELECT EXISTS (SELECT FROM jobs WHERE session_id = :session_id
                   AND (state = 'running' OR state = 'due' AND due_at <= now()))
@@ -95,9 +102,11 @@ SELECT s.id, g.name FROM addresses a JOIN sessions s ON s.id = a.session_id JOIN
  WHERE a.channel = 'web' AND starts_with(a.chat, :prefix) ORDER BY s.id
 """)
 _LEAVE_AGENT = Named("""
-UPDATE sessions SET agent_id = a.id, view_epoch = view_epoch + 1
-  FROM agents a WHERE sessions.id = :session_id AND a.name = :agent
+UPDATE sessions SET agent_id = a.id, view_epoch = sessions.view_epoch + 1
+  FROM agents a, sessions s
+ WHERE s.id = :session_id AND sessions.party_id = s.party_id AND a.name = :agent
 """)
+"""Detaches what was imported for the conversation's person, too."""
 _LEAVE_ADDRESS = Named(f"""
 UPDATE addresses SET chat = '{EXTERNAL}evaluated-' || session_id WHERE session_id = :session_id
 """)

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from tests.kit.fakes.messages_api import brain
+from tests.kit.fakes.messages_api import brain, reader
 from tests.kit.fakes.messages_api.brain import Answer
 from tests.kit.fakes.messages_api.refusals import NO_CREDIT, USUAL_MESSAGE, Refusal, too_long
 from tests.kit.fakes.messages_api.shapes import Json
@@ -76,6 +76,8 @@ def _content(body: Json, action: Json, mind: Mind) -> Answer:
         return replace(brain.said(action.get("text", PROSE)), blocks=(
             action["odd_block"], {"type": "text", "text": action.get("text", PROSE)},
         ))  # fmt: skip
+    if action.get("read"):
+        return reader.read(body)
     if "text" in action:
         return brain.said(action["text"])
     return brain.said(PROSE) if action.get("prose") else mind(body)

@@ -11,7 +11,8 @@ Action, freely combined:
 * the answer: `text`; `tool_use` [{name, input}]; `thinking` text; `empty`; `refusal`; `prose` (not JSON);
   `web_search` words that the provider itself searches for before it says `text`; `odd_block` any block;
   `lengthen` by prose to at most so many characters;
-  `pause` in the middle of that search; `counted` {input_tokens …}, said in place of the true usage
+  `pause` in the middle of that search; `counted` {input_tokens …}, said in place of the true usage; `read`
+  for an answer that quotes what is recalled, or admits that it does not know
 * the stream: `pace_ms`; `drip` seconds between single bytes; `no_message_stop`
 * the stream, after k deltas: `cut` k; `stream_error` k (`error_type`, else overloaded_error); `malformed` k;
   `unknown_event` k; `stall` {after, seconds}
@@ -39,6 +40,7 @@ ACTIONS: dict[str, type | tuple[type, ...]] = {
     "refusal": bool,
     "prose": bool,
     "lengthen": int,
+    "read": bool,
     "web_search": str,
     "pause": bool,
     "odd_block": dict,
