@@ -1,19 +1,17 @@
-"""The next ledger: a model's answer applied with conservation, parts joined, its days and topics."""
+"""The next ledger: a model's answer applied with conservation, parts joined, and its days."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 from functools import reduce
 from typing import Any, get_args
 
-from shared.core.session.ledger import ItemKind, Ledger, LedgerItem, Section, Topic
-from shared.core.session.session import Entry, turns_of
+from shared.core.session.ledger import ItemKind, Ledger, LedgerItem, Section
+from shared.core.session.session import Entry
 from shared.core.session.summary import (
     ITEM_CHARS,
     LETTERS,
@@ -27,9 +25,9 @@ from shared.core.session.summary import (
 )
 from shared.core.session.summary_strategy import SummaryForm
 from shared.core.values.identifiers import merge_identifiers
-from shared.core.values.messages import storable_json, text_of
+from shared.core.values.messages import storable_json
 from shared.core.values.searching import normalise
-from shared.core.values.secrets_filter import REDACTED, redact
+from shared.core.values.secrets_filter import redact
 from shared.core.values.tokens import Count
 
 NARRATIVE_WORDS = 120
@@ -317,130 +315,3 @@ def with_days(ledger: Ledger, entries: Iterable[Entry], zone: tzinfo) -> Ledger:
         for item in ledger.items
     )
     return replace(ledger, items=tuple(items))
-
-
-TOPICS_AT_MOST = 8
-_TURNS_PER_TOPIC = 6
-_LABEL_WORDS = 3
-_CANDIDATES = 60
-_LEAST_MESSAGES, _LONG = 2, 8
-_COMMON = """
-able about absolutely according achieve actually added adding addition additional additionally after again
-allow allows already also always amazing anything approach approaches around aspects available awesome back
-based basic because become been before being below best better both break brief briefly called cannot case
-cases certain certainly check clear clearly come comes common completely consider consistent correct correctly
-could create creating current currently definitely depending describe described describing detail detailed
-details difference different directly does doing done down during each easier easily effective effectively
-either else enhance enough ensure ensures ensuring entire especially even ever every everything exactly
-example examples excited exciting existing expected experience explain extra fact feature features feel
-feeling find fine first fits focus following follows form free from full fully function functions further
-gave general generally getting give given gives glad going gonna good great guide handle handling happy have
-having hear help helpful helps here high highlight highlighting hope however idea ideas implement
-implementation implementing important improve improved improvement improvements improving include included
-includes including information initial inspiring instead into involves issue issues just keep kind know large
-last later latest learn least leave level like likely line lines list little long look looking looks love made
-main maintain maintaining make makes making manage managing many match maybe mean meaning means message might
-more most move much multiple need needed needs never next nice normal note number obviously often okay once
-only optional option options original other others otherwise over overall own part particular parts people
-perfect perhaps place plan please point points possible potential potentially practice practices pretty
-previous probably problem problems process project proper properly provide provided provides providing quick
-quickly quite rather ready real really reason recommend regarding related relevant required result results
-right said same scenario scenarios second section several share should show showing shows similar simple
-simply since single sign situation slightly small some someone something soon sounds specific specifically
-spot start started starting step steps still structure stuff style success successful successfully such
-suggest suggestions summary support sure take takes taking talk task tasks team tell than thank thanks that
-their them themselves then there therefore these they thing things think this those though three through
-throughout time times today together tomorrow took total toward towards track tried true trying type types
-typically under understand understanding unless until update updated updates updating used useful user users
-uses using usually value valuable various very want wanted wants ways week well went were what whatever when
-where whether which while whole will with within without word words work working works would write writing
-wrong years yeah yesterday your yourself aber alle
-auch dann dass denn dich diese doch eine einen etwas gerade gestern habe haben heute hier immer jetzt kann
-mehr mein meine morgen muss nach nicht noch nichts oder schon sehr sein sind über warum weil wenn werden
-wieder wird wirklich avec bien cela cette comme dans demain elle encore être faire hier mais même merci
-moins nous pour quand sont tout très vous ahora algo antes aquí bien bueno como cuando desde donde esta este
-gracias hacer hasta hola mañana mucho nada para pero porque puedo siempre sobre también tengo tiene todo
-вчера где для если есть завтра когда меня можно надо очень потом почему просто сегодня спасибо тебя тоже
-только хорошо чтобы этого
-"""
-_SAYS_LITTLE = frozenset(_COMMON.split())
-"""Words that fit any conversation; what of other languages is as common falls out by standing everywhere."""
-_LONG_WORD = re.compile(r"\b[^\W\d_]{4,20}\b")
-_CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-
-
-def topics_of(entries: Sequence[Entry], former: Sequence[Topic] = ()) -> tuple[Topic, ...]:
-    """Former topics and those of the entries, at most `TOPICS_AT_MOST`: old neighbours become one.
-
-    A stretch in which nothing is talked about for long has no label.
-    """
-    stretches = _stretches(turns_of(entries))
-    words = [_words(stretch) for stretch in stretches]
-    spread = Counter(word for counted in words for word in counted)
-    new = [_topic(*pair, spread, len(stretches)) for pair in zip(stretches, words, strict=True)]
-    topics = [*former, *new]
-    while len(topics) > TOPICS_AT_MOST:
-        topics = _with_oldest_joined(topics)
-    return tuple(topics)
-
-
-def _stretches(turns: Sequence[tuple[Entry, ...]]) -> list[list[Entry]]:
-    """Equal numbers of turns: a hint has to be near, not exact."""
-    count = max(1, min(TOPICS_AT_MOST, round(len(turns) / _TURNS_PER_TOPIC)))
-    size = math.ceil(len(turns) / count) if turns else 1
-    return [[entry for turn in turns[at : at + size] for entry in turn] for at in range(0, len(turns), size)]
-
-
-def _words(stretch: Sequence[Entry]) -> Counter[str]:
-    """In how many messages each word is that was said by the person and taken up by the assistant, or again.
-
-    A word that is said once, or by one side alone, is seldom what a stretch is about.
-    """
-    said: dict[str, Counter[str]] = {"person": Counter(), "assistant": Counter()}
-    for entry in stretch:
-        if entry.author in said:
-            text = _CODE.sub(" ", redact(text_of(entry.blocks))).replace(REDACTED, " ").casefold()
-            said[entry.author].update(set(_LONG_WORD.findall(text)) - _SAYS_LITTLE)
-    person, assistant = said["person"], said["assistant"]
-    return Counter(
-        {
-            word: times + assistant[word]
-            for word, times in person.items()
-            if (assistant[word] or times > 1) and times + assistant[word] >= _LEAST_MESSAGES
-        }
-    )
-
-
-def _topic(stretch: Sequence[Entry], words: Counter[str], spread: Counter[str], total: int) -> Topic:
-    often = [word for word, _ in words.most_common(_CANDIDATES)]
-    ranked = sorted(often, key=lambda word: (-_telling(word, words, spread, total), word))
-    return Topic(
-        label=", ".join(ranked[:_LABEL_WORDS]),
-        from_turn=stretch[0].turn,
-        through_turn=stretch[-1].turn,
-        from_seq=min(entry.seq for entry in stretch),
-        through_seq=max(entry.seq for entry in stretch),
-    )
-
-
-def _telling(word: str, words: Counter[str], spread: Counter[str], total: int) -> float:
-    """Said often here and nowhere else; long words say more than short ones."""
-    rare = math.log((total + 1) / spread[word]) + 0.1
-    return rare * math.sqrt(words[word]) * min(len(word), _LONG)
-
-
-def _with_oldest_joined(topics: Sequence[Topic]) -> list[Topic]:
-    first, second = topics[0], topics[1]
-    labels = [word for topic, most in ((first, 2), (second, 1)) for word in _parts(topic.label)[:most]]
-    joined = replace(
-        first,
-        label=", ".join(dict.fromkeys(labels)),
-        through_turn=max(first.through_turn, second.through_turn),
-        from_seq=min(first.from_seq, second.from_seq),
-        through_seq=max(first.through_seq, second.through_seq),
-    )
-    return [joined, *topics[2:]]
-
-
-def _parts(label: str) -> list[str]:
-    return label.split(", ") if label else []

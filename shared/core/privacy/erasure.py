@@ -45,8 +45,9 @@ def drop_sources(ledger: Ledger, seqs: Collection[int]) -> Ledger:
         if not any(topic.from_seq <= seq <= topic.through_seq for seq in gone)
     )
     return replace(
-        ledger, narrative="", items=items, identifiers=(), sections=(), topics=topics, form="ledger", title=""
-    )
+        ledger, narrative="", items=items, identifiers=(), clauses=(), sections=(), topics=topics,
+        form="ledger", title="",
+    )  # fmt: skip
 
 
 def is_about(text: str, erased: str) -> bool:

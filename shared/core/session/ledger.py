@@ -52,6 +52,8 @@ class Ledger:
     items: tuple[LedgerItem, ...] = ()
     identifiers: tuple[str, ...] = ()
     """Numbers, names, URLs and paths of the hidden range, word for word."""
+    clauses: tuple[tuple[str, str], ...] = ()
+    """Identifiers, each with the words around it; one without a clause is not in it."""
     last_number: int = 0
     """The number of the newest id ever given; ids are never used twice."""
     form: SummaryForm = "ledger"
@@ -81,6 +83,8 @@ def ledger_to_json(ledger: Ledger) -> dict[str, Any]:
         "identifiers": list(ledger.identifiers),
         "last_number": ledger.last_number,
     }
+    if ledger.clauses:
+        raw["clauses"] = dict(ledger.clauses)
     if ledger.form != "ledger":
         raw["form"] = ledger.form
     if ledger.sections:
@@ -116,6 +120,7 @@ def ledger_from_json(raw: Mapping[str, Any]) -> Ledger:
             for item in raw.get("items", ())
         ),
         identifiers=tuple(raw.get("identifiers", ())),
+        clauses=tuple(raw.get("clauses", {}).items()),
         last_number=raw.get("last_number", 0),
         form=form if form in get_args(SummaryForm) else "ledger",
         sections=tuple(

@@ -243,7 +243,8 @@ def render_summary(ledger: Ledger) -> str:
     if hints := [_hint(topic) for topic in ledger.topics if topic.label]:
         parts.append("\n".join(("## Where to look", *hints)))
     told = "\n".join(parts)
-    if exact := [found for found in ledger.identifiers if found not in told]:
+    clauses = dict(ledger.clauses)
+    if exact := [clauses.get(found, found) for found in ledger.identifiers if found not in told]:
         parts.append(f"## Exact names and numbers\n{' · '.join(exact)}")
     return "\n\n".join(parts)
 
@@ -390,8 +391,9 @@ def _with_less(ledger: Ledger, excess: int, count: Count) -> Ledger:
     """
     identifiers, topics = ledger.identifiers, ledger.topics
     if not form_of(ledger.form).is_text:
+        said = dict(ledger.clauses)
         while len(identifiers) > _LEAST_IDENTIFIERS and excess > 0:
-            excess -= count(identifiers[0])
+            excess -= count(said.get(identifiers[0], identifiers[0]))
             identifiers = identifiers[1:]
         while len(topics) > _LEAST_TOPICS and excess > 0:
             excess -= count(_hint(topics[0]))
@@ -403,7 +405,8 @@ def _with_less(ledger: Ledger, excess: int, count: Count) -> Ledger:
         excess -= count(_line(item))
         leaving.add(item.id)
     items = tuple(replace(i, closed=LEFT_OUT) if i.id in leaving else i for i in ledger.items)
-    return replace(ledger, items=items, identifiers=identifiers, topics=topics)
+    clauses = tuple(pair for pair in ledger.clauses if pair[0] in identifiers)
+    return replace(ledger, items=items, identifiers=identifiers, clauses=clauses, topics=topics)
 
 
 def _with_shorter_narrative(ledger: Ledger, limit: int, count: Count) -> Ledger:

@@ -22,6 +22,7 @@ from shared.core.compaction.audit import (
     holds_anything,
 )
 from shared.core.compaction.digest import digest
+from shared.core.compaction.hints import topics_of, with_clauses
 from shared.core.compaction.jobs import total_cost
 from shared.core.compaction.next_ledger import (
     LedgerPatch,
@@ -30,7 +31,6 @@ from shared.core.compaction.next_ledger import (
     join_ledgers,
     parse_ledger_patch,
     shorten_ledger,
-    topics_of,
     with_days,
 )
 from shared.core.compaction.note_requests import NoteDraft, drafts_from
@@ -602,7 +602,8 @@ class Summariser:
     def _build_result(self, draft: SummaryDraft, ledger: Ledger, started: float) -> SummaryResult:
         plan = draft.plan
         topics = topics_of(plan.entries, plan.former.topics)
-        ledger = with_days(replace(ledger, topics=topics, title=draft.title), plan.entries, plan.zone)
+        ledger = with_clauses(replace(ledger, topics=topics, title=draft.title), plan.entries)
+        ledger = with_days(ledger, plan.entries, plan.zone)
         ledger = fit_ledger(ledger, plan.summary_limit, self._counter.count_tokens)
         if not draft.digested and not may_be_quoted(render_summary(ledger)):
             ledger = self._write_digest(draft, plan.entries, plan.former)

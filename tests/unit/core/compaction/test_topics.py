@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from shared.core.compaction.hints import TOPICS_AT_MOST, topics_of, with_clauses
 from shared.core.compaction.next_ledger import (
-    TOPICS_AT_MOST,
     LedgerPatch,
     NewItem,
     apply_patch,
     group_parts,
     join_ledgers,
     shorten_ledger,
-    topics_of,
 )
-from shared.core.session.ledger import Ledger, Topic
+from shared.core.privacy.erasure import drop_sources
+from shared.core.session.ledger import Ledger, Topic, ledger_from_json, ledger_to_json
 from shared.core.session.summary import render_summary
 from shared.core.values.identifiers import identifiers_of
 from tests.kit.builders import exchange, exchanges, words
@@ -25,6 +27,7 @@ def test_each_stretch_is_named_by_what_was_said_there_and_nowhere_else() -> None
     first, second = topics_of([*BOATS, *CAKES])
     assert "ferry" in first.label
     assert "almonds" in second.label
+    assert {first.label, second.label} == {"ferry to the island sails", "bake a cake with almonds"}
     assert (first.from_turn, first.through_turn, first.from_seq, first.through_seq) == (1, 6, 1, 12)
     assert (second.from_turn, second.through_seq) == (7, 24)
 
@@ -38,7 +41,7 @@ def test_a_hint_names_what_both_talk_about_and_no_filler() -> None:
     chatter = [("That is amazing, thanks!", "Really glad to help."), ("Everything is great.", "Sounds good!")]
     log = [e for n, pair in enumerate(garden * 2 + chatter * 3, 1) for e in exchange(n, *pair)]
     said, empty = topics_of(log)
-    assert set(said.label.split(", ")) == {"greenhouse", "pond", "pump"}
+    assert said.label == "pond behind the greenhouse"
     assert empty.label == ""
     shown = render_summary(Ledger(narrative="n", topics=(said, empty)))
     assert shown.count("\n- ") == 1
@@ -76,6 +79,33 @@ def test_a_ledger_shows_where_to_look() -> None:
     topic = Topic(label="ferry, island", from_turn=1, through_turn=6, from_seq=1, through_seq=12)
     shown = render_summary(Ledger(narrative="n", topics=(topic,), identifiers=("Bob",)))
     assert shown == "n\n\n## Where to look\n- ferry, island: #1 to #12\n\n## Exact names and numbers\nBob"
+
+
+def test_topic_of_single_words_has_no_label() -> None:
+    said = "special dreams"
+    apart = [e for n in range(1, 5) for e in exchange(n, f"It was {said.split()[n % 2]}.", f"Oh, {said}!")]
+    assert [topic.label for topic in topics_of(apart)] == [""]
+    old = Topic(label="special, dreams, stay", from_turn=1, through_turn=6, from_seq=1, through_seq=12)
+    kept = topics_of(BOATS, (old,))
+    assert [topic.label for topic in kept] == ["", "ferry to the island sails"]
+    assert "special" not in render_summary(Ledger(narrative="n", topics=kept))
+
+
+def test_exact_names_stand_with_their_clause() -> None:
+    said = exchange(1, "Hi! I bought a bicycle called Mistralino, at last.", "Nice.")
+    said += exchange(2, "Write to Maren Solberg. My password: Hunter!2xyz. PX-4471 is my order.", "Ok.")
+    ledger = Ledger(identifiers=("Mistralino", "Maren Solberg", "PX-4471", "https://example.org", "Bob"))
+    made = with_clauses(ledger, said)
+    assert dict(made.clauses) == {
+        "Mistralino": "bought a bicycle called Mistralino",
+        "Maren Solberg": "Write to Maren Solberg",
+        "PX-4471": "PX-4471 is my order",
+    }
+    shown = render_summary(replace(made, narrative="n"))
+    assert "bought a bicycle called Mistralino · Write to Maren Solberg · PX-4471 is my order" in shown
+    assert ledger_from_json(ledger_to_json(made)) == made
+    assert with_clauses(made, []) == made
+    assert drop_sources(made, [1]).clauses == ()
 
 
 def part(*texts: str, narrative: str = "n") -> Ledger:

@@ -1,0 +1,246 @@
+"""Hints of a summary where to look: its topics as phrases, and its exact names with their clauses."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from shared.core.compaction.summary_filters import may_be_quoted
+from shared.core.session.ledger import Ledger, Topic
+from shared.core.session.session import Entry, turns_of
+from shared.core.values.identifiers import URL
+from shared.core.values.messages import text_of
+from shared.core.values.secrets_filter import REDACTED, redact
+
+CLAUSE_CHARS = 60
+"""Characters of the longest clause; a longer one costs more than it tells."""
+WORDS_BEFORE, WORDS_AFTER, LEAST_WORDS = 4, 3, 2
+"""Words before a name that belong to its clause; words after it if there are fewer than the least before."""
+PHRASE_WORDS = 6
+"""Words of the longest phrase that can be a topic."""
+WORDS_LOOKED_AT = 400
+"""Words of a message in which a phrase is looked for."""
+_BREAK = re.compile(r"[,;!?…()\[\]{}<>|\"“”„«»*`\n。！？，；：、]|[.:](?=\s|$)| [-–—] ")
+"""Where a clause ends; a point inside of a number or an address does not end it."""
+_WORD = re.compile(r"[^\W\d_]+")
+_CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+
+
+def find_clauses(names: Sequence[str], entries: Iterable[Entry]) -> dict[str, str]:
+    """Return the clause that each name was first said with; none for a name that stood alone.
+
+    The person's messages are looked at before the assistant's.
+    """
+    left = dict.fromkeys(name for name in names if not URL.fullmatch(name))
+    found: dict[str, str] = {}
+    for entry in sorted(
+        (entry for entry in entries if entry.author in ("person", "assistant")),
+        key=lambda entry: (entry.author != "person", entry.seq),
+    ):
+        if not left:
+            break
+        text = text_of(entry.blocks)
+        named = [name for name in left if name in text]
+        if not named:
+            continue
+        readable = redact(text)
+        for name in named:
+            clause = clause_of(name, readable)
+            if clause and may_be_quoted(clause):
+                found[name] = clause
+                del left[name]
+    return found
+
+
+def clause_of(name: str, text: str) -> str:
+    """Return the words around the first whole occurrence of a name; empty if it stands alone there.
+
+    Words before the name come first; those after it count only if too few stand before it.
+    """
+    place = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)
+    if place is None:
+        return ""
+    before = _BREAK.split(text[max(0, place.start() - 4 * CLAUSE_CHARS) : place.start()])[-1].split()
+    after = _BREAK.split(text[place.end() : place.end() + 4 * CLAUSE_CHARS])[0].split()
+    lead = before[-WORDS_BEFORE:]
+    trail = after[:WORDS_AFTER] if len(lead) < LEAST_WORDS else []
+    if not lead and not trail:
+        return ""
+    clause = " ".join((*lead, name, *trail))
+    return clause if len(clause) <= CLAUSE_CHARS else ""
+
+
+def phrase_with(texts: Iterable[str], weights: Mapping[str, float]) -> str:
+    """Return the shortest run of words with the most weight; empty if no run has two of the weighed words.
+
+    `weights` are of lower-case words. A phrase has at most `PHRASE_WORDS` words and crosses no punctuation.
+    """
+    best, best_weight = "", 0.0
+    for text in texts:
+        for part in _BREAK.split(_CODE.sub("\n", text)):
+            words = part.split()[:WORDS_LOOKED_AT]
+            keys = [_find_weighed(word, weights) for word in words]
+            places = [at for at, key in enumerate(keys) if key]
+            for index, first in enumerate(places):
+                held: dict[str, float] = {}
+                for last in places[index : index + PHRASE_WORDS]:
+                    if last >= first + PHRASE_WORDS:
+                        break
+                    held[keys[last]] = weights[keys[last]]
+                    weight = sum(held.values())
+                    if len(held) > 1 and weight > best_weight:
+                        phrase = " ".join(words[first : last + 1])
+                        if len(phrase) <= CLAUSE_CHARS:
+                            best, best_weight = phrase, weight
+    return best if best and may_be_quoted(best) else ""
+
+
+def _find_weighed(word: str, weights: Mapping[str, float]) -> str:
+    return next((part for part in _WORD.findall(word.casefold()) if part in weights), "")
+
+
+def with_clauses(ledger: Ledger, entries: Iterable[Entry]) -> Ledger:
+    """Return the ledger with a clause for each of its exact names that the entries say one for."""
+    known = {name: clause for name, clause in ledger.clauses if name in ledger.identifiers}
+    new = [name for name in ledger.identifiers if name not in known]
+    return replace(ledger, clauses=tuple((known | find_clauses(new, entries)).items()))
+
+
+TOPICS_AT_MOST = 8
+_TURNS_PER_TOPIC = 6
+_LABEL_WORDS = 12
+"""Most telling words of a stretch that its label may have."""
+_JOINED_LABELS = 3
+_CANDIDATES = 60
+_LEAST_MESSAGES, _LONG = 2, 8
+_COMMON = """
+able about absolutely according achieve actually added adding addition additional additionally after again
+allow allows already also always amazing anything approach approaches around aspects available awesome back
+based basic because become been before being below best better both break brief briefly called cannot case
+cases certain certainly check clear clearly come comes common completely consider consistent correct correctly
+could create creating current currently definitely depending describe described describing detail detailed
+details difference different directly does doing done down during each easier easily effective effectively
+either else enhance enough ensure ensures ensuring entire especially even ever every everything exactly
+example examples excited exciting existing expected experience explain extra fact feature features feel
+feeling find fine first fits focus following follows form free from full fully function functions further
+gave general generally getting give given gives glad going gonna good great guide handle handling happy have
+having hear help helpful helps here high highlight highlighting hope however idea ideas implement
+implementation implementing important improve improved improvement improvements improving include included
+includes including information initial inspiring instead into involves issue issues just keep kind know large
+last later latest learn least leave level like likely line lines list little long look looking looks love made
+main maintain maintaining make makes making manage managing many match maybe mean meaning means message might
+more most move much multiple need needed needs never next nice normal note number obviously often okay once
+only optional option options original other others otherwise over overall own part particular parts people
+perfect perhaps place plan please point points possible potential potentially practice practices pretty
+previous probably problem problems process project proper properly provide provided provides providing quick
+quickly quite rather ready real really reason recommend regarding related relevant required result results
+right said same scenario scenarios second section several share should show showing shows similar simple
+simply since single sign situation slightly small some someone something soon sounds specific specifically
+spot start started starting step steps still structure stuff style success successful successfully such
+suggest suggestions summary support sure take takes taking talk task tasks team tell than thank thanks that
+their them themselves then there therefore these they thing things think this those though three through
+throughout time times today together tomorrow took total toward towards track tried true trying type types
+typically under understand understanding unless until update updated updates updating used useful user users
+uses using usually value valuable various very want wanted wants ways week well went were what whatever when
+where whether which while whole will with within without word words work working works would write writing
+wrong years yeah yesterday your yourself aber alle
+auch dann dass denn dich diese doch eine einen etwas gerade gestern habe haben heute hier immer jetzt kann
+mehr mein meine morgen muss nach nicht noch nichts oder schon sehr sein sind über warum weil wenn werden
+wieder wird wirklich avec bien cela cette comme dans demain elle encore être faire hier mais même merci
+moins nous pour quand sont tout très vous ahora algo antes aquí bien bueno como cuando desde donde esta este
+gracias hacer hasta hola mañana mucho nada para pero porque puedo siempre sobre también tengo tiene todo
+вчера где для если есть завтра когда меня можно надо очень потом почему просто сегодня спасибо тебя тоже
+только хорошо чтобы этого
+"""
+_SAYS_LITTLE = frozenset(_COMMON.split())
+"""Words that fit any conversation; what of other languages is as common falls out by standing everywhere."""
+_LONG_WORD = re.compile(r"\b[^\W\d_]{4,20}\b")
+_JOINT = "; "
+
+
+def topics_of(entries: Sequence[Entry], former: Sequence[Topic] = ()) -> tuple[Topic, ...]:
+    """Former topics and those of the entries, at most `TOPICS_AT_MOST`: old neighbours become one.
+
+    A label is a phrase that the person wrote. A stretch in which nothing is talked about for long has none.
+    """
+    stretches = _stretches(turns_of(entries))
+    words = [_words(stretch) for stretch in stretches]
+    spread = Counter(word for counted in words for word in counted)
+    new = [_topic(*pair, spread, len(stretches)) for pair in zip(stretches, words, strict=True)]
+    topics = [*map(_without_scraps, former), *new]
+    while len(topics) > TOPICS_AT_MOST:
+        topics = _with_oldest_joined(topics)
+    return tuple(topics)
+
+
+def _stretches(turns: Sequence[tuple[Entry, ...]]) -> list[list[Entry]]:
+    """Equal numbers of turns: a hint has to be near, not exact."""
+    count = max(1, min(TOPICS_AT_MOST, round(len(turns) / _TURNS_PER_TOPIC)))
+    size = math.ceil(len(turns) / count) if turns else 1
+    return [[entry for turn in turns[at : at + size] for entry in turn] for at in range(0, len(turns), size)]
+
+
+def _words(stretch: Sequence[Entry]) -> Counter[str]:
+    """In how many messages each word is that was said by the person and taken up by the assistant, or again.
+
+    A word that is said once, or by one side alone, is seldom what a stretch is about.
+    """
+    said: dict[str, Counter[str]] = {"person": Counter(), "assistant": Counter()}
+    for entry in stretch:
+        if entry.author in said:
+            text = _CODE.sub(" ", redact(text_of(entry.blocks))).replace(REDACTED, " ").casefold()
+            said[entry.author].update(set(_LONG_WORD.findall(text)) - _SAYS_LITTLE)
+    person, assistant = said["person"], said["assistant"]
+    return Counter(
+        {
+            word: times + assistant[word]
+            for word, times in person.items()
+            if (assistant[word] or times > 1) and times + assistant[word] >= _LEAST_MESSAGES
+        }
+    )
+
+
+def _topic(stretch: Sequence[Entry], words: Counter[str], spread: Counter[str], total: int) -> Topic:
+    often = [word for word, _ in words.most_common(_CANDIDATES)]
+    telling = {word: _telling(word, words, spread, total) for word in often}
+    ranked = sorted(often, key=lambda word: (-telling[word], word))[:_LABEL_WORDS]
+    said = (redact(text_of(entry.blocks)) for entry in stretch if entry.author == "person")
+    return Topic(
+        label=phrase_with(said, {word: telling[word] for word in ranked}),
+        from_turn=stretch[0].turn,
+        through_turn=stretch[-1].turn,
+        from_seq=min(entry.seq for entry in stretch),
+        through_seq=max(entry.seq for entry in stretch),
+    )
+
+
+def _telling(word: str, words: Counter[str], spread: Counter[str], total: int) -> float:
+    """Said often here and nowhere else; long words say more than short ones."""
+    rare = math.log((total + 1) / spread[word]) + 0.1
+    return rare * math.sqrt(words[word]) * min(len(word), _LONG)
+
+
+def _without_scraps(topic: Topic) -> Topic:
+    """Return a topic without the label of single words that earlier versions gave it."""
+    scraps = topic.label and all(" " not in word for word in topic.label.split(", "))
+    return replace(topic, label="") if scraps else topic
+
+
+def _with_oldest_joined(topics: Sequence[Topic]) -> list[Topic]:
+    first, second = topics[0], topics[1]
+    labels = dict.fromkeys((*_parts(first.label), *_parts(second.label)))
+    joined = replace(
+        first,
+        label=_JOINT.join([*labels][-_JOINED_LABELS:]),
+        through_turn=max(first.through_turn, second.through_turn),
+        from_seq=min(first.from_seq, second.from_seq),
+        through_seq=max(first.through_seq, second.through_seq),
+    )
+    return [joined, *topics[2:]]
+
+
+def _parts(label: str) -> list[str]:
+    return label.split(_JOINT) if label else []
