@@ -67,6 +67,8 @@ class RecallQuery:
     through_seq: int | None = None
     spoken_of: tuple[datetime, datetime] | None = None
     """The time that the message speaks of: its passages are candidates, too."""
+    cited: tuple[int, ...] = ()
+    """Messages of the session that fitting facts cite: their passages are candidates, too."""
     encoder: str = ""
     vector: bytes = b""
     """Packed vector of the message, by the model `encoder`; empty without one."""

@@ -11,6 +11,7 @@ from datetime import date, datetime
 from typing import Literal, NamedTuple
 
 from shared.core.context.question import QUESTION_WORDS, Author, Question, is_small_talk
+from shared.core.memory.facts import CitedFact, is_same_subject, stems_of
 from shared.core.values.local_time import day_text, distance_text
 from shared.core.values.searching import is_unspaced, normalise, words_of
 from shared.core.values.secrets_filter import redact
@@ -42,6 +43,9 @@ message finds some of its words in every long passage."""
 SPEAKER_PRIOR = 0.5
 """How much it counts that the one has said it whose words the question is about."""
 NOTE_HIT = 0.5
+"""Bonus of a passage that the best note was made from."""
+FACT_HIT = 0.3
+"""Bonus of a passage that the best fact of the summary cites."""
 NOTE_TURNS = 2
 """A note of more turns than this says too little about where its words were said."""
 LEAST_CARRIED, SURE = 0.03, 0.2
@@ -73,6 +77,8 @@ LENGTH, LENGTH_CHARS = 0.17, 150
 """How much it counts that of two passages as good the shorter one leaves more room for others."""
 SPOKEN_OF, SPOKEN_OF_SHARE = 0.4, 0.3
 """Share of the best score that a passage of a day spoken of gets, and its least share of the room."""
+CITED_SHARE = 0.2
+"""Share of the room for passages that a fact cites, if none has enough of the question's words."""
 SHORT_TOKENS = 100
 """Room of a turn whose best passage hardly fits, and of each turn when the request has to be smaller."""
 CALLED, CALLED_SHARE = 3, 0.3
@@ -82,6 +88,12 @@ CHARS_PER_TOKEN_MOST = 8
 MAX_CACHED_PASSAGES = 2_048
 """Passages of some ten conversations, whose next turns weigh mostly the same ones; they take one megabyte."""
 NOTE_MARK = "[note] "
+LATER_NOTE_MARK = "[note, later] "
+LATER = ", later"
+"""Stands after the author of a passage, or in the mark of a note, if an older one on the subject is shown."""
+LATER_TOKENS = 2
+LATER_CHARS = 250
+"""Characters of the longest passage that is compared with others on the same subject."""
 OF_FILES = "Files; when an answer rests on one of them, name the file and the heading"
 BEGINS = r"^(([A-Z][a-z]+, )?[0-9]{4}-[0-9]{2}-[0-9]{2}( \([a-z0-9 ]+\))?:|Files[;:])"
 """Beginning of recalled text, in the present and in former forms; erasures find stored texts by it."""
@@ -117,8 +129,13 @@ class Found(NamedTuple):
     """Session in which a note was made."""
     path: str = ""
     heading: str = ""
+    """Heading in a file; of a note its subject."""
     nearness: float = 0.0
     """Cosine similarity between passage and message; 0 if it is unknown."""
+    cites: tuple[int, ...] = ()
+    """Messages that a note was taken from."""
+    is_later: bool = False
+    """Whether an older one about the same is shown, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,21 +196,43 @@ class Recalled:
 NOTHING_RECALLED = Recalled()
 
 
-def rank_passages(search: Search, question: Question, spans: Sequence[Span] = ()) -> tuple[Ranked, ...]:
-    """The passages from the best to the last that is worth anything; newer ones first where all is equal."""
+def rank_passages(
+    search: Search,
+    question: Question,
+    spans: Sequence[Span] = (),
+    *,
+    cited: Mapping[int, CitedFact] | None = None,
+    session_id: int = 0,
+) -> tuple[Ranked, ...]:
+    """The passages from the best to the last that is worth anything; newer ones first where all is equal.
+
+    `cited` has fitting facts by the message of the session `session_id` that they cite.
+    """
     found = [passage for passage in search.found if passage.lane in search.frequencies]
     named = _select_named(search, found, question.text)
     weights = {lane: _weigh(named, of, search.asked) for lane, of in search.frequencies.items()}
     own = _own_scores(found, search, weights)
     own = _with_sentences(found, search, weights.get("said", ()), own, question)
     asked = is_asking(search, question)
+    facts = {(session_id, seq): fact for seq, fact in (cited or {}).items()}
     scores: _Scores = {}
     sure: dict[Lane, float] = {}
     lanes = {lane: [at for at, passage in enumerate(found) if passage.lane == lane] for lane in _LANES}
-    for lane, of in search.frequencies.items():
-        best = max((own[at] for at in lanes[lane]), default=0.0)
-        carried = _carried(best, of.with_word, weights[lane], search)
-        share = _share_of_room(best, carried, of, asked=asked)
+    best = {lane: max((own[at] for at in lanes[lane]), default=0.0) for lane in search.frequencies}
+    carried = {
+        lane: _carried(best[lane], of.with_word, weights[lane], search)
+        for lane, of in search.frequencies.items()
+    }
+    shares = {
+        lane: _share_of_room(best[lane], carried[lane], of, asked=asked)
+        for lane, of in search.frequencies.items()
+    }
+    turns, notes = _note_hits(found, lanes["note"], own)
+    if asked and shares.get("said", 0.0) is None and (facts or (notes and shares.get("note") is not None)):
+        cites = facts.keys() | notes.keys()
+        shares["said"] = CITED_SHARE if any(_place_of(found[at]) in cites for at in lanes["said"]) else None
+    for lane in search.frequencies:
+        share = shares[lane]
         if lane == "said" and spans and any(_in_spans(found[at], spans) for at in lanes[lane]):
             share = max(share or 0.0, SPOKEN_OF_SHARE)
         if asked:
@@ -202,12 +241,13 @@ def rank_passages(search: Search, question: Question, spans: Sequence[Span] = ()
             continue
         sure[lane] = share
         if lane == "said":
-            by_words = _said(found, lanes, own, _about(named, question))
-            said = _with_meaning(found, lanes[lane], by_words, carried)
+            raised = _Raised(turns, notes, facts)
+            by_words = _said(found, lanes["said"], own, _about(named, question), raised)
+            said = _with_meaning(found, lanes[lane], by_words, carried[lane])
             scores.update(_in_time(found, lanes[lane], said, spans))
         else:
             by_words = _scale({at: own[at] for at in lanes[lane]})
-            scores.update(_with_meaning(found, lanes[lane], by_words, carried))
+            scores.update(_with_meaning(found, lanes[lane], by_words, carried[lane]))
     scores = {at: score / (len(found[at].text) + LENGTH_CHARS) ** LENGTH for at, score in scores.items()}
     least = LEAST_SHARE * max(scores.values(), default=0.0)
     asked_text = normalise(question.text)
@@ -238,6 +278,13 @@ def is_asking(search: Search, question: Question) -> bool:
 _LANES: tuple[Lane, ...] = ("said", "note", "knowledge")
 _Scores = dict[int, float]
 """By a passage's place among those that were found."""
+_ByTurn = dict[tuple[int, int], float]
+_ByMessage = dict[tuple[int, int], CitedFact]
+"""By session and number of a message."""
+
+
+def _place_of(passage: Found) -> tuple[int, int]:
+    return (passage.owner, passage.seq)
 
 
 def _place(item: Ranked) -> tuple[str, int, int]:
@@ -405,16 +452,28 @@ def _repeats(passage: Found, said: str) -> bool:
     return _normalise_passage(passage.text) in said
 
 
+class _Raised(NamedTuple):
+    """Messages and turns that facts raise."""
+
+    turns: _ByTurn
+    """Turns that notes were made from."""
+    notes: _ByMessage
+    """Messages that notes were taken from."""
+    facts: _ByMessage
+    """Messages that facts of the summary cite."""
+
+
 def _said(
-    found: Sequence[Found], lanes: Mapping[Lane, Sequence[int]], own: Sequence[float], about: Author
+    found: Sequence[Found], said: Sequence[int], own: Sequence[float], about: Author, raised: _Raised
 ) -> _Scores:
-    """Between 0 and about 2: words, neighbours, notes that point there, the speaker, the sitting."""
-    scores = _scale(_smooth(found, lanes["said"], own, about))
+    """Between 0 and about 2: words, neighbours, facts that point there, the speaker, the sitting."""
+    scores = _scale(_smooth(found, said, own, about))
     scores = {at: score for at, score in scores.items() if score > LEAST_OF_WORDS}
-    hits = _note_hits(found, lanes["note"], own)
-    if hits:
+    if raised.turns:
         for at in scores:
-            scores[at] += NOTE_HIT * hits.get((found[at].owner, found[at].turn), 0.0)
+            scores[at] += NOTE_HIT * raised.turns.get((found[at].owner, found[at].turn), 0.0)
+    for at, hit in _cited_hits(found, said, raised.notes, raised.facts).items():
+        scores[at] = scores.get(at, 0.0) + hit
     if about:
         best = max(scores.values(), default=0.0)
         for at in scores:
@@ -519,19 +578,42 @@ def _in_spans(passage: Found, spans: Sequence[Span]) -> bool:
     return any(span.holds(passage.at.date()) for span in spans)
 
 
+def _fit(fact: CitedFact) -> float:
+    return fact.score
+
+
+def _cited_hits(found: Sequence[Found], said: Sequence[int], notes: _ByMessage, facts: _ByMessage) -> _Scores:
+    """Return what notes and facts add to the passages that they were taken from."""
+    if not (notes or facts):
+        return {}
+    hits: _Scores = {}
+    for at in said:
+        place = _place_of(found[at])
+        for facts_of, worth in ((notes, NOTE_HIT), (facts, FACT_HIT)):
+            if fact := facts_of.get(place):
+                hits[at] = max(hits.get(at, 0.0), worth * fact.weigh(found[at].text))
+    return hits
+
+
 def _note_hits(
     found: Sequence[Found], notes: Sequence[int], own: Sequence[float]
-) -> dict[tuple[int, int], float]:
-    """Return, by session and turn, how well the best note made there fits: a number up to 1."""
+) -> tuple[_ByTurn, _ByMessage]:
+    """Return how well the best note fits, a number up to 1: by session and turn, by session and message."""
     best = max((own[at] for at in notes), default=0.0)
-    hits: dict[tuple[int, int], float] = {}
+    turns: _ByTurn = {}
+    seqs: _ByMessage = {}
     for at in notes:
         note = found[at]
-        if best and note.session and note.through_turn - note.turn < NOTE_TURNS:
+        fits = max(own[at] / best if best else 0.0, note.nearness if note.nearness >= NEAR_SOME else 0.0)
+        if not (note.session and fits):
+            continue
+        for seq in note.cites:
+            fact = CitedFact(fits, stems_of(note.text))
+            seqs[note.session, seq] = max(seqs.get((note.session, seq), fact), fact, key=_fit)
+        if not note.cites and note.through_turn - note.turn < NOTE_TURNS:
             for turn in range(note.turn, note.through_turn + 1):
-                place = (note.session, turn)
-                hits[place] = max(hits.get(place, 0.0), own[at] / best)
-    return hits
+                turns[note.session, turn] = max(turns.get((note.session, turn), 0.0), fits)
+    return turns, seqs
 
 
 def _scale(scores: _Scores) -> _Scores:
@@ -549,7 +631,8 @@ def pack_passages(
 ) -> tuple[Found, ...]:
     """Return the best passages that fit into `limit_tokens`, in the order for `render_passages`.
 
-    `items` come best first. A passage whose words a taken one contains is left out.
+    `items` come best first. A passage whose words a taken one contains is left out. The later of two on the
+    same subject is marked.
     """
     taken: list[Found] = []
     said: list[str] = []
@@ -566,10 +649,35 @@ def pack_passages(
         cost = count(line) + 1 + (0 if day in days else count(day) + 2)
         if cost <= left - (1 - item.sure) * above:
             taken.append(item.passage)
+            left -= _mark_later(taken, left - cost)
             said.append(words)
             days.add(day)
             left -= cost
     return tuple(sorted(taken, key=_by_time))
+
+
+def _mark_later(taken: list[Found], left: int) -> int:
+    """Compare the last passage with the others and mark the later ones; return the tokens of the marks."""
+    newest = taken[-1]
+    cost = 0
+    for at, other in enumerate(taken[:-1]):
+        place = len(taken) - 1 if taken[-1].at > other.at else at
+        if cost + LATER_TOKENS <= left and not taken[place].is_later and _is_on_same_subject(newest, other):
+            taken[place] = taken[place]._replace(is_later=True)
+            cost += LATER_TOKENS
+    return cost
+
+
+def _is_on_same_subject(one: Found, other: Found) -> bool:
+    """Return whether two notes, or two passages of one author and different days, have the same subject."""
+    if "knowledge" in (one.lane, other.lane) or max(len(one.text), len(other.text)) > LATER_CHARS:
+        return False
+    if one.lane == other.lane == "note":
+        subject = normalise(one.heading)
+        return bool(subject) and subject == normalise(other.heading) and one.at != other.at
+    if one.lane != other.lane or one.author != other.author or one.at.date() == other.at.date():
+        return False
+    return is_same_subject(one.text, other.text)
 
 
 def render_passages(passages: Iterable[Found], *, session_id: int, today: date | None = None) -> str:
@@ -606,8 +714,8 @@ def day_of(passage: Found, today: date | None) -> str:
 
 
 @ttl_cache(MAX_CACHED_PASSAGES)
-def note_line(text: str) -> str:
-    return f"{NOTE_MARK}{redact(text)}"
+def note_line(text: str, *, is_later: bool = False) -> str:
+    return f"{LATER_NOTE_MARK if is_later else NOTE_MARK}{redact(text)}"
 
 
 def render_passage(passage: Found, *, session_id: int) -> str:
@@ -617,19 +725,20 @@ def render_passage(passage: Found, *, session_id: int) -> str:
     """
     match passage.lane:
         case "note":
-            return note_line(passage.text)
+            return note_line(passage.text, is_later=passage.is_later)
         case "knowledge":
             place = f"{passage.path} › {passage.heading}" if passage.heading else passage.path
             return f"[{place}] {_clean_passage(passage.text)}"
         case _:
             where = f"#{passage.seq}" if passage.owner == session_id else "earlier"
-            return f"{where} {passage.author}: {_clean_passage(passage.text)}"
+            later = LATER if passage.is_later else ""
+            return f"{where} {passage.author}{later}: {_clean_passage(passage.text)}"
 
 
 @ttl_cache(MAX_CACHED_PASSAGES)
 def _clean_passage(text: str) -> str:
     """Return a text without secrets and without marks that only Evertalk sets."""
-    return _LIKE_A_LINE.sub("(", redact(text).replace("[#", "(#").replace("[note]", "(note)"))
+    return _LIKE_A_LINE.sub("(", redact(text).replace("[#", "(#").replace("[note", "(note"))
 
 
 @ttl_cache(MAX_CACHED_PASSAGES)

@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 from shared.core.context.memory import core_line, words_of_line
 from shared.core.context.prompts import NO_LONGER
-from shared.core.memory.recall import NOTE_MARK, OF_FILES
+from shared.core.memory.recall import LATER_NOTE_MARK, NOTE_MARK, OF_FILES
 
 _HEAD = re.compile(r"(?:[A-Z][a-z]+, )?([0-9]{4}-[0-9]{2}-[0-9]{2})(?: \([a-z0-9 ]+\))?:")
 _MESSAGE = re.compile(r"(?:#([0-9]{1,18})|earlier) [^\n:]{1,80}: ")
+_NOTE_MARKS = (NOTE_MARK, LATER_NOTE_MARK)
 _FILE = re.compile(r"\[([^\n\]]+)\] ")
 
 
@@ -41,8 +42,8 @@ def parse_recalled(text: str) -> SentMemory:
     notes: list[str] = []
     files: list[str] = []
     for head, line in _items(text):
-        if line.startswith(NOTE_MARK):
-            notes.append(line.removeprefix(NOTE_MARK))
+        if line.startswith(_NOTE_MARKS):
+            notes.append(line.removeprefix(NOTE_MARK).removeprefix(LATER_NOTE_MARK))
         elif head == "":
             files += [found[1]] if (found := _FILE.match(line)) else []
         elif found := _MESSAGE.match(line):
@@ -64,7 +65,7 @@ def _items(text: str) -> Iterator[tuple[str, str]]:
         day = _HEAD.fullmatch(line)
         is_files = line == f"{OF_FILES}:"
         begins = (
-            bool(_MESSAGE.match(line)) or line.startswith(NOTE_MARK) or (head == "" and _FILE.match(line))
+            bool(_MESSAGE.match(line)) or line.startswith(_NOTE_MARKS) or (head == "" and _FILE.match(line))
         )
         if (day or is_files or begins) and lines:
             yield head, "\n".join(lines)

@@ -11,6 +11,7 @@ import structlog
 from shared.core.context.memory import CORE_CANDIDATES
 from shared.core.context.question import read_question
 from shared.core.context.recall_query import RecallQuery
+from shared.core.memory.facts import find_cited
 from shared.core.memory.recall import (
     NOTHING_RECALLED,
     SHORT_TOKENS,
@@ -78,6 +79,7 @@ class Retriever:
             return NOTHING_RECALLED
         today = view.entries[-1].at.astimezone(zone).date()
         spans = spoken_spans(question.text, today)
+        cited = find_cited(view.head.ledger, question) if view.head is not None else {}
         encoder, vector = await encode_question(self._encoder, question.text, session=claim.session_id)
         query = RecallQuery(
             session_id=claim.session_id,
@@ -89,6 +91,7 @@ class Retriever:
             turn=claim.turn,
             known_notes=known,
             spoken_of=_bounds(spans, zone),
+            cited=tuple(cited),
             encoder=encoder,
             vector=vector,
             zone=zone,
@@ -98,9 +101,8 @@ class Retriever:
         except StorageUnavailable as error:
             log.warning("turn_recall_failed", session_id=claim.session_id, reason=str(error))
             return NOTHING_RECALLED
-        items = await rerank(
-            self._reranker, rank_passages(search, question, spans), question.text, session=claim.session_id
-        )
+        ranked = rank_passages(search, question, spans, cited=cited, session_id=claim.session_id)
+        items = await rerank(self._reranker, ranked, question.text, session=claim.session_id)
         return self._recalled(items, limit, claim.session_id, today)
 
     def _recalled(self, items: Sequence[Ranked], limit: int, session_id: int, today: date) -> Recalled:

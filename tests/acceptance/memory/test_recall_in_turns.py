@@ -22,6 +22,7 @@ from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.fakes.rerank.harness import RunningReranker
 
 PARROT = "The parrot Zanzibarine eats papaya" + ", mango" * 60 + "."
+HEIRLOOM = "The heirloom of grandmother is a piano with an invoice."
 QUESTION = "What is the invoice number of the piano?"
 CHAT = "claude-sonnet-5-5"
 COUNTER = VocabularyCounter()
@@ -43,6 +44,34 @@ async def test_a_hidden_fact_comes_back_word_for_word_behind_the_last_breakpoint
     assert "#3 person: The invoice number of the piano is PX-4471." in recalled(body)
     assert "cache_control" not in body["messages"][-1]["content"][-1]
     assert not await provider.warnings()
+
+
+async def test_fact_of_the_summary_recalls_the_message_that_it_cites(
+    guest: Visit, provider: RunningFake
+) -> None:
+    await talk_with_upkeep(guest, 10)
+    question = "Which heirloom did grandmother leave behind?"
+    await guest.ask(question)
+    assert "#3 person" not in recalled((await chats(provider))[-1])
+    item = {"id": "f900", "kind": "fact", "text": HEIRLOOM, "sources": [3]}
+    await guest.app.pool.execute(
+        """UPDATE links SET ledger = jsonb_set(ledger, '{items}', ledger -> 'items' || $1::jsonb)
+            WHERE active""",
+        [item],
+    )
+    await guest.ask(question)
+    assert "#3 person: The invoice number of the piano is PX-4471." in recalled((await chats(provider))[-1])
+
+
+async def test_later_of_two_recalled_facts_is_marked(guest: Visit, provider: RunningFake) -> None:
+    await guest.ask("My dentist appointment is on Monday at nine.")
+    await guest.ask("My dentist appointment was moved to Thursday.")
+    await talk_with_upkeep(guest, 10)
+    await guest.app.pool.execute("UPDATE passages SET at = at - interval '9 days' WHERE seq = 1")
+    await guest.ask("When is my dentist appointment?")
+    text = recalled((await chats(provider))[-1])
+    assert "#1 person: My dentist appointment is on Monday at nine." in text
+    assert "#3 person, later: My dentist appointment was moved to Thursday." in text
 
 
 async def test_what_is_live_is_not_recalled_as_well(guest: Visit, provider: RunningFake) -> None:

@@ -12,7 +12,7 @@ from shared.adapters.postgres.memory.notes_sql import WHOSE
 from shared.core.context.memory import core_line, gist_of, note_hash, words_of_line
 from shared.core.context.prompts import NOTES_OPENED
 from shared.core.memory.consolidation import LiveNote, TidyPlan
-from shared.core.memory.recall import NOTE_MARK
+from shared.core.memory.recall import LATER_NOTE_MARK, NOTE_MARK
 from shared.core.session.session_state import JobClaim
 
 NOTES_AT_MOST = 5_000
@@ -99,9 +99,11 @@ SELECT DISTINCT p.sha256, p.body FROM sessions s
   JOIN turn_context_audit a ON a.session_id = s.id
  CROSS JOIN LATERAL jsonb_array_elements_text(a.part_hashes) h(hash)
   JOIN prompt_parts p ON p.sha256 = decode(h.hash, 'hex')
- WHERE s.{_FAMILY} AND (p.body LIKE :notes_opened || '%' OR strpos(p.body, :note_mark) > 0)
+ WHERE s.{_FAMILY} AND (p.body LIKE :notes_opened || '%'
+        OR strpos(p.body, :note_mark) > 0 OR strpos(p.body, :later_mark) > 0)
    AND EXISTS (SELECT FROM notes WHERE {_FAMILY} AND forgotten_at IS NOT NULL AND undo_until IS NULL)
 """)
+"""Stored parts of the person's requests that may show an erased note; the core compares the lines."""
 
 _ERASED = Named(f"""
 SELECT hash FROM notes WHERE {_FAMILY} AND forgotten_at IS NOT NULL AND undo_until IS NULL
@@ -152,8 +154,13 @@ class PostgresConsolidation(PoolStore):
                 await erase_notes(connection, whose["party_id"], let_go)
             erased = {row["hash"] for row in await connection.fetch(*_ERASED(session_id=session))}
             shown = await connection.fetch(
-                *_SHOWN(session_id=session, notes_opened=NOTES_OPENED, note_mark=NOTE_MARK)
-            )
+                *_SHOWN(
+                    session_id=session,
+                    notes_opened=NOTES_OPENED,
+                    note_mark=NOTE_MARK,
+                    later_mark=LATER_NOTE_MARK,
+                )
+            )  # fmt: skip
             parts = [row["sha256"] for row in shown if _mentions(row["body"], erased)]
             await connection.execute(*_DELETE_PARTS(sha256s=parts))
         return {
@@ -167,7 +174,7 @@ class PostgresConsolidation(PoolStore):
 def _mentions(body: str, erased: set[bytes]) -> bool:
     """Whether a block that was sent shows a note whose words are gone: its line has the same hash."""
     lines: Sequence[str] = body.splitlines()
-    marks = (core_line("")[:2], NOTE_MARK)
+    marks = (core_line("")[:2], NOTE_MARK, LATER_NOTE_MARK)
     return any(
         note_hash(words) in erased
         for line in lines

@@ -290,7 +290,8 @@ async def erase_notes(
     await connection.execute(*sql.ERASE_EVENTS(party_id=party_id, short_ids=[_short_id(row) for row in rows]))
     await connection.execute(*sql.ERASE_STRAY(note_ids=ids))
     lines = [core_line(row["text"]) for row in rows if row["text"].strip()]
-    recalled = [note_line(row["text"]) for row in rows if row["text"].strip()]
+    told = [row["text"] for row in rows if row["text"].strip()]
+    recalled = [note_line(text, is_later=is_later) for text in told for is_later in (False, True)]
     await connection.execute(
         *sql.ERASE_PARTS(party_id=party_id, lines=lines, opening=NOTES_OPENED, recalled=recalled)
     )
@@ -441,7 +442,9 @@ async def _provenance(
     place = likely_source(note.text, said)
     newest = mine[-1].at if mine else None
     said_at = newest if place is None else own[place].at
-    return authority, [] if source.flush_id is not None else [entry.seq for entry in own], said_at
+    if source.flush_id is None:
+        return authority, [entry.seq for entry in own], said_at
+    return authority, [] if place is None else [own[place].seq], said_at
 
 
 async def _revive(

@@ -60,6 +60,7 @@ def _arguments(query: RecallQuery) -> dict[str, Any]:
         "words": list(query.words), "dictionary": query.dictionary, "dictionaries": list(DICTIONARIES),
         "known_notes": list(query.known_notes), "asked": query.asked, "asks": query.asks,
         "spoken_from": spoken_from, "spoken_until": spoken_until,
+        "cited": list(query.cited),
         "signs": bits_of(query.vector) if query.vector else None, "encoder": query.encoder,
     }  # fmt: skip
 
@@ -96,9 +97,11 @@ def _frequencies(
 
 
 def _build_found(row: asyncpg.Record, query: RecallQuery) -> Found:
-    """The columns stand in the order of the fields; the last one is the vector, where it was read."""
-    _, lane, owner, number, at, text, terms, words, *rest, vector = row
+    """The columns stand in the order of the fields; the last ones are the vector and the cited messages."""
+    _, lane, owner, number, at, text, terms, words, *rest, vector, cites = row
     found = Found(
         lane, owner, number, at.astimezone(query.zone), text, terms, tuple(sorted(words or ())), *rest
     )
+    if cites:
+        found = found._replace(cites=tuple(cites))
     return found if vector is None else found._replace(nearness=nearness(query.vector, vector))

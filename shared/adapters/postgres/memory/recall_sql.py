@@ -32,6 +32,8 @@ NOTES_MEANT = 40
 SURROUNDED = 40
 """Candidates of each side that come with their neighbours."""
 NEIGHBOURS = 2
+CITED = 48
+"""Passages that fitting notes and facts of the summary cite; they are candidates without a word in common."""
 
 _REACHED = """
 p.turn_no > s.since AND p.turn_no <= s.through AND (p.author <> 'tool' OR NOT :automatic)
@@ -89,7 +91,7 @@ WITH RECURSIVE copied(session_id, through) AS (
 
 BETWEEN = Named(f"""{_WHO}
 SELECT NULL, 'said', p.session_id, p.number, p.at, p.text, p.terms, NULL::int[], p.seq, p.part, p.turn_no, p.author,
-       p.speaker, p.sitting, 0, 0, '', '', NULL::bytea
+       p.speaker, p.sitting, 0, 0, '', '', NULL::bytea, NULL::jsonb
   FROM me CROSS JOIN s JOIN passages p ON p.session_id = s.id
  WHERE {_REACHED} AND {_STILL_THERE}
  ORDER BY p.at, p.session_id, p.number LIMIT {CANDIDATES}
@@ -170,19 +172,6 @@ SEARCH = Named(f"""{_WHO}, w AS MATERIALIZED (
    CROSS JOIN LATERAL (SELECT * FROM passages x
                         WHERE x.session_id = n.session_id AND x.number = n.number OFFSET 0) p
    WHERE {_REACHED} LIMIT {MEANT}
-), near AS MATERIALIZED (
-  SELECT session_id, number, max(words) AS words, bool_or(meant) AS meant FROM (
-    SELECT h.session_id, h.number, h.words, false AS chosen, false AS meant FROM hit h
-    UNION ALL
-    SELECT session_id, number, NULL, true, true FROM meant
-    UNION ALL
-    SELECT b.session_id, b.number + apart, NULL, true, false
-      FROM best b CROSS JOIN LATERAL generate_series(-b.around, b.around) AS apart
-    UNION ALL
-    (SELECT p.session_id, p.number, NULL, true, false FROM me CROSS JOIN s JOIN passages p ON p.session_id = s.id
-      WHERE p.at >= :spoken_from::timestamptz AND p.at < :spoken_until::timestamptz AND {_REACHED}
-      ORDER BY p.at, p.session_id, p.number LIMIT {SPOKEN_OF})) x
-   GROUP BY session_id, number HAVING bool_or(chosen)
 ), near_notes AS MATERIALIZED (
   SELECT v.note_id, v.vector FROM me JOIN notes n ON n.party_id IN (SELECT party_family(me.party_id))
      AND n.scope = me.scope JOIN note_vectors v ON v.note_id = n.id
@@ -199,6 +188,29 @@ SEARCH = Named(f"""{_WHO}, w AS MATERIALIZED (
      JOIN notes n ON n.id = x.note_id
     WHERE {_REACHED_NOTE}
     ORDER BY ts_rank(x.vector, a.query) DESC, n.id DESC LIMIT {CANDIDATES})
+), near AS MATERIALIZED (
+  SELECT session_id, number, max(words) AS words, bool_or(meant) AS meant FROM (
+    SELECT h.session_id, h.number, h.words, false AS chosen, false AS meant FROM hit h
+    UNION ALL
+    SELECT session_id, number, NULL, true, true FROM meant
+    UNION ALL
+    SELECT b.session_id, b.number + apart, NULL, true, false
+      FROM best b CROSS JOIN LATERAL generate_series(-b.around, b.around) AS apart
+    UNION ALL
+    (SELECT p.session_id, p.number, NULL, true, false FROM me CROSS JOIN s JOIN passages p ON p.session_id = s.id
+      WHERE p.at >= :spoken_from::timestamptz AND p.at < :spoken_until::timestamptz AND {_REACHED}
+      ORDER BY p.at, p.session_id, p.number LIMIT {SPOKEN_OF})
+    UNION ALL
+    (SELECT p.session_id, p.number, NULL, true, false
+       FROM (SELECT :session_id::bigint AS session_id, seq FROM unnest(:cited::bigint[]) AS seq
+             UNION
+             (SELECT n.session_id, seq::bigint FROM fitting_notes f JOIN notes n ON n.id = f.note_id,
+                     jsonb_array_elements_text(n.source_seqs) AS seq LIMIT {CITED})) c
+       CROSS JOIN me JOIN s ON s.id = c.session_id
+       CROSS JOIN LATERAL (SELECT * FROM passages x
+                            WHERE x.session_id = c.session_id AND x.seq = c.seq OFFSET 0) p
+      WHERE {_REACHED} LIMIT {CITED})) x
+   GROUP BY session_id, number HAVING bool_or(chosen)
 ), known AS (
   SELECT jsonb_build_object(
     'words', (SELECT coalesce(jsonb_agg(word ORDER BY n), '[]') FROM w),
@@ -214,13 +226,14 @@ SEARCH = Named(f"""{_WHO}, w AS MATERIALIZED (
 SELECT known, NULL AS lane, NULL::bigint AS owner, NULL::bigint AS number, NULL::timestamptz AS at, '' AS text,
        NULL::int AS terms, NULL::int[] AS words, NULL::bigint AS seq, NULL::int AS part, NULL::bigint AS turn_no,
        '' AS author, '' AS speaker, NULL::int AS sitting, NULL::bigint AS through_turn, NULL::bigint AS session_id,
-       '' AS path, '' AS heading, NULL::bytea AS meaning
+       '' AS path, '' AS heading, NULL::bytea AS meaning,
+       NULL::jsonb AS cites
   FROM known
 UNION ALL
 SELECT NULL, 'said', p.session_id, p.number, p.at, p.text, p.terms, near.words, p.seq, p.part, p.turn_no, p.author,
        p.speaker, p.sitting, 0, 0, '', '',
        CASE WHEN near.meant THEN (SELECT v.vector FROM passage_vectors v
-                                   WHERE v.session_id = near.session_id AND v.number = near.number) END
+                                   WHERE v.session_id = near.session_id AND v.number = near.number) END, NULL
   FROM near CROSS JOIN me JOIN s ON s.id = near.session_id
  CROSS JOIN LATERAL (SELECT * FROM passages x
                       WHERE x.session_id = near.session_id AND x.number = near.number OFFSET 0) p
@@ -228,14 +241,15 @@ SELECT NULL, 'said', p.session_id, p.number, p.at, p.text, p.terms, near.words, 
 UNION ALL
 SELECT NULL, 'note', n.id, n.id, n.observed_at, n.text, x.terms,
        ARRAY(SELECT q.n::int FROM q WHERE x.vector @@ q.any_form ORDER BY q.n), 0, 0, coalesce(n.from_turn, 0),
-       n.authority, '', 0, coalesce(n.through_turn, 0), coalesce(n.session_id, 0), '', '', v.vector
+       n.authority, '', 0, coalesce(n.through_turn, 0), coalesce(n.session_id, 0), '', n.subject, v.vector,
+       n.source_seqs
   FROM me CROSS JOIN fitting_notes f JOIN note_words x ON x.note_id = f.note_id JOIN notes n ON n.id = x.note_id
   LEFT JOIN near_notes v ON v.note_id = n.id
  WHERE {_REACHED_NOTE}
 UNION ALL
 (SELECT NULL, 'knowledge', k.agent_id, k.place, k.indexed_at, k.text, k.terms,
         ARRAY(SELECT q.n::int FROM q WHERE k.vector @@ q.any_form ORDER BY q.n), 0, 0, 0, '', '', 0, 0, 0, k.path,
-        k.heading, NULL
+        k.heading, NULL, NULL
    FROM me CROSS JOIN any_word a
    JOIN knowledge k ON recall_keys(k.agent_id, k.vector) && (
           SELECT array_agg(key) FROM keys, unnest(keys.keys) AS key WHERE keys.lane = 'knowledge')

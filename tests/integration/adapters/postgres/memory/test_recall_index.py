@@ -165,6 +165,32 @@ async def test_notes_are_found_by_their_party_until_they_are_forgotten(
     assert await pool.fetchval("SELECT count(*) FROM note_words") == 0
 
 
+async def test_message_that_a_note_cites_is_found_with_it(
+    pool: asyncpg.Pool[asyncpg.Record], talked: Stored
+) -> None:
+    question = "Does Ada have a sibling in Norway?"
+    assert LINES[0] not in await best(pool, talked, question)
+    await pool.execute(
+        """INSERT INTO notes (party_id, scope, kind, text, subject, hash, session_id, from_turn, through_turn,
+                              source_seqs)
+           VALUES ($1, $2, 'fact', 'Ada has a sibling in Norway.', 'family', '\\x01', $3, 1, 5, '[1]')""",
+        talked.party_id, talked.agent, talked.session_id,
+    )  # fmt: skip
+    await PostgresRecallIndex(pool).index_notes()
+    assert LINES[0] in await best(pool, talked, question)
+
+
+async def test_message_that_a_fact_cites_is_a_candidate(
+    pool: asyncpg.Pool[asyncpg.Record], talked: Stored
+) -> None:
+    words = read_question("Which instrument was paid for?").words
+    for cited, seqs in (((), set[int]()), ((9,), {9}), ((999,), set[int]())):
+        query = RecallQuery(
+            session_id=talked.session_id, base_turn=talked.last_turn, words=words, cited=cited
+        )
+        assert {one.seq for one in (await PostgresRecall(pool).search(query)).found} == seqs
+
+
 @pytest.mark.control("S21")
 async def test_what_only_a_tool_vouches_for_is_never_recalled(
     pool: asyncpg.Pool[asyncpg.Record], talked: Stored

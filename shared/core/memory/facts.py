@@ -1,0 +1,98 @@
+"""Facts of a summary: messages that fitting ones cite, and whether two texts have the same subject."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from shared.core.context.question import Question
+from shared.core.session.ledger import Ledger
+from shared.core.values.searching import is_unspaced, words_of
+from shared.core.values.ttl_cache import ttl_cache
+
+FACTS_AT_MOST = 8
+"""Items of a ledger whose messages are raised for one question."""
+CITED_AT_MOST = 24
+"""Messages that the facts of one question may raise."""
+ITEMS_LOOKED_AT = 400
+"""Newest items of a ledger that are compared with a question."""
+LEAST_WORDS = 2
+"""Words that an item shares with a question, at least; one word alone is no subject."""
+LEAST_OF_BEST = 0.5
+"""Share of the best item's score below which an item raises nothing."""
+SAME_SUBJECT = 0.5
+"""Share of the shorter text's words that two texts on the same subject have in common."""
+STEM_CHARS = 5
+MAX_CACHED_STEMS = 4_096
+"""Texts of some ten conversations, whose next turns compare mostly the same ones."""
+_LEAST_CHARS = 4
+
+
+class CitedFact(NamedTuple):
+    """A fact that was taken from a message."""
+
+    score: float
+    """How well it fits the question: a number up to 1."""
+    stems: frozenset[str]
+
+    def weigh(self, passage: str) -> float:
+        """Return the score for a passage of the message; it grows with the words of the fact in it."""
+        return self.score * (1 + len(self.stems & stems_of(passage))) / (1 + len(self.stems))
+
+
+def find_cited(ledger: Ledger, question: Question) -> Mapping[int, CitedFact]:
+    """Return, by message, the fact that cites it and fits the question best.
+
+    Only open items with a source count. The rarer a word is among the items, the more it counts.
+    """
+    items = [item for item in ledger.items if item.closed is None and item.sources][-ITEMS_LOOKED_AT:]
+    asked = stems_of(" ".join(question.words))
+    if not items or len(asked) < LEAST_WORDS:
+        return {}
+    shared = [(item, stems_of(item.text) & asked) for item in items]
+    often = Counter(stem for _, stems in shared for stem in stems)
+    scores = [
+        (sum(math.log(1 + len(items) / often[stem]) for stem in stems), item)
+        for item, stems in shared
+        if len(stems) >= LEAST_WORDS
+    ]
+    best = max((score for score, _ in scores), default=0.0)
+    scores.sort(key=_by_score, reverse=True)
+    cited: dict[int, CitedFact] = {}
+    for score, item in scores[:FACTS_AT_MOST]:
+        if score >= LEAST_OF_BEST * best:
+            for seq in item.sources:
+                cited.setdefault(seq, CitedFact(score / best, stems_of(item.text)))
+    return dict(list(cited.items())[:CITED_AT_MOST])
+
+
+def _by_score(scored: tuple[float, object]) -> float:
+    return scored[0]
+
+
+def is_same_subject(one: str, other: str) -> bool:
+    """Return whether two texts say different things of the same subject.
+
+    Such texts have at least `LEAST_WORDS` common words and half of the shorter text's. Each has another word.
+    """
+    here, there = stems_of(one), stems_of(other)
+    shared = len(here & there)
+    if shared < LEAST_WORDS or shared < SAME_SUBJECT * min(len(here), len(there)):
+        return False
+    return shared < len(here) and shared < len(there)
+
+
+@ttl_cache(MAX_CACHED_STEMS)
+def stems_of(text: str) -> frozenset[str]:
+    """Return the first letters of each longer word; numbers and pairs of characters stay whole."""
+    return frozenset(_stems(words_of(text)))
+
+
+def _stems(words: Iterable[str]) -> Iterable[str]:
+    for word in words:
+        if is_unspaced(word[0]) or any(char.isdigit() for char in word):
+            yield word
+        elif len(word) >= _LEAST_CHARS:
+            yield word[:STEM_CHARS]
