@@ -269,6 +269,8 @@ CRASH_POINTS = (
     "mid_import",
     "import_looked",
     "import_stored",
+    "before_import_summary",
+    "after_import_summary",
     "mid_fork",
     "before_alert_opens",
     "after_alert_opens",

@@ -28,6 +28,7 @@ from worker.jobs import (
     import_files,
     index_knowledge,
     keep_erasure_log,
+    request_import_summaries,
     run_arq,
     send_hooks,
     sweep,
@@ -51,6 +52,7 @@ WORK = (
     index_knowledge,
     send_hooks,
     import_files,
+    request_import_summaries,
 )
 
 

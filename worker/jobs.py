@@ -32,6 +32,7 @@ SWEEP_SECONDS = 1.0
 RING_INTERVAL_SECONDS = 2.0
 """Seconds between announcements of a waiting job; unheard jobs run in this process."""
 ERASURE_SECONDS = 3.0
+IMPORT_SECONDS = 3.0
 
 
 async def flush_memory(ctx: dict[str, Any], job_id: int) -> None:
@@ -46,6 +47,11 @@ async def compact_session(ctx: dict[str, Any], job_id: int) -> None:
 
 async def consolidate_notes(ctx: dict[str, Any], job_id: int) -> None:
     """Merge and date the notes of a person."""
+    await run_job(ctx["app"], job_id)
+
+
+async def summarise_import(ctx: dict[str, Any], job_id: int) -> None:
+    """Summarise the next range of an import."""
     await run_job(ctx["app"], job_id)
 
 
@@ -90,7 +96,7 @@ def list_functions() -> list[Function]:
 
     arq keeps no result and tries none again: rows in Postgres have both.
     """
-    functions = (flush_memory, compact_session, consolidate_notes)
+    functions = (flush_memory, compact_session, consolidate_notes, summarise_import)
     return [func(one, keep_result=0, max_tries=1, timeout=JOB_SECONDS) for one in functions]
 
 
@@ -130,6 +136,19 @@ async def import_files(app: App) -> None:
     The analysis of a new upload tells the person how much it holds, before they confirm it.
     """
     await app.import_runner.run()
+
+
+async def request_import_summaries(app: App) -> None:
+    """Request jobs for imports that wait for summaries, until cancelled.
+
+    Reads rows by polling, so that an import of the command line is summarised, too.
+    """
+    while True:
+        try:
+            await app.stores.import_summaries.request_due()
+        except StorageUnavailable as error:
+            log.warning("import_storage_unavailable", reason=str(error))
+        await asyncio.sleep(IMPORT_SECONDS)
 
 
 class JobDoorbell:

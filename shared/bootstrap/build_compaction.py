@@ -6,12 +6,13 @@ import time
 
 from shared.bootstrap.build_turns import TurnServices
 from shared.bootstrap.foundation import Foundation
-from shared.bootstrap.from_settings import build_hook_poster
+from shared.bootstrap.from_settings import build_hook_poster, build_import_budget
 from shared.core.verdicts.unable_models import UnableModels
 from shared.services.compaction.checkpoints import CheckpointService
 from shared.services.compaction.compactor import Compactor
 from shared.services.compaction.flusher import Flusher
 from shared.services.compaction.hooks import CompactionHooks
+from shared.services.compaction.import_summaries import ImportSummariser
 from shared.services.compaction.job_runner import JobRunner
 from shared.services.compaction.silent_requests import SilentRequests
 from shared.services.compaction.summarizer import Summariser
@@ -54,6 +55,11 @@ def build_job_runner(
         store=stores.job_backoff, spending=stores.jobs, silent_requests=silent_requests,
         summariser=summariser, announcer=announcer, crash_point=crash_point, hooks=hooks,
     )  # fmt: skip
+    import_summariser = ImportSummariser(
+        store=stores.import_summaries, spending=stores.jobs, pace=stores.job_backoff,
+        silent_requests=silent_requests, summariser=summariser, budget=build_import_budget(base.settings),
+        timezone=base.settings.timezone, crash_point=crash_point,
+    )  # fmt: skip
     return JobRunner(
         indexer=indexer,
         worker_id=base.worker_id,
@@ -64,6 +70,7 @@ def build_job_runner(
         consolidator=MemoryConsolidator(
             stores.consolidation, timezone=base.settings.timezone, crash_point=crash_point
         ),
+        import_summariser=import_summariser,
         silent_requests=silent_requests,
         doorbell=base.doorbell,
         crash_point=crash_point,

@@ -17,7 +17,7 @@ from shared.adapters.mcp.tools import list_server_names
 from shared.adapters.meaning.client import LocalEncoder, fits_socket, has_encoder
 from shared.adapters.models.catalog import TABLE, list_entries
 from shared.adapters.models.offline import OFFLINE_MODEL
-from shared.adapters.models.token_cap import TokenCap, find_token_cap
+from shared.adapters.models.token_cap import TokenCap, find_output_weight, find_token_cap
 from shared.adapters.postgres.dashboard.alerts import Rules as AlertRules
 from shared.adapters.postgres.turns.allowance import PostgresTokenReservations
 from shared.config.agents import AgentDefaults
@@ -34,6 +34,7 @@ from shared.core.context.overrides import deployment_policy
 from shared.core.context.recall_query import RECALL
 from shared.core.identity.handover import HandoverLimits
 from shared.core.identity.working_hours import parse_working_hours
+from shared.core.memory.past_summaries import ImportBudget, budget_of
 from shared.core.presets.catalog import preset
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.turns import Caps
@@ -126,6 +127,12 @@ def build_token_cap(
     return TokenCap(
         store, cap=cap, timezone=settings.timezone, free_models=(OFFLINE_MODEL,), crash_point=crash_point
     )
+
+
+def build_import_budget(settings: Settings) -> ImportBudget:
+    """Build the budget of one import's summaries from the caps."""
+    day = find_token_cap(dollars=settings.cap_total_per_day_usd, tokens=settings.cap_tokens_per_day)
+    return budget_of(build_caps(settings), day_tokens=day, output_weight=find_output_weight())
 
 
 def to_micro(dollars: Decimal | None) -> int | None:

@@ -34,6 +34,7 @@ from shared.adapters.postgres.handover.inbox import PostgresInbox
 from shared.adapters.postgres.handover.push import PostgresPush
 from shared.adapters.postgres.memory.consolidation import PostgresConsolidation
 from shared.adapters.postgres.memory.import_files import PostgresImportFiles
+from shared.adapters.postgres.memory.import_summaries import PostgresImportSummaries
 from shared.adapters.postgres.memory.knowledge import PostgresKnowledge
 from shared.adapters.postgres.memory.notes import PostgresNotes
 from shared.adapters.postgres.memory.passage_vectors import PostgresPassageVectors
@@ -148,6 +149,7 @@ class Stores:
     recall: PostgresRecall
     import_files: PostgresImportFiles
     past_imports: PostgresPastImports
+    import_summaries: PostgresImportSummaries
     passage_vectors: PostgresPassageVectors
     recall_index: PostgresRecallIndex
     message_search: PostgresMessageSearch
@@ -235,6 +237,7 @@ def build_stores(
         recall=PostgresRecall(pool),
         import_files=PostgresImportFiles(pool),
         past_imports=PostgresPastImports(pool),
+        import_summaries=PostgresImportSummaries(pool),
         passage_vectors=PostgresPassageVectors(pool),
         recall_index=PostgresRecallIndex(pool),
         message_search=PostgresMessageSearch(pool),

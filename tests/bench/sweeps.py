@@ -77,6 +77,7 @@ def list_looks(pool: Pool, stores: Stores, worker_id: int) -> Mapping[str, tuple
         "alerts": (5.0, lambda: stores.alerts.sweep(Rules(), worker_id=worker_id, targets=[])),
         "alerts_near_cap": (5.0, lambda: stores.alerts.sweep(near_cap, worker_id=worker_id, targets=[])),
         "metrics_gauges": (15.0, gauges.load_gauges),
+        "import_summaries": (3.0, stores.import_summaries.request_due),
         "metrics_durations": (15.0, durations.catch_up),
         "metrics_sums": (15.0, sums.read),
         "overview": (15.0, Insights(pool, clock=lambda: next(passing)).load_overview),

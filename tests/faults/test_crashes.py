@@ -103,8 +103,9 @@ BY_SIGNAL = {"after_ack"}
 """Whoever hears the acknowledgement ends the process: that is the place."""
 
 
-IMPORTS = ("mid_import", "import_looked", "import_stored")
-"""Tried in tests/integration/cli/test_import_cli.py and tests/acceptance/memory/test_imports.py."""
+IMPORTS = ("mid_import", "import_looked", "import_stored", "before_import_summary", "after_import_summary")
+"""Tried in tests/integration/cli/test_import_cli.py, tests/acceptance/memory/test_imports.py and
+test_import_summaries.py beside it."""
 FORK = "mid_fork"
 """Tried in tests/integration/adapters/postgres/people/test_forks.py: the fork is asked for again."""
 POISON = "after_process_fault"

@@ -44,6 +44,12 @@ PastImported = TypedDict("PastImported", {
     "id": UUID, "source": str, "messages": int, "at": datetime, "first_at": datetime | None,
     "last_at": datetime | None,
     "whole": Annotated[bool, describe("false while it runs, or if it was interrupted")],
+    "summaries": Annotated[
+        Literal["off", "due", "done", "capped", "stopped"],
+        describe("state of its summaries: `due` while they are written, `capped` once the budget is used up"),
+    ],
+    "summarised_percent": Annotated[int, describe("percentage of turns that summaries cover", ge=0, le=100)],
+    "cost_micro": Annotated[int, describe("cost of the summaries in micro-dollars", ge=0)],
 })  # fmt: skip
 Imports = TypedDict("Imports", {
     "file": UploadedExport | None, "imports": list[PastImported], "piece_bytes": int, "most_bytes": int,
@@ -158,6 +164,24 @@ async def undo_import(call: Call, import_id: ImportId) -> Reply:
     return DONE
 
 
+@router.on("POST /imports/{id}/summaries", Success, rate="commands", scope="memory:write", strict=True)
+async def switch_import_summaries(
+    call: Call,
+    import_id: ImportId,
+    *,
+    on: Annotated[bool, describe("true summarises the import, false stops its summaries")],
+) -> Reply:
+    """Pause or resume summaries of an import.
+
+    Repeating the call has no effect.
+    """
+    _check_allowed(call)
+    await _record(call, "imports.summaries")
+    if not await call.parts.stores.import_summaries.switch(call.session_id, str(import_id), on=on):
+        raise _unknown()
+    return DONE
+
+
 def _check_allowed(call: Call) -> None:
     if not call.person.may_import:
         raise HttpRefusal(403, "imports_not_allowed", "Conversations cannot be imported here.")
@@ -211,5 +235,6 @@ def _import_payload(one: PastImport) -> dict[str, Any]:
     return {
         "id": one.id, "source": one.source, "messages": one.messages, "at": iso(one.began_at),
         "first_at": one.first_at and iso(one.first_at), "last_at": one.last_at and iso(one.last_at),
-        "whole": one.is_whole,
+        "whole": one.is_whole, "summaries": one.summaries, "summarised_percent": one.summarised_percent,
+        "cost_micro": one.cost_micro,
     }  # fmt: skip

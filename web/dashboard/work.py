@@ -102,10 +102,18 @@ ConnectedBot = TypedDict("ConnectedBot", {
     "id": int, "username": str, "mode": str, "access": str, "problem": str | None,
     "heard_at": datetime | None, "served_by": int | None, "waiting": int,
 })  # fmt: skip
+ImportProgress = TypedDict("ImportProgress", {
+    "session": UUID, "session_kind": str, "anonymous": bool, "person_id": UUID, "person": str | None,
+    "source": Annotated[str, describe("program that made the file")], "messages": int, "at": datetime,
+    "summaries": Annotated[str, describe("`off`, `due`, `done`, `capped` or `stopped`")],
+    "summarised_percent": Annotated[int, describe("percentage of turns that summaries cover", ge=0, le=100)],
+    "cost_micro": Annotated[int, describe("cost of the summaries in micro-dollars", ge=0)],
+})  # fmt: skip
 Jobs = TypedDict("Jobs", {
     "states": JobStates, "counted_to": int, "failing": int, "dead_lately": int,
     "oldest_due": datetime | None, "newest": str, "retry_all": Changeable, "cancel_all": Changeable,
     "kinds": list[JobKind], "jobs": list[Job], "before": str | None, "workers": list[Process],
+    "imports": Annotated[list[ImportProgress], describe("the newest 20 imports")],
     "duties": list[Duty], "bots": list[ConnectedBot], "total": NotRequired[Total | None],
 })  # fmt: skip
 DeliveryStates = TypedDict("DeliveryStates", {"uncertain": int, "dead": int, "waiting": int})

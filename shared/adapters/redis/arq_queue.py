@@ -20,6 +20,7 @@ FUNCTIONS: Mapping[str, str] = {
     "flush": "flush_memory",
     "compact": "compact_session",
     "tidy": "consolidate_notes",
+    "import": "summarise_import",
 }
 """Name of the worker's arq function for each kind of job."""
 QUEUE = "evertalk:jobs"

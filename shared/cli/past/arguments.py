@@ -31,8 +31,11 @@ def read_import_arguments(arguments: Sequence[str]) -> argparse.Namespace:
             verb.add_argument("--me", default="", metavar="NAME", help="the person's name in the file")
     listed = verbs.add_parser("list", help="list the imports of a person")
     undo = verbs.add_parser("undo", help="erase all that an import brought")
-    undo.add_argument("import_id", metavar="ID", type=UUID)
-    for verb in (*map(verbs.choices.__getitem__, PROGRAMS), listed, undo):
+    summarise = verbs.add_parser("summarise", help="summarise an import, or resume its summaries")
+    stop = verbs.add_parser("stop", help="stop the summaries of an import")
+    for verb in (undo, summarise, stop):
+        verb.add_argument("import_id", metavar="ID", type=UUID)
+    for verb in (*map(verbs.choices.__getitem__, PROGRAMS), listed, undo, summarise, stop):
         verb.add_argument(
             "--person", metavar="ID", type=UUID, help="whose past it is; needed if there are several people"
         )

@@ -36,6 +36,8 @@ async def run_import(
         try:
             if wish.verb == "list":
                 return _list(await importer.list_imports(session_id), say)
+            if wish.verb in ("summarise", "stop"):
+                return await _switch(stores, session_id, wish, say)
             if wish.verb == "undo":
                 return await _undo(importer, session_id, wish, say)
             return await _import(importer, session_id, wish, settings, say)
@@ -57,7 +59,9 @@ async def _import(
     made = await importer.import_past(
         session_id, wish.verb, _digest(wish), messages, on_stored=_Progress(say).show
     )
-    say(f"{_describe(made)}. They can be found within minutes.")
+    say(
+        f"{_describe(made)}. They can be found within minutes, and are summarised within a budget after that."
+    )
     say(f"Undo it with ./evertalk import undo {made.id}")
     return 0
 
@@ -86,9 +90,22 @@ async def _undo(
     return 0
 
 
+async def _switch(
+    stores: Stores, session_id: int, wish: argparse.Namespace, say: Callable[[str], None]
+) -> int:
+    on = wish.verb == "summarise"
+    if not await stores.import_summaries.switch(session_id, str(wish.import_id), on=on):
+        say("This person has no such complete import; ./evertalk import list shows all.")
+        return 1
+    say("The worker summarises this import." if on else "The summaries of this import are stopped.")
+    return 0
+
+
 def _list(imports: Sequence[PastImport], say: Callable[[str], None]) -> int:
     for one in imports:
         say(f"{one.id}  {_describe(one)}{'' if one.is_whole else ' (not whole: start it again)'}")
+        if one.is_whole:
+            say(f"    {_describe_summaries(one)}")
     if not imports:
         say("Nothing was imported for this person.")
     return 0
@@ -97,6 +114,19 @@ def _list(imports: Sequence[PastImport], say: Callable[[str], None]) -> int:
 def _describe(one: PastImport) -> str:
     days = f", {one.first_at:%Y-%m-%d} to {one.last_at:%Y-%m-%d}" if one.first_at and one.last_at else ""
     return f"{one.messages:,} messages of {one.source}{days}"
+
+
+_SUMMARIES = {
+    "off": "not summarised",
+    "due": "being summarised",
+    "done": "summarised",
+    "capped": "summarised until the budget was used up",
+    "stopped": "summaries stopped",
+}
+
+
+def _describe_summaries(one: PastImport) -> str:
+    return f"{_SUMMARIES[one.summaries]}: {one.summarised_percent} % for ${one.cost_micro / 1e6:.2f}"
 
 
 def _digest(wish: argparse.Namespace) -> bytes:

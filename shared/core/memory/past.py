@@ -11,6 +11,9 @@ from shared.core.values.errors import BadInput
 
 PastSource = Literal["telegram", "chatgpt", "claude", "whatsapp"]
 
+SummariesState = Literal["off", "due", "done", "capped", "stopped"]
+"""`off` until the import is whole; `capped` once its budget is used up; `stopped` by its person."""
+
 MOST_MESSAGES = 1_000_000
 """Messages of one import; a busy chat of ten years has some 300,000."""
 MOST_CHARS = 20_000
@@ -66,6 +69,16 @@ class PastImport:
     is_whole: bool = False
     first_at: datetime | None = None
     last_at: datetime | None = None
+    summaries: SummariesState = "off"
+    summarised_turns: int = 0
+    """Turns that summaries cover."""
+    turns: int = 0
+    cost_micro: int = 0
+    """Micro-dollars that the summaries have cost."""
+
+    @property
+    def summarised_percent(self) -> int:
+        return 100 * self.summarised_turns // self.turns if self.turns else 0
 
 
 def group_turns(messages: Iterable[PastMessage]) -> Iterator[PastTurn]:

@@ -11,7 +11,7 @@ JobVerb = Literal["retry", "cancel"]
 DeliveryVerb = Literal["arrived", "send_again"]
 JOB_STATES = ("due", "running", "failing", "done", "dead")
 """`failing` is what will be tried again after an error; the others are states of the row."""
-JOB_KINDS = ("flush", "compact", "tidy")
+JOB_KINDS = ("flush", "compact", "tidy", "import")
 DOUBTS = ("uncertain", "dead", "waiting")
 """States of deliveries on the page of problems; `waiting` parts are queued for a chat that refuses them."""
 ASKED_AGAIN = "sent again by an operator"

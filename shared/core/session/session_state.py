@@ -71,7 +71,7 @@ class JobClaim:
     """The right to do one job, until its epoch is raised."""
 
     id: int
-    kind: Literal["flush", "compact", "tidy"]
+    kind: Literal["flush", "compact", "tidy", "import"]
     session_id: int
     key: str
     trigger: str

@@ -435,7 +435,7 @@ class StoredTurn:
 class JobOrder:
     """A job to be asked for in the same transaction; asking twice is asking once."""
 
-    kind: Literal["flush", "compact"]
+    kind: Literal["flush", "compact", "import"]
     key: str
     """Unique for what the job is about: session and cycle, for a flush with its threshold. While one is due
     or runs, each further turn asks for the same; its end looks again."""

@@ -44,7 +44,7 @@ MAX_UPGRADE_SECONDS = 21_600.0
 UPGRADE_BACKOFF_FACTOR = 4.0
 """With one attempt of each model, a digest costs its four calls and two more for each of these tries."""
 VIEW_CHANGED_SECONDS = 60.0
-_NO_MODEL_CODES = frozenset({"model_unavailable", "model_busy", "model_refused_account", "cap_reached"})
+NO_MODEL_CODES = frozenset({"model_unavailable", "model_busy", "model_refused_account", "cap_reached"})
 
 
 class CheckpointStore(Protocol):
@@ -217,7 +217,7 @@ def _upgrade_later(job: JobClaim, written: SummaryResult) -> JobDone:
     """Schedule the next try of an upgrade at growing intervals; without any reachable model the interval
     stays.
     """
-    if written.attempts and all(attempt.code in _NO_MODEL_CODES for attempt in written.attempts):
+    if written.attempts and all(attempt.code in NO_MODEL_CODES for attempt in written.attempts):
         return JobDone(outcome={"resting": "no_model"}, state="due", retry_seconds=BREAKER_SECONDS)
     return JobDone(
         outcome={"nothing": "no_model", "detail": "No model could write the summary."},

@@ -21,6 +21,7 @@ from shared.runtime import CrashPoint, Tracer
 from shared.services.compaction.checkpoints import CheckpointService
 from shared.services.compaction.compactor import Compactor
 from shared.services.compaction.flusher import FAULTS_AT_MOST, Flusher
+from shared.services.compaction.import_summaries import ImportSummariser
 from shared.services.compaction.silent_requests import SilentRequests
 from shared.services.compaction.summarizer import redact_quotes
 from shared.services.memory.upkeep import MemoryConsolidator, RecallIndexer
@@ -67,6 +68,7 @@ class JobRunner:
         compactor: Compactor,
         checkpoints: CheckpointService,
         consolidator: MemoryConsolidator,
+        import_summariser: ImportSummariser,
         silent_requests: SilentRequests,
         doorbell: Doorbell,
         crash_point: CrashPoint,
@@ -86,6 +88,7 @@ class JobRunner:
         self._compactor = compactor
         self._checkpoints = checkpoints
         self._consolidator = consolidator
+        self._import_summariser = import_summariser
         self._silent_requests = silent_requests
         self._doorbell = doorbell
         self._crash_point = crash_point
@@ -99,6 +102,7 @@ class JobRunner:
         self._compactor = other._compactor
         self._checkpoints = other._checkpoints
         self._consolidator = other._consolidator
+        self._import_summariser = other._import_summariser
         self._silent_requests = other._silent_requests
 
     async def run(self, job_id: int) -> None:
@@ -176,6 +180,8 @@ class JobRunner:
     async def _do(self, job: JobClaim) -> JobDone:
         if job.kind == "tidy":
             return await self._consolidator.consolidate(job)
+        if job.kind == "import":
+            return await self._import_summariser.summarise(job)
         if job.kind == "compact":
             return await (
                 self._checkpoints.upgrade_digest(job)
@@ -256,6 +262,9 @@ class JobRunner:
         """Look again, as after every turn: the work may not be over."""
         if job.kind == "tidy":
             return None
+        if job.kind == "import":
+            following = await self._import_summariser.plan_next(job.session_id)
+            return None if following is None or following.key == job.key else following
         state = await self._store.load_state(job.session_id)
         prepared = await self._silent_requests.build_next(state)
         wish = next_job(

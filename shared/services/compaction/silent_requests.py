@@ -27,6 +27,7 @@ from shared.core.context.memory_tools import SAVE_MEMORY, UPDATE_MEMORY
 from shared.core.context.prompts import flush_instruction, most_notes
 from shared.core.session.session import Compaction, View
 from shared.core.session.session_state import JobClaim, NewLink, Pace, SessionState
+from shared.core.session.summary_strategy import SummaryStrategy
 from shared.core.session.turns import Caps
 from shared.core.values.errors import ModelUnavailable, PromptTooLong
 from shared.core.values.local_time import minute_text
@@ -275,12 +276,22 @@ class SilentRequests:
 
     def list_models(self, prepared: PreparedRequest) -> tuple[str, ...]:
         """Return the models that may write the summary, in order of preference."""
-        writing = prepared.policy.writing
-        first = writing.list_models(summary_model=self._requests.summary_model, own_model=prepared.card.name)
+        return self._list_writers(prepared.policy.writing, prepared.card.name)
+
+    def list_import_models(self, agent_config: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the models that may write the summaries of an agent's imports, in order of preference."""
+        policy = self._requests.resolve_policy(agent_config)
+        return self._list_writers(policy.writing, self._requests.resolve_model(agent_config))
+
+    def _list_writers(self, writing: SummaryStrategy, own_model: str) -> tuple[str, ...]:
+        first = writing.list_models(summary_model=self._requests.summary_model, own_model=own_model)
         if not writing.summary_falls_back:
             return first
         others = (other for name in first for other in self._requests.fallbacks(name))
         return tuple(dict.fromkeys((*first, *others)))
+
+    async def load_card(self, model: str) -> ModelCard:
+        return await self._model.load_card(model)
 
     def list_available_models(self, prepared: PreparedRequest, pace: Pace) -> tuple[str, ...]:
         """Return the models to ask for a summary, without those that pause after unusable ones."""

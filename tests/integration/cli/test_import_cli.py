@@ -166,6 +166,20 @@ async def test_erasure_of_everything_takes_imports_along(guest: Visit, file: Pat
     assert await sound(guest)
 
 
+async def test_summaries_of_an_import_are_stopped_and_resumed(guest: Visit, file: Path) -> None:
+    await imported(guest, "telegram", str(file))
+    assert "being summarised: 0 % for $0.00" in (await imported(guest, "list"))[1]
+    import_id = await guest.one(
+        "SELECT public_id::text FROM sessions WHERE id = $1", await past_session(guest)
+    )
+    assert (await imported(guest, "stop", import_id))[0] == 0
+    assert "summaries stopped: 0 %" in (await imported(guest, "list"))[1]
+    assert (await imported(guest, "summarise", import_id))[0] == 0
+    assert "being summarised" in (await imported(guest, "list"))[1]
+    assert (await imported(guest, "stop", "00000000-0000-0000-0000-000000000000"))[0] == 1
+    assert await sound(guest)
+
+
 async def test_import_of_another_person_is_not_found(guest: Visit, file: Path) -> None:
     await guest.ask("Hello!")
     await imported(guest, "telegram", str(file))

@@ -202,7 +202,9 @@ async def test_announced_job_waits_under_the_function_of_its_kind(redis_url: str
         for number, kind in enumerate(JOB_KINDS, start=1):
             assert await bell.ring(DueJob(id=number, kind=kind))
         waiting = {job.function: list(job.args) for job in await queue.queued_jobs()}
-        assert waiting == {"flush_memory": [1], "compact_session": [2], "consolidate_notes": [3]}
+        assert waiting == {
+            "flush_memory": [1], "compact_session": [2], "consolidate_notes": [3], "summarise_import": [4]
+        }  # fmt: skip
     finally:
         await queue.aclose()
         await bell.close()

@@ -1,7 +1,7 @@
 /** Jobs that wait, run or failed, what can be done about them, and the processes that are alive. */
 import { outcome, confirm } from "./acting.js";
 import { ask, keepFresh } from "./net.js";
-import { DASH, card, empty, h, kpi, liveMark, number, personOf, problem, repaintTimes, show, skeleton, t, table, time, tn, ts, formatWhen } from "./parts.js";
+import { DASH, card, empty, h, kpi, liveMark, money, number, pct, personOf, problem, repaintTimes, show, skeleton, t, table, time, tn, ts, formatWhen } from "./parts.js";
 import { duration } from "./figures.js";
 import { beyond, pagesOf, placeOf } from "./lists.js";
 import { JOBS, JOB_KINDS, seriesPart } from "./series.js";
@@ -88,7 +88,7 @@ export function jobsPage({ root, go, entitle, signal, troubles, say, me }) {
     show(strip, COUNTED.map((state) => kpi(STATES[/** @type {keyof typeof STATES} */ (state)], h("span", { class: state === "dead" && page.states[/** @type {keyof Api["JobStates"]} */ (state)] ? "crit-text" : null }, upTo(page.states[/** @type {keyof Api["JobStates"]} */ (state)], page.counted_to)),
       state === "due" && page.oldest_due ? h("span", null, t("oldest {time}", { time: time(page.oldest_due) })) : HINTS[/** @type {keyof typeof HINTS} */ (state)])));
     if (!kinds.contains(document.activeElement)) drawKinds(page.kinds);
-    show(body, jobsCard(page, params, change, acts ? act : null), dutiesCard(page.duties), workersCard(page.workers), page.bots.length > 0 && botsCard(page.bots));
+    show(body, jobsCard(page, params, change, acts ? act : null), page.imports.length > 0 && importsCard(page.imports), dutiesCard(page.duties), workersCard(page.workers), page.bots.length > 0 && botsCard(page.bots));
     if (!refresh) say(tn("{count} job", "{count} jobs", page.jobs.length));
   }
 
@@ -179,6 +179,15 @@ function cells(job, change, act) {
     ts(job.trigger), number(job.attempt), duration(job.duration_ms), time(job.ended_at ?? job.started_at ?? job.due_at),
     job.error ? h("span", { class: "error-text" }, ts(job.error)) : reasonOf(job.reason) || DASH, ...(act ? [doing] : []),
   ];
+}
+
+/** @param {Api["ImportProgress"][]} imports */
+function importsCard(imports) {
+  const states = { off: DASH, due: t("Being summarised"), done: t("Summarised"), capped: t("Budget used up"), stopped: t("Stopped") };
+  const columns = [{ label: t("Person") }, { label: t("Program") }, { label: t("Messages"), num: true }, { label: t("Summaries") }, { label: t("Progress"), num: true }, { label: t("Cost"), num: true }];
+  const rows = imports.map((one) => [h("a", { class: "row-link", href: `/dashboard/sessions/${one.session}`, dir: "auto" }, personOf({ ...one, kind: one.session_kind })),
+    h("span", { translate: "no" }, one.source), number(one.messages), states[/** @type {keyof typeof states} */ (one.summaries)], pct(one.summarised_percent), money(one.cost_micro)]);
+  return card(t("Imports"), [table({ caption: t("The newest 20 imports"), className: "wide-grid", columns, rows })]);
 }
 
 /** @param {Api["ConnectedBot"][]} bots */

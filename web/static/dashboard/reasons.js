@@ -23,6 +23,7 @@ export const REASONS = {
 const ENDS = {
   held: WITHHELD.held, hook: WITHHELD.hook, thrashing: WITHHELD.thrashing, switched_off: t("Automatic summaries are switched off."), done_already: t("Another summary was made meanwhile."),
   busy: t("The conversation kept changing."), talking: t("Waits while the person talks."), breaker: t("Waits after failed summaries."),
+  capped: t("The budget of the import is used up."), indexing: t("Waits until the import is searchable."), no_model: t("Waits until a model answers."),
 };
 
 /** Returns why a job made no summary or waits; empty for a reason that has no words. @param {string | null} code */

@@ -15,7 +15,7 @@ const EVERY_MS = 15_000;
 const RANGES = { "24h": t("24 hours"), "7d": tn("{count} day", "{count} days", 7), "30d": tn("{count} day", "{count} days", 30), "90d": tn("{count} day", "{count} days", 90) };
 const ASKED = ["range", "from", "to"];
 /** Names of the kinds of jobs. */
-export const JOB_KINDS = { flush: t("Save memory"), compact: t("Summarise"), tidy: t("Cleanup") };
+export const JOB_KINDS = { flush: t("Save memory"), compact: t("Summarise"), tidy: t("Cleanup"), import: t("Summarise imports") };
 
 /**
  * @typedef {{name: string, look: string, of: (step: any) => number | null}} Part

@@ -9,13 +9,14 @@ const t = wordsOf("imports", english.imports);
 const PATH = "api/v1/imports";
 /** Milliseconds between two looks at what the worker does. */
 const LOOK_MS = 1_500;
+const SUMMARY_MS = 10_000;
 const TRIES = 5;
 const NAMES = /** @type {Record<string, string>} */ ({ telegram: "Telegram", chatgpt: "ChatGPT", claude: "Claude", whatsapp: "WhatsApp" });
 
 /**
  * @typedef {{source: string, messages: number, chats: number, first_at: string | null, last_at: string | null}} Found
  * @typedef {{id: string, size: number, received: number, state: string, found: Found | null, stored: number, error: string}} Uploaded
- * @typedef {{id: string, source: string, messages: number, first_at: string | null, last_at: string | null, whole: boolean}} Imported
+ * @typedef {{id: string, source: string, messages: number, first_at: string | null, last_at: string | null, whole: boolean, summaries: string, summarised_percent: number, cost_micro: number}} Imported
  */
 
 /** @param {import("./sheet-parts.js").SheetTools} tools */
@@ -51,6 +52,14 @@ export function imports(tools) {
     most = body.most_bytes;
     show(list, body.imports.map(row));
     if (!sending) draw(body.file);
+    const open = /looking|importing/.test(body.file?.state) ? LOOK_MS : body.imports.some((/** @type {Imported} */ one) => one.summaries === "due") ? SUMMARY_MS : 0;
+    if (open && !node.hidden) timer = setTimeout(again, open);
+  }
+
+  /** Loads the list again, unless one of its buttons has the focus. */
+  function again() {
+    if (list.matches(":focus-within")) timer = setTimeout(again, LOOK_MS);
+    else void load();
   }
 
   /** @param {string} key @param {boolean} [bad] @param {object} [values] */
@@ -89,7 +98,6 @@ export function imports(tools) {
       if (stage === "ready") state(status, [days(from, to), t("imports_ready", { count: messages, chats })].filter(Boolean).join(": "));
       else say("imports_running", false, { done: file.stored, count: messages });
     }
-    if (working && !node.hidden) timer = setTimeout(() => void load(), LOOK_MS);
   }
 
   /** @param {File} file */
@@ -154,8 +162,17 @@ export function imports(tools) {
       say("imports_undone");
       (choose.hidden ? tools.title() : choose).focus();
     } }, t("undo"));
+    const percent = one.summarised_percent, stage = one.summaries;
+    const paid = one.cost_micro ? ` (${(one.cost_micro / 1e6).toLocaleString(tongue(), { style: "currency", currency: "USD" })})` : "";
+    const told = stage !== "off" && h("p", { class: "note-meta", dir: "auto" }, t(`imports_summary_${stage}`, { percent }) + paid);
+    const turn = one.whole && stage !== "done" && h("button", { class: "quiet", type: "button", onclick: async () => {
+      const { code } = await ask(`${PATH}/${one.id}/summaries`, json({ on: stage !== "due" }));
+      if (code !== 200) return void (hint.hidden = false, show(hint, t("imports_failed")));
+      await load();
+      tools.title().focus();
+    } }, t(stage === "due" ? "imports_summary_stop" : "imports_summarise"));
     return h("li", { class: "note" }, h("p", { class: "note-text", dir: "auto" }, t("imports_of", { count: one.messages, source: NAMES[one.source] ?? one.source })),
-      h("p", { class: "note-meta", dir: "auto" }, days(one.first_at, one.last_at), !one.whole && h("span", { class: "tag" }, t("imports_partly"))), h("div", { class: "note-acts" }, undo), hint);
+      h("p", { class: "note-meta", dir: "auto" }, days(one.first_at, one.last_at), !one.whole && h("span", { class: "tag" }, t("imports_partly"))), told, h("div", { class: "note-acts" }, turn, undo), hint);
   }
 
   return { node, load: () => void load() };

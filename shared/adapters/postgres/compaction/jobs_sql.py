@@ -32,7 +32,7 @@ SELECT s.*, a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS no
 """)
 """State of a session as its job sees it: one statement, so that all columns are of one moment."""
 
-_KNOWN = "j.kind IN ('flush', 'compact', 'tidy')"
+_KNOWN = "j.kind IN ('flush', 'compact', 'tidy', 'import')"
 """In a rolling deploy the jobs of a newer revision wait for its workers."""
 
 _MAY_RUN = f"""j.kind <> ALL (ARRAY(
@@ -42,16 +42,36 @@ _MAY_RUN = f"""j.kind <> ALL (ARRAY(
      WHERE r.state = 'running' AND r.kind = k.kind)))"""
 """Unless an operator paused its kind, or as many of them run as may: then it stays due. What runs already ends."""
 
+_COMES_LAST = f"""(j.kind <> 'import' OR NOT EXISTS (
+  SELECT FROM jobs o WHERE o.kind <> 'import' AND o.state = 'due' AND o.due_at <= now()
+     AND o.due_at > now() - interval '1 minute')
+ AND NOT EXISTS (
+  SELECT FROM jobs o JOIN workers w ON w.id = o.leased_by AND w.stopped_at IS NULL
+     AND w.beat > now() - interval '{LEASE_SECONDS} s'
+   WHERE o.kind = 'import' AND o.state = 'running' AND o.id <> j.id)
+ AND NOT EXISTS (
+  SELECT FROM turns t JOIN sessions x ON x.id = t.session_id
+   WHERE t.ended_at IS NULL AND t.opened_at > now() - interval '10 minutes'
+     AND (t.waits_since IS NOT NULL OR x.party_id IN (
+           SELECT party_family(coalesce(p.merged_into, p.id)) FROM sessions m JOIN parties p ON p.id = m.party_id
+            WHERE m.id = j.session_id))))"""
+"""A summary of an import waits for all other jobs, for turns that wait for a provider, and for turns of its
+person; one runs at a time. What waits longer than these bounds waits for something else."""
+
 LOCK_KIND = Named("""
-SELECT FROM job_kinds WHERE concurrency IS NOT NULL AND kind = (SELECT kind FROM jobs WHERE id = :job_id)
-   FOR UPDATE
+WITH k AS (
+  SELECT kind FROM job_kinds
+   WHERE concurrency IS NOT NULL AND kind = (SELECT kind FROM jobs WHERE id = :job_id) FOR UPDATE
+)
+SELECT count(*), (SELECT pg_advisory_xact_lock(hashtextextended('evertalk.imports', 0)) FROM jobs
+                   WHERE id = :job_id AND kind = 'import') FROM k
 """)
-"""Lock on a kind of job, so that two workers do not count the same free place."""
+"""Lock on a kind of job, so that two workers do not count the same free place; imports have one place."""
 
 CLAIM_JOB = Named(f"""
 UPDATE jobs j
    SET state = 'running', leased_by = :worker_id, epoch = epoch + 1, attempt = attempt + 1, started_at = now()
- WHERE j.id = :job_id AND {_KNOWN} AND {_MAY_RUN}
+ WHERE j.id = :job_id AND {_KNOWN} AND {_MAY_RUN} AND {_COMES_LAST}
    AND (j.state = 'due' AND j.due_at <= now()
         OR j.state = 'running' AND NOT EXISTS (
              SELECT FROM workers w WHERE w.id = j.leased_by AND w.stopped_at IS NULL
@@ -64,7 +84,7 @@ RETURNING j.*
 
 DUE_JOBS = Named(f"""
 SELECT id, kind, attempt FROM jobs j
- WHERE {_KNOWN} AND {_MAY_RUN} AND (j.state = 'due' AND j.due_at <= now()
+ WHERE {_KNOWN} AND {_MAY_RUN} AND {_COMES_LAST} AND (j.state = 'due' AND j.due_at <= now()
     OR j.state = 'running' AND NOT EXISTS (
          SELECT FROM workers w WHERE w.id = j.leased_by AND w.stopped_at IS NULL
             AND w.beat > now() - interval '{LEASE_SECONDS} s'))

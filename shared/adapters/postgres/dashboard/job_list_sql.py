@@ -169,6 +169,16 @@ SELECT json_build_object(
       'duration_ms', d.duration_ms, 'runs', d.runs, 'failed_runs', d.failed_runs, 'failures', d.failures,
       'error', nullif(d.last_error, '')) ORDER BY d.seconds, d.name)
     FROM duties d LEFT JOIN workers w ON w.id = d.leased_by AND {WORKER_IS_ALIVE}), '[]'::json),
+  'imports', coalesce((SELECT json_agg(json_build_object('session', s.public_id, 'session_kind', p.kind,
+      'anonymous', p.anonymous,
+      'person_id', coalesce((SELECT public_id FROM parties WHERE id = p.merged_into), p.public_id),
+      'person', nullif(p.display_name, ''), 'source', i.source, 'messages', i.messages, 'at', i.began_at,
+      'summaries', i.summaries,
+      'summarised_percent', coalesce(100 * i.summarised_turns / nullif(s.answered_turn, 0), 0),
+      'cost_micro', t.cost_micro) ORDER BY i.session_id DESC)
+    FROM (SELECT * FROM past_imports WHERE digest IS NOT NULL ORDER BY session_id DESC LIMIT 20) i
+    JOIN sessions s ON s.id = i.session_id JOIN session_totals t ON t.session_id = s.id
+    JOIN parties p ON p.id = s.party_id), '[]'::json),
   'bots', coalesce((SELECT json_agg(json_build_object('id', b.bot_id, 'username', b.username, 'mode', b.mode,
       'access', b.access, 'problem', nullif(b.problem, ''), 'heard_at', b.heard_at, 'served_by', w.pid,
       'waiting', (SELECT count(*) FROM telegram_updates u WHERE u.bot_id = b.bot_id AND u.handled_at IS NULL))

@@ -75,7 +75,8 @@ def _import(row: Any) -> PastImport:
     return PastImport(
         id=str(row["public_id"]), session_id=row["session_id"], source=row["source"],
         messages=row["messages"], began_at=row["began_at"], is_whole=row["ended_at"] is not None,
-        first_at=row["first_at"], last_at=row["last_at"],
+        first_at=row["first_at"], last_at=row["last_at"], summaries=row["summaries"],
+        summarised_turns=row["summarised_turns"], turns=row["turns"], cost_micro=row["cost_micro"],
     )  # fmt: skip
 
 
@@ -101,7 +102,8 @@ SELECT r.id AS party_id, s.agent_id FROM sessions s JOIN parties p ON p.id = s.p
 """)
 """Person of a session, with the row locked so that each file is begun only once."""
 _COLUMNS = """
-i.*, s.public_id,
+i.*, s.public_id, s.answered_turn AS turns,
+coalesce((SELECT t.cost_micro FROM session_totals t WHERE t.session_id = i.session_id), 0) AS cost_micro,
 (SELECT min(opened_at) FROM turns t WHERE t.session_id = i.session_id) AS first_at,
 (SELECT max(ended_at) FROM turns t WHERE t.session_id = i.session_id) AS last_at
   FROM past_imports i JOIN sessions s ON s.id = i.session_id
@@ -165,9 +167,12 @@ UPDATE sessions
 """)
 """Progress of an import and the session's counters, in the commit of the batch."""
 _END = Named("""
-UPDATE past_imports SET ended_at = coalesce(ended_at, now())
+UPDATE past_imports
+   SET ended_at = coalesce(ended_at, now()),
+       summaries = CASE WHEN ended_at IS NULL THEN 'due' ELSE summaries END
  WHERE session_id = :session_id AND digest IS NOT NULL
 """)
+"""End of an import; from then on the worker summarises it."""
 _LIST = Named(f"""
 SELECT {_COLUMNS} JOIN sessions me ON me.id = :session_id
  WHERE i.party_id IN (SELECT party_family(coalesce(p.merged_into, p.id)) FROM parties p

@@ -45,7 +45,9 @@ class PostgresRecallIndex(PoolStore):
             )
             said = drop_former([build_entry(row) for row in rows])
             entries = await add_descriptions(connection, said)
-            await connection.execute(*_ADD(session_id=session_id, passages=_passages(entries, dict(session))))
+            await connection.execute(
+                *ADD_PASSAGES(session_id=session_id, passages=_passages(entries, dict(session)))
+            )
             await connection.execute(*_ADVANCE(session_id=session_id, through_turn=through))
             return bool(through < session["through"])
 
@@ -157,7 +159,15 @@ SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, e
     AND coalesce(te.replaced_by, 0) <= 0
  ORDER BY te.turn_no, te.step
 """)
-_ADD = Named("""
+LAST_PASSAGE = Named("""
+SELECT coalesce(l.number, 0) AS number, coalesce(l.sitting, 0) AS sitting
+  FROM sessions s
+  LEFT JOIN LATERAL (SELECT x.number, x.sitting FROM passages x WHERE x.session_id = s.id
+                      ORDER BY x.number DESC LIMIT 1) l ON true
+ WHERE s.id = :session_id FOR KEY SHARE OF s
+""")
+"""Numbers of the newest passage; an erasure of the session waits until the transaction ends."""
+ADD_PASSAGES = Named("""
 INSERT INTO passages (session_id, number, seq, part, turn_no, author, speaker, sitting, at, text, terms,
                       vector)
 SELECT :session_id, x.number, x.seq, x.part, x.turn, x.author, x.speaker, x.sitting, x.at, x.text,

@@ -483,6 +483,29 @@ _PEOPLE = {
         SELECT {_at("session=s.id", "counted=i.entries")} FROM past_imports i
           JOIN sessions s ON s.id = i.session_id
          WHERE i.entries <> s.next_seq - 1""",
+    "I1: summaries of an import leave a gap, overlap, or are counted wrongly": f"""
+        SELECT {_at("session=i.session_id", "counted=i.summarised_turns")} FROM past_imports i
+          JOIN sessions s ON s.id = i.session_id
+         CROSS JOIN LATERAL (
+               SELECT coalesce(sum(y.through_turn - y.from_turn + 1), 0) AS turns,
+                      coalesce(max(y.through_turn) - min(y.from_turn) + 1, 0) AS span
+                 FROM past_summaries y WHERE y.session_id = i.session_id) y
+         WHERE i.digest IS NOT NULL AND (
+               y.turns <> i.summarised_turns OR y.span <> i.summarised_turns
+               OR i.summarised_turns > s.answered_turn
+               OR i.summaries = 'done' AND i.summarised_turns < s.answered_turn
+               OR i.summaries <> 'off' AND i.ended_at IS NULL)""",
+    "I12: a summary of an undone import is still there": f"""
+        SELECT {_at("session=y.session_id", "turn=y.from_turn")} FROM past_summaries y
+          JOIN past_imports i USING (session_id)
+         WHERE i.digest IS NULL AND NOT EXISTS (SELECT FROM erasures r WHERE r.state = 'running')""",
+    "I4: passages of an import's summary are missing, or are of no summary": f"""
+        SELECT {_at("session=i.session_id", "counted=y.counted", "found=p.found")} FROM past_imports i
+         CROSS JOIN LATERAL (SELECT coalesce(sum(x.passages), 0) AS counted FROM past_summaries x
+                              WHERE x.session_id = i.session_id) y
+         CROSS JOIN LATERAL (SELECT count(*) AS found FROM passages x
+                              WHERE x.session_id = i.session_id AND x.author = 'summary') p
+         WHERE y.counted <> p.found AND NOT EXISTS (SELECT FROM erasures r WHERE r.state = 'running')""",
     "I7: an archived session has an address, or a turn to answer": f"""
         SELECT {_at("session=s.id")} FROM sessions s
          WHERE s.archived_at IS NOT NULL AND (s.answered_turn < s.next_turn - 1
@@ -765,7 +788,8 @@ _ENDS = {
         SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
           JOIN {_WRITTEN_EVENTS} n ON n.session_id = t.session_id AND n.first = 1
           JOIN sessions s ON s.id = t.session_id AND s.erased_turn < t.turn_no
-         WHERE t.{_ENDED} AND t.error_code IS DISTINCT FROM 'answered_together' AND NOT EXISTS (
+         WHERE t.{_ENDED} AND t.error_code IS DISTINCT FROM 'answered_together'
+           AND t.channel <> 'import' AND NOT EXISTS (
                SELECT FROM events v LEFT JOIN entries e
                    ON e.session_id = v.session_id AND e.seq = v.seq
                 WHERE v.session_id = t.session_id AND v.turn_no = t.turn_no AND v.kind = 'msg'

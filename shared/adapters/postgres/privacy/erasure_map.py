@@ -77,10 +77,11 @@ ACTIONS: Mapping[str, Action] = {
     # Else it would be recalled on, and resumed.
     "past_imports": Blank(
         values={"digest": "NULL"},
-        kept={"source": _FIXED},
+        kept={"source": _FIXED, "summaries": _FIXED},
         at="began_at",
         at_once=True,
     ),
+    "past_summaries": Delete(at="written_at"),
     "import_pieces": Delete(at="received_at", at_once=True),
     "import_files": Delete(owner="party", at_once=True),
     # A reminder that is due would begin a turn with its words.

@@ -187,6 +187,21 @@ UPDATE links SET summary_text = :text, ledger = :ledger, contract = '{}', audit 
 """)
 
 _STATEMENTS = {
+    "past_summaries": Named("""
+      WITH r AS (
+        SELECT y.from_turn, y.through_turn FROM past_summaries y
+         WHERE y.session_id = :session_id AND EXISTS (
+               SELECT FROM turn_entries te
+                WHERE te.session_id = :session_id AND te.seq = ANY (:seqs::bigint[])
+                  AND te.turn_no BETWEEN y.from_turn AND y.through_turn)
+      ), p AS (
+        DELETE FROM passages x USING r WHERE x.session_id = :session_id AND x.author = 'summary'
+           AND x.turn_no BETWEEN r.from_turn AND r.through_turn
+      ), u AS (
+        UPDATE past_summaries y SET ledger = '{}', audit = '{}', passages = 0 FROM r
+         WHERE y.session_id = :session_id AND y.from_turn = r.from_turn RETURNING 1
+      )
+      SELECT count(*) FROM u"""),
     "passages": Named("""
       WITH u AS (DELETE FROM passages WHERE session_id = :session_id AND seq = ANY (:seqs::bigint[])
                      RETURNING 1) SELECT count(*) FROM u"""),

@@ -128,8 +128,17 @@ SELECT channel, title, settings, contact, created_at FROM addresses WHERE sessio
 _SUMMARIES = Named("""
 SELECT kind, from_turn, through_turn, from_seq, through_seq, summary_text, ledger, active, created_at
   FROM links
- WHERE session_id = :session_id AND kind IN ('summary', 'digest') AND summary_text <> '' ORDER BY id
+ WHERE session_id = :session_id AND kind IN ('summary', 'digest') AND summary_text <> ''
+UNION ALL
+SELECT 'summary', y.from_turn, y.through_turn, b.first, b.last, coalesce(y.ledger ->> 'narrative', ''),
+       y.ledger, true, y.written_at
+  FROM past_summaries y CROSS JOIN LATERAL (
+       SELECT min(seq) AS first, max(seq) AS last FROM turn_entries te
+        WHERE te.session_id = y.session_id AND te.turn_no BETWEEN y.from_turn AND y.through_turn) b
+ WHERE y.session_id = :session_id AND y.ledger <> '{}'
+ ORDER BY created_at, from_turn
 """)
+"""Summaries of a conversation, and those of an import, from the oldest."""
 _PINS = Named("SELECT seq FROM pins WHERE session_id = :session_id ORDER BY seq")
 _FILES = Named("""
 SELECT name, mime, size, encode(sha256, 'hex') AS sha256, description, state, created_at FROM attachments

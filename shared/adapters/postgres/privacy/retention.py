@@ -97,6 +97,7 @@ RULES: Mapping[str, Rule] = {
         period="a day after the last piece or the import",
     ),
     "import_pieces": KeptRows(period="until the file is imported, refused or deleted"),
+    "past_summaries": KeptRows(period="until the import is undone or erased"),
     "past_imports": KeptRows(period="permanently; ids, numbers and times, and a hash until it is undone"),
     "note_vectors": KeptRows(period="as long as the note"),
     "note_changes": KeptRows(period="as long as both notes; ids and times, without text"),

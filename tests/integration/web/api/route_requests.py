@@ -26,6 +26,7 @@ async def request_of(server: Server, one: Operation, people: Crowd) -> tuple[str
         "openSession": {"external_id": "ada"},
         "beginImport": {"size": 5, "mark": "a"},
         "startImport": {},
+        "switchImportSummaries": {"on": True},
         **{key: {"text": "Hello"} for key in ("writeMessage", "editMessage")},
         "runCommand": {"session_id": session},
         "nameConversation": {"title": "x"},

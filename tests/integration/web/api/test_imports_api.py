@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from shared.core.memory.past import MOST_FILE_BYTES, PIECE_BYTES
+from shared.adapters.postgres.memory.past_imports import PostgresPastImports
+from shared.core.memory.past import MOST_FILE_BYTES, PIECE_BYTES, PastLine, PastTurn
 from tests.kit.web.fixtures import Frame, Server
 
 CHAT = json.dumps(
@@ -108,3 +110,32 @@ async def test_site_decides_who_may_import(server: Server) -> None:
     _, allowed = await server.greet()
     assert allowed["limits"]["imports"] is True
     assert (await ask(server, "GET", "", allowed))[0] == 200
+
+
+async def whole_import(server: Server, welcome: Frame) -> str:
+    """Store an import of one turn for the visitor, and return its id."""
+    store, at = PostgresPastImports(server.services.pool), datetime(2021, 3, 4, 10, tzinfo=UTC)
+    session_id = await server.services.pool.fetchval(
+        "SELECT id FROM sessions WHERE public_id = $1::text::uuid", welcome["session"]
+    )
+    begun = await store.begin(session_id, source="telegram", digest=b"x")
+    line = PastLine(author="person", text="Hello", at=at)
+    assert await store.add(begun.session_id, [PastTurn(lines=(line,), messages=1)], after=0)
+    await store.end(begun.session_id)
+    return begun.id
+
+
+@pytest.mark.control("S23")
+async def test_person_alone_switches_the_summaries_of_an_import(server: Server) -> None:
+    _, mine = await server.greet()
+    _, other = await server.greet()
+    path = f"/{await whole_import(server, mine)}/summaries"
+    [made] = (await ask(server, "GET", "", mine))[1]["imports"]
+    assert (made["summaries"], made["summarised_percent"], made["cost_micro"]) == ("due", 0, 0)
+    assert (await ask(server, "POST", path, other, {"on": False}))[0] == 404
+    for _ in range(2):
+        assert (await ask(server, "POST", path, mine, {"on": False}))[0] == 200
+    assert (await ask(server, "GET", "", mine))[1]["imports"][0]["summaries"] == "stopped"
+    assert (await ask(server, "POST", path, mine, {"on": True}))[0] == 200
+    assert (await ask(server, "GET", "", mine))[1]["imports"][0]["summaries"] == "due"
+    assert (await ask(server, "POST", path, mine, {"on": "perhaps"}))[0] == 400

@@ -295,7 +295,7 @@ async def set_kind(dashboard: Dashboard, kind: str, version: str, body: Any, *, 
 async def test_job_kind_is_paused_and_limited_by_version(dashboard: Dashboard) -> None:
     await seed_work.jobs(dashboard.pool)
     kinds = {one["kind"]: one for one in (await dashboard.get("/jobs"))["kinds"]}
-    assert list(kinds) == ["flush", "compact", "tidy"]
+    assert list(kinds) == ["flush", "compact", "tidy", "import"]
     assert (kinds["flush"]["due"], kinds["tidy"]["running"], kinds["flush"]["version"]) == (2, 1, "0")
     page = await set_kind(dashboard, "flush", "0", {"paused": True, "concurrency": 3})
     flush = page["kinds"][0]

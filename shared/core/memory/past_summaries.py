@@ -1,0 +1,228 @@
+"""Decisions about the summaries of an import: the next range, its plan, the budget, and its passages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, tzinfo
+from math import ceil
+from typing import Any
+
+from shared.core.compaction.plan import (
+    RULES,
+    CompactionPlan,
+    chunk_limit,
+    find_oversized,
+    portions,
+    readable,
+    source_tokens,
+    summary_room,
+)
+from shared.core.memory.past import SummariesState
+from shared.core.session.ledger import Ledger
+from shared.core.session.session import Entry
+from shared.core.session.turns import Caps
+from shared.core.values.money import Prices, worst_case_micro
+from shared.core.values.searching import pieces
+
+RANGE_TOKENS = 12_000
+"""Tokens of the messages that one summary covers; a longer one would lose what a short talk was about."""
+RANGE_TURNS = 400
+"""Turns of one range at most: chats have many that are shorter than ten words."""
+SUMMARY_TOKENS = 1_000
+"""Tokens of the summary of one range."""
+CONVERSATION_PAUSE = timedelta(hours=3)
+"""Pause between two conversations of a chat."""
+BUDGET_SHARE = 4
+"""Divisor of the smallest daily cap for one import: it leaves the person three quarters of a day's money."""
+BUDGET_MICRO = 1_250_000
+"""Budget of an import in micro-dollars without any daily cap: the share of the default cap."""
+SUMMARY = "summary"
+"""Author of passages that were made from summaries."""
+FIRST_PART = 10_000
+"""Number of the first part of a summary's passages; parts of messages have smaller numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnSize:
+    """Estimated tokens of a turn, and the time of its first message."""
+
+    turn: int
+    tokens: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportSpending:
+    """Cost of an import's summaries so far."""
+
+    micro: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportToSummarise:
+    """An import with the progress of its summaries."""
+
+    session_id: int
+    party_id: int
+    state: SummariesState
+    covered: int
+    """Turns that summaries cover, from the newest."""
+    turns: int
+    searchable_turns: int
+    is_newest_first: bool
+    """Whether the file begins with the newest conversation."""
+    agent_config: Mapping[str, Any]
+    timezone: str | None
+    anonymous: bool
+    spent: ImportSpending
+
+    @property
+    def candidates(self) -> tuple[int, int]:
+        """First and last turn that the next range may have; the first is above the last if none is left."""
+        if self.is_newest_first:
+            return self.covered + 1, min(self.turns, self.covered + RANGE_TURNS)
+        through = self.turns - self.covered
+        return max(1, through - RANGE_TURNS + 1), through
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportBudget:
+    """Money and tokens that the summaries of one import may cost."""
+
+    micro: int
+    visitor_micro: int
+    """Micro-dollars for an import of an anonymous visitor."""
+    tokens: int
+    """Tokens of models without a price; an output token counts `output_weight` times."""
+    output_weight: int
+
+    def allows(
+        self, spent: ImportSpending, next_calls: Sequence[tuple[int, int, Prices | None]], *, anonymous: bool
+    ) -> bool:
+        """Return whether the worst case of more calls fits; each is its input, its output and its prices."""
+        micro = spent.micro
+        tokens = spent.input_tokens + self.output_weight * spent.output_tokens
+        is_priced = True
+        for input_tokens, output_tokens, prices in next_calls:
+            tokens += input_tokens + self.output_weight * output_tokens
+            is_priced = is_priced and prices is not None
+            micro += 0 if prices is None else worst_case_micro(input_tokens, output_tokens, prices)
+        fits = micro <= (self.visitor_micro if anonymous else self.micro)
+        return fits and (is_priced or tokens <= self.tokens)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryPassage:
+    """Passage that recall finds, with the message that it cites."""
+
+    seq: int
+    turn: int
+    part: int
+    at: datetime
+    text: str
+
+
+def budget_of(caps: Caps, *, day_tokens: int, output_weight: int) -> ImportBudget:
+    """Return the budget of an import: a quarter of the smallest daily cap that holds for its person."""
+    return ImportBudget(
+        micro=_share(caps.total, caps.person, caps.session),
+        visitor_micro=_share(caps.total, caps.visitor, caps.session),
+        tokens=day_tokens // BUDGET_SHARE,
+        output_weight=output_weight,
+    )
+
+
+def _share(*caps: int | None) -> int:
+    return min((cap // BUDGET_SHARE for cap in caps if cap is not None), default=BUDGET_MICRO)
+
+
+def choose_range(turns: Sequence[TurnSize]) -> int:
+    """Return how many of the first turns one summary covers: at most `RANGE_TOKENS`, but at least one turn.
+
+    The range ends with a conversation if one ends in its second half.
+    """
+    size, taken = 0, 0
+    for turn in turns:
+        if taken and size + turn.tokens > RANGE_TOKENS:
+            break
+        size += turn.tokens
+        taken += 1
+    if taken == len(turns):
+        return taken
+    left = size
+    for place in range(taken, 0, -1):
+        if left < size / 2:
+            break
+        if abs(turns[place].at - turns[place - 1].at) > CONVERSATION_PAUSE:
+            return place
+        left -= turns[place - 1].tokens
+    return taken
+
+
+def measure_turns(entries: Iterable[Entry]) -> tuple[TurnSize, ...]:
+    """Return the sizes of turns, in the order of their entries."""
+    sizes: dict[int, TurnSize] = {}
+    for entry in entries:
+        former = sizes.get(entry.turn)
+        tokens = entry.tokens + (former.tokens if former else 0)
+        sizes[entry.turn] = TurnSize(turn=entry.turn, tokens=tokens, at=former.at if former else entry.at)
+    return tuple(sizes.values())
+
+
+def plan_range(entries: tuple[Entry, ...], *, window: int, factor: float, zone: tzinfo) -> CompactionPlan:
+    """Return the plan of a summary of these entries alone, for a model of this window.
+
+    `factor` is the model's tokens per estimated token.
+    """
+    most = min(SUMMARY_TOKENS, window // 4)
+    named = find_oversized(entries, window, factor)
+    size = source_tokens(entries, factor, named)
+    return CompactionPlan(
+        from_turn=min(entry.turn for entry in entries),
+        through_turn=max(entry.turn for entry in entries),
+        through_seq=max(entry.seq for entry in entries),
+        entries=entries,
+        former=Ledger(),
+        tokens_before=size,
+        expected_after=most,
+        summary_limit=most,
+        chunks=portions(
+            entries, whole=readable(window, most), limit=chunk_limit(window, most), ratio=factor, named=named
+        ),
+        summary_most=most,
+        named=named,
+        replaced=size,
+        ratio=factor,
+        zone=zone,
+    )
+
+
+def estimate_calls(
+    plan: CompactionPlan, *, window: int, most_output: int, factor: float
+) -> tuple[tuple[int, int], ...]:
+    """Return the input and output tokens that each portion of a plan may cost a model at most."""
+    out = min(most_output, summary_room(window, plan.summary_most))
+    beside = ceil(factor * (2 * RULES + plan.summary_most))
+    return tuple((beside + source_tokens(chunk, factor, plan.named), out) for chunk in plan.chunks)
+
+
+def make_passages(ledger: Ledger, entries: Sequence[Entry]) -> tuple[SummaryPassage, ...]:
+    """Return the passages of a summary: its text, then its items, each at the message that it cites."""
+    by_seq = {entry.seq: entry for entry in entries}
+    texts = [(entries[0], text) for text in pieces(ledger.narrative)]
+    for item in ledger.items:
+        if item.closed is None and item.text.strip():
+            cited = next((by_seq[seq] for seq in item.sources if seq in by_seq), entries[0])
+            texts.append((cited, item.text.strip()))
+    return tuple(
+        SummaryPassage(seq=entry.seq, turn=entry.turn, part=FIRST_PART + number, at=entry.at, text=text)
+        for number, (entry, text) in enumerate(texts)
+    )
+
+
+def with_counted_tokens(entries: Iterable[Entry], count: Callable[[Entry], int]) -> tuple[Entry, ...]:
+    """Return entries whose stored estimates are replaced by counted tokens."""
+    return tuple(replace(entry, tokens=count(entry)) for entry in entries)
