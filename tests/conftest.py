@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from shared.ports import Tool
     from tests.kit.app_driver import Visit
     from tests.kit.fakes.messages_api.harness import RunningFake
+    from tests.kit.fakes.push.harness import RunningPush
+    from tests.kit.fakes.speech.harness import RunningSpeech
+    from tests.kit.fakes.transcriptions.harness import RunningTranscriptions
 
 # An operator's own keys and servers are none of the tests' business.
 for _name in [name for name in os.environ if name.startswith(("EVERTALK_", "ANTHROPIC_", "TELEGRAM_"))]:
@@ -251,6 +254,20 @@ async def empty_database_url(database_server: DatabaseServer) -> AsyncIterator[s
 
 
 @pytest.fixture
+def pool_size() -> int:
+    return 8
+
+
+@pytest.fixture
+async def pool(database_url: str, pool_size: int) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
+    from shared.adapters.postgres.db.pool import open_pool
+
+    opened = await open_pool(database_url, size=pool_size)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
 def app_options() -> dict[str, Any]:
     """Settings of `app`; a module overrides them."""
     return {}
@@ -302,6 +319,33 @@ async def guest(app: App) -> Visit:
     from tests.kit.app_driver import visit
 
     return await visit(app)
+
+
+@pytest.fixture
+async def transcriptions() -> AsyncIterator[RunningTranscriptions]:
+    """A strict fake of a server that hears."""
+    from tests.kit.fakes.transcriptions.harness import RunningTranscriptions
+
+    async with RunningTranscriptions() as service:
+        yield service
+
+
+@pytest.fixture
+async def speech() -> AsyncIterator[RunningSpeech]:
+    """A strict fake of a server that speaks."""
+    from tests.kit.fakes.speech.harness import RunningSpeech
+
+    async with RunningSpeech() as service:
+        yield service
+
+
+@pytest.fixture
+async def push() -> AsyncIterator[RunningPush]:
+    """A strict fake of the push services of browsers."""
+    from tests.kit.fakes.push.harness import RunningPush
+
+    async with RunningPush() as service:
+        yield service
 
 
 @pytest.fixture

@@ -8,18 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import asyncpg
-import pytest
 
-from shared.adapters.postgres.db.pool import open_pool
 from shared.core.memory.recall import Found
 from tests.bench.recall.data import UNANSWERABLE, Fact, Question, conversations, made_up
 from tests.bench.recall.measuring import COMPARED, LEAST_QUESTIONS, below_plain, quality, speed
 from tests.bench.recall.plain import PlainSearch
-
-
-@pytest.fixture
-async def pool(database_url: str) -> asyncpg.Pool[asyncpg.Record]:
-    return await open_pool(database_url)
 
 
 async def test_what_was_said_once_is_found_again(pool: asyncpg.Pool[asyncpg.Record]) -> None:

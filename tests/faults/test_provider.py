@@ -59,7 +59,7 @@ async def served(plant: Plant, provider: RunningFake) -> AsyncIterator[Provided]
 
 
 @pytest.fixture
-async def house(served: Provided, fake: RunningFake) -> Provided:
+async def provided(served: Provided, fake: RunningFake) -> Provided:
     assert fake is served.provider
     return served
 
@@ -83,49 +83,53 @@ async def greeted(person: Person) -> None:
     ],
 )
 async def test_a_failing_provider_is_asked_again(
-    house: Provided, recovery: Recovery, fault: str, action: dict[str, Any]
+    provided: Provided, recovery: Recovery, fault: str, action: dict[str, Any]
 ) -> None:
-    async with house.person(fault.replace(" ", "-")) as person:
+    async with provided.person(fault.replace(" ", "-")) as person:
         await greeted(person)
-        await house.misbehaves(action)
+        await provided.misbehaves(action)
         since = time.monotonic()
         answer = await person.ask("Hello, are you well?")
         recovery.note(f"provider {fault}", since)
         assert answer["role"] == "assistant"
         assert answer["text"] != LONG
-        await house.case.promises_hold(person)
-    outcomes = [request["outcome"] for request in await house.provider.requests()]
+        await provided.case.promises_hold(person)
+    outcomes = [request["outcome"] for request in await provided.provider.requests()]
     assert len(outcomes) == 4, "two good answers, the failing one, and one more"
 
 
 @pytest.mark.row("F40")
-async def test_a_busy_provider_makes_the_turn_wait_and_says_so_once(house: Provided) -> None:
-    async with house.person("busy") as person:
+async def test_a_busy_provider_makes_the_turn_wait_and_says_so_once(provided: Provided) -> None:
+    async with provided.person("busy") as person:
         await greeted(person)
-        await house.misbehaves({"status": 429, "retry_after": 600}, times=2)
+        await provided.misbehaves({"status": 429, "retry_after": 600}, times=2)
         await person.say("Hello?")
         await _told_to_wait(person)
-        async with _hurrying(house):
+        async with _hurrying(provided):
             await person.answered()
         assert len(_waits(person)) == 1
-        refused = [request for request in await house.provider.requests() if request["status"] == 429]
+        refused = [request for request in await provided.provider.requests() if request["status"] == 429]
         assert len(refused) == 2, "put back twice, and told once"
-        await house.case.promises_hold(person)
+        await provided.case.promises_hold(person)
 
 
 @pytest.mark.row("F40")
 async def test_provider_that_recovers_early_is_used_before_its_retry_after(
-    house: Provided, recovery: Recovery
+    provided: Provided, recovery: Recovery
 ) -> None:
     """Nobody hurries anything here: the next answer to anybody ends the wait, /stop ends it without one."""
-    async with house.person("frozen") as frozen, house.person("stops") as stops, house.person("well") as well:
+    async with (
+        provided.person("frozen") as frozen,
+        provided.person("stops") as stops,
+        provided.person("well") as well,
+    ):
         await asyncio.gather(greeted(frozen), greeted(stops), greeted(well))
         # What was answered before is no news of the provider any more.
         await asyncio.sleep(2 * WAKE_SECONDS)
-        await house.misbehaves({"status": 429, "retry_after": 3_600}, times=2)
+        await provided.misbehaves({"status": 429, "retry_after": 3_600}, times=2)
         await asyncio.gather(frozen.say("Hello?"), stops.say("Hello?"))
         await asyncio.gather(_told_to_wait(frozen), _told_to_wait(stops))
-        assert await house.case.value("SELECT max(retry_at) <= now() + interval '1 min' FROM sessions")
+        assert await provided.case.value("SELECT max(retry_at) <= now() + interval '1 min' FROM sessions")
         stopping = await stops.command("stop")
         await stops.until(lambda: stopping in stops.commands, "the command's result")
         await stops.answered(within_seconds=5)
@@ -135,7 +139,7 @@ async def test_provider_that_recovers_early_is_used_before_its_retry_after(
         await frozen.answered(within_seconds=3 * WAKE_SECONDS)
         recovery.note("provider well again", since)
         assert len(_waits(frozen)) == 1
-        await house.case.promises_hold(frozen, well)
+        await provided.case.promises_hold(frozen, well)
 
 
 @pytest.mark.row("F40")
@@ -155,38 +159,38 @@ async def test_process_that_dies_after_releasing_a_turn_leaves_it_due(
 
 @pytest.mark.row("F19")
 async def test_a_stopped_process_that_wakes_up_does_not_answer_again(
-    house: Provided, recovery: Recovery
+    provided: Provided, recovery: Recovery
 ) -> None:
     port = free_port()
-    more = {**provided_by(house.provider), "EVERTALK_HTTP_PORT": str(port)}
-    async with house.case.web(**more) as second, house.person("stopped") as person:
+    more = {**provided_by(provided.provider), "EVERTALK_HTTP_PORT": str(port)}
+    async with provided.case.web(**more) as second, provided.person("stopped") as person:
         await greeted(person)
-        await house.misbehaves({"text": LONG, "pace_ms": 500})
+        await provided.misbehaves({"text": LONG, "pace_ms": 500})
         cid = await person.say("Please tell me something long.")
         await person.until(lambda: bool(person.deltas) and person.deltas[-1]["turn"] == 3, "its first words")
         since = time.monotonic()
-        house.web.send(signal.SIGSTOP)
+        provided.web.send(signal.SIGSTOP)
         try:
             async with Person(port, token=person.token, name="elsewhere") as elsewhere:
                 await elsewhere.until(lambda: len(elsewhere.finals) == 3, "the answer of the other process")
                 recovery.note("web stopped, another one took over", since)
                 await asyncio.sleep(max(0.0, lasting(5.5, 30.0) - (time.monotonic() - since)))
-                house.web.send(signal.SIGCONT)
+                provided.web.send(signal.SIGCONT)
                 await person.answered()
-                await _fenced(house.web)
+                await _fenced(provided.web)
                 await person.ask("Are you awake again?")
                 await elsewhere.until(lambda: len(elsewhere.finals) == 4, "what was said since")
                 assert [f["mid"] for f in elsewhere.finals] == [f["mid"] for f in person.finals]
         finally:
-            house.web.send(signal.SIGCONT)
+            provided.web.send(signal.SIGCONT)
         answer = person.answer_to(cid)
         assert answer is not None
         assert answer["text"] != LONG
         assert second.exits == []
-        assert await _cents_disagree(house.case) > 0, (
+        assert await _cents_disagree(provided.case) > 0, (
             "what a call cost that nobody heard the end of is unknown"
         )
-        await house.case.promises_hold(person)
+        await provided.case.promises_hold(person)
 
 
 async def _fenced(web: Process) -> None:
@@ -197,14 +201,14 @@ async def _fenced(web: Process) -> None:
         await asyncio.sleep(0.05)
 
 
-async def test_what_the_provider_counted_is_in_the_ledger(house: Provided) -> None:
-    before = await _ledger(house.case)
-    async with house.person("ledger") as person:
+async def test_what_the_provider_counted_is_in_the_ledger(provided: Provided) -> None:
+    before = await _ledger(provided.case)
+    async with provided.person("ledger") as person:
         await person.ask("Please remember that my cat is called Miso.")
         await person.ask("What is my cat called?")
-        await house.case.promises_hold(person)
-    counted = await house.provider.usage()
-    after = await _ledger(house.case)
+        await provided.case.promises_hold(person)
+    counted = await provided.provider.usage()
+    after = await _ledger(provided.case)
     assert [new - old for new, old in zip(after, before, strict=True)] == [
         counted[name]
         for name in (
@@ -214,43 +218,46 @@ async def test_what_the_provider_counted_is_in_the_ledger(house: Provided) -> No
     ]  # fmt: skip
 
 
-async def test_what_a_failing_provider_counted_is_in_the_ledger_too(house: Provided) -> None:
+async def test_what_a_failing_provider_counted_is_in_the_ledger_too(provided: Provided) -> None:
     """Both tries of the first attempt break off and the turn is put back: they were paid for all the same."""
-    cents = await _cents_disagree(house.case)
-    async with house.person("aborted") as person:
+    cents = await _cents_disagree(provided.case)
+    async with provided.person("aborted") as person:
         await greeted(person)
         await greeted(person)
-        before = await _ledger(house.case)
-        await house.misbehaves({"cut": 3, "text": LONG}, times=2)
+        before = await _ledger(provided.case)
+        await provided.misbehaves({"cut": 3, "text": LONG}, times=2)
         await person.say("Hello, are you well?")
         await _told_to_wait(person)
-        async with _hurrying(house):
+        async with _hurrying(provided):
             await person.answered()
-        await house.case.promises_hold(person)
-    after = await _ledger(house.case)
+        await provided.case.promises_hold(person)
+    after = await _ledger(provided.case)
     assert after[0] - before[0] == 3
-    assert await _cents_disagree(house.case) == cents
+    assert await _cents_disagree(provided.case) == cents
 
 
 @pytest.mark.control("S30")
-async def test_what_failed_in_the_background_is_in_the_ledger_too(house: Provided) -> None:
+async def test_what_failed_in_the_background_is_in_the_ledger_too(provided: Provided) -> None:
     """A flush whose call breaks off twice fails and costs; the summary after it is made all the same."""
-    cents = await _cents_disagree(house.case)
-    async with house.case.worker(**provided_by(house.provider)), house.person("background") as person:
+    cents = await _cents_disagree(provided.case)
+    async with (
+        provided.case.worker(**provided_by(provided.provider)),
+        provided.person("background") as person,
+    ):
         for number in range(7):
             await person.ask(f"Number {number}: I have walked along the river and met a heron there.")
-        counted, written = await house.provider.usage(), await _ledger(house.case)
-        await house.provider.script(
+        counted, written = await provided.provider.usage(), await _ledger(provided.case)
+        await provided.provider.script(
             [{"match": {"kind": "flush"}, "times": 2, "action": {"cut": 2, "text": LONG}}]
         )
         asked = await person.command("compact", "--force")
         await person.until(lambda: asked in person.commands, "the summary")
         assert person.commands[asked]["success"], person.commands[asked]
-        await house.case.promises_hold(person)
-    after = await house.provider.usage()
+        await provided.case.promises_hold(person)
+    after = await provided.provider.usage()
     assert after["aborted"] - counted["aborted"] == 2
-    assert (await _ledger(house.case))[0] - written[0] == after["requests"] - counted["requests"] >= 3
-    assert await _cents_disagree(house.case) == cents
+    assert (await _ledger(provided.case))[0] - written[0] == after["requests"] - counted["requests"] >= 3
+    assert await _cents_disagree(provided.case) == cents
 
 
 async def _cents_disagree(case: Case) -> int:
@@ -283,32 +290,32 @@ async def _ledger(case: Case) -> list[int]:
 
 
 async def test_an_empty_account_makes_turns_wait_and_says_so_once(
-    house: Provided, recovery: Recovery
+    provided: Provided, recovery: Recovery
 ) -> None:
-    async with house.person("credit") as person:
+    async with provided.person("credit") as person:
         await greeted(person)
-        await house.misbehaves({"status": 400, "reason": "credit"}, times=-1)
+        await provided.misbehaves({"status": 400, "reason": "credit"}, times=-1)
         first = await person.say("Hello?")
         await _told_to_wait(person)
         await person.say("Is anybody there?")
         await person.acknowledged()
-        await house.hurry()
+        await provided.hurry()
         asked = await person.command("help")
         await person.until(lambda: asked in person.commands, "a command's result")
         assert person.answer_to(first) is None
-        await house.provider.script([])
+        await provided.provider.script([])
         since = time.monotonic()
-        async with _hurrying(house):
+        async with _hurrying(provided):
             await person.answered()
         recovery.note("account filled again", since)
         assert len(_waits(person)) == 1, "told once, however often it is tried"
-        await house.case.promises_hold(person)
+        await provided.case.promises_hold(person)
 
 
 @asynccontextmanager
-async def _hurrying(house: Provided) -> AsyncIterator[None]:
+async def _hurrying(provided: Provided) -> AsyncIterator[None]:
     """However often a turn is put back meanwhile."""
-    again = asyncio.create_task(_hurry_again_and_again(house))
+    again = asyncio.create_task(_hurry_again_and_again(provided))
     try:
         yield
     finally:
@@ -316,9 +323,9 @@ async def _hurrying(house: Provided) -> AsyncIterator[None]:
         await asyncio.wait([again])
 
 
-async def _hurry_again_and_again(house: Provided) -> None:
+async def _hurry_again_and_again(provided: Provided) -> None:
     while True:
-        await house.hurry()
+        await provided.hurry()
         await asyncio.sleep(0.5)
 
 

@@ -67,7 +67,7 @@ async def served(plant: Plant, provider: RunningFake) -> AsyncIterator[Provided]
 
 
 @pytest.fixture
-async def house(served: Provided, fake: RunningFake) -> Provided:
+async def provided(served: Provided, fake: RunningFake) -> Provided:
     assert fake is served.provider
     served.line.heal()
     return served
@@ -85,25 +85,27 @@ async def greeted(person: Person, times: int = 2) -> None:
 
 @pytest.mark.row("F42")
 async def test_stream_cut_at_any_byte_is_restarted_without_remains(
-    house: Provided,
+    provided: Provided,
 ) -> None:
-    async with house.person("bytes") as person:
+    async with provided.person("bytes") as person:
         await greeted(person)
-        whole = await _bytes_of_an_answer(house, person)
+        whole = await _bytes_of_an_answer(provided, person)
         for left in sorted({1, 40, whole // 4, whole // 2, 3 * whole // 4, whole - 200, whole - 60}):
             await greeted(person)
-            await house.misbehaves({"text": LONG})
-            house.line.replies = _cut_after(house.line, left)
+            await provided.misbehaves({"text": LONG})
+            provided.line.replies = _cut_after(provided.line, left)
             answer = await person.ask(f"Say it, and be cut after {left} bytes.")
-            house.line.heal()
+            provided.line.heal()
             assert answer["role"] == "assistant"
             assert answer["text"] != LONG, f"cut after {left} of {whole} bytes and heard whole"
             assert "One two three" not in answer["text"]
-        assert await _stored_texts_with(house.case, "One two three") == 1, "a part of a cut answer was kept"
-        await house.case.promises_hold(person)
+        assert await _stored_texts_with(provided.case, "One two three") == 1, (
+            "a part of a cut answer was kept"
+        )
+        await provided.case.promises_hold(person)
 
 
-async def _bytes_of_an_answer(house: Provided, person: Person) -> int:
+async def _bytes_of_an_answer(provided: Provided, person: Person) -> int:
     """Of the one that is cut later, head and all."""
     passed = [0]
 
@@ -111,10 +113,10 @@ async def _bytes_of_an_answer(house: Provided, person: Person) -> int:
         passed[0] += len(data)
         return data
 
-    await house.misbehaves({"text": LONG})
-    house.line.replies = count
+    await provided.misbehaves({"text": LONG})
+    provided.line.replies = count
     await person.ask("Say it once.")
-    house.line.heal()
+    provided.line.heal()
     return passed[0]
 
 
@@ -139,16 +141,16 @@ async def _stored_texts_with(case: Case, words: str) -> int:
 
 
 @pytest.mark.row("F44")
-async def test_unknown_stream_event_is_ignored(house: Provided) -> None:
-    async with house.person("unheard") as person:
+async def test_unknown_stream_event_is_ignored(provided: Provided) -> None:
+    async with provided.person("unheard") as person:
         await greeted(person)
-        await house.case.until(_NO_JOBS)
-        asked = len(await house.provider.requests())
-        await house.misbehaves({"unknown_event": 2, "text": LONG})
+        await provided.case.until(_NO_JOBS)
+        asked = len(await provided.provider.requests())
+        await provided.misbehaves({"unknown_event": 2, "text": LONG})
         answer = await person.ask("What is new?")
         assert answer["text"] == LONG
-        assert len(await house.provider.requests()) == asked + 1
-        await house.case.promises_hold(person)
+        assert len(await provided.provider.requests()) == asked + 1
+        await provided.case.promises_hold(person)
 
 
 INJECTED = json.dumps(
@@ -169,14 +171,14 @@ USELESS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.row("F46")
-async def test_no_useless_summary_is_believed_and_what_is_pinned_stays(house: Provided) -> None:
+async def test_no_useless_summary_is_believed_and_what_is_pinned_stays(provided: Provided) -> None:
     """All at the same time, each in a conversation of its own."""
-    await asyncio.gather(*(_useless(house, number, what) for number, what in enumerate(USELESS)))
+    await asyncio.gather(*(_useless(provided, number, what) for number, what in enumerate(USELESS)))
 
 
-async def _useless(house: Provided, number: int, what: str) -> None:
+async def _useless(provided: Provided, number: int, what: str) -> None:
     mark = f"Ziegelstein{number}"
-    async with house.person(f"useless{number}") as person:
+    async with provided.person(f"useless{number}") as person:
         first = await person.say(f"The code of the door is {mark}. {WALK}")
         await person.answered()
         pinned = await person.command("pin", person.acks[first]["mid"])
@@ -186,17 +188,17 @@ async def _useless(house: Provided, number: int, what: str) -> None:
             await person.ask(f"Number {one}: we meet on 2026-05-1{one} in Lisbon. {WALK}")
         rule = {"match": {"kind": "summary", "anywhere": mark}, "times": -1, "action": USELESS[what]}
         async with _scripting:
-            await house.provider.script([*_rules, rule])
+            await provided.provider.script([*_rules, rule])
             _rules.append(rule)
         asked = await person.command("compact", "--force")
         await person.until(lambda: asked in person.commands, "the end of the compaction")
         await person.ask(f"Is there more, number {number}?")
-        await house.case.promises_hold(person)
+        await provided.case.promises_hold(person)
     heads = """SELECT string_agg(l.payload::text, ' ') FROM links l
                 WHERE l.session_id = (SELECT session_id FROM entries WHERE cid = $1)"""
-    believed = str(await house.case.value(heads.replace("l.payload::text", "to_jsonb(l)::text"), first))
+    believed = str(await provided.case.value(heads.replace("l.payload::text", "to_jsonb(l)::text"), first))
     assert "previous instructions" not in believed, what
-    requests = [r for r in await house.provider.requests() if r["kind"] == "chat"]
+    requests = [r for r in await provided.provider.requests() if r["kind"] == "chat"]
     newest = next(r for r in reversed(requests) if f"number {number}?" in json.dumps(r["body"]))
     assert mark in json.dumps(newest["body"]), f"{what}: the pin is gone"
 
@@ -206,13 +208,13 @@ _rules: list[dict[str, Any]] = []
 
 
 @pytest.mark.row("F49")
-async def test_message_that_fails_three_times_is_ended_and_next_answered(house: Provided) -> None:
+async def test_message_that_fails_three_times_is_ended_and_next_answered(provided: Provided) -> None:
     """The provider refuses whatever contains it, and nobody knows why."""
     refusal = {"status": 400, "message": "messages.7: nobody knows what this is"}
-    async with house.person("poison") as person:
+    async with provided.person("poison") as person:
         await greeted(person)
-        await house.misbehaves(refusal, times=-1, anywhere="poison")
-        hurrying = asyncio.create_task(house.hurry())
+        await provided.misbehaves(refusal, times=-1, anywhere="poison")
+        hurrying = asyncio.create_task(provided.hurry())
         try:
             await person.say("This is poison.")
             await person.answered()
@@ -225,8 +227,8 @@ async def test_message_that_fails_three_times_is_ended_and_next_answered(house: 
         assert end["text"]
         assert person.finals[-1]["role"] == "assistant"
         state = "SELECT state FROM turns WHERE error_code <> '' ORDER BY opened_at DESC LIMIT 1"
-        assert await house.case.value(state) == "failed"
-        await house.case.promises_hold()
+        assert await provided.case.value(state) == "failed"
+        await provided.case.promises_hold()
 
 
 NEVER = 600.0
@@ -336,84 +338,84 @@ SELECT EXISTS (SELECT FROM workers w, jsonb_array_elements(w.health -> 'provider
 
 @pytest.mark.row("F41")
 async def test_overload_opens_the_breaker_and_all_are_answered_afterwards(
-    house: Provided, recovery: Recovery
+    provided: Provided, recovery: Recovery
 ) -> None:
-    people = [house.person(f"burst{number}") for number in range(6)]
+    people = [provided.person(f"burst{number}") for number in range(6)]
     for person in people:
         await person.__aenter__()
     try:
         await asyncio.gather(*(greeted(person, 1) for person in people))
-        await house.misbehaves({"status": 529}, times=-1)
-        hurrying = asyncio.create_task(house.hurry())
+        await provided.misbehaves({"status": 529}, times=-1)
+        hurrying = asyncio.create_task(provided.hurry())
         try:
             await asyncio.gather(*(person.say("Is anybody there?") for person in people))
-            await house.case.until(_BREAKER_OPEN)
-            asked, began = await house.chats(), monotonic()
+            await provided.case.until(_BREAKER_OPEN)
+            asked, began = await provided.chats(), monotonic()
             await asyncio.sleep(lasting(3.0, 60.0))
             help_asked = await people[0].command("help")
             await people[0].until(lambda: help_asked in people[0].commands, "a command's result")
-            tried = await house.chats() - asked
+            tried = await provided.chats() - asked
             probes = 1 + (monotonic() - began) / PROBE_EVERY_SECONDS
             assert tried <= probes, "the provider is hammered while it is down"
-            await house.provider.script([])
+            await provided.provider.script([])
             await asyncio.gather(*(person.answered(within_seconds=60) for person in people))
         finally:
             hurrying.cancel()
             await asyncio.wait([hurrying])
         for person in people:
             assert sum(bool(frame.get("waiting")) for frame in person.messages) <= 1, "told once"
-        await house.case.promises_hold(*people)
+        await provided.case.promises_hold(*people)
     finally:
         for person in people:
             await person.__aexit__()
 
 
 @pytest.mark.row("F45")
-async def test_a_prompt_that_the_provider_finds_too_long_is_trimmed_and_answered(house: Provided) -> None:
-    async with house.person("too-long") as person:
+async def test_a_prompt_that_the_provider_finds_too_long_is_trimmed_and_answered(provided: Provided) -> None:
+    async with provided.person("too-long") as person:
         for number in range(8):
             await person.ask(f"Number {number}: we meet in Lisbon. {WALK * 6}")
-        asked = len(await house.provider.requests())
+        asked = len(await provided.provider.requests())
         refusal = "prompt is too long: 12500 tokens > 9000 maximum"
-        await house.misbehaves({"status": 400, "message": refusal})
+        await provided.misbehaves({"status": 400, "message": refusal})
         answer = await person.ask("Are you still there?")
         assert answer["role"] == "assistant"
-        chats = [r for r in (await house.provider.requests())[asked:] if r["kind"] == "chat"]
+        chats = [r for r in (await provided.provider.requests())[asked:] if r["kind"] == "chat"]
         assert [record["status"] for record in chats] == [400, 200]
         assert chats[1]["input_tokens"] < chats[0]["input_tokens"]
-        await house.case.promises_hold(person)
+        await provided.case.promises_hold(person)
 
 
 @pytest.mark.row("F45")
-async def test_single_wrong_window_refusal_narrows_no_conversation(house: Provided) -> None:
+async def test_single_wrong_window_refusal_narrows_no_conversation(provided: Provided) -> None:
     """Neither the conversation that met it, in its next turn, nor any other."""
-    async with house.person("slipped") as slipped, house.person("beside") as beside:
+    async with provided.person("slipped") as slipped, provided.person("beside") as beside:
         await asyncio.gather(greeted(slipped, 3), greeted(beside, 3))
-        await house.case.until(_NO_JOBS)
-        asked = len(await house.provider.requests())
+        await provided.case.until(_NO_JOBS)
+        asked = len(await provided.provider.requests())
         slip = {"status": 400, "message": "prompt is too long: 6100 tokens > 3000 maximum"}
-        await house.misbehaves(slip, anywhere="slippery")
+        await provided.misbehaves(slip, anywhere="slippery")
         await slipped.ask("Is it slippery?")
         await beside.ask("Are you well?")
         await slipped.ask("And now?")
-        chats = [r for r in (await house.provider.requests())[asked:] if r["kind"] == "chat"]
+        chats = [r for r in (await provided.provider.requests())[asked:] if r["kind"] == "chat"]
         assert [record["status"] for record in chats] == [400, 200, 200, 200]
         assert all(record["body"].get("tools") for record in chats[-2:])
         assert all(final["role"] == "assistant" for final in (*slipped.finals, *beside.finals))
-        await house.case.promises_hold(slipped, beside)
+        await provided.case.promises_hold(slipped, beside)
 
 
 @pytest.mark.row("F45")
-async def test_provider_that_refuses_every_size_ends_the_turn_without_loop(house: Provided) -> None:
-    async with house.person("too-small") as person:
+async def test_provider_that_refuses_every_size_ends_the_turn_without_loop(provided: Provided) -> None:
+    async with provided.person("too-small") as person:
         await greeted(person, 4)
-        await house.case.until(_NO_JOBS)
-        asked = len(await house.provider.requests())
-        await house.misbehaves({"status": 413}, times=-1)
+        await provided.case.until(_NO_JOBS)
+        asked = len(await provided.provider.requests())
+        await provided.misbehaves({"status": 413}, times=-1)
         await person.say("Are you still there?")
         await person.answered()
         assert person.finals[-1].get("error") == "context_budget_exceeded", person.finals[-1]
-        assert len(await house.provider.requests()) - asked <= 4
-        await house.provider.script([])
+        assert len(await provided.provider.requests()) - asked <= 4
+        await provided.provider.script([])
         await person.ask("And now?")
-        await house.case.promises_hold()
+        await provided.case.promises_hold()

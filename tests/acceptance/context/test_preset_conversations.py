@@ -21,7 +21,7 @@ FILLER = "Then we talked about the weather, the garden and the long way home alo
 
 
 @pytest.fixture
-async def house(database_url: str, redis_url: str, provider: RunningFake) -> Any:
+async def opened_visit(database_url: str, redis_url: str, provider: RunningFake) -> Any:
     await provider.reset()
 
     @asynccontextmanager
@@ -60,9 +60,9 @@ def said(record: Any) -> str:
 
 
 async def test_chatbox_sends_six_messages_and_keeps_the_rest_in_the_log(
-    house: Any, provider: RunningFake
+    opened_visit: Any, provider: RunningFake
 ) -> None:
-    async with house(preset="chatbox") as guest:
+    async with opened_visit(preset="chatbox") as guest:
         for number in range(6):
             await guest.ask(f"Message number {number}.")
         newest = (await requests(provider))[-1]
@@ -79,9 +79,9 @@ async def test_chatbox_sends_six_messages_and_keeps_the_rest_in_the_log(
 
 
 async def test_chatbox_summarises_on_command_what_it_does_not_send_any_more(
-    house: Any, provider: RunningFake
+    opened_visit: Any, provider: RunningFake
 ) -> None:
-    async with house(preset="chatbox") as guest:
+    async with opened_visit(preset="chatbox") as guest:
         for number in range(12):
             await guest.ask(f"We decided that shelf {number} is painted in ochre on {number + 1} March.")
             await guest.run_due_jobs()
@@ -96,9 +96,9 @@ async def test_chatbox_summarises_on_command_what_it_does_not_send_any_more(
 
 
 async def test_stored_context_size_matches_request_after_summary_undo_and_restore(
-    house: Any, provider: RunningFake
+    opened_visit: Any, provider: RunningFake
 ) -> None:
-    async with house(preset="chatbox") as guest:
+    async with opened_visit(preset="chatbox") as guest:
 
         async def counted_as_sent() -> bool:
             """The stored number, against the very request that would be built now."""
@@ -124,9 +124,9 @@ async def test_stored_context_size_matches_request_after_summary_undo_and_restor
 
 
 async def test_messages_outside_the_window_are_hidden_without_model_and_flushed(
-    house: Any, provider: RunningFake
+    opened_visit: Any, provider: RunningFake
 ) -> None:
-    async with house(max_rounds=2, model="claude-haiku-5-5") as guest:
+    async with opened_visit(max_rounds=2, model="claude-haiku-5-5") as guest:
         await guest.ask("Please remember that my dog Bertil is allergic to chicken.")
         for number in range(53):
             await guest.ask(f"{number}")
@@ -153,9 +153,9 @@ async def test_messages_outside_the_window_are_hidden_without_model_and_flushed(
 
 
 async def test_a_separator_hides_everything_before_and_nothing_is_lost(
-    house: Any, provider: RunningFake
+    opened_visit: Any, provider: RunningFake
 ) -> None:
-    async with house() as guest:
+    async with opened_visit() as guest:
         await guest.ask("Please remember that my sister Ingrid lives in Tromsø.")
         await guest.ask("The invoice number of the piano is PX-4471.")
         done = await command(guest, "separator")
@@ -173,12 +173,10 @@ async def test_a_separator_hides_everything_before_and_nothing_is_lost(
         await nothing_broken(guest, provider)
 
 
-LONGER = "The walls around it keep the colour that they have, and so does the floor of the whole room. " * 2
-"""A summary must be shorter than what it stands for."""
-
-
-async def test_undo_goes_back_to_a_separator_and_never_beyond_it(house: Any, provider: RunningFake) -> None:
-    async with house(preset="pantheon") as guest:
+async def test_undo_goes_back_to_a_separator_and_never_beyond_it(
+    opened_visit: Any, provider: RunningFake
+) -> None:
+    async with opened_visit(preset="pantheon") as guest:
         for number in range(8):
             await guest.ask(f"We decided that shelf {number} is painted in ochre on 14 March. {FILLER}")
             await guest.run_due_jobs()
@@ -200,8 +198,8 @@ async def test_undo_goes_back_to_a_separator_and_never_beyond_it(house: Any, pro
         await nothing_broken(guest, provider)
 
 
-async def test_a_separator_with_nothing_before_it_changes_nothing(house: Any) -> None:
-    async with house() as guest:
+async def test_a_separator_with_nothing_before_it_changes_nothing(opened_visit: Any) -> None:
+    async with opened_visit() as guest:
         assert not (await command(guest, "separator")).success
         await guest.ask("Hello")
         assert (await command(guest, "separator")).success
@@ -219,9 +217,9 @@ async def test_a_separator_with_nothing_before_it_changes_nothing(house: Any) ->
 
 
 async def test_a_failed_flush_is_caught_up_before_newer_turns_are_read(
-    house: Any, provider: RunningFake
+    opened_visit: Any, provider: RunningFake
 ) -> None:
-    async with house() as guest:
+    async with opened_visit() as guest:
         await guest.ask("The code of the gate is the year of the flood, 1953.")
         await provider.script(
             [{"match": {"kind": "flush"}, "times": 3, "action": {"status": 400, "message": "no"}}]
@@ -241,9 +239,9 @@ async def test_a_failed_flush_is_caught_up_before_newer_turns_are_read(
 
 
 async def test_pantheon_summarises_after_eight_turns_and_again_after_eight_more(
-    house: Any, provider: RunningFake
+    opened_visit: Any, provider: RunningFake
 ) -> None:
-    async with house(preset="pantheon") as guest:
+    async with opened_visit(preset="pantheon") as guest:
         for number in range(16):
             await guest.ask(f"We decided that shelf {number} is painted in ochre on 14 March. {FILLER}")
             await guest.run_due_jobs()
@@ -255,9 +253,9 @@ async def test_pantheon_summarises_after_eight_turns_and_again_after_eight_more(
 
 
 async def test_chatter_is_left_out_at_nine_tenths_and_stays_left_out(
-    house: Any, provider: RunningFake
+    opened_visit: Any, provider: RunningFake
 ) -> None:
-    async with house(preset="pantheon", context_window=12_000, max_output=600) as guest:
+    async with opened_visit(preset="pantheon", context_window=12_000, max_output=600) as guest:
         for number in range(8):
             await provider.script([{"match": {"kind": "chat"}, "times": 1, "action": {"text": FILLER}}])
             await guest.ask(f"Person's word {number}. {FILLER}")
@@ -280,8 +278,10 @@ async def test_chatter_is_left_out_at_nine_tenths_and_stays_left_out(
         await nothing_broken(guest, provider)
 
 
-async def test_agent_has_own_policy_and_broken_row_breaks_no_turn(house: Any, provider: RunningFake) -> None:
-    async with house() as guest:
+async def test_agent_has_own_policy_and_broken_row_breaks_no_turn(
+    opened_visit: Any, provider: RunningFake
+) -> None:
+    async with opened_visit() as guest:
         for number in range(4):
             await guest.ask(f"Message number {number}.")
         assert len((await requests(provider))[-1]["body"]["messages"]) == 7
@@ -300,18 +300,18 @@ async def test_agent_has_own_policy_and_broken_row_breaks_no_turn(house: Any, pr
 
 
 async def test_turns_of_history_are_counted_by_the_channel_of_the_turn(
-    house: Any, provider: RunningFake
+    opened_visit: Any, provider: RunningFake
 ) -> None:
-    async with house(history_turns="telegram=1,web=2") as guest:
+    async with opened_visit(history_turns="telegram=1,web=2") as guest:
         for number in range(5):
             await guest.ask(f"Message number {number}.")
         assert len((await requests(provider))[-1]["body"]["messages"]) == 5
 
 
 async def test_lobechat_stores_answers_with_the_providers_own_count(
-    house: Any, provider: RunningFake
+    opened_visit: Any, provider: RunningFake
 ) -> None:
-    async with house(preset="lobechat") as guest:
+    async with opened_visit(preset="lobechat") as guest:
         await guest.ask("Hello")
         row = await guest.app.pool.fetchrow(
             """SELECT e.tokens, u.output_tokens FROM entries e, usage u

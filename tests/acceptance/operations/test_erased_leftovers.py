@@ -24,7 +24,7 @@ PATIENCE_SECONDS = 60
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[tuple[Path, Visit, Visit]]:
+async def two_people(tmp_path: Path) -> AsyncIterator[tuple[Path, Visit, Visit]]:
     """A data folder with servers of its own, and two people in it."""
     folder = short_folder("evl-")
     folder.chmod(0o711)
@@ -49,8 +49,8 @@ async def until_nowhere_but_in_tables(folder: Path) -> None:
 
 
 @pytest.mark.control("S40")
-async def test_erased_words_are_in_no_log_of_the_data_folder(house: tuple[Path, Visit, Visit]) -> None:
-    folder, goes, stays = house
+async def test_erased_words_are_in_no_log_of_the_data_folder(two_people: tuple[Path, Visit, Visit]) -> None:
+    folder, goes, stays = two_people
     for number in range(8):
         await goes.ask(f"My dog {CANARY} is number {number}. " + "We walked along the river. " * 20)
         await stays.ask(f"Number {number}. " + "They swam across the lake. " * 20)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from tests.kit.fakes.bot_api import USERNAME, Person
-from tests.kit.telegram.deployment import MINE, Answers, Deployment, deployment
+from tests.kit.telegram.deployment import MINE, Answers, Deployment
 
 ANSWERS: Answers = {
     "ferry": {"latency": 2.0, "text": "It leaves at noon."},
@@ -21,13 +20,11 @@ EYES = [{"type": "emoji", "emoji": "👀"}]
 
 
 @pytest.fixture(scope="module")
-async def here(
-    module_database_url: str, module_redis_url: str, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Deployment]:
-    more = {f"EVERTALK_TELEGRAM_{name}": "true" for name in ("REACTIONS", "CHANNELS", "INLINE")}
-    folder = tmp_path_factory.mktemp("telegram")
-    async with deployment(ANSWERS, module_database_url, module_redis_url, folder, settings=more) as running:
-        yield running
+def bot_options() -> dict[str, Any]:
+    return {
+        "answers": ANSWERS,
+        "settings": {f"EVERTALK_TELEGRAM_{name}": "true" for name in ("REACTIONS", "CHANNELS", "INLINE")},
+    }
 
 
 async def changes(person: Person, chat: int, kind: str) -> list[dict[str, Any]]:

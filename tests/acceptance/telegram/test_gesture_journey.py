@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from tests.kit.fakes.bot_api import Person
 from tests.kit.fakes.transcriptions.harness import RunningTranscriptions
 from tests.kit.fakes.transcriptions.recordings import recording
 from tests.kit.sample_files import OLD_OFFICE, pdf, words_docx, xlsx
-from tests.kit.telegram.deployment import MINE, Deployment, deployment
+from tests.kit.telegram.deployment import MINE, Deployment
 
 CHECKLIST = {
     "title": "Packing",
@@ -29,27 +29,9 @@ PIECE = "Rope and tar and sailcloth. "
 
 
 @pytest.fixture(scope="module")
-async def service() -> AsyncIterator[RunningTranscriptions]:
-    async with RunningTranscriptions() as service:
-        yield service
-
-
-@pytest.fixture(scope="module")
-async def here(
-    service: RunningTranscriptions,
-    module_database_url: str,
-    module_redis_url: str,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[Deployment]:
-    folder = tmp_path_factory.mktemp("telegram")
-    answers: dict[str, dict[str, Any]] = {
-        "slowly": {"latency": 4.0, "text": "At last."},
-        "e": {"text": "Noted."},
-    }
-    async with deployment(
-        answers, module_database_url, module_redis_url, folder, settings=service.settings
-    ) as running:
-        yield running
+def bot_options(module_transcriptions: RunningTranscriptions) -> dict[str, Any]:
+    answers = {"slowly": {"latency": 4.0, "text": "At last."}, "e": {"text": "Noted."}}
+    return {"answers": answers, "settings": module_transcriptions.settings}
 
 
 @dataclass(slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -31,13 +30,13 @@ SELECT count(*) FROM turns t JOIN addresses a ON a.id = t.address_id
 
 
 @pytest.fixture(scope="module")
-async def here(
-    module_database_url: str, module_redis_url: str, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Deployment]:
-    folder = tmp_path_factory.mktemp("guests")
-    async with deployment(ANSWERS, module_database_url, module_redis_url, folder) as running:
-        await running.api.change_bot(guests=True)
-        yield running
+def bot_options() -> dict[str, Any]:
+    return {"answers": ANSWERS}
+
+
+@pytest.fixture(scope="module", autouse=True)
+async def bot_takes_guests(here: Deployment) -> None:
+    await here.api.change_bot(guests=True)
 
 
 async def strangers(here: Deployment, person: Person) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
 from itertools import count
 from typing import Any
 
@@ -31,13 +30,13 @@ _numbers = count(70_000)
 
 
 @pytest.fixture(scope="module")
-async def here(
-    module_database_url: str, module_redis_url: str, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Deployment]:
-    folder = tmp_path_factory.mktemp("secretary")
-    async with deployment(ANSWERS, module_database_url, module_redis_url, folder, settings=DRAFTS) as running:
-        await running.api.change_bot(business=True)
-        yield running
+def bot_options() -> dict[str, Any]:
+    return {"answers": ANSWERS, "settings": DRAFTS}
+
+
+@pytest.fixture(scope="module", autouse=True)
+async def bot_takes_business(here: Deployment) -> None:
+    await here.api.change_bot(business=True)
 
 
 async def customer(here: Deployment, name: str = "Cara") -> Person:

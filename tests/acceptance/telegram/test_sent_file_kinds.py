@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from tests.kit.file_kinds import FILES, FileOfKind, check_request
-from tests.kit.telegram.deployment import Deployment, deployment
-
-
-@pytest.fixture(scope="module")
-async def here(
-    module_database_url: str, module_redis_url: str, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Deployment]:
-    folder = tmp_path_factory.mktemp("telegram")
-    async with deployment({}, module_database_url, module_redis_url, folder) as running:
-        yield running
+from tests.kit.telegram.deployment import Deployment
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda one: one.name)

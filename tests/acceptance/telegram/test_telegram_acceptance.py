@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +15,7 @@ from bot.telegram.client.session import create_bot
 from tests.kit.fakes.bot_api import TOKEN, USERNAME
 from tests.kit.sample_files import OLD_OFFICE, open_document, pdf, xlsx
 from tests.kit.telegram.bot_process import BOT_ID
-from tests.kit.telegram.deployment import MINE, Deployment, deployment, has_button
+from tests.kit.telegram.deployment import MINE, Deployment, has_button
 
 STORY = " ".join(f"word{number:03d}" for number in range(375))
 """Three thousand characters."""
@@ -46,13 +45,11 @@ ANSWERS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-async def here(
-    module_database_url: str, module_redis_url: str, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Deployment]:
-    more = {"EVERTALK_TELEGRAM_DRAFTS": "true", "EVERTALK_TELEGRAM_RICH": "true"}
-    folder = tmp_path_factory.mktemp("telegram")
-    async with deployment(ANSWERS, module_database_url, module_redis_url, folder, settings=more) as running:
-        yield running
+def bot_options() -> dict[str, Any]:
+    return {
+        "answers": ANSWERS,
+        "settings": {"EVERTALK_TELEGRAM_DRAFTS": "true", "EVERTALK_TELEGRAM_RICH": "true"},
+    }
 
 
 # -- while it thinks and writes -----------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 
 from shared.adapters.postgres.dashboard.read_models import Insights
 from tests.kit.fakes.bot_api import Person
-from tests.kit.telegram.deployment import MINE, Deployment, deployment
+from tests.kit.telegram.deployment import MINE, Deployment
 
 SHOP_TOKEN = "700002:FAKE-token-of-the-shop-for-everybody_012"
 SHOP = int(SHOP_TOKEN.partition(":")[0])
@@ -23,12 +23,9 @@ FILLER = "Then we talked about the weather, the garden and the long way home alo
 
 
 @pytest.fixture(scope="module")
-async def here(
-    module_database_url: str, module_redis_url: str, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Deployment]:
-    """A small window, a real worker; the second bot is a shop's, open to everybody."""
-    folder = tmp_path_factory.mktemp("telegram")
-    bots = folder / "bots.json"
+def bot_options(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Choose a small window and a real worker; the second bot is a shop's, open to everybody."""
+    bots = tmp_path_factory.mktemp("bots") / "bots.json"
     bots.write_text(json.dumps([{"token_env": "SHOP_TOKEN", "audience": "public", "access": "open"}]))
     settings = {
         "EVERTALK_CONTEXT_WINDOW": "9000",
@@ -37,11 +34,7 @@ async def here(
         "EVERTALK_TELEGRAM_BOTS_FILE": str(bots),
         "SHOP_TOKEN": SHOP_TOKEN,
     }
-    bots_known = {SHOP_TOKEN: "the_shop_bot"}
-    async with deployment(
-        SHORT, module_database_url, module_redis_url, folder, worker=True, settings=settings, bots=bots_known
-    ) as running:
-        yield running
+    return {"answers": SHORT, "worker": True, "settings": settings, "bots": {SHOP_TOKEN: "the_shop_bot"}}
 
 
 RESTS = f"""SELECT count(*) = 0 FROM jobs t {MINE}

@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from itertools import count
-from pathlib import Path
 
 import pytest
 
-from tests.kit.fakes.bot_api import USERNAME, Person, Screen, running_bot_api
-from tests.kit.telegram.bot_process import TelegramHouse, telegram_house
+from tests.kit.fakes.bot_api import USERNAME, Person, Screen
+from tests.kit.telegram.bot_process import TelegramHouse
 
 _numbers = count(100)
-
-
-@pytest.fixture(scope="module")
-async def house(
-    module_database_url: str, module_redis_url: str, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[TelegramHouse]:
-    """One bot for all: each test brings people of its own."""
-    folder: Path = tmp_path_factory.mktemp("telegram")
-    async with (
-        running_bot_api() as api,
-        telegram_house(api, module_database_url, module_redis_url, folder) as house,
-    ):
-        yield house
 
 
 @pytest.fixture

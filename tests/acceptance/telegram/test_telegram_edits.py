@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from PIL import Image
 
 from tests.kit.fakes.bot_api import USERNAME, Person
 from tests.kit.sample_files import OLD_OFFICE
-from tests.kit.telegram.deployment import MINE, Deployment, deployment, has_button
+from tests.kit.telegram.deployment import MINE, Deployment, has_button
 
 OFFER = "Shall I answer again?"
 ANSWERS: dict[str, dict[str, Any]] = {
@@ -26,12 +25,8 @@ ANSWERS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-async def here(
-    module_database_url: str, module_redis_url: str, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Deployment]:
-    folder = tmp_path_factory.mktemp("telegram")
-    async with deployment(ANSWERS, module_database_url, module_redis_url, folder) as running:
-        yield running
+def bot_options() -> dict[str, Any]:
+    return {"answers": ANSWERS}
 
 
 async def last_request(here: Deployment, holding: str) -> str:

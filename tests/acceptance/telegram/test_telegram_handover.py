@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from itertools import count
-from pathlib import Path
+from typing import Any
 
-import asyncpg
 import pytest
 
-from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.redis.announcer import RedisAnnouncer
-from tests.kit.fakes.bot_api import Person, running_bot_api
+from tests.kit.fakes.bot_api import Person
 from tests.kit.operator_driver import at_the_desk
-from tests.kit.telegram.bot_process import TelegramHouse, telegram_house
+from tests.kit.telegram.bot_process import TelegramHouse
 
 _numbers = count(700)
 
 
 @pytest.fixture(scope="module")
-async def house(
-    module_database_url: str, module_redis_url: str, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[TelegramHouse]:
-    folder: Path = tmp_path_factory.mktemp("handover")
-    async with (
-        running_bot_api() as api,
-        telegram_house(api, module_database_url, module_redis_url, folder, EVERTALK_HANDOVER="on") as house,
-    ):
-        yield house
-    connection = await asyncpg.connect(module_database_url)
-    assert await check_invariants(connection) == []
-    await connection.close()
+def bot_options() -> dict[str, Any]:
+    return {"settings": {"EVERTALK_HANDOVER": "on"}}
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -12,20 +11,11 @@ from bot.telegram.client.command_menus import list_menu_languages
 from bot.telegram.markup.entity_text import render
 from shared.locales import catalogue, list_languages, name_language
 from tests.kit.night import rest_at_night
-from tests.kit.telegram.deployment import Deployment, deployment
+from tests.kit.telegram.deployment import Deployment
 
 TRANSLATED = list_languages()[1:]
 SOME = {"ar", "de", "zh-hans"}
 """By day: one that is written from the right, one without spaces. All are as whole, another test says."""
-
-
-@pytest.fixture(scope="module")
-async def here(
-    module_database_url: str, module_redis_url: str, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Deployment]:
-    folder = tmp_path_factory.mktemp("languages")
-    async with deployment({}, module_database_url, module_redis_url, folder) as running:
-        yield running
 
 
 @pytest.mark.parametrize("language", rest_at_night(TRANSLATED, by_day=SOME))

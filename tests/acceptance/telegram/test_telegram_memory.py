@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
 
-from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.core.context.memory import gist_of, note_hash
-from tests.kit.fakes.bot_api import Person, running_bot_api
-from tests.kit.telegram.bot_process import TelegramHouse, telegram_house
+from tests.kit.fakes.bot_api import Person
+from tests.kit.telegram.bot_process import TelegramHouse
 
 _numbers = count(500)
 TOLD = """
 SELECT count(*) FROM events e JOIN addresses a USING (session_id) WHERE a.chat = $1 AND e.kind = 'memory'
 """
-
-
-@pytest.fixture(scope="module")
-async def house(
-    module_database_url: str, module_redis_url: str, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[TelegramHouse]:
-    folder: Path = tmp_path_factory.mktemp("memory")
-    async with (
-        running_bot_api() as api,
-        telegram_house(api, module_database_url, module_redis_url, folder) as house,
-    ):
-        yield house
-    connection = await asyncpg.connect(module_database_url)
-    assert await check_invariants(connection) == []
-    await connection.close()
 
 
 @pytest.fixture

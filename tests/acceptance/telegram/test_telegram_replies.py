@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from tests.kit.fakes.bot_api import TOKEN, USERNAME, Person
 from tests.kit.fakes.transcriptions.harness import RunningTranscriptions
 from tests.kit.fakes.transcriptions.recordings import recording
 from tests.kit.sample_files import words_docx
-from tests.kit.telegram.deployment import Deployment, deployment
+from tests.kit.telegram.deployment import Deployment
 
 BOT = int(TOKEN.partition(":")[0])
 PLACE = {"latitude": 59.91, "longitude": 10.75}
@@ -52,23 +51,8 @@ def photo() -> bytes:
 
 
 @pytest.fixture(scope="module")
-async def service() -> AsyncIterator[RunningTranscriptions]:
-    async with RunningTranscriptions() as service:
-        yield service
-
-
-@pytest.fixture(scope="module")
-async def here(
-    service: RunningTranscriptions,
-    module_database_url: str,
-    module_redis_url: str,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[Deployment]:
-    folder = tmp_path_factory.mktemp("telegram")
-    async with deployment(
-        {}, module_database_url, module_redis_url, folder, settings=service.settings
-    ) as running:
-        yield running
+def bot_options(module_transcriptions: RunningTranscriptions) -> dict[str, Any]:
+    return {"settings": module_transcriptions.settings}
 
 
 async def question(here: Deployment, holding: str) -> str:

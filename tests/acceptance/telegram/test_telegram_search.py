@@ -2,30 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import asyncpg
-import pytest
 
-from shared.adapters.postgres.operations.invariants import check_invariants
-from tests.kit.fakes.bot_api import USERNAME, running_bot_api
-from tests.kit.telegram.bot_process import TelegramHouse, telegram_house
-
-
-@pytest.fixture(scope="module")
-async def house(
-    module_database_url: str, module_redis_url: str, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[TelegramHouse]:
-    folder: Path = tmp_path_factory.mktemp("search")
-    async with (
-        running_bot_api() as api,
-        telegram_house(api, module_database_url, module_redis_url, folder) as house,
-    ):
-        yield house
-    connection = await asyncpg.connect(module_database_url)
-    assert await check_invariants(connection) == []
-    await connection.close()
+from tests.kit.fakes.bot_api import USERNAME
+from tests.kit.telegram.bot_process import TelegramHouse
 
 
 async def test_a_result_leads_to_the_message_and_others_follow(house: TelegramHouse) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.kit.fakes.bot_api import USERNAME
-from tests.kit.telegram.deployment import MINE, Deployment, deployment, has_button, posted_to
+from tests.kit.telegram.deployment import MINE, Deployment, has_button, posted_to
 
 PIECES = " ".join(f"piece{number}" for number in range(60))
 ANSWERS: dict[str, dict[str, Any]] = {
@@ -18,16 +18,15 @@ ANSWERS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-async def here(
-    module_database_url: str, module_redis_url: str, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Deployment]:
-    folder = tmp_path_factory.mktemp("telegram")
-    async with deployment(
-        ANSWERS, module_database_url, module_redis_url, folder, settings=posted_to()
-    ) as running:
-        yield running
-        assert set((await running.api.bot())["posts"]) == {"200"}
-        assert "getUpdates" not in await running.api.counts()
+def bot_options() -> dict[str, Any]:
+    return {"answers": ANSWERS, "settings": posted_to()}
+
+
+@pytest.fixture(scope="module", autouse=True)
+async def every_update_is_posted(here: Deployment) -> AsyncIterator[None]:
+    yield
+    assert set((await here.api.bot())["posts"]) == {"200"}
+    assert "getUpdates" not in await here.api.counts()
 
 
 async def test_a_person_and_a_group_are_answered(here: Deployment) -> None:

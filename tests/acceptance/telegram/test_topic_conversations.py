@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from tests.kit.fakes.bot_api import Person
-from tests.kit.telegram.deployment import MINE, Answers, Deployment, deployment
+from tests.kit.telegram.deployment import MINE, Answers, Deployment
 
 ANSWERS: Answers = {
     "Njord": {"text": "A fine name for a boat."},
@@ -18,15 +17,14 @@ SESSIONS = f"SELECT count(DISTINCT t.session_id) FROM turns t {MINE}"
 
 
 @pytest.fixture(scope="module")
-async def here(
-    module_database_url: str, module_redis_url: str, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Deployment]:
-    async with deployment(
-        ANSWERS, module_database_url, module_redis_url, tmp_path_factory.mktemp("topics")
-    ) as running:
-        await running.api.change_bot(topics=True)
-        await running.house.restart()
-        yield running
+def bot_options() -> dict[str, Any]:
+    return {"answers": ANSWERS}
+
+
+@pytest.fixture(scope="module", autouse=True)
+async def bot_has_topics(here: Deployment) -> None:
+    await here.api.change_bot(topics=True)
+    await here.house.restart()
 
 
 async def begin(here: Deployment) -> Person:

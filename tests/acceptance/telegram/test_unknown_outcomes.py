@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from tests.kit.fakes.bot_api import USERNAME, Group, Person
-from tests.kit.telegram.deployment import MINE, Answers, Deployment, deployment
+from tests.kit.telegram.deployment import MINE, Answers, Deployment
 
 ANSWERS: Answers = {"our boat": {"text": "Njord is a fine name."}}
 STICKER = {
@@ -18,12 +18,8 @@ STICKER = {
 
 
 @pytest.fixture(scope="module")
-async def here(
-    module_database_url: str, module_redis_url: str, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Deployment]:
-    folder = tmp_path_factory.mktemp("telegram")
-    async with deployment(ANSWERS, module_database_url, module_redis_url, folder) as running:
-        yield running
+def bot_options() -> dict[str, Any]:
+    return {"answers": ANSWERS}
 
 
 async def crew(here: Deployment) -> tuple[Person, Group, int]:

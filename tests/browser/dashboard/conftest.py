@@ -1,15 +1,54 @@
-"""A browser of an operator at a seeded place; logged in once for all tests of a module."""
+"""A web process, or a browser of an operator at a seeded place, logged in once for all tests of a module."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.async_api import Browser, BrowserContext
 
+from shared.config.settings import load_settings
+from tests.browser.dashboard.house import House, open_house
 from tests.browser.dashboard.place import Place
 from tests.browser.kept import EMPTY, GENUINE
 from tests.browser.patience import WAIT_MS
+
+
+@pytest.fixture
+def house_options() -> dict[str, Any]:
+    """Settings of `house`; a module overrides them."""
+    return {}
+
+
+@pytest.fixture
+def house_browser(browser: Browser) -> Browser:
+    return browser
+
+
+@pytest.fixture
+def tolerated() -> tuple[str, ...]:
+    """Parts of complaints on a console that a test causes."""
+    return ()
+
+
+@pytest.fixture
+def sends_alerts() -> bool:
+    return False
+
+
+@pytest.fixture
+async def house(
+    database_url: str, redis_url: str, house_browser: Browser, tmp_path: Path,
+    house_options: dict[str, Any], tolerated: tuple[str, ...], sends_alerts: bool,
+) -> AsyncIterator[House]:  # fmt: skip
+    """A web process with the built-in demo."""
+    given = {"data_dir": tmp_path, **house_options}
+    settings = load_settings(database_url=database_url, redis_url=redis_url, **given)
+    async with open_house(settings, house_browser, alerts=sends_alerts) as opened:
+        opened.tolerated = tolerated
+        yield opened
 
 
 @pytest.fixture(scope="module")

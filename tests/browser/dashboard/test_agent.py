@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +20,13 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
-async def house(database_url: str, redis_url: str, browser: Browser, tmp_path: Path) -> AsyncIterator[House]:
-    settings = load_settings(
-        database_url=database_url, redis_url=redis_url, data_dir=tmp_path, secret_key="k" * 40
-    )
-    async with open_house(settings, browser) as opened:
-        opened.tolerated = ("status of 409", "status of 422", "status of 502")
-        yield opened
+def house_options() -> dict[str, Any]:
+    return {"secret_key": "k" * 40}
+
+
+@pytest.fixture
+def tolerated() -> tuple[str, ...]:
+    return "status of 409", "status of 422", "status of 502"
 
 
 async def stored(house: House, name: str = "ada") -> Any:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Page, expect
 
-from shared.config.settings import load_settings
 from tests.browser.axe import look_for_faults
-from tests.browser.dashboard.house import House, open_house
+from tests.browser.dashboard.house import House
 from tests.browser.dashboard.place import fits
 from tests.browser.dashboard.seeded_alerts import SEED
 from tests.kit.fakes.webhook_receiver import Receiver, receiving
@@ -28,20 +28,25 @@ async def receiver() -> AsyncIterator[Receiver]:
         yield running
 
 
-@pytest.fixture
-async def house(
-    database_url: str, redis_url: str, browser: Browser, receiver: Receiver
-) -> AsyncIterator[House]:
-    """The web process, which posts to the receiver; nobody brings Telegram's and the mail's."""
-    settings = load_settings(
-        database_url=database_url, redis_url=redis_url, handover="on", alert_webhook_url=receiver.url,
-        alert_webhook_secret=SECRET, alert_telegram_chats="-1001234567890",
-    )  # fmt: skip
+@pytest.fixture(autouse=True)
+async def seeded(database_url: str) -> None:
     connection = await asyncpg.connect(database_url)
     await connection.execute(SEED)
     await connection.close()
-    async with open_house(settings, browser, alerts=True) as opened:
-        yield opened
+
+
+@pytest.fixture
+def house_options(receiver: Receiver) -> dict[str, Any]:
+    return {
+        "handover": "on", "alert_webhook_url": receiver.url, "alert_webhook_secret": SECRET,
+        "alert_telegram_chats": "-1001234567890",
+    }  # fmt: skip
+
+
+@pytest.fixture
+def sends_alerts() -> bool:
+    """Post to the receiver; nobody brings Telegram's and the mail's."""
+    return True
 
 
 async def look(page: Page, name: str) -> None:

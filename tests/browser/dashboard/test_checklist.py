@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, expect
+from playwright.async_api import expect
 
-from shared.config.settings import load_settings
 from tests.browser.axe import look_for_faults
-from tests.browser.dashboard.house import House, open_house
+from tests.browser.dashboard.house import House
 from tests.browser.dashboard.place import fits
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture
-async def house(database_url: str, redis_url: str, browser: Browser, tmp_path: Path) -> AsyncIterator[House]:
-    settings = load_settings(database_url=database_url, redis_url=redis_url, data_dir=tmp_path)
-    async with open_house(settings, browser) as opened:
-        yield opened
 
 
 async def test_the_first_login_shows_what_is_to_be_done_and_where(house: House) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -16,7 +17,7 @@ from shared.adapters.postgres.people.visitors import generate_token
 from shared.config.settings import load_settings
 from shared.core.identity.handover import NewHandover
 from shared.core.session.turns import Inbound
-from tests.browser.dashboard.house import House, open_house
+from tests.browser.dashboard.house import House
 from tests.browser.dashboard.people_desk import Desk
 from tests.kit.dashboard import seed
 from tests.kit.dashboard.fixtures import NobodyListens, RunCommands
@@ -60,13 +61,10 @@ class Counted:
 
 
 @pytest.fixture
-async def house(database_url: str, redis_url: str, browser: Browser, tmp_path: Path) -> AsyncIterator[House]:
-    settings = load_settings(
-        database_url=database_url, redis_url=redis_url, data_dir=tmp_path, handover="on",
-        handover_minutes=600, secret_key="k" * 40, anthropic_api_key="sk-first",
-    )  # fmt: skip
-    async with open_house(settings, browser) as opened:
-        yield opened
+def house_options() -> dict[str, Any]:
+    return {
+        "handover": "on", "handover_minutes": 600, "secret_key": "k" * 40, "anthropic_api_key": "sk-first",
+    }  # fmt: skip
 
 
 @pytest.fixture

@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 from PIL import Image
-from playwright.async_api import Browser, FilePayload, Page, Route, expect
+from playwright.async_api import FilePayload, Page, Route, expect
 
-from shared.config.settings import load_settings
 from tests.browser.axe import look_for_faults, look_in_both_schemes
-from tests.browser.dashboard.house import House, open_house
+from tests.browser.dashboard.house import House
 from tests.browser.dashboard.news import without_news
 from tests.browser.dashboard.place import fits
 from tests.kit.dashboard import seed
@@ -27,10 +26,8 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
-async def house(database_url: str, redis_url: str, browser: Browser) -> AsyncIterator[House]:
-    settings = load_settings(database_url=database_url, redis_url=redis_url, handover="on")
-    async with open_house(settings, browser) as opened:
-        yield opened
+def house_options() -> dict[str, Any]:
+    return {"handover": "on"}
 
 
 async def say(page: Page, text: str) -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Locator, Page, Route, expect
+from playwright.async_api import Locator, Page, Route, expect
 
-from shared.config.settings import ORIGINS_NAME, load_settings
+from shared.config.settings import ORIGINS_NAME
 from shared.config.stored import SEVERAL_SECRETS, list_storable
-from tests.browser.dashboard.house import House, open_house
+from tests.browser.dashboard.house import House
 
 pytestmark = pytest.mark.browser
 TYPED = {
@@ -31,16 +29,14 @@ REFUSAL = {"code": "not_now", "message": "Not now.", "request_id": "r"}
 
 
 @pytest.fixture
-async def house(
-    database_url: str, redis_url: str, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[House]:
+def house_options(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setenv(ORIGINS_NAME, "")
-    settings = load_settings(
-        database_url=database_url, redis_url=redis_url, data_dir=tmp_path, secret_key="k" * 40
-    )
-    async with open_house(settings, browser) as opened:
-        opened.tolerated = ("422",)
-        yield opened
+    return {"secret_key": "k" * 40}
+
+
+@pytest.fixture
+def tolerated() -> tuple[str, ...]:
+    return ("422",)
 
 
 def list_leaves(value: Any, place: str = "") -> dict[str, Any]:

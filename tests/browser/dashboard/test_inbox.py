@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Page, expect
 
 from shared.adapters.postgres.people.visitors import generate_token
-from shared.config.settings import load_settings
 from shared.core.identity.handover import NewHandover
 from shared.core.session.turns import Inbound
 from tests.browser.axe import look_for_faults, look_in_both_schemes
-from tests.browser.dashboard.house import House, open_house
+from tests.browser.dashboard.house import House
 from tests.browser.dashboard.place import fits
 
 pytestmark = pytest.mark.browser
@@ -24,12 +22,8 @@ MANY = 30
 
 
 @pytest.fixture
-async def house(database_url: str, redis_url: str, browser: Browser) -> AsyncIterator[House]:
-    settings = load_settings(
-        database_url=database_url, redis_url=redis_url, handover="on", handover_minutes=600
-    )
-    async with open_house(settings, browser) as opened:
-        yield opened
+def house_options() -> dict[str, Any]:
+    return {"handover": "on", "handover_minutes": 600}
 
 
 async def waits(house: House, number: int) -> str:

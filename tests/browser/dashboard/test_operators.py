@@ -87,7 +87,7 @@ class House:
 
 
 @pytest.fixture
-async def house(browser: Browser, database_url: str) -> AsyncIterator[House]:
+async def login_house(browser: Browser, database_url: str) -> AsyncIterator[House]:
     pool = await open_pool(database_url, size=4)
     async with RunningProvider() as provider:
         settings = load_settings(
@@ -105,11 +105,11 @@ async def house(browser: Browser, database_url: str) -> AsyncIterator[House]:
     assert [line for line in made.complaints if not any(status in line for status in refusals)] == []
 
 
-async def test_an_invited_operator_comes_in_sets_a_password_and_returns_by_it(house: House) -> None:
-    admin = await house.admin()
-    link = await house.invites(admin, "Grace")
+async def test_an_invited_operator_comes_in_sets_a_password_and_returns_by_it(login_house: House) -> None:
+    admin = await login_house.admin()
+    link = await login_house.invites(admin, "Grace")
     await expect(admin.get_by_role("row", name="Grace")).to_contain_text("invited")
-    grace = await house.enters(link)
+    grace = await login_house.enters(link)
     await expect(grace.get_by_role("link", name="Operators")).to_have_count(0)
     await grace.get_by_role("link", name="Account").click()
     await expect(grace.get_by_role("region", name="Active sessions")).to_contain_text("this one")
@@ -117,38 +117,38 @@ async def test_an_invited_operator_comes_in_sets_a_password_and_returns_by_it(ho
     await grace.get_by_role("button", name="Set the password").click()
     await expect(grace.locator("#say")).to_have_text("The password is set.")
     await grace.get_by_role("button", name="Log out").last.click()
-    await house.logs_in(grace, "Grace", PASSWORD)
+    await login_house.logs_in(grace, "Grace", PASSWORD)
     await expect(grace.get_by_role("heading", name="Overview", level=1)).to_be_visible()
-    again = await house.page()
+    again = await login_house.page()
     await again.goto(link)
     await again.get_by_role("button", name="Log in").click()
     await expect(again.get_by_role("alert")).to_contain_text("This link was used")
 
 
-async def test_wrong_passwords_lead_to_a_wait_with_its_end_time(house: House) -> None:
-    admin = await house.admin()
-    grace = await house.enters(await house.invites(admin, "Grace"))
-    stranger = await house.page()
+async def test_wrong_passwords_lead_to_a_wait_with_its_end_time(login_house: House) -> None:
+    admin = await login_house.admin()
+    grace = await login_house.enters(await login_house.invites(admin, "Grace"))
+    stranger = await login_house.page()
     for _ in range(5):
-        await house.logs_in(stranger, "Grace", "a wrong password")
+        await login_house.logs_in(stranger, "Grace", "a wrong password")
         await expect(stranger.get_by_role("alert")).to_have_text("Name or password are wrong.")
-    await house.logs_in(stranger, "Grace", "a wrong password")
+    await login_house.logs_in(stranger, "Grace", "a wrong password")
     await expect(stranger.get_by_role("alert")).to_have_text("Too many tries. Please wait 1 min.")
-    await grace.goto(f"{house.url}/dashboard/account")
+    await grace.goto(f"{login_house.url}/dashboard/account")
     await expect(grace.get_by_role("heading", name="Account")).to_be_visible()
     await admin.get_by_role("link", name="Grace").click()
     await expect(admin.get_by_text("Too many wrong passwords: refused until")).to_be_visible()
 
 
-async def test_admin_ends_a_login_and_locks_an_operator(house: House) -> None:
-    admin = await house.admin()
-    grace = await house.enters(await house.invites(admin, "Grace"))
-    await admin.goto(f"{house.url}/dashboard/operators")
+async def test_admin_ends_a_login_and_locks_an_operator(login_house: House) -> None:
+    admin = await login_house.admin()
+    grace = await login_house.enters(await login_house.invites(admin, "Grace"))
+    await admin.goto(f"{login_house.url}/dashboard/operators")
     await admin.get_by_role("link", name="Grace").click()
     one = admin.get_by_role("region", name="Grace", exact=True)
     await one.get_by_role("button", name="Log out Grace").click()
     await expect(one).to_contain_text("No login is open.")
-    await grace.goto(f"{house.url}/dashboard/account")
+    await grace.goto(f"{login_house.url}/dashboard/account")
     await expect(grace.get_by_label("Password")).to_be_visible()
     assert "/dashboard/login" in grace.url
     await one.get_by_role("button", name="Lock out").click()
@@ -161,10 +161,10 @@ async def test_admin_ends_a_login_and_locks_an_operator(house: House) -> None:
     await expect(admin.get_by_role("alert")).to_contain_text("This is the last admin.")
 
 
-async def test_operator_logs_out_another_browser_of_their_own(house: House) -> None:
-    first = await house.admin()
-    second = await house.admin()
-    await first.goto(f"{house.url}/dashboard/account")
+async def test_operator_logs_out_another_browser_of_their_own(login_house: House) -> None:
+    first = await login_house.admin()
+    second = await login_house.admin()
+    await first.goto(f"{login_house.url}/dashboard/account")
     logins = first.get_by_role("region", name="Active sessions")
     await expect(logins.get_by_role("listitem")).to_have_count(2)
     await logins.get_by_role("button", name="Log out everywhere else").click()
@@ -173,10 +173,10 @@ async def test_operator_logs_out_another_browser_of_their_own(house: House) -> N
     await expect(second.get_by_label("Password")).to_be_visible()
 
 
-async def test_the_organisation_lets_in_by_one_click(house: House) -> None:
-    page = await house.page()
-    await house.provider.tell(person={**ADA, "preferred_username": "Ada <b>"})
-    await page.goto(f"{house.url}/dashboard/account")
+async def test_the_organisation_lets_in_by_one_click(login_house: House) -> None:
+    page = await login_house.page()
+    await login_house.provider.tell(person={**ADA, "preferred_username": "Ada <b>"})
+    await page.goto(f"{login_house.url}/dashboard/account")
     await page.get_by_role("link", name="Log in with your organisation").click()
     await expect(page.get_by_role("heading", name="Account")).to_be_visible()
     await expect(page.get_by_text("You log in with your organisation's identity provider")).to_be_visible()
@@ -185,9 +185,9 @@ async def test_the_organisation_lets_in_by_one_click(house: House) -> None:
     )
 
 
-async def test_the_audit_is_filtered_paged_and_checked(house: House) -> None:
-    admin = await house.admin()
-    operators = Operators(house.pool)
+async def test_the_audit_is_filtered_paged_and_checked(login_house: House) -> None:
+    admin = await login_house.admin()
+    operators = Operators(login_house.pool)
     for n in range(110):
         await operators.record(actor="<b>eve</b>", action="read.messages", about=f"s{n}")
     await operators.close()
@@ -204,7 +204,9 @@ async def test_the_audit_is_filtered_paged_and_checked(house: House) -> None:
     path = await (await download.value).path()
     exported, login = Path(path).read_text().splitlines()[1:]
     assert (",audit.exported," in exported, ",login," in login) == (True, True)
-    await forge(house.pool, "UPDATE audit SET actor = 'nobody' WHERE id = (SELECT max(id) - 5 FROM audit)")
+    await forge(
+        login_house.pool, "UPDATE audit SET actor = 'nobody' WHERE id = (SELECT max(id) - 5 FROM audit)"
+    )
     await admin.get_by_role("button", name="Check again").click()
     await expect(admin.get_by_text("The chain breaks at entry")).to_be_visible()
 
@@ -216,10 +218,10 @@ async def app_code(page: Page) -> str:
 
 
 @pytest.mark.control("S09")
-async def test_a_second_factor_is_set_up_asked_for_and_taken_away(house: House) -> None:
-    page = await house.page(viewport={"width": 390, "height": 844})
-    token = await create_login_link(house.database_url)
-    await page.goto(f"{house.url}/dashboard/login?token={token}&next=/dashboard/account")
+async def test_a_second_factor_is_set_up_asked_for_and_taken_away(login_house: House) -> None:
+    page = await login_house.page(viewport={"width": 390, "height": 844})
+    token = await create_login_link(login_house.database_url)
+    await page.goto(f"{login_house.url}/dashboard/login?token={token}&next=/dashboard/account")
     await page.get_by_role("button", name="Log in").click()
     await page.get_by_role("textbox", name="Password").fill(PASSWORD)
     await page.get_by_role("button", name="Set the password").click()
@@ -242,7 +244,7 @@ async def test_a_second_factor_is_set_up_asked_for_and_taken_away(house: House) 
     await region.get_by_role("button", name="I have saved them").click()
     await expect(region).to_contain_text("with 10 recovery codes left")
     await page.context.clear_cookies()
-    await house.logs_in(page, "admin", PASSWORD)
+    await login_house.logs_in(page, "admin", PASSWORD)
     await expect(page.get_by_label("Code")).to_be_focused()
     await sound(page)
     await page.get_by_label("Code").fill("000000")
@@ -251,9 +253,9 @@ async def test_a_second_factor_is_set_up_asked_for_and_taken_away(house: House) 
     await page.get_by_label("Code").fill(spare)
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
-    await page.goto(f"{house.url}/dashboard/operators")
+    await page.goto(f"{login_house.url}/dashboard/operators")
     await expect(page.get_by_role("row", name="admin")).to_contain_text("password and code")
-    await page.goto(f"{house.url}/dashboard/account")
+    await page.goto(f"{login_house.url}/dashboard/account")
     await expect(region).to_contain_text("with 9 recovery codes left")
     await sound(page)
     await region.get_by_label("Code from the app").fill(last)
@@ -268,23 +270,25 @@ async def sound(page: Page) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_axe_finds_nothing_and_a_telephone_never_scrolls_sideways(house: House, scheme: Any) -> None:
-    admin = await house.admin(color_scheme=scheme)
+async def test_axe_finds_nothing_and_a_telephone_never_scrolls_sideways(
+    login_house: House, scheme: Any
+) -> None:
+    admin = await login_house.admin(color_scheme=scheme)
     for name in ("Grace", "Nobody Came Yet With A Rather Long Name"):
-        assert await house.invites(admin, name)
-    await house.enters(await house.invites(admin, "Ida"))
-    ida = await house.pool.fetchval("SELECT public_id FROM operators WHERE name = 'Ida'")
+        assert await login_house.invites(admin, name)
+    await login_house.enters(await login_house.invites(admin, "Ida"))
+    ida = await login_house.pool.fetchval("SELECT public_id FROM operators WHERE name = 'Ida'")
     found = {}
     for width in (1360, 390):
         await admin.set_viewport_size({"width": width, "height": 900})
         for path in (f"/dashboard/operators?who={ida}", "/dashboard/audit", "/dashboard/account"):
-            await admin.goto(house.url + path)
+            await admin.goto(login_house.url + path)
             await expect(admin.locator("main .skeleton")).to_have_count(0)
             await expect(admin.locator("main h1")).to_be_visible()
             await expect(admin.get_by_text("Checking the chain")).to_have_count(0)
             found[path, width] = await look_for_faults(admin)
             await fits(admin)
-    stranger = await house.page(color_scheme=scheme)
-    await stranger.goto(f"{house.url}/dashboard/login")
+    stranger = await login_house.page(color_scheme=scheme)
+    await stranger.goto(f"{login_house.url}/dashboard/login")
     found["login", 0] = await look_for_faults(stranger)
     assert {key: some for key, some in found.items() if some} == {}

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
-from playwright.async_api import Browser, expect
+from playwright.async_api import expect
 
-from shared.config.settings import load_settings
-from tests.browser.dashboard.house import House, open_house
+from tests.browser.dashboard.house import House
 from tests.browser.dashboard.place import fits
 
 pytestmark = pytest.mark.browser
@@ -26,13 +22,6 @@ SHIFT = """() => new Promise((done) => {
   watch.observe({ type: "layout-shift", buffered: true });
   setTimeout(() => done(sum), 300);
 })"""
-
-
-@pytest.fixture
-async def house(database_url: str, redis_url: str, browser: Browser, tmp_path: Path) -> AsyncIterator[House]:
-    settings = load_settings(database_url=database_url, redis_url=redis_url, data_dir=tmp_path)
-    async with open_house(settings, browser) as opened:
-        yield opened
 
 
 async def test_menu_has_nine_places_and_shows_pages_of_one_as_tabs(house: House) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,10 @@ from playwright.async_api import Browser, Page, Worker, expect
 from shared.adapters.postgres.handover.push import PostgresPush
 from shared.adapters.postgres.people.visitors import generate_token
 from shared.bootstrap.build_admin import build_push_sender
-from shared.config.settings import load_settings
 from shared.core.identity.handover import NewHandover
 from shared.services.admin.push_sender import Present
 from tests.browser.axe import look_for_faults
-from tests.browser.dashboard.house import House, open_house
+from tests.browser.dashboard.house import House
 from tests.browser.dashboard.place import fits
 from tests.kit.fakes.push.harness import RunningPush
 from web.dashboard.access import COOKIE
@@ -62,28 +60,20 @@ PRESS = """async (tag) => {
 
 
 @pytest.fixture
-async def service() -> AsyncIterator[RunningPush]:
-    async with RunningPush() as running:
-        yield running
+def house_options(push: RunningPush) -> dict[str, Any]:
+    return {"handover": "on", "push_services": push.origin, "secret_key": "s" * 32}
 
 
 @pytest.fixture
-async def house(
-    database_url: str, redis_url: str, whole_browser: Browser, service: RunningPush
-) -> AsyncIterator[House]:
-    settings = load_settings(
-        database_url=database_url, redis_url=redis_url, handover="on", push_services=service.origin,
-        secret_key="s" * 32,
-    )  # fmt: skip
-    async with open_house(settings, whole_browser) as opened:
-        yield opened
+def house_browser(whole_browser: Browser) -> Browser:
+    return whole_browser
 
 
-async def subscribable(page: Page, service: RunningPush, house: House, name: str) -> None:
+async def subscribable(page: Page, push: RunningPush, house: House, name: str) -> None:
     """From the next load on the page can be notified, and its browser has been asked before."""
 
     async def subscribe(key: str) -> str:
-        return json.dumps(await service.subscribe(name, key))
+        return json.dumps(await push.subscribe(name, key))
 
     await page.expose_function("subscribe", subscribe)
     await page.add_init_script(STUB)
@@ -147,13 +137,13 @@ async def until(house: House, statement: str) -> None:
             await asyncio.sleep(0.1)
 
 
-async def one_told(house: House, service: RunningPush) -> Any:
+async def one_told(house: House, push: RunningPush) -> Any:
     """What the push service takes while nobody has a page open."""
     store = PostgresPush(house.app.pool, patience_seconds=0)
     sender = build_push_sender(store, house.app.settings, clock=house.app.clock)
     await sender.look(Present())
     await sender.settle()
-    (taken,) = await service.requests()
+    (taken,) = await push.requests()
     return taken["message"]
 
 
@@ -162,16 +152,14 @@ async def shot(page: Page, name: str) -> None:
         await page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 
 
-async def test_an_operator_is_notified_and_led_to_the_conversation(
-    house: House, service: RunningPush
-) -> None:
+async def test_an_operator_is_notified_and_led_to_the_conversation(house: House, push: RunningPush) -> None:
     row = await house.app.stores.visitors.create(generate_token(), site="default")
     assert row is not None
     await house.app.stores.handovers.request_handover(
         NewHandover(session_id=row.session_id, address_id=row.address_id, asked_by="person")
     )
     page = await house.operator("anna", path="/dashboard/account")
-    await subscribable(page, service, house, "desk")
+    await subscribable(page, push, house, "desk")
     switch, test = page.get_by_label(SWITCH), page.get_by_role("button", name="Send a test")
     await expect(switch).not_to_be_checked()
     await expect(test).to_be_hidden()
@@ -182,7 +170,7 @@ async def test_an_operator_is_notified_and_led_to_the_conversation(
     await expect(page.get_by_text("A notification is on its way to this browser.")).to_be_visible()
     assert await look_for_faults(page) == []
     await shot(page, "push-account")
-    (sent,) = await service.requests()
+    (sent,) = await push.requests()
     scope = f"{house.url}/dashboard/"
     worker = await worker_of(page, scope)
     await notifies(
@@ -195,7 +183,7 @@ async def test_an_operator_is_notified_and_led_to_the_conversation(
     session = await house.one("SELECT public_id FROM sessions")
     await house.app.pool.execute("UPDATE push_subscriptions SET here_at = created_at - interval '1 minute'")
     await house.app.pool.execute("UPDATE push_subscriptions SET told_at = here_at")
-    told = await one_told(house, service)
+    told = await one_told(house, push)
     await deliver(page, scope, told)
     await asyncio.sleep(1)
     assert len(await shown(worker)) == 1, "whoever looks at the dashboard sees it there"
@@ -220,10 +208,10 @@ async def test_an_operator_is_notified_and_led_to_the_conversation(
 
 
 async def test_push_subscription_moves_to_next_login_of_same_operator_only(
-    house: House, service: RunningPush
+    house: House, push: RunningPush
 ) -> None:
     page = await house.operator("anna", path="/dashboard/account")
-    await subscribable(page, service, house, "desk")
+    await subscribable(page, push, house, "desk")
     await page.get_by_label(SWITCH).check()
     await expect(page.get_by_role("button", name="Send a test")).to_be_visible()
     await house.app.pool.execute("DELETE FROM push_subscriptions")
@@ -241,9 +229,9 @@ async def test_push_subscription_moves_to_next_login_of_same_operator_only(
     assert await house.one("SELECT count(*) FROM push_subscriptions") == 0
 
 
-async def test_switched_off_again_nothing_is_left(house: House, service: RunningPush) -> None:
+async def test_switched_off_again_nothing_is_left(house: House, push: RunningPush) -> None:
     page = await house.operator("anna", path="/dashboard/account")
-    await subscribable(page, service, house, "desk")
+    await subscribable(page, push, house, "desk")
     await page.get_by_label(SWITCH).check()
     await expect(page.get_by_role("button", name="Send a test")).to_be_visible()
     await page.get_by_label(SWITCH).uncheck()
@@ -263,11 +251,9 @@ async def test_a_browser_that_does_not_allow_it_says_so(house: House) -> None:
     await expect(viewer.get_by_label(SWITCH)).to_have_count(0)
 
 
-async def test_visitor_subscribes_in_menu_and_push_leads_to_the_chat(
-    house: House, service: RunningPush
-) -> None:
+async def test_visitor_subscribes_in_menu_and_push_leads_to_the_chat(house: House, push: RunningPush) -> None:
     page = await house.visitor()
-    await subscribable(page, service, house, "phone")
+    await subscribable(page, push, house, "phone")
     await page.set_viewport_size({"width": 390, "height": 844})
     await page.get_by_role("textbox", name="Message").fill("Hello")
     await page.keyboard.press("Enter")
@@ -281,7 +267,7 @@ async def test_visitor_subscribes_in_menu_and_push_leads_to_the_chat(
     assert await house.one("SELECT count(*) FROM push_subscriptions WHERE visitor_hash IS NOT NULL") == 1
     await house.app.pool.execute("UPDATE push_subscriptions SET here_at = created_at - interval '1 minute'")
     await house.app.pool.execute("UPDATE push_subscriptions SET told_at = here_at")
-    told = await one_told(house, service)
+    told = await one_told(house, push)
     scope = f"{house.url}/chat"
     worker = await worker_of(page, scope)
     await page.goto("about:blank")
@@ -301,13 +287,13 @@ async def test_visitor_subscribes_in_menu_and_push_leads_to_the_chat(
 
 
 async def test_a_browser_that_its_push_service_forgot_is_switched_off(
-    house: House, service: RunningPush
+    house: House, push: RunningPush
 ) -> None:
     page = await house.operator("anna", path="/dashboard/account")
-    await subscribable(page, service, house, "desk")
+    await subscribable(page, push, house, "desk")
     switch, test = page.get_by_label(SWITCH), page.get_by_role("button", name="Send a test")
     await switch.check()
-    await service.next({"status": 410})
+    await push.next({"status": 410})
     await test.click()
     await expect(page.get_by_text("The push service of this browser rejected it: http_410.")).to_be_visible()
     await expect(switch).not_to_be_checked()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.async_api import Browser, Route, expect
@@ -21,18 +21,16 @@ TABS = ("Model", "Channels", "Voice and pictures", "Context", "Spending", "Opera
 
 
 @pytest.fixture
-async def house(
-    database_url: str, redis_url: str, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[House]:
-    """As `up` runs it, but for nobody who follows; one setting is the environment's."""
+def house_options(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Run as `up` does, but for nobody who follows; one setting is the environment's."""
     monkeypatch.setenv(ORIGINS_NAME, "EVERTALK_PRESET=environment")
     monkeypatch.setenv("EVERTALK_PRESET", "pantheon")
-    settings = load_settings(
-        database_url=database_url, redis_url=redis_url, data_dir=tmp_path, secret_key="k" * 40
-    )
-    async with open_house(settings, browser) as opened:
-        opened.tolerated = ("401", "409", "422", "net::ERR_FAILED", "ERR_INTERNET_DISCONNECTED")
-        yield opened
+    return {"secret_key": "k" * 40}
+
+
+@pytest.fixture
+def tolerated() -> tuple[str, ...]:
+    return "401", "409", "422", "net::ERR_FAILED", "ERR_INTERNET_DISCONNECTED"
 
 
 async def test_a_setting_is_typed_stored_and_taken_away(house: House) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator
-from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Page, Route, expect
+from playwright.async_api import Page, Route, expect
 
-from shared.config.settings import ORIGINS_NAME, load_settings
+from shared.config.settings import ORIGINS_NAME
 from tests.browser.axe import look_for_faults, look_in_both_schemes
-from tests.browser.dashboard.house import House, open_house
+from tests.browser.dashboard.house import House
 from tests.browser.dashboard.place import fits
 from tests.browser.dashboard.settings_page import settings_of, stored
 from tests.kit.fakes.bot_api import TOKEN, USERNAME, running_bot_api
@@ -23,16 +23,14 @@ SAVED = "Saved. A running Evertalk follows within ten seconds."
 
 
 @pytest.fixture
-async def house(
-    database_url: str, redis_url: str, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[House]:
+def house_options(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setenv(ORIGINS_NAME, "EVERTALK_PRESET=environment")
-    settings = load_settings(
-        database_url=database_url, redis_url=redis_url, data_dir=tmp_path, secret_key="k" * 40
-    )
-    async with open_house(settings, browser) as opened:
-        opened.tolerated = ("422",)
-        yield opened
+    return {"secret_key": "k" * 40}
+
+
+@pytest.fixture
+def tolerated() -> tuple[str, ...]:
+    return ("422",)
 
 
 @pytest.fixture

@@ -52,18 +52,12 @@ def provider() -> Any:
 
 
 @pytest.fixture
-async def service() -> AsyncIterator[RunningTranscriptions]:
-    async with RunningTranscriptions() as service:
-        yield service
-
-
-@pytest.fixture
 async def url(
-    database_url: str, redis_url: str, provider: RunningFake, service: RunningTranscriptions
+    database_url: str, redis_url: str, provider: RunningFake, transcriptions: RunningTranscriptions
 ) -> AsyncIterator[str]:
     await provider.reset()
     await provider.script(SCRIPT)
-    spoken = {name.removeprefix("EVERTALK_").lower(): text for name, text in service.settings.items()}
+    spoken = {name.removeprefix("EVERTALK_").lower(): text for name, text in transcriptions.settings.items()}
     model = {"anthropic_api_key": "test-key", "anthropic_base_url": provider.base_url}
     async with serving(database_url, redis_url, **spoken, **model) as url:
         yield url

@@ -20,14 +20,8 @@ LISTEN, STOP = "Listen", "Stop playing"
 
 
 @pytest.fixture
-async def service() -> AsyncIterator[RunningSpeech]:
-    async with RunningSpeech() as service:
-        yield service
-
-
-@pytest.fixture
-async def url(database_url: str, redis_url: str, service: RunningSpeech) -> AsyncIterator[str]:
-    settings = {name.removeprefix("EVERTALK_").lower(): text for name, text in service.settings.items()}
+async def url(database_url: str, redis_url: str, speech: RunningSpeech) -> AsyncIterator[str]:
+    settings = {name.removeprefix("EVERTALK_").lower(): text for name, text in speech.settings.items()}
     async with serving(database_url, redis_url, **settings) as url:
         yield url
 
@@ -45,43 +39,43 @@ async def page(url: str, browser: Browser) -> AsyncIterator[Page]:
 
 
 async def test_an_answer_is_played_on_a_press_and_paid_once(
-    page: Page, service: RunningSpeech, database_url: str
+    page: Page, speech: RunningSpeech, database_url: str
 ) -> None:
     listen, stop = (page.get_by_role("button", name=name, exact=True) for name in (LISTEN, STOP))
     await expect(listen).to_have_count(1)
-    assert await service.requests() == []
+    assert await speech.requests() == []
     await listen.focus()
     await page.keyboard.press("Enter")
     await expect(stop).to_be_focused()
     assert await look_for_faults(page) == []
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     await expect(listen).to_be_visible()
-    [asked] = await service.requests()
+    [asked] = await speech.requests()
     assert (asked["response_format"], "Miso" in asked["input"]) == ("mp3", True)
     await page.reload()
     await listen.click()
     await expect(stop).to_be_visible()
     await stop.click()
     await expect(listen).to_be_visible()
-    assert await service.requests() == []
+    assert await speech.requests() == []
     connection = await asyncpg.connect(database_url)
     assert await connection.fetchval("SELECT count(*) FROM usage WHERE purpose = 'speech'") == 1
     assert await connection.fetchval("SELECT sum(reserved_micro) FROM spend_days") == 0
     await connection.close()
 
 
-async def test_a_failure_is_said_and_the_next_press_tries_again(page: Page, service: RunningSpeech) -> None:
+async def test_a_failure_is_said_and_the_next_press_tries_again(page: Page, speech: RunningSpeech) -> None:
     listen = page.get_by_role("button", name=LISTEN, exact=True)
-    await service.next({"status": 400, "message": "no"})
+    await speech.next({"status": 400, "message": "no"})
     await listen.click()
     await expect(page.get_by_role("alert")).to_have_text("This cannot be read aloud just now.")
     await listen.click()
     await expect(page.get_by_role("button", name=STOP, exact=True)).to_be_visible()
     # The button is one to stop before the server has been asked.
-    asked = len(await service.requests())
+    asked = len(await speech.requests())
     async with asyncio.timeout(WAIT_MS / 1_000):
         while asked < 2:
-            asked += len(await service.requests())
+            asked += len(await speech.requests())
     assert asked == 2
 
 

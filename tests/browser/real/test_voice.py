@@ -21,14 +21,10 @@ HEARD = {"text": "My cat is called Miso."}
 
 
 @pytest.fixture
-async def service() -> AsyncIterator[RunningTranscriptions]:
-    async with RunningTranscriptions() as service:
-        yield service
-
-
-@pytest.fixture
-async def url(database_url: str, redis_url: str, service: RunningTranscriptions) -> AsyncIterator[str]:
-    settings = {name.removeprefix("EVERTALK_").lower(): text for name, text in service.settings.items()}
+async def url(database_url: str, redis_url: str, transcriptions: RunningTranscriptions) -> AsyncIterator[str]:
+    settings = {
+        name.removeprefix("EVERTALK_").lower(): text for name, text in transcriptions.settings.items()
+    }
     async with serving(database_url, redis_url, **settings, transcribe_most_minutes=0.05) as url:
         yield url
 
@@ -60,10 +56,10 @@ async def speak(page: Page) -> None:
 
 
 async def test_what_is_said_is_heard_answered_played_and_corrected(
-    person: BrowserContext, url: str, service: RunningTranscriptions
+    person: BrowserContext, url: str, transcriptions: RunningTranscriptions
 ) -> None:
     page = await open_chat(person, url)
-    await service.next(HEARD)
+    await transcriptions.next(HEARD)
     await speak(page)
     assert await look_for_faults(page) == []
     await expect(page.get_by_role("button", name=SEND)).to_be_focused()
@@ -71,7 +67,7 @@ async def test_what_is_said_is_heard_answered_played_and_corrected(
     said = page.locator("article.person .body")
     await expect(said).to_have_text(["🎤 My cat is called Miso."])
     await expect(page.locator("article.assistant")).to_have_count(1)
-    [asked] = await service.requests()
+    [asked] = await transcriptions.requests()
     assert asked["size"] > 500
     player = page.get_by_role("button", name="Play the recording: recording.webm")
     await player.click()
@@ -88,10 +84,10 @@ async def test_what_is_said_is_heard_answered_played_and_corrected(
 
 
 async def test_a_failure_is_said_and_the_recording_waits_for_another_try(
-    person: BrowserContext, url: str, service: RunningTranscriptions
+    person: BrowserContext, url: str, transcriptions: RunningTranscriptions
 ) -> None:
     page = await open_chat(person, url)
-    await service.next({"status": 500}, {"status": 500}, HEARD)
+    await transcriptions.next({"status": 500}, {"status": 500}, HEARD)
     await speak(page)
     await page.get_by_role("button", name=SEND).click()
     await expect(page.locator(".composer .file")).to_contain_text("could not be transcribed just now")
@@ -102,7 +98,7 @@ async def test_a_failure_is_said_and_the_recording_waits_for_another_try(
 
 
 async def test_a_recording_can_be_discarded_and_ends_at_the_longest(
-    person: BrowserContext, url: str, service: RunningTranscriptions
+    person: BrowserContext, url: str, transcriptions: RunningTranscriptions
 ) -> None:
     """A draft stays where it is; three seconds are the most here."""
     page = await open_chat(person, url)
@@ -115,9 +111,9 @@ async def test_a_recording_can_be_discarded_and_ends_at_the_longest(
     await expect(box).to_be_focused()
     await speak(page)
     await page.get_by_role("button", name=DISCARD).click()
-    assert await service.requests() == []
+    assert await transcriptions.requests() == []
     await box.fill("")
-    await service.next(HEARD)
+    await transcriptions.next(HEARD)
     await speak(page)
     await expect(page.locator(".recording time")).to_have_text("0:03")
     await page.get_by_role("button", name=SEND).click()

@@ -40,7 +40,7 @@ class House:
 
 
 @pytest.fixture
-async def house(database_url: str) -> AsyncIterator[House]:
+async def beating(database_url: str) -> AsyncIterator[House]:
     pool = await open_pool(database_url, size=2)
     made = House(pool, database_url, await PostgresWorkers(pool).register("web"))
     made.heartbeat.start()
@@ -52,36 +52,36 @@ async def house(database_url: str) -> AsyncIterator[House]:
     await pool.close()
 
 
-async def test_it_beats_while_its_loop_does_something_else(house: House) -> None:
+async def test_it_beats_while_its_loop_does_something_else(beating: House) -> None:
     time.sleep(5.0)  # noqa: ASYNC251 - that is the trouble
-    assert await house.one(AGE) < 3.0
-    await house.until(lambda: house.heartbeat.lag_seconds > 1.0)
-    await house.until(lambda: house.heartbeat.lag_seconds < 0.5)
-    assert not house.heartbeat.is_lost
+    assert await beating.one(AGE) < 3.0
+    await beating.until(lambda: beating.heartbeat.lag_seconds > 1.0)
+    await beating.until(lambda: beating.heartbeat.lag_seconds < 0.5)
+    assert not beating.heartbeat.is_lost
 
 
-async def test_it_does_not_vouch_for_ever(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_does_not_vouch_for_ever(beating: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "VOUCH_SECONDS", 0.5)
     time.sleep(5.0)  # noqa: ASYNC251 - that is the trouble
     # Nothing is awaited before this look: the loop would come round, and the next beat with it.
-    assert time.monotonic() - house.heartbeat.last_beat > 3.0
+    assert time.monotonic() - beating.heartbeat.last_beat > 3.0
     since = time.monotonic()
-    await house.until(lambda: house.heartbeat.last_beat > since)
-    assert await house.one(AGE) < 3.0
+    await beating.until(lambda: beating.heartbeat.last_beat > since)
+    assert await beating.one(AGE) < 3.0
 
 
-async def test_it_tells_what_the_process_works_at_and_where_the_history_stands(house: House) -> None:
+async def test_it_tells_what_the_process_works_at_and_where_the_history_stands(beating: House) -> None:
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while await house.one("SELECT health ->> 'turns' FROM workers WHERE id = $1") != "[7]":
+        while await beating.one("SELECT health ->> 'turns' FROM workers WHERE id = $1") != "[7]":
             await asyncio.sleep(0.05)
-    assert house.heartbeat.timeline == "00000001"
+    assert beating.heartbeat.timeline == "00000001"
 
 
-async def test_server_without_timeline_is_accepted(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_server_without_timeline_is_accepted(beating: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "_TIMELINE", "SELECT nobody_knows_this()")
-    await house.until(lambda: house.heartbeat.timeline == "")
+    await beating.until(lambda: beating.heartbeat.timeline == "")
     since = time.monotonic()
-    await house.until(lambda: house.heartbeat.last_beat > since)
+    await beating.until(lambda: beating.heartbeat.last_beat > since)
 
 
 @pytest.mark.parametrize(
@@ -93,42 +93,42 @@ async def test_server_without_timeline_is_accepted(house: House, monkeypatch: py
         "UPDATE workers SET started_at = started_at + interval '1 ms' WHERE id = $1",
     ],
 )
-async def test_unknown_or_replaced_process_is_lost(house: House, change: str) -> None:
-    await house.pool.execute(change, house.worker_id)
+async def test_unknown_or_replaced_process_is_lost(beating: House, change: str) -> None:
+    await beating.pool.execute(change, beating.worker_id)
     async with asyncio.timeout(PATIENCE_SECONDS):
-        await house.heartbeat.lost.wait()
-    assert house.heartbeat.is_lost
+        await beating.heartbeat.lost.wait()
+    assert beating.heartbeat.is_lost
 
 
-async def test_waiting_for_a_connection_counts(house: House) -> None:
-    async with house.pool.acquire(), house.pool.acquire():
-        waiting = asyncio.create_task(house.pool.fetchval("SELECT 1"))
+async def test_waiting_for_a_connection_counts(beating: House) -> None:
+    async with beating.pool.acquire(), beating.pool.acquire():
+        waiting = asyncio.create_task(beating.pool.fetchval("SELECT 1"))
         await asyncio.sleep(1.5)
     assert await waiting == 1
-    await house.until(lambda: house.heartbeat.lag_seconds > 1.0)
+    await beating.until(lambda: beating.heartbeat.lag_seconds > 1.0)
 
 
 async def test_database_that_only_reads_is_known_by_the_written_beats(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    beating: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "READY_SECONDS", 1.5)
-    name = await house.pool.fetchval("SELECT current_database()")
+    name = await beating.pool.fetchval("SELECT current_database()")
     others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
-    assert house.heartbeat.write_state == "ok"
-    async with house.pool.acquire() as connection:
+    assert beating.heartbeat.write_state == "ok"
+    async with beating.pool.acquire() as connection:
         await connection.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
         await connection.fetch(f"{others} AND datname = current_database()")
-        await house.until(lambda: house.heartbeat.write_state == "read-only")
-        assert house.heartbeat.silent_seconds > 1.5
+        await beating.until(lambda: beating.heartbeat.write_state == "read-only")
+        assert beating.heartbeat.silent_seconds > 1.5
         await connection.execute(f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
-    await house.until(lambda: house.heartbeat.write_state == "ok")
+    await beating.until(lambda: beating.heartbeat.write_state == "ok")
 
 
-async def test_database_that_is_away_is_unreachable(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_database_that_is_away_is_unreachable(beating: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "READY_SECONDS", 1.5)
 
     async def beat(*_: object) -> None:
         raise StorageUnavailable("away") from OSError("no route to host")
 
     monkeypatch.setattr(PostgresWorkers, "beat", beat)
-    await house.until(lambda: house.heartbeat.write_state == "unreachable")
+    await beating.until(lambda: beating.heartbeat.write_state == "unreachable")

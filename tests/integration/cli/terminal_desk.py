@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -11,7 +11,6 @@ from typing import TypeAlias
 import asyncpg
 import pytest
 
-from shared.adapters.postgres.db.pool import open_pool
 from shared.bootstrap.from_settings import build_agent_defaults
 from shared.cli.agent import read_agent_arguments, run_agent
 from shared.cli.editor_session import Terminal
@@ -54,13 +53,6 @@ class Desk:
         if not self.answers:
             raise EOFError
         return self.answers.pop(0)
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[Pool]:
-    pool = await open_pool(database_url, size=2)
-    yield pool
-    await pool.close()
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from shared.adapters.postgres.people.operator_auth import Operators
 from shared.adapters.postgres.people.visitors import PostgresVisitors, generate_token
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.cli.editor_session import find_editor
-from tests.integration.cli.terminal_desk import Desk, Pool, desk, pool, writes
+from tests.integration.cli.terminal_desk import Desk, Pool, desk, writes
 
-__all__ = ["desk", "pool"]
+__all__ = ["desk"]
 
 
 async def config_of(pool: Pool, name: str = "default") -> object:

@@ -14,9 +14,8 @@ from shared.cli.stored_settings import read_settings_arguments, run_settings
 from shared.config.settings import load_settings
 from shared.core.values.errors import StorageUnavailable
 from shared.runtime import CRASH_POINTS
-from tests.integration.cli.terminal_desk import Pool, pool
+from tests.integration.cli.terminal_desk import Pool
 
-__all__ = ["pool"]
 KEY = "sk-made-for-this-test"
 
 

@@ -19,10 +19,10 @@ from shared.config.settings import load_settings
 from shared.config.sites import build_secret_context
 from shared.core.ops.backups import key_id_of
 from shared.diagnostics.row_checks import check_sites
-from tests.integration.cli.terminal_desk import Desk, Pool, desk, pool, writes
+from tests.integration.cli.terminal_desk import Desk, Pool, desk, writes
 from tests.kit.web.fixtures import Starter, starter
 
-__all__ = ["desk", "pool", "starter"]
+__all__ = ["desk", "starter"]
 ROOT = Path(__file__).resolve().parents[3]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
@@ -23,24 +22,22 @@ RANDOM = bytes(16) + (4_096).to_bytes(4) + bytes([len(POINT)]) + POINT + bytes(r
 """A salt, the size of a record, a sender's key, and words that nobody wrote."""
 
 
-@pytest.fixture(scope="module")
-async def service() -> AsyncIterator[RunningPush]:
-    async with RunningPush() as running:
-        await running.subscribe("anna", KEY)
-        yield running
+@pytest.fixture(autouse=True)
+async def subscribed(push: RunningPush) -> None:
+    await push.subscribe("anna", KEY)
 
 
-def signed(service: RunningPush, *, by: Any = SERVER, key: str = KEY, **claims: Any) -> dict[str, str]:
-    told = {"aud": service.origin, "exp": int(time.time()) + 3_600, "sub": "mailto:ops@example.com", **claims}
+def signed(push: RunningPush, *, by: Any = SERVER, key: str = KEY, **claims: Any) -> dict[str, str]:
+    told = {"aud": push.origin, "exp": int(time.time()) + 3_600, "sub": "mailto:ops@example.com", **claims}
     token = jwt.encode({name: of for name, of in told.items() if of is not None}, by, algorithm="ES256")
     return {"Authorization": f"vapid t={token}, k={key}"}
 
 
-async def fault(service: RunningPush, headers: dict[str, str], body: bytes = RANDOM) -> str:
-    url = f"{service.url}/push/anna"
+async def fault(push: RunningPush, headers: dict[str, str], body: bytes = RANDOM) -> str:
+    url = f"{push.url}/push/anna"
     async with aiohttp.ClientSession() as http, http.post(url, data=body, headers=headers) as answer:
         assert answer.status == 400
-    (asked,) = await service.requests()
+    (asked,) = await push.requests()
     return str(asked["fault"])
 
 
@@ -56,10 +53,8 @@ async def fault(service: RunningPush, headers: dict[str, str], body: bytes = RAN
         ({"Authorization": "WebPush abc"}, "not signed by the key"),
     ],
 )
-async def test_headers_are_those_of_the_rfc(
-    service: RunningPush, changed: dict[str, str], wrong: str
-) -> None:
-    assert wrong in await fault(service, {**HEADERS, **signed(service), **changed})
+async def test_headers_are_those_of_the_rfc(push: RunningPush, changed: dict[str, str], wrong: str) -> None:
+    assert wrong in await fault(push, {**HEADERS, **signed(push), **changed})
 
 
 @pytest.mark.parametrize(
@@ -76,17 +71,17 @@ async def test_headers_are_those_of_the_rfc(
     ],
 )
 async def test_a_signature_is_for_this_service_by_this_server_and_short(
-    service: RunningPush, claims: dict[str, Any], wrong: str
+    push: RunningPush, claims: dict[str, Any], wrong: str
 ) -> None:
-    assert wrong in await fault(service, {**HEADERS, **signed(service, **claims)})
+    assert wrong in await fault(push, {**HEADERS, **signed(push, **claims)})
 
 
-async def test_a_body_opens_with_the_keys_of_its_browser_alone(service: RunningPush) -> None:
-    headers = {**HEADERS, **signed(service)}
-    assert "NotForMe" in await fault(service, headers)
-    assert "too long" in await fault(service, headers, bytes(4_097))
+async def test_a_body_opens_with_the_keys_of_its_browser_alone(push: RunningPush) -> None:
+    headers = {**HEADERS, **signed(push)}
+    assert "NotForMe" in await fault(push, headers)
+    assert "too long" in await fault(push, headers, bytes(4_097))
 
 
-async def test_unknown_browser_is_gone(service: RunningPush) -> None:
-    async with aiohttp.ClientSession() as http, http.post(f"{service.url}/push/bela", data=b"") as answer:
+async def test_unknown_browser_is_gone(push: RunningPush) -> None:
+    async with aiohttp.ClientSession() as http, http.post(f"{push.url}/push/bela", data=b"") as answer:
         assert answer.status == 404

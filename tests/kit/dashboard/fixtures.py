@@ -15,7 +15,6 @@ from aiohttp import web
 from pytest_aiohttp import AiohttpClient
 
 from shared.adapters.postgres.dashboard.job_changes import PostgresJobChanges
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.operator_auth import create_login_link
 from shared.config.settings import load_settings
 from shared.core.session.turns import DueJob
@@ -99,13 +98,6 @@ def work_desk_of(pool: Pool, bell: list[DueJob], *, announcer: Any = None) -> Jo
     return JobAdmin(
         PostgresJobChanges(pool), Bell(bell), announcer or NobodyListens(), crash_point=ignore_crash_point
     )
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
-    opened = await open_pool(database_url, size=4)
-    yield opened
-    await opened.close()
 
 
 @pytest.fixture

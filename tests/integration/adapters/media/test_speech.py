@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from shared.adapters.media.speech import HttpSpeaker
@@ -18,20 +16,14 @@ from tests.kit.fakes.scripted_api import KEY
 from tests.kit.fakes.speech.harness import RunningSpeech
 
 
-@pytest.fixture
-async def service() -> AsyncIterator[RunningSpeech]:
-    async with RunningSpeech() as service:
-        yield service
+def speaker(speech: RunningSpeech, *, key: str = KEY, seconds: float = 30.0) -> HttpSpeaker:
+    return HttpSpeaker(url=speech.url, key=key, model="tts-1", voice="nova", seconds=seconds)
 
 
-def speaker(service: RunningSpeech, *, key: str = KEY, seconds: float = 30.0) -> HttpSpeaker:
-    return HttpSpeaker(url=service.url, key=key, model="tts-1", voice="nova", seconds=seconds)
-
-
-async def test_words_come_back_in_the_wanted_form(service: RunningSpeech) -> None:
-    assert await speaker(service).speak("Grüezi", form="opus") == b"OggS" + "Grüezi".encode()
-    assert (await speaker(service).speak("Grüezi", form="mp3")).endswith("Grüezi".encode())
-    first, second = await service.requests()
+async def test_words_come_back_in_the_wanted_form(speech: RunningSpeech) -> None:
+    assert await speaker(speech).speak("Grüezi", form="opus") == b"OggS" + "Grüezi".encode()
+    assert (await speaker(speech).speak("Grüezi", form="mp3")).endswith("Grüezi".encode())
+    first, second = await speech.requests()
     assert first == {"model": "tts-1", "voice": "nova", "input": "Grüezi", "response_format": "opus"}
     assert second["response_format"] == "mp3"
 
@@ -49,23 +41,23 @@ async def test_words_come_back_in_the_wanted_form(service: RunningSpeech) -> Non
     ],
 )
 async def test_each_failure_has_its_name(
-    action: dict[str, object], error: type[ModelError], paid: bool, service: RunningSpeech
+    action: dict[str, object], error: type[ModelError], paid: bool, speech: RunningSpeech
 ) -> None:
-    await service.next(action)
+    await speech.next(action)
     with pytest.raises(error) as raised:
-        await speaker(service, seconds=1.5).speak("Hello", form="opus")
+        await speaker(speech, seconds=1.5).speak("Hello", form="opus")
     assert bool(raised.value.aborted) is paid
 
 
 async def test_temporary_speech_failure_is_retried_and_permanent_one_is_not(
-    service: RunningSpeech,
+    speech: RunningSpeech,
 ) -> None:
-    asks = speaker(service)
-    await service.next({"status": 503})
+    asks = speaker(speech)
+    await speech.next({"status": 503})
     assert await asks.speak("Hello", form="opus")
-    assert len(await service.requests()) == 2
-    await service.next(*({"status": 500} for _ in range(20)))
+    assert len(await speech.requests()) == 2
+    await speech.next(*({"status": 500} for _ in range(20)))
     for _ in range(4):
         with pytest.raises(ModelUnavailable):
             await asks.speak("Hello", form="opus")
-    assert len(await service.requests()) < 8
+    assert len(await speech.requests()) < 8

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from shared.adapters.media.transcriptions import HttpTranscriber
@@ -21,14 +19,8 @@ from tests.kit.fakes.transcriptions.harness import RunningTranscriptions
 from tests.kit.fakes.transcriptions.recordings import MAGIC, recording
 
 
-@pytest.fixture
-async def service() -> AsyncIterator[RunningTranscriptions]:
-    async with RunningTranscriptions() as service:
-        yield service
-
-
-def transcriber(service: RunningTranscriptions, **more: object) -> HttpTranscriber:
-    return HttpTranscriber(**{"url": service.url, "key": KEY, "model": "whisper-1", **more})  # type: ignore[arg-type]
+def transcriber(transcriptions: RunningTranscriptions, **more: object) -> HttpTranscriber:
+    return HttpTranscriber(**{"url": transcriptions.url, "key": KEY, "model": "whisper-1", **more})  # type: ignore[arg-type]
 
 
 def spoken(words: str, *, kind: str = "ogg") -> Recording:
@@ -39,20 +31,22 @@ def spoken(words: str, *, kind: str = "ogg") -> Recording:
 
 
 @pytest.mark.parametrize("kind", sorted(MAGIC))
-async def test_each_kind_of_recording_is_heard(kind: str, service: RunningTranscriptions) -> None:
+async def test_each_kind_of_recording_is_heard(kind: str, transcriptions: RunningTranscriptions) -> None:
     assert spoken("", kind=kind).mime in AUDIO_MIMES
-    heard = await transcriber(service).transcribe(spoken("Good  morning,\nÖrebro", kind=kind), language="sv")
+    heard = await transcriber(transcriptions).transcribe(
+        spoken("Good  morning,\nÖrebro", kind=kind), language="sv"
+    )
     assert heard == Transcript(text="Good morning, Örebro", seconds=7.5)
-    [asked] = await service.requests()
+    [asked] = await transcriptions.requests()
     assert (asked["model"], asked["language"]) == ("whisper-1", "sv")
 
 
-async def test_a_model_that_gives_no_length_is_asked_for_less(service: RunningTranscriptions) -> None:
+async def test_a_model_that_gives_no_length_is_asked_for_less(transcriptions: RunningTranscriptions) -> None:
     """It refuses once; from then on it is not asked for what it refused."""
-    asks = transcriber(service, model="gpt-4o-transcribe")
+    asks = transcriber(transcriptions, model="gpt-4o-transcribe")
     assert await asks.transcribe(spoken("one")) == Transcript(text="one")
     assert await asks.transcribe(spoken("two")) == Transcript(text="two")
-    formats = [one["response_format"] for one in await service.requests()]
+    formats = [one["response_format"] for one in await transcriptions.requests()]
     assert formats == ["verbose_json", "json", "json"]
 
 
@@ -73,30 +67,30 @@ async def test_a_model_that_gives_no_length_is_asked_for_less(service: RunningTr
     ],
 )
 async def test_each_failure_has_its_name(
-    action: dict[str, object], error: type[ModelError], paid: bool, service: RunningTranscriptions
+    action: dict[str, object], error: type[ModelError], paid: bool, transcriptions: RunningTranscriptions
 ) -> None:
-    await service.next(action)
+    await transcriptions.next(action)
     with pytest.raises(error) as raised:
-        await transcriber(service, seconds=1.5).transcribe(spoken("hello"))
+        await transcriber(transcriptions, seconds=1.5).transcribe(spoken("hello"))
     assert bool(raised.value.aborted) is paid
 
 
-async def test_temporary_transcription_failure_is_retried(service: RunningTranscriptions) -> None:
+async def test_temporary_transcription_failure_is_retried(transcriptions: RunningTranscriptions) -> None:
     for action in ({"status": 500}, {"status": 503}, {"status": 429, "retry_after": 0}):
-        await service.next(action)
-        assert (await transcriber(service).transcribe(spoken("hello"))).text == "hello"
-        assert len(await service.requests()) == 2
+        await transcriptions.next(action)
+        assert (await transcriber(transcriptions).transcribe(spoken("hello"))).text == "hello"
+        assert len(await transcriptions.requests()) == 2
 
 
 async def test_a_service_that_keeps_failing_is_not_asked_for_a_while(
-    service: RunningTranscriptions,
+    transcriptions: RunningTranscriptions,
 ) -> None:
-    asks = transcriber(service)
-    await service.next(*({"status": 500} for _ in range(20)))
+    asks = transcriber(transcriptions)
+    await transcriptions.next(*({"status": 500} for _ in range(20)))
     for _ in range(4):
         with pytest.raises(ModelUnavailable):
             await asks.transcribe(spoken("hello"))
-    assert len(await service.requests()) < 8
+    assert len(await transcriptions.requests()) < 8
 
 
 async def test_unreachable_transcriber_is_reported_as_unavailable() -> None:
@@ -107,15 +101,19 @@ async def test_unreachable_transcriber_is_reported_as_unavailable() -> None:
 
 
 @pytest.mark.parametrize("told", ['"7.5"', "7.5"])
-async def test_transcript_length_may_be_given_as_text(told: str, service: RunningTranscriptions) -> None:
-    await service.next({"body": f'{{"text": "hi", "usage": {{"type": "duration", "seconds": {told}}}}}'})
-    assert await transcriber(service).transcribe(spoken("")) == Transcript(text="hi", seconds=7.5)
+async def test_transcript_length_may_be_given_as_text(
+    told: str, transcriptions: RunningTranscriptions
+) -> None:
+    await transcriptions.next(
+        {"body": f'{{"text": "hi", "usage": {{"type": "duration", "seconds": {told}}}}}'}
+    )
+    assert await transcriber(transcriptions).transcribe(spoken("")) == Transcript(text="hi", seconds=7.5)
 
 
 @pytest.mark.parametrize("told", ["-1", "1e999", '"long"', "null", "true", "[]"])
-async def test_a_length_that_is_none_is_unknown(told: str, service: RunningTranscriptions) -> None:
-    await service.next({"body": f'{{"text": "a\\u0000b\\ud800", "duration": {told}}}'})
-    heard = await transcriber(service).transcribe(spoken(""))
+async def test_a_length_that_is_none_is_unknown(told: str, transcriptions: RunningTranscriptions) -> None:
+    await transcriptions.next({"body": f'{{"text": "a\\u0000b\\ud800", "duration": {told}}}'})
+    heard = await transcriber(transcriptions).transcribe(spoken(""))
     assert heard.seconds is None
     assert "\x00" not in heard.text
     assert heard.text.encode()

@@ -11,7 +11,6 @@ import pytest
 from aiogram import Bot
 
 from bot.telegram.client.session import create_bot
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
 from tests.kit.fakes.bot_api import TOKEN, Person, RunningBotApi, running_bot_api
@@ -46,8 +45,8 @@ async def api(fake: RunningBotApi) -> AsyncIterator[Bot]:
 
 
 @pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[Pool]:
-    pool = await open_pool(database_url, size=8)
+async def bot_pool(pool: Pool) -> Pool:
+    """A pool at a database in which the bot is enrolled."""
     await PostgresTelegramChats(pool).enrol(
         BOT.bot_id,
         username=BOT.username,
@@ -56,18 +55,17 @@ async def pool(database_url: str) -> AsyncIterator[Pool]:
         access="pairing",
         mode="polling",
     )
-    yield pool
-    await pool.close()
+    return pool
 
 
 @pytest.fixture
-def inbox(pool: Pool) -> PostgresTelegramInbox:
-    return PostgresTelegramInbox(pool)
+def inbox(bot_pool: Pool) -> PostgresTelegramInbox:
+    return PostgresTelegramInbox(bot_pool)
 
 
 @pytest.fixture
-def places(pool: Pool) -> PostgresTelegramChats:
-    return PostgresTelegramChats(pool)
+def places(bot_pool: Pool) -> PostgresTelegramChats:
+    return PostgresTelegramChats(bot_pool)
 
 
 async def texts(inbox: PostgresTelegramInbox) -> list[str]:

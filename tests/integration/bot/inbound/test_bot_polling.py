@@ -357,7 +357,7 @@ async def test_the_token_is_in_no_log_and_no_error(
 
 
 async def test_a_poller_outlives_a_restarted_telegram(
-    inbox: PostgresTelegramInbox, notes: Notes, places: PostgresTelegramChats, pool: Pool
+    inbox: PostgresTelegramInbox, notes: Notes, places: PostgresTelegramChats, bot_pool: Pool
 ) -> None:
     port = free_port()
     async with running_bot_api(port=port) as first:
@@ -372,7 +372,7 @@ async def test_a_poller_outlives_a_restarted_telegram(
         await asyncio.sleep(1.0)
         assert not task.done()
         async with asyncio.timeout(60):
-            while await pool.fetchval("SELECT problem FROM telegram_bots") != "":
+            while await bot_pool.fetchval("SELECT problem FROM telegram_bots") != "":
                 await asyncio.sleep(0.05)
         task.cancel()
         await asyncio.wait([task], timeout=5)
@@ -380,11 +380,11 @@ async def test_a_poller_outlives_a_restarted_telegram(
 
 
 async def test_connection_lost_in_mid_protocol_confirms_nothing_and_polling_continues(
-    ann: Person, api: Bot, notes: Notes, inbox: PostgresTelegramInbox, pool: Pool,
+    ann: Person, api: Bot, notes: Notes, inbox: PostgresTelegramInbox, bot_pool: Pool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """The driver's own error, of no class that tells of an absence, while no fresh connection answers."""
-    tried, answers = asyncio.Event(), type(pool).fetchval
+    tried, answers = asyncio.Event(), type(bot_pool).fetchval
 
     async def breaks(*_: object, **__: object) -> None:
         tried.set()
@@ -394,11 +394,11 @@ async def test_connection_lost_in_mid_protocol_confirms_nothing_and_polling_cont
         return False
 
     async with polling(api, notes) as task:
-        monkeypatch.setattr(pool, "can_write", no_answer)
-        monkeypatch.setattr(type(pool), "fetchval", breaks)
+        monkeypatch.setattr(bot_pool, "can_write", no_answer)
+        monkeypatch.setattr(type(bot_pool), "fetchval", breaks)
         await ann.say("one")
         await asyncio.wait_for(tried.wait(), 60)
         await ann.say("two")
-        monkeypatch.setattr(type(pool), "fetchval", answers)
+        monkeypatch.setattr(type(bot_pool), "fetchval", answers)
         assert await texts_come(inbox, 2) == ["one", "two"]
         assert not task.done()

@@ -46,8 +46,8 @@ def watch() -> Watch:
 
 
 @pytest.fixture
-def store(pool: Pool) -> PostgresTelegramAccess:
-    return PostgresTelegramAccess(pool)
+def store(bot_pool: Pool) -> PostgresTelegramAccess:
+    return PostgresTelegramAccess(bot_pool)
 
 
 @pytest.fixture

@@ -264,7 +264,7 @@ async def test_what_was_not_accepted_before_a_crash_comes_again(
 
 
 async def test_a_button_is_no_failure_before_storage_was_seen_to_be_well(
-    inbox: PostgresTelegramInbox, pool: Pool
+    inbox: PostgresTelegramInbox, bot_pool: Pool
 ) -> None:
     """Its update is marked when it was carried out, or when the fault was ours."""
     storage, pressed = Doubtful(), list[Update]()
@@ -286,7 +286,7 @@ async def test_a_button_is_no_failure_before_storage_was_seen_to_be_well(
             while await inbox.list_waiting(BOT.bot_id):
                 await asyncio.sleep(0.02)
     assert len(pressed) == 3, "the first one again, the second one once"
-    rows = await pool.fetch("SELECT update_id, error FROM telegram_updates ORDER BY update_id")
+    rows = await bot_pool.fetch("SELECT update_id, error FROM telegram_updates ORDER BY update_id")
     assert [tuple(row) for row in rows] == [(1, ""), (2, "InternalClientError")]
 
 

@@ -10,7 +10,6 @@ import pytest
 from aiogram import Bot
 
 from bot.telegram.client.session import create_bot
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from tests.integration.bot.outbound.delivery_driver import BOT_ID, Desk
 from tests.kit.fakes.bot_api import TOKEN, Person, RunningBotApi, running_bot_api
@@ -50,22 +49,23 @@ async def ann(fake: RunningBotApi) -> Person:
 
 
 @pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
-    pool = await open_pool(database_url, size=6)
+async def bot_pool(pool: asyncpg.Pool[asyncpg.Record]) -> asyncpg.Pool[asyncpg.Record]:
+    """A pool at a database in which the bot is enrolled."""
     await PostgresTelegramChats(pool).enrol(
         BOT_ID, username="ever_bot", agent="default", audience="personal", access="pairing", mode="polling"
     )
-    yield pool
-    await pool.close()
+    return pool
 
 
 @pytest.fixture
-async def desks(fake: RunningBotApi, pool: asyncpg.Pool[asyncpg.Record]) -> AsyncIterator[Callable[[], Desk]]:
+async def desks(
+    fake: RunningBotApi, bot_pool: asyncpg.Pool[asyncpg.Record]
+) -> AsyncIterator[Callable[[], Desk]]:
     """Each call is a bot process that knows nothing but what is stored."""
     made: list[Desk] = []
 
     def another() -> Desk:
-        made.append(Desk(fake.base_url, pool))
+        made.append(Desk(fake.base_url, bot_pool))
         return made[-1]
 
     yield another

@@ -65,7 +65,7 @@ async def until(pool: asyncpg.Pool[asyncpg.Record], sql: str) -> None:
 
 
 async def test_cold_process_takes_no_lease_and_answers_when_warm(
-    settings: Settings, fake: RunningBotApi, ann: Person, desk: Desk, pool: asyncpg.Pool[asyncpg.Record]
+    settings: Settings, fake: RunningBotApi, ann: Person, desk: Desk, bot_pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     """A turn that was left, and an update that Telegram holds, wait for a process that can answer them."""
     await desk.begin(await desk.place())
@@ -73,34 +73,34 @@ async def test_cold_process_takes_no_lease_and_answers_when_warm(
     await fake.forget_calls()
     slow = Slow()
     async with started(settings, slow):
-        await until(pool, "SELECT username <> 'ever_bot' FROM telegram_bots")
-        assert await pool.fetchval(TAKEN) == 0
+        await until(bot_pool, "SELECT username <> 'ever_bot' FROM telegram_bots")
+        assert await bot_pool.fetchval(TAKEN) == 0
         assert [call["method"] for call in await fake.calls()] == ["getMe"]
         slow.may_end.set()
-        await until(pool, "SELECT count(*) = 1 FROM deliveries WHERE turn_no = 1 AND state = 'delivered'")
-        await until(pool, "SELECT count(*) = 0 FROM telegram_updates WHERE handled_at IS NULL")
-        assert await pool.fetchval(TAKEN) == 1
+        await until(bot_pool, "SELECT count(*) = 1 FROM deliveries WHERE turn_no = 1 AND state = 'delivered'")
+        await until(bot_pool, "SELECT count(*) = 0 FROM telegram_updates WHERE handled_at IS NULL")
+        assert await bot_pool.fetchval(TAKEN) == 1
         async with asyncio.timeout(LONG_SECONDS):
             while not await fake.calls(method="setMyCommands"):
                 await asyncio.sleep(0.02)
 
 
 async def test_warm_process_serves_before_a_cold_one_that_started_earlier(
-    settings: Settings, fake: RunningBotApi, ann: Person, pool: asyncpg.Pool[asyncpg.Record]
+    settings: Settings, fake: RunningBotApi, ann: Person, bot_pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     cold, warm = Slow(), Slow()
     warm.may_end.set()
     async with started(settings, cold):
-        await until(pool, "SELECT username <> 'ever_bot' FROM telegram_bots")
+        await until(bot_pool, "SELECT username <> 'ever_bot' FROM telegram_bots")
         async with started(settings, warm):
-            await until(pool, TAKEN.replace("count(*)", "count(*) > 0"))
+            await until(bot_pool, TAKEN.replace("count(*)", "count(*) > 0"))
             await ann.say("Which of you answers?")
-            await until(pool, "SELECT count(*) = 1 FROM deliveries WHERE state = 'delivered'")
+            await until(bot_pool, "SELECT count(*) = 1 FROM deliveries WHERE state = 'delivered'")
             assert not cold.may_end.is_set()
 
 
 async def test_menus_are_set_when_telegram_has_been_asked_for_messages(
-    settings: Settings, fake: RunningBotApi, pool: asyncpg.Pool[asyncpg.Record]
+    settings: Settings, fake: RunningBotApi, bot_pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     await fake.forget_calls()
     slow = Slow()
@@ -110,11 +110,11 @@ async def test_menus_are_set_when_telegram_has_been_asked_for_messages(
             await asyncio.sleep(0.02)
         called = [call["method"] for call in await fake.calls()]
     assert called.index("getUpdates") < called.index("setMyCommands")
-    del pool
+    del bot_pool
 
 
 async def test_menus_wait_where_telegram_asks_to_wait(
-    settings: Settings, fake: RunningBotApi, pool: asyncpg.Pool[asyncpg.Record]
+    settings: Settings, fake: RunningBotApi, bot_pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     """A call for each language is many; none of them is left out for that."""
     await fake.forget_calls()
@@ -127,11 +127,11 @@ async def test_menus_wait_where_telegram_asks_to_wait(
         statuses = [call["status"] for call in await fake.calls(method="setMyCommands")]
     assert statuses[:2] == [429, 200]
     assert len(statuses) == 1 + len(build_command_menus("personal"))
-    del pool
+    del bot_pool
 
 
 async def test_start_makes_no_profile_call_that_changes_nothing(
-    settings: Settings, fake: RunningBotApi, pool: asyncpg.Pool[asyncpg.Record]
+    settings: Settings, fake: RunningBotApi, bot_pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     """The profile is stored: other processes and later starts set only what has changed."""
     slow = Slow()
@@ -139,13 +139,13 @@ async def test_start_makes_no_profile_call_that_changes_nothing(
     stored = "SELECT count(*) = {} FROM telegram_bots, jsonb_object_keys(profile)"
     calls = len(build_command_menus("personal")) + 2 * len(list_menu_languages())
     async with started(settings, slow):
-        await until(pool, stored.format(calls))
+        await until(bot_pool, stored.format(calls))
     assert len(await profile_calls(fake)) == calls
     await fake.forget_calls()
     changed = "setMyDescription:de"
-    await pool.execute("UPDATE telegram_bots SET profile = profile || $1::jsonb", {changed: "former"})
+    await bot_pool.execute("UPDATE telegram_bots SET profile = profile || $1::jsonb", {changed: "former"})
     async with started(settings, slow):
-        await until(pool, f"SELECT profile ->> '{changed}' <> 'former' FROM telegram_bots")
+        await until(bot_pool, f"SELECT profile ->> '{changed}' <> 'former' FROM telegram_bots")
     (only,) = await profile_calls(fake)
     assert (only["method"], only["params"]["language_code"]) == ("setMyDescription", "de")
 
@@ -155,24 +155,24 @@ async def profile_calls(fake: RunningBotApi) -> list[dict[str, Any]]:
 
 
 async def test_profile_goes_on_where_an_outage_broke_it_off(
-    settings: Settings, fake: RunningBotApi, pool: asyncpg.Pool[asyncpg.Record]
+    settings: Settings, fake: RunningBotApi, bot_pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     slow = Slow()
     slow.may_end.set()
     menus = len(build_command_menus("personal"))
     await fake.fail("setMyDescription", times=-1, status=500)
     async with started(settings, slow):
-        await until(pool, f"SELECT count(*) = {menus} FROM telegram_bots, jsonb_object_keys(profile)")
+        await until(bot_pool, f"SELECT count(*) = {menus} FROM telegram_bots, jsonb_object_keys(profile)")
     await fake.script([])
     await fake.forget_calls()
     async with started(settings, slow):
         calls = menus + 2 * len(list_menu_languages())
-        await until(pool, f"SELECT count(*) = {calls} FROM telegram_bots, jsonb_object_keys(profile)")
+        await until(bot_pool, f"SELECT count(*) = {calls} FROM telegram_bots, jsonb_object_keys(profile)")
     assert len(await profile_calls(fake)) == calls - menus
 
 
 async def test_bot_that_cannot_load_its_library_ends_with_advice(
-    settings: Settings, pool: asyncpg.Pool[asyncpg.Record]
+    settings: Settings, bot_pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     """Else it would poll and answer for ever and never send a word."""
 
@@ -190,4 +190,4 @@ async def test_bot_that_cannot_load_its_library_ends_with_advice(
     [told] = [line for line in logs if line["event"] == "aiogram_load_failed"]
     assert "aiogram" in told["reason"]
     assert ".venv" in told["advice"]
-    del pool
+    del bot_pool

@@ -18,7 +18,6 @@ from bot.telegram.inbound.updates import ChatRef, IncomingMessage, MessageAuthor
 from bot.telegram.markup.entity_text import MessagePart
 from bot.telegram.outbound import guest_delivery
 from bot.telegram.outbound.guest_delivery import GuestDelivery
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.telegram.deliveries import PostgresDeliveries
 from shared.adapters.postgres.telegram.guest_queries import GuestChat, NewGuestQuery, PostgresGuestQueries
 from shared.core.values.errors import BadInput, EmptyMessage, MessageTooLong, UnreadableMessage
@@ -54,15 +53,6 @@ class CountedQueries(PostgresGuestQueries):
     async def list_due(self, *arguments: Any, **named: Any) -> Any:
         self.looks += 1
         return await super().list_due(*arguments, **named)
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
-    pool = await open_pool(database_url)
-    try:
-        yield pool
-    finally:
-        await pool.close()
 
 
 @pytest.fixture

@@ -107,7 +107,7 @@ class House:
 
 
 @pytest.fixture
-async def house(database_url: str) -> AsyncIterator[House]:
+async def sending(database_url: str) -> AsyncIterator[House]:
     pool = await open_pool(database_url, size=4)
     async with RunningPush() as service:
         operators, token = Operators(pool), generate_token()
@@ -144,13 +144,15 @@ def channel_of(store: PostgresPush, service: RunningPush, **more: Any) -> WebPus
     )
 
 
-async def test_an_operator_with_no_page_hears_once_who_waits_and_who_wrote(house: House) -> None:
-    await house.operators_browser(language="de")
-    await house.pool.execute("UPDATE parties SET display_name = 'Ada' WHERE id = $1", house.visitor.party_id)
-    assert await house.told() == []
-    await house.ask_for_human()
-    (waits,) = await house.told()
-    session = str(house.visitor.session_public_id)
+async def test_an_operator_with_no_page_hears_once_who_waits_and_who_wrote(sending: House) -> None:
+    await sending.operators_browser(language="de")
+    await sending.pool.execute(
+        "UPDATE parties SET display_name = 'Ada' WHERE id = $1", sending.visitor.party_id
+    )
+    assert await sending.told() == []
+    await sending.ask_for_human()
+    (waits,) = await sending.told()
+    session = str(sending.visitor.session_public_id)
     assert waits == {
         "browser": "desk", "status": 201, "ttl": 3600, "urgency": "high", "topic": session.replace("-", ""),
         "sub": "mailto:ada@example.org",
@@ -159,174 +161,174 @@ async def test_an_operator_with_no_page_hears_once_who_waits_and_who_wrote(house
             "url": f"dashboard/inbox?at={session}",
         },
     }  # fmt: skip
-    assert await house.told() == [], "told once"
-    await house.take()
-    assert await house.told() == []
-    await house.say("Hello? My secret is 4711.", "c1")
-    (wrote,) = await house.told()
+    assert await sending.told() == [], "told once"
+    await sending.take()
+    assert await sending.told() == []
+    await sending.say("Hello? My secret is 4711.", "c1")
+    (wrote,) = await sending.told()
     assert wrote["message"]["body"] == "Ada hat geschrieben."
     assert "4711" not in str(wrote), "who, never what"
-    await house.reply("Here I am.", "r1")
-    assert await house.told() == []
-    assert await house.pool.fetchval("SELECT succeeded_at IS NOT NULL FROM push_subscriptions")
+    await sending.reply("Here I am.", "r1")
+    assert await sending.told() == []
+    assert await sending.pool.fetchval("SELECT succeeded_at IS NOT NULL FROM push_subscriptions")
 
 
-async def test_a_visitor_with_no_page_hears_of_an_operators_answer(house: House) -> None:
-    await house.visitors_browser(language="de-AT")
-    await house.ask_for_human()
-    await house.take()
-    await house.say("Hello?", "c1")
-    await house.reply("First.", "r1")
-    await house.reply("Second.", "r2")
-    (answer,) = await house.told()
+async def test_a_visitor_with_no_page_hears_of_an_operators_answer(sending: House) -> None:
+    await sending.visitors_browser(language="de-AT")
+    await sending.ask_for_human()
+    await sending.take()
+    await sending.say("Hello?", "c1")
+    await sending.reply("First.", "r1")
+    await sending.reply("Second.", "r2")
+    (answer,) = await sending.told()
     assert answer["message"] == {
-        "title": "Evertalk", "body": "Anna hat geantwortet.", "tag": str(house.visitor.session_public_id),
+        "title": "Evertalk", "body": "Anna hat geantwortet.", "tag": str(sending.visitor.session_public_id),
         "url": "chat?site=default",
     }  # fmt: skip
     assert (answer["ttl"], answer["urgency"]) == (86_400, "normal")
-    assert await house.told() == []
+    assert await sending.told() == []
 
 
-async def test_a_visitor_hears_of_all_their_conversations_and_of_no_other_channel(house: House) -> None:
-    await house.visitors_browser()
-    other = await PostgresVisitors(house.pool).begin_conversation(house.visitor.address_id)
-    row = await house.pool.fetchrow(
+async def test_a_visitor_hears_of_all_their_conversations_and_of_no_other_channel(sending: House) -> None:
+    await sending.visitors_browser()
+    other = await PostgresVisitors(sending.pool).begin_conversation(sending.visitor.address_id)
+    row = await sending.pool.fetchrow(
         """SELECT a.id, a.session_id FROM addresses a JOIN sessions s ON s.id = a.session_id
             WHERE s.public_id = $1""",
         other,
     )
     assert row is not None
-    mine, house.visitor = house.visitor, replace(house.visitor, address_id=row[0], session_id=row[1])
-    await house.take()
-    await house.reply("In the other one.", "r1")
-    (told,) = await house.told()
+    mine, sending.visitor = sending.visitor, replace(sending.visitor, address_id=row[0], session_id=row[1])
+    await sending.take()
+    await sending.reply("In the other one.", "r1")
+    (told,) = await sending.told()
     assert told["message"]["tag"] == str(other)
-    elsewhere = await house.pool.fetchval(
+    elsewhere = await sending.pool.fetchval(
         """INSERT INTO addresses (channel, account, chat, party_id, session_id)
            VALUES ('telegram', '7', '1', $1, $2) RETURNING id""",
         mine.party_id,
         mine.session_id,
     )
-    house.visitor = replace(mine, address_id=elsewhere)
-    await house.say("Hello from Telegram", "c1")
-    await house.take()
-    await house.reply("There.", "r2")
-    assert await house.told() == []
+    sending.visitor = replace(mine, address_id=elsewhere)
+    await sending.say("Hello from Telegram", "c1")
+    await sending.take()
+    await sending.reply("There.", "r2")
+    assert await sending.told() == []
 
 
-async def test_person_with_an_open_page_gets_no_push(house: House) -> None:
-    await house.operators_browser()
-    await house.visitors_browser()
-    await house.ask_for_human()
-    desk = Present(operators=(house.operator_id,))
-    assert await house.told(desk) == []
-    await house.take()
-    await house.reply("Here I am.", "r1")
-    assert await house.told(Present(addresses=(house.visitor.address_id,))) == []
-    assert await house.told() == [], "what was seen there is not told later"
-    await house.say("Are you there?", "c1")
-    assert [one["browser"] for one in await house.told(Present(addresses=(house.visitor.address_id,)))] == [
-        "desk"
-    ]
+async def test_person_with_an_open_page_gets_no_push(sending: House) -> None:
+    await sending.operators_browser()
+    await sending.visitors_browser()
+    await sending.ask_for_human()
+    desk = Present(operators=(sending.operator_id,))
+    assert await sending.told(desk) == []
+    await sending.take()
+    await sending.reply("Here I am.", "r1")
+    assert await sending.told(Present(addresses=(sending.visitor.address_id,))) == []
+    assert await sending.told() == [], "what was seen there is not told later"
+    await sending.say("Are you there?", "c1")
+    assert [
+        one["browser"] for one in await sending.told(Present(addresses=(sending.visitor.address_id,)))
+    ] == ["desk"]
 
 
-async def test_words_wait_until_every_process_could_say_who_is_here(house: House) -> None:
-    await house.operators_browser()
-    await house.ask_for_human()
-    patient = PostgresPush(house.pool)
+async def test_words_wait_until_every_process_could_say_who_is_here(sending: House) -> None:
+    await sending.operators_browser()
+    await sending.ask_for_human()
+    patient = PostgresPush(sending.pool)
     assert await patient.claim(operators=(), addresses=(), at_work=True) == []
-    assert len(await house.store.claim(operators=(), addresses=(), at_work=True)) == 1
+    assert len(await sending.store.claim(operators=(), addresses=(), at_work=True)) == 1
 
 
-async def test_other_operators_get_no_push_of_a_taken_conversation(house: House) -> None:
-    await house.operators_browser()
-    await house.pool.execute("INSERT INTO operators (name, role) VALUES ('ben', 'operator')")
-    await house.ask_for_human()
-    await house.take()
-    desk = PostgresHandovers(house.pool)
+async def test_other_operators_get_no_push_of_a_taken_conversation(sending: House) -> None:
+    await sending.operators_browser()
+    await sending.pool.execute("INSERT INTO operators (name, role) VALUES ('ben', 'operator')")
+    await sending.ask_for_human()
+    await sending.take()
+    desk = PostgresHandovers(sending.pool)
     await desk.change(
-        house.visitor.session_id, Assignment(operator="ben"), version=1, operator_id=house.operator_id
+        sending.visitor.session_id, Assignment(operator="ben"), version=1, operator_id=sending.operator_id
     )
-    await house.say("Hello?", "c1")
-    assert await house.told() == []
+    await sending.say("Hello?", "c1")
+    assert await sending.told() == []
 
 
-async def test_snoozed_conversation_sends_a_push_when_its_person_writes(house: House) -> None:
-    await house.operators_browser()
-    await house.ask_for_human()
-    until = await house.pool.fetchval("SELECT now() + interval '1 hour'")
-    desk, session = PostgresHandovers(house.pool), house.visitor.session_id
-    await desk.change(session, Snooze(until=until), version=0, operator_id=house.operator_id)
-    assert await house.told() == []
-    await house.say("Hello?", "c1")
-    assert len(await house.told()) == 1
+async def test_snoozed_conversation_sends_a_push_when_its_person_writes(sending: House) -> None:
+    await sending.operators_browser()
+    await sending.ask_for_human()
+    until = await sending.pool.fetchval("SELECT now() + interval '1 hour'")
+    desk, session = PostgresHandovers(sending.pool), sending.visitor.session_id
+    await desk.change(session, Snooze(until=until), version=0, operator_id=sending.operator_id)
+    assert await sending.told() == []
+    await sending.say("Hello?", "c1")
+    assert len(await sending.told()) == 1
 
 
-async def test_operators_get_push_in_the_morning_outside_working_hours(house: House) -> None:
-    await house.operators_browser()
-    await house.visitors_browser()
-    await house.ask_for_human()
-    house.away.append("Until nine.")
-    assert await house.told() == []
-    house.away.append(None)
-    assert len(await house.told()) == 1
+async def test_operators_get_push_in_the_morning_outside_working_hours(sending: House) -> None:
+    await sending.operators_browser()
+    await sending.visitors_browser()
+    await sending.ask_for_human()
+    sending.away.append("Until nine.")
+    assert await sending.told() == []
+    sending.away.append(None)
+    assert len(await sending.told()) == 1
 
 
-async def test_viewers_and_locked_operators_get_no_push(house: House) -> None:
-    await house.operators_browser()
-    await house.ask_for_human()
-    await house.pool.execute("UPDATE operators SET role = 'viewer'")
-    assert await house.told() == []
-    await house.pool.execute("UPDATE operator_sessions SET expires_at = now() - interval '1 minute'")
-    public_id = await house.pool.fetchval("SELECT public_id FROM operators")
-    await OperatorAdmin(house.pool).change(public_id, by="admin", locked=True)
-    assert await house.count() == 0
+async def test_viewers_and_locked_operators_get_no_push(sending: House) -> None:
+    await sending.operators_browser()
+    await sending.ask_for_human()
+    await sending.pool.execute("UPDATE operators SET role = 'viewer'")
+    assert await sending.told() == []
+    await sending.pool.execute("UPDATE operator_sessions SET expires_at = now() - interval '1 minute'")
+    public_id = await sending.pool.fetchval("SELECT public_id FROM operators")
+    await OperatorAdmin(sending.pool).change(public_id, by="admin", locked=True)
+    assert await sending.count() == 0
 
 
 @pytest.mark.parametrize("status", [404, 410])
-async def test_a_browser_that_is_gone_is_forgotten(house: House, status: int) -> None:
-    await house.operators_browser()
-    await house.service.next({"status": status})
-    await house.ask_for_human()
-    assert [one["status"] for one in await house.told()] == [status]
-    assert await house.count() == 0
+async def test_a_browser_that_is_gone_is_forgotten(sending: House, status: int) -> None:
+    await sending.operators_browser()
+    await sending.service.next({"status": status})
+    await sending.ask_for_human()
+    assert [one["status"] for one in await sending.told()] == [status]
+    assert await sending.count() == 0
 
 
-async def test_busy_push_service_is_retried_and_a_refusal_counts(house: House) -> None:
-    await house.operators_browser()
-    await house.service.next({"status": 429, "retry_after": 1}, {"status": 500})
-    await house.ask_for_human()
+async def test_busy_push_service_is_retried_and_a_refusal_counts(sending: House) -> None:
+    await sending.operators_browser()
+    await sending.service.next({"status": 429, "retry_after": 1}, {"status": 500})
+    await sending.ask_for_human()
     began = asyncio.get_running_loop().time()
-    assert [one["status"] for one in await house.told()] == [429, 500, 201]
+    assert [one["status"] for one in await sending.told()] == [429, 500, 201]
     assert asyncio.get_running_loop().time() - began >= 1, "as long as it asked for"
-    await house.service.next(*[{"status": 503}] * 3)
-    await house.say("Hello?", "c1")
-    assert [one["status"] for one in await house.told()] == [503] * 3, "and then no more"
-    assert await house.pool.fetchval("SELECT failures FROM push_subscriptions") == 0
-    await house.service.next({"status": 413})
-    await house.say("Hello?", "c2")
-    assert [one["status"] for one in await house.told()] == [413]
-    assert await house.pool.fetchval("SELECT failures FROM push_subscriptions") == 1
+    await sending.service.next(*[{"status": 503}] * 3)
+    await sending.say("Hello?", "c1")
+    assert [one["status"] for one in await sending.told()] == [503] * 3, "and then no more"
+    assert await sending.pool.fetchval("SELECT failures FROM push_subscriptions") == 0
+    await sending.service.next({"status": 413})
+    await sending.say("Hello?", "c2")
+    assert [one["status"] for one in await sending.told()] == [413]
+    assert await sending.pool.fetchval("SELECT failures FROM push_subscriptions") == 1
 
 
-async def test_a_browser_that_fails_again_and_again_is_forgotten(house: House) -> None:
-    await house.operators_browser()
-    target_id = await house.pool.fetchval("SELECT id FROM push_subscriptions")
+async def test_a_browser_that_fails_again_and_again_is_forgotten(sending: House) -> None:
+    await sending.operators_browser()
+    target_id = await sending.pool.fetchval("SELECT id FROM push_subscriptions")
     for _ in range(MOST_FAILURES - 1):
-        await house.store.record_outcome(target_id, delivered=False)
-    await house.store.record_outcome(target_id, delivered=True)
+        await sending.store.record_outcome(target_id, delivered=False)
+    await sending.store.record_outcome(target_id, delivered=True)
     for left in range(MOST_FAILURES, 0, -1):
-        assert await house.count() == 1, left
-        await house.store.record_outcome(target_id, delivered=False)
-    assert await house.count() == 0
+        assert await sending.count() == 1, left
+        await sending.store.record_outcome(target_id, delivered=False)
+    assert await sending.count() == 0
 
 
-async def test_of_one_person_and_one_operator_the_newest_browsers_are_kept(house: House) -> None:
+async def test_of_one_person_and_one_operator_the_newest_browsers_are_kept(sending: House) -> None:
     for number in range(BROWSERS_AT_MOST + 2):
-        await house.operators_browser(f"desk{number}")
-        await house.visitors_browser(f"phone{number}")
-    await house.operators_browser("desk0")
-    rows = await house.pool.fetch("SELECT endpoint FROM push_subscriptions ORDER BY id")
+        await sending.operators_browser(f"desk{number}")
+        await sending.visitors_browser(f"phone{number}")
+    await sending.operators_browser("desk0")
+    rows = await sending.pool.fetch("SELECT endpoint FROM push_subscriptions ORDER BY id")
     names = [row["endpoint"].rpartition("/")[2] for row in rows]
     assert len([one for one in names if one.startswith("desk")]) == BROWSERS_AT_MOST
     assert len([one for one in names if one.startswith("phone")]) == BROWSERS_AT_MOST
@@ -334,96 +336,96 @@ async def test_of_one_person_and_one_operator_the_newest_browsers_are_kept(house
     assert not {"desk1", "desk2", "phone0", "phone1"} & set(names)
 
 
-async def test_two_processes_at_a_first_start_have_one_key(house: House) -> None:
-    await house.pool.execute("DELETE FROM push_keys")
-    several = [channel_of(house.store, house.service) for _ in range(5)]
+async def test_two_processes_at_a_first_start_have_one_key(sending: House) -> None:
+    await sending.pool.execute("DELETE FROM push_keys")
+    several = [channel_of(sending.store, sending.service) for _ in range(5)]
     assert len(set(await asyncio.gather(*(one.public_key() for one in several)))) == 1
-    house.key = await several[0].public_key()
-    target = await house.browser("late")
+    sending.key = await several[0].public_key()
+    target = await sending.browser("late")
     for one in several:
         await one.send(target, b'{"a": 1}', topic="t", ttl_seconds=1, urgency="normal")
-    assert [one["status"] for one in await house.service.requests()] == [201] * 5
+    assert [one["status"] for one in await sending.service.requests()] == [201] * 5
 
 
-async def test_a_login_that_is_ended_takes_its_browser_along(house: House) -> None:
-    operators = Operators(house.pool)
-    await house.operators_browser()
-    other = await operators.begin(house.operator_id, how="password", source="127.0.0.1")
+async def test_a_login_that_is_ended_takes_its_browser_along(sending: House) -> None:
+    operators = Operators(sending.pool)
+    await sending.operators_browser()
+    other = await operators.begin(sending.operator_id, how="password", source="127.0.0.1")
     assert other is not None
     await operators.log_out(other)
-    assert await house.count() == 1, "another login"
-    await house.pool.execute("UPDATE operator_sessions SET seen_at = now() - interval '2 hours'")
-    assert await operators.begin(house.operator_id, how="password", source="127.0.0.1")
-    assert await house.count() == 1, "one that is only idle"
-    await house.pool.execute("UPDATE operator_sessions SET expires_at = now() - interval '2 days'")
-    await house.pool.execute("DELETE FROM operator_sessions")
-    assert await house.count() == 1, "one that ran out by itself"
-    again = await operators.begin(house.operator_id, how="password", source="127.0.0.1")
+    assert await sending.count() == 1, "another login"
+    await sending.pool.execute("UPDATE operator_sessions SET seen_at = now() - interval '2 hours'")
+    assert await operators.begin(sending.operator_id, how="password", source="127.0.0.1")
+    assert await sending.count() == 1, "one that is only idle"
+    await sending.pool.execute("UPDATE operator_sessions SET expires_at = now() - interval '2 days'")
+    await sending.pool.execute("DELETE FROM operator_sessions")
+    assert await sending.count() == 1, "one that ran out by itself"
+    again = await operators.begin(sending.operator_id, how="password", source="127.0.0.1")
     assert again is not None
-    house.login = again
-    await house.operators_browser()
+    sending.login = again
+    await sending.operators_browser()
     await operators.log_out(again)
-    assert await house.count() == 0
-    target = await house.browser("late")
-    kept = await house.store.subscribe_operator(
-        target, operator_id=house.operator_id, login_hash=hash_secret(again)
+    assert await sending.count() == 0
+    target = await sending.browser("late")
+    kept = await sending.store.subscribe_operator(
+        target, operator_id=sending.operator_id, login_hash=hash_secret(again)
     )
-    assert (kept, await house.count()) == (None, 0), "nobody subscribes by a login that is over"
+    assert (kept, await sending.count()) == (None, 0), "nobody subscribes by a login that is over"
     await operators.close()
 
 
-async def test_what_a_visitor_has_ended_is_not_renewed(house: House) -> None:
-    hashed, target = hash_token(house.token), await house.browser("phone")
-    assert await house.store.subscribe_visitor(target, visitor_hash=hashed, renews=True) is None
-    assert await house.store.subscribe_visitor(target, visitor_hash=hashed) is True
+async def test_what_a_visitor_has_ended_is_not_renewed(sending: House) -> None:
+    hashed, target = hash_token(sending.token), await sending.browser("phone")
+    assert await sending.store.subscribe_visitor(target, visitor_hash=hashed, renews=True) is None
+    assert await sending.store.subscribe_visitor(target, visitor_hash=hashed) is True
     moved = replace(target, endpoint=f"{target.endpoint}-moved")
-    assert await house.store.subscribe_visitor(moved, visitor_hash=hashed, renews=True) is True
-    await house.pool.execute("DELETE FROM push_subscriptions")
-    assert await house.store.subscribe_visitor(target, visitor_hash=hashed, renews=True) is None
-    assert await house.count() == 0
+    assert await sending.store.subscribe_visitor(moved, visitor_hash=hashed, renews=True) is True
+    await sending.pool.execute("DELETE FROM push_subscriptions")
+    assert await sending.store.subscribe_visitor(target, visitor_hash=hashed, renews=True) is None
+    assert await sending.count() == 0
 
 
-async def test_a_visitors_token_that_ends_takes_its_browser_along(house: House) -> None:
-    await house.visitors_browser()
-    await PostgresVisitors(house.pool).revoke(house.token)
-    assert await house.count() == 0
+async def test_a_visitors_token_that_ends_takes_its_browser_along(sending: House) -> None:
+    await sending.visitors_browser()
+    await PostgresVisitors(sending.pool).revoke(sending.token)
+    assert await sending.count() == 0
 
 
-async def test_export_names_push_browsers_and_erasure_ends_them(house: House) -> None:
-    await house.visitors_browser(language="de")
-    await house.operators_browser()
-    head = await PostgresExport(house.pool).load_head(house.visitor.session_id)
+async def test_export_names_push_browsers_and_erasure_ends_them(sending: House) -> None:
+    await sending.visitors_browser(language="de")
+    await sending.operators_browser()
+    head = await PostgresExport(sending.pool).load_head(sending.visitor.session_id)
     (browser,) = head.more["notifications"]
-    assert (browser["service"], browser["language"]) == (house.service.origin.removeprefix("http://"), "de")
-    erasing = PostgresErasure(house.pool)
-    begun = await erasing.start_erasure(house.visitor.session_id, actor="person")
+    assert (browser["service"], browser["language"]) == (sending.service.origin.removeprefix("http://"), "de")
+    erasing = PostgresErasure(sending.pool)
+    begun = await erasing.start_erasure(sending.visitor.session_id, actor="person")
     while (report := await erasing.advance(begun.erasure_id)) is None:
         pass
     assert report.counts["push_subscriptions"] == 1
-    assert await house.pool.fetchval("SELECT bool_and(operator_id IS NOT NULL) FROM push_subscriptions")
+    assert await sending.pool.fetchval("SELECT bool_and(operator_id IS NOT NULL) FROM push_subscriptions")
 
 
-async def test_a_browser_changes_hands_with_who_asks_last(house: House) -> None:
-    target = await house.operators_browser()
-    await house.store.subscribe_visitor(target, visitor_hash=hash_token(house.token))
-    row = await house.pool.fetchrow("SELECT operator_id, login_hash, visitor_hash FROM push_subscriptions")
+async def test_a_browser_changes_hands_with_who_asks_last(sending: House) -> None:
+    target = await sending.operators_browser()
+    await sending.store.subscribe_visitor(target, visitor_hash=hash_token(sending.token))
+    row = await sending.pool.fetchrow("SELECT operator_id, login_hash, visitor_hash FROM push_subscriptions")
     assert row is not None
-    assert tuple(row) == (None, None, hash_token(house.token))
-    await house.store.unsubscribe(target.endpoint, operator_id=house.operator_id)
-    assert await house.count() == 1, "it is not that operator's"
-    await house.store.unsubscribe(target.endpoint, visitor_hash=hash_token(house.token))
-    assert await house.count() == 0
+    assert tuple(row) == (None, None, hash_token(sending.token))
+    await sending.store.unsubscribe(target.endpoint, operator_id=sending.operator_id)
+    assert await sending.count() == 1, "it is not that operator's"
+    await sending.store.unsubscribe(target.endpoint, visitor_hash=hash_token(sending.token))
+    assert await sending.count() == 0
 
 
 @pytest.mark.control("S26")
 @pytest.mark.parametrize("answers", [("127.0.0.1",), ("93.184.216.34", "10.0.0.1"), ("::1",), ()])
-async def test_a_name_that_leads_inside_is_not_posted_to(house: House, answers: Sequence[str]) -> None:
+async def test_a_name_that_leads_inside_is_not_posted_to(sending: House, answers: Sequence[str]) -> None:
     """Whatever a subscription says: a name is looked at when it is resolved."""
 
     async def resolve(_host: str, _port: int) -> Sequence[ipaddress.IPv4Address | ipaddress.IPv6Address]:
         return [ipaddress.ip_address(one) for one in answers]
 
-    channel = channel_of(house.store, house.service, resolve=resolve)
+    channel = channel_of(sending.store, sending.service, resolve=resolve)
     given = Browser().subscription("https://push.example.org/inside")
     target = parse_target(**given, language="", services=())
     sent = await channel.send(target, b"{}", topic="t", ttl_seconds=1, urgency="normal")

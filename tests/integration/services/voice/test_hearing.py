@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -16,15 +15,9 @@ from tests.kit.fakes.transcriptions.recordings import recording
 
 
 @pytest.fixture
-async def service() -> AsyncIterator[RunningTranscriptions]:
-    async with RunningTranscriptions() as service:
-        yield service
-
-
-@pytest.fixture
-def app_options(service: RunningTranscriptions) -> dict[str, Any]:
+def app_options(transcriptions: RunningTranscriptions) -> dict[str, Any]:
     return {
-        "cap_total_per_day_usd": "0.06", "transcribe_url": service.url,
+        "cap_total_per_day_usd": "0.06", "transcribe_url": transcriptions.url,
         "transcribe_key": "a-key-for-the-fake", "transcribe_per_minute_usd": "0.006",
     }  # fmt: skip
 
@@ -57,11 +50,11 @@ async def money(guest: Visit) -> tuple[int, int]:
 
 
 async def test_a_recording_is_heard_once_and_booked_by_the_minute(
-    guest: Visit, service: RunningTranscriptions
+    guest: Visit, transcriptions: RunningTranscriptions
 ) -> None:
     assert await hear(guest, "Good morning") == "Good morning"
     assert await hear(guest, "Good morning") == "Good morning"
-    assert len(await service.requests()) == 1
+    assert len(await transcriptions.requests()) == 1
     assert await ledger(guest) == [("transcribe", "done", "whisper-1", True, 3_000)]
 
 
@@ -76,9 +69,9 @@ async def test_a_service_that_fails_is_said_and_the_next_try_goes_on(
     action: dict[str, object],
     booked: list[tuple[object, ...]],
     guest: Visit,
-    service: RunningTranscriptions,
+    transcriptions: RunningTranscriptions,
 ) -> None:
-    await service.next(action)
+    await transcriptions.next(action)
     with pytest.raises(NotHeard):
         await hear(guest, "Good morning", told=20)
     assert await ledger(guest) == booked
@@ -100,19 +93,19 @@ async def test_what_cannot_be_used_is_said(
     error: type[EvertalkError],
     calls: int,
     guest: Visit,
-    service: RunningTranscriptions,
+    transcriptions: RunningTranscriptions,
 ) -> None:
     """What turns out to be longer than its header says is paid for, and its words go nowhere."""
     with pytest.raises(error):
         await hear(guest, words, seconds=seconds, told=told)
-    assert len(await service.requests()) == calls
+    assert len(await transcriptions.requests()) == calls
 
 
-async def test_a_cap_holds_before_the_call(guest: Visit, service: RunningTranscriptions) -> None:
+async def test_a_cap_holds_before_the_call(guest: Visit, transcriptions: RunningTranscriptions) -> None:
     assert await hear(guest, "the first nine minutes", seconds=540, told=540) == "the first nine minutes"
     with pytest.raises(CapReached):
         await hear(guest, "two more", seconds=120, told=120)
-    assert len(await service.requests()) == 1
+    assert len(await transcriptions.requests()) == 1
     assert (await money(guest))[1] >= 54_000
 
 

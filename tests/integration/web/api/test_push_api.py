@@ -22,14 +22,8 @@ AWAY = "http://127.0.0.1:9/push"
 
 
 @pytest.fixture
-async def service() -> AsyncIterator[RunningPush]:
-    async with RunningPush() as running:
-        yield running
-
-
-@pytest.fixture
-async def server(starter: Starter, service: RunningPush) -> Server:
-    return await starter.start(push_services=service.origin, handover="on")
+async def server(starter: Starter, push: RunningPush) -> Server:
+    return await starter.start(push_services=push.origin, handover="on")
 
 
 @pytest.fixture
@@ -71,10 +65,10 @@ async def key_of(server: Server) -> str:
 
 
 async def test_visitor_and_operator_begin_and_end_it_each_for_themselves(
-    server: Server, anna: Dashboard, service: RunningPush
+    server: Server, anna: Dashboard, push: RunningPush
 ) -> None:
     key = await key_of(server)
-    phone, desk = await service.subscribe("phone", key), await service.subscribe("desk", key)
+    phone, desk = await push.subscribe("phone", key), await push.subscribe("desk", key)
     _, mine = await server.greet()
     _, other = await server.greet()
     for _ in range(2):
@@ -91,8 +85,8 @@ async def test_visitor_and_operator_begin_and_end_it_each_for_themselves(
     assert await rows(server) == []
 
 
-async def test_push_subscription_needs_a_token_or_login(server: Server, service: RunningPush) -> None:
-    given = await service.subscribe("phone", await key_of(server))
+async def test_push_subscription_needs_a_token_or_login(server: Server, push: RunningPush) -> None:
+    given = await push.subscribe("phone", await key_of(server))
     assert (await tell(server, "PUT", "push", given))[0] == 401
     assert (await tell(server, "PUT", "me/push", given))[0] == 401
     assert (await tell(server, "POST", "me/push/test", {"endpoint": given["endpoint"]}))[0] == 401
@@ -114,30 +108,30 @@ async def test_an_address_inside_is_refused_with_advice(
 
 
 async def test_a_test_reaches_ones_own_browser_or_says_why_not(
-    server: Server, anna: Dashboard, service: RunningPush
+    server: Server, anna: Dashboard, push: RunningPush
 ) -> None:
-    given = await service.subscribe("desk", await key_of(server))
+    given = await push.subscribe("desk", await key_of(server))
     body = {"endpoint": given["endpoint"]}
     assert (await tell(anna, "POST", "me/push/test", body))[0] == 404
     await tell(anna, "PUT", "me/push", given)
     assert await tell(anna, "POST", "me/push/test", body) == (200, {"sent": True, "code": "", "ended": False})
-    (taken,) = await service.requests()
+    (taken,) = await push.requests()
     assert taken["message"] == {
         "title": "Evertalk", "body": "Benachrichtigungen erreichen diesen Browser.", "tag": "test",
         "url": "dashboard/account",
     }  # fmt: skip
-    await service.next({"status": 410})
+    await push.next({"status": 410})
     gone = {"sent": False, "code": "http_410", "ended": True}
     assert await tell(anna, "POST", "me/push/test", body) == (200, gone)
     assert await rows(server) == []
 
 
-async def test_closed_page_gets_a_push_and_open_one_none(server: Server, service: RunningPush) -> None:
+async def test_closed_page_gets_a_push_and_open_one_none(server: Server, push: RunningPush) -> None:
     store = PostgresPush(server.services.pool, patience_seconds=0)
     sender = build_push_sender(store, server.services.settings, clock=SystemClock())
     app = server.runner.app
     screen, mine = await server.greet()
-    given = await service.subscribe("phone", await key_of(server))
+    given = await push.subscribe("phone", await key_of(server))
     await tell(server, "PUT", "push", given, mine=mine)
     assert len(list_present(app).addresses) == 1
     for number, seen in enumerate((True, False)):
@@ -151,7 +145,7 @@ async def test_closed_page_gets_a_push_and_open_one_none(server: Server, service
         await _answered(server, number + 1)
         await sender.look(list_present(app))
         await sender.settle()
-        told = [one["message"]["body"] for one in await service.requests()]
+        told = [one["message"]["body"] for one in await push.requests()]
         assert told == ([] if seen else ["Eine neue Antwort ist da."])
 
 

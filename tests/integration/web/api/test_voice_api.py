@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -26,17 +25,16 @@ NO_CAPS = Caps(
 
 
 @pytest.fixture
-async def service(server: Server) -> AsyncIterator[RunningTranscriptions]:
-    """The server hears from now on."""
-    async with RunningTranscriptions() as service:
-        hears(server, service, NO_CAPS)
-        yield service
+def hearing(server: Server, transcriptions: RunningTranscriptions) -> RunningTranscriptions:
+    """A fake that the server hears with."""
+    hears(server, transcriptions, NO_CAPS)
+    return transcriptions
 
 
-def hears(server: Server, service: RunningTranscriptions, caps: Caps) -> None:
+def hears(server: Server, transcriptions: RunningTranscriptions, caps: Caps) -> None:
     stores = server.services.stores
     hearing = HearingService(
-        transcriber=HttpTranscriber(url=service.url, key=KEY, model="whisper-1"),
+        transcriber=HttpTranscriber(url=transcriptions.url, key=KEY, model="whisper-1"),
         store=stores.attachments,
         spend=stores.turns,
         caps=caps,
@@ -58,7 +56,7 @@ async def stored(server: Server) -> list[dict[str, Any]]:
 
 
 async def test_a_recording_is_heard_and_its_message_says_so(
-    server: Server, service: RunningTranscriptions
+    server: Server, hearing: RunningTranscriptions
 ) -> None:
     screen, welcome, token = await visitor(server)
     assert welcome["limits"]["files"]["voice"] == {"seconds": 600, "bytes": 1_000_000}
@@ -69,7 +67,7 @@ async def test_a_recording_is_heard_and_its_message_says_so(
     assert (status, told["heard"], told["mime"]) == (200, "Good morning.", "audio/webm")
     again = await send(server, token, content, name="recording.webm")
     assert again == (200, told)
-    [asked] = await service.requests()
+    [asked] = await hearing.requests()
     assert asked["language"] == "de"
     said = await say(screen, "", told["id"])
     assert (said["text"], said["attachments"][0]["id"]) == ("🎤 Good morning.", told["id"])
@@ -84,7 +82,7 @@ async def test_a_recording_is_heard_and_its_message_says_so(
 
 @pytest.mark.parametrize("text", ["Listen:", "Listen:\n\n🎤 Good morning."])
 async def test_words_that_a_screen_says_itself_are_not_said_twice(
-    text: str, server: Server, service: RunningTranscriptions
+    text: str, server: Server, hearing: RunningTranscriptions
 ) -> None:
     screen, _, token = await visitor(server)
     _, told = await send(server, token, recording("Good morning."))
@@ -94,10 +92,10 @@ async def test_words_that_a_screen_says_itself_are_not_said_twice(
 
 
 async def test_a_failure_is_said_and_the_same_bytes_go_on(
-    server: Server, service: RunningTranscriptions
+    server: Server, hearing: RunningTranscriptions
 ) -> None:
     screen, _, token = await visitor(server)
-    await service.next({"status": 500}, {"status": 500})
+    await hearing.next({"status": 500}, {"status": 500})
     status, told = await send(server, token, recording("Good morning."))
     assert (status, told["code"]) == (503, "not_heard")
     kept = await server.services.pool.fetchval("SELECT public_id FROM attachments")
@@ -108,14 +106,14 @@ async def test_a_failure_is_said_and_the_same_bytes_go_on(
 
 
 async def test_a_cap_holds_before_the_service_is_asked(
-    server: Server, service: RunningTranscriptions
+    server: Server, hearing: RunningTranscriptions
 ) -> None:
-    hears(server, service, replace(NO_CAPS, total=2_999))
+    hears(server, hearing, replace(NO_CAPS, total=2_999))
     _, _, token = await visitor(server)
     status, told = await send(server, token, opus("half a minute", header_seconds=30))
     assert (status, told["code"]) == (429, "cap_reached")
-    assert await service.requests() == []
-    hears(server, service, NO_CAPS)
+    assert await hearing.requests() == []
+    hears(server, hearing, NO_CAPS)
     status, told = await send(server, token, opus("half a minute", header_seconds=30))
     assert (status, told["heard"]) == (200, "half a minute")
 
@@ -135,12 +133,12 @@ async def test_a_cap_holds_before_the_service_is_asked(
     ],
 )
 async def test_hostile_recordings_are_refused(
-    content: bytes, status: int, code: str, asked: int, server: Server, service: RunningTranscriptions
+    content: bytes, status: int, code: str, asked: int, server: Server, hearing: RunningTranscriptions
 ) -> None:
     _, _, token = await visitor(server)
     found: tuple[int, Frame] = await send(server, token, content, name="recording.webm")
     assert (found[0], found[1]["code"]) == (status, code)
-    assert len(await service.requests()) == asked
+    assert len(await hearing.requests()) == asked
 
 
 async def test_a_server_that_hears_nothing_takes_no_recordings(server: Server) -> None:
@@ -151,7 +149,7 @@ async def test_a_server_that_hears_nothing_takes_no_recordings(server: Server) -
 
 
 async def test_a_recording_is_of_its_conversation_alone(
-    server: Server, service: RunningTranscriptions
+    server: Server, hearing: RunningTranscriptions
 ) -> None:
     _, _, token = await visitor(server)
     _, told = await send(server, token, recording("Good morning."))

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.kit.dashboard.fixtures import dashboard, pool, stranger
+from tests.kit.dashboard.fixtures import dashboard, stranger
 
-__all__ = ["dashboard", "pool", "stranger"]
+__all__ = ["dashboard", "stranger"]

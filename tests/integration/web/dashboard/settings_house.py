@@ -16,7 +16,7 @@ from tests.kit.dashboard.serve import served
 
 
 @pytest.fixture
-async def house(
+async def pages(
     database_url: str, pool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Dashboard]:
     """As `up` runs it, with one setting from the environment."""

@@ -29,7 +29,7 @@ KEY = "k" * 40
 
 
 @pytest.fixture
-async def house(
+async def setup(
     database_url: str, pool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Dashboard]:
     """With secrets of its own, an agent, a site and a bot."""
@@ -50,32 +50,32 @@ async def house(
         yield Dashboard(url=url, database_url=database_url, pool=pool, http=http, commands=commands)
 
 
-async def test_a_request_is_approved_by_its_code_and_decided_once(house: Dashboard) -> None:
-    _, page = await ask(house, "GET", "/pairing")
-    rows = await house.pool.fetch("SELECT chat_id FROM telegram_access")
+async def test_a_request_is_approved_by_its_code_and_decided_once(setup: Dashboard) -> None:
+    _, page = await ask(setup, "GET", "/pairing")
+    rows = await setup.pool.fetch("SELECT chat_id FROM telegram_access")
     assert {one["chat"] for one in page["requests"]} == {row["chat_id"] for row in rows}
     states = {one["chat"]: (one["state"], one["code"]) for one in page["requests"]}
     assert states[4001] == ("pending", "ABCD2345")
     assert states[4002] == ("lapsed", None)
     move = {"action": "approve", "code": "abcd2345"}
-    status, told = await ask(house, "POST", "/pairing", json=move)
+    status, told = await ask(setup, "POST", "/pairing", json=move)
     assert (status, told["request"]["state"]) == (200, "allowed")
-    assert (await ask(house, "POST", "/pairing", json=move))[0] == 409
-    assert (await ask(house, "POST", "/pairing", json={"action": "refuse", "code": "WXYZ6789"}))[0] == 409
-    assert await house.pool.fetchval("SELECT state FROM telegram_access WHERE chat_id = 4002") == "pending"
-    audit = await house.pool.fetchrow("SELECT actor, object FROM audit WHERE action = 'pairing.approve'")
+    assert (await ask(setup, "POST", "/pairing", json=move))[0] == 409
+    assert (await ask(setup, "POST", "/pairing", json={"action": "refuse", "code": "WXYZ6789"}))[0] == 409
+    assert await setup.pool.fetchval("SELECT state FROM telegram_access WHERE chat_id = 4002") == "pending"
+    audit = await setup.pool.fetchrow("SELECT actor, object FROM audit WHERE action = 'pairing.approve'")
     assert audit is not None
     assert tuple(audit) == ("admin", "telegram:777:4001")
 
 
-async def test_who_may_write_is_blocked_and_allowed_again(house: Dashboard) -> None:
+async def test_who_may_write_is_blocked_and_allowed_again(setup: Dashboard) -> None:
     place = {"bot": 777, "chat": 4003}
     for action, state in (("block", "refused"), ("allow", "allowed")):
-        status, told = await ask(house, "POST", "/pairing", json={"action": action, **place})
+        status, told = await ask(setup, "POST", "/pairing", json={"action": action, **place})
         assert (status, told["request"]["state"], told["request"]["owner"]) == (200, state, False)
     unknown = {"action": "allow", "bot": 777, "chat": 9}
-    assert (await ask(house, "POST", "/pairing", json=unknown))[0] == 404
-    assert await house.pool.fetchval("SELECT count(*) FROM telegram_access WHERE chat_id = 9") == 0
+    assert (await ask(setup, "POST", "/pairing", json=unknown))[0] == 404
+    assert await setup.pool.fetchval("SELECT count(*) FROM telegram_access WHERE chat_id = 9") == 0
 
 
 @pytest.mark.parametrize(
@@ -86,26 +86,26 @@ async def test_who_may_write_is_blocked_and_allowed_again(house: Dashboard) -> N
         {"action": "allow", "bot": 2**70, "chat": 1},
     ],
 )  # fmt: skip
-async def test_pairing_decision_without_a_chat_is_refused(house: Dashboard, body: Any) -> None:
-    assert (await ask(house, "POST", "/pairing", json=body))[0] == 400
+async def test_pairing_decision_without_a_chat_is_refused(setup: Dashboard, body: Any) -> None:
+    assert (await ask(setup, "POST", "/pairing", json=body))[0] == 400
 
 
-async def test_owner_link_makes_the_first_person_an_owner(house: Dashboard) -> None:
-    _, page = await ask(house, "GET", "/pairing")
+async def test_owner_link_makes_the_first_person_an_owner(setup: Dashboard) -> None:
+    _, page = await ask(setup, "GET", "/pairing")
     (bot,) = page["owned_bots"]
     assert bot["bot"] == 777
-    status, made = await ask(house, "POST", "/pairing/777/owner-link", json={})
+    status, made = await ask(setup, "POST", "/pairing/777/owner-link", json={})
     assert (status, made["minutes"]) == (200, 60)
     link, code = made["link"].split("?start=")
     assert link == f"https://t.me/{bot['username']}"
-    access = PostgresTelegramAccess(house.pool)
+    access = PostgresTelegramAccess(setup.pool)
     assert [await access.become_owner(777, chat, code=code, name="Ada") for chat in (4009, 4010)] == [
         True,
         False,
     ]
-    _, page = await ask(house, "GET", "/pairing")
+    _, page = await ask(setup, "GET", "/pairing")
     assert page["owned_bots"][0]["owners"] == bot["owners"] + 1
-    audit = await house.pool.fetchrow(
+    audit = await setup.pool.fetchrow(
         "SELECT actor, object, detail::text FROM audit WHERE action = 'pairing.owner_link'"
     )
     assert audit is not None
@@ -113,27 +113,27 @@ async def test_owner_link_makes_the_first_person_an_owner(house: Dashboard) -> N
     assert code not in audit["detail"]
 
 
-async def test_owner_link_needs_an_admin_and_a_known_bot(house: Dashboard) -> None:
-    assert (await ask(house, "POST", "/pairing/777/owner-link", role="operator", json={}))[0] == 403
-    assert (await ask(house, "POST", "/pairing/778/owner-link", json={}))[0] == 404
-    assert (await ask(house, "POST", "/pairing/0/owner-link", json={}))[0] == 404
-    assert await house.pool.fetchval("SELECT count(*) FROM one_time_codes WHERE bot_id IS NOT NULL") == 0
+async def test_owner_link_needs_an_admin_and_a_known_bot(setup: Dashboard) -> None:
+    assert (await ask(setup, "POST", "/pairing/777/owner-link", role="operator", json={}))[0] == 403
+    assert (await ask(setup, "POST", "/pairing/778/owner-link", json={}))[0] == 404
+    assert (await ask(setup, "POST", "/pairing/0/owner-link", json={}))[0] == 404
+    assert await setup.pool.fetchval("SELECT count(*) FROM one_time_codes WHERE bot_id IS NOT NULL") == 0
 
 
-async def test_codes_are_for_those_who_may_use_them(house: Dashboard) -> None:
-    status, page = await ask(house, "GET", "/pairing", role="viewer")
+async def test_codes_are_for_those_who_may_use_them(setup: Dashboard) -> None:
+    status, page = await ask(setup, "GET", "/pairing", role="viewer")
     assert status == 200
     assert {one["code"] for one in page["requests"]} == {None}
     move = {"action": "approve", "code": "ABCD2345"}
-    assert (await ask(house, "POST", "/pairing", role="viewer", json=move))[0] == 403
+    assert (await ask(setup, "POST", "/pairing", role="viewer", json=move))[0] == 403
 
 
-async def test_an_agents_numbers_are_those_that_hold(house: Dashboard) -> None:
-    await house.pool.execute(
+async def test_an_agents_numbers_are_those_that_hold(setup: Dashboard) -> None:
+    await setup.pool.execute(
         """UPDATE agents SET config = '{"preset": "steady", "context": {"reserve": 25000}}'
             WHERE name = 'default'"""
     )
-    _, found = await ask(house, "GET", "/agents/default", role="viewer")
+    _, found = await ask(setup, "GET", "/agents/default", role="viewer")
     numbers = {one["name"]: one for one in found["effective"]["settings"]}
     assert (numbers["reserve"]["value"], numbers["reserve"]["from"]) == (25_000, "agent")
     assert (numbers["soft_budget"]["value"], numbers["soft_budget"]["from"]) == (33_000, "deployment")
@@ -141,64 +141,64 @@ async def test_an_agents_numbers_are_those_that_hold(house: Dashboard) -> None:
     assert budget["limit"] == 33_000 + budget["fixed"]
 
 
-async def test_former_versions_of_an_agent_are_kept_and_compared(house: Dashboard) -> None:
-    await house.pool.execute("UPDATE agents SET config = $1 WHERE name = 'default'", {"name": "Ada"})
+async def test_former_versions_of_an_agent_are_kept_and_compared(setup: Dashboard) -> None:
+    await setup.pool.execute("UPDATE agents SET config = $1 WHERE name = 'default'", {"name": "Ada"})
     for version, config in ((1, {"name": "Eve"}), (2, {"name": "Eve", "preset": "steady"})):
         change = {"config": config}
-        status, _ = await ask(house, "PUT", "/agents/default", match=f'"{version}"', json=change)
+        status, _ = await ask(setup, "PUT", "/agents/default", match=f'"{version}"', json=change)
         assert status == 200
-    _, found = await ask(house, "GET", "/agents/default/versions", role="viewer")
+    _, found = await ask(setup, "GET", "/agents/default/versions", role="viewer")
     told = [(one["version"], one["by"]) for one in found["versions"]]
     assert told == [(3, "admin"), (2, "admin"), (1, None)]
-    _, first = await ask(house, "GET", "/agents/default/versions/1", role="viewer")
+    _, first = await ask(setup, "GET", "/agents/default/versions/1", role="viewer")
     assert first["config"] == {"name": "Ada"}
     assert {(line["change"], line["text"].strip(" ,")) for line in first["lines"]} >= {
         ("removed", '"name": "Ada"'), ("added", '"name": "Eve"'), ("added", '"preset": "steady"'),
     }  # fmt: skip
-    assert (await ask(house, "GET", "/agents/default/versions/4"))[0] == 404
-    assert (await ask(house, "GET", "/agents/nobody/versions"))[0] == 404
+    assert (await ask(setup, "GET", "/agents/default/versions/4"))[0] == 404
+    assert (await ask(setup, "GET", "/agents/nobody/versions"))[0] == 404
     back = {"config": first["config"]}
-    assert (await ask(house, "PUT", "/agents/default", match='"2"', json=back))[0] == 409
-    status, saved = await ask(house, "PUT", "/agents/default", match='"3"', json=back)
+    assert (await ask(setup, "PUT", "/agents/default", match='"2"', json=back))[0] == 409
+    status, saved = await ask(setup, "PUT", "/agents/default", match='"3"', json=back)
     assert (status, saved["version"], saved["config"]) == (200, 4, {"name": "Ada"})
 
 
-async def test_of_an_agents_versions_the_newest_hundred_are_kept(house: Dashboard) -> None:
-    store = PostgresAgents(house.pool)
+async def test_of_an_agents_versions_the_newest_hundred_are_kept(setup: Dashboard) -> None:
+    store = PostgresAgents(setup.pool)
     for seen in range(1, 103):
         assert await store.change("default", {"caps": {"session_usd": seen}}, seen=seen) == seen + 1
     row = await store.find("default")
     assert row is not None
     kept = [version for version, _, _ in await store.list_versions(row.id)]
     assert kept == list(range(103, 3, -1))
-    connection = await asyncpg.connect(house.database_url)
+    connection = await asyncpg.connect(setup.database_url)
     assert await check_invariants(connection) == []
     await connection.close()
     await store.create("gone", {})
     assert await store.delete("gone")
 
 
-async def test_an_agent_is_given_a_site_with_its_conversations(house: Dashboard) -> None:
-    await PostgresAgents(house.pool).create("ada", {})
-    async with house.pool.acquire() as connection:
+async def test_an_agent_is_given_a_site_with_its_conversations(setup: Dashboard) -> None:
+    await PostgresAgents(setup.pool).create("ada", {})
+    async with setup.pool.acquire() as connection:
         await a_session(connection, channel="web")
-    await house.pool.execute("UPDATE addresses SET account = 'shop'")
-    _, before = await ask(house, "GET", "/agents/ada", role="viewer")
+    await setup.pool.execute("UPDATE addresses SET account = 'shop'")
+    _, before = await ask(setup, "GET", "/agents/ada", role="viewer")
     assert "shop" in before["other_sites"]
     give = {"site": "shop", "existing": True}
-    assert (await ask(house, "POST", "/agents/ada/sites", role="operator", json=give))[0] == 403
-    assert (await ask(house, "POST", "/agents/ada/sites", json={"site": "nowhere"}))[0] == 404
-    assert await ask(house, "POST", "/agents/ada/sites", json=give) == (200, {"site": "shop", "moved": 1})
-    _, after = await ask(house, "GET", "/agents/ada", role="viewer")
+    assert (await ask(setup, "POST", "/agents/ada/sites", role="operator", json=give))[0] == 403
+    assert (await ask(setup, "POST", "/agents/ada/sites", json={"site": "nowhere"}))[0] == 404
+    assert await ask(setup, "POST", "/agents/ada/sites", json=give) == (200, {"site": "shop", "moved": 1})
+    _, after = await ask(setup, "GET", "/agents/ada", role="viewer")
     assert (after["sites"], "shop" in after["other_sites"], after["sessions"]) == (["shop"], False, 1)
-    by = await house.pool.fetch("SELECT actor FROM audit WHERE action IN ('site.changed', 'agent.took_over')")
+    by = await setup.pool.fetch("SELECT actor FROM audit WHERE action IN ('site.changed', 'agent.took_over')")
     assert [row["actor"] for row in by] == ["admin", "admin"]
 
 
-async def test_agent_form_shows_inherited_values_and_the_whole_prompt(house: Dashboard) -> None:
+async def test_agent_form_shows_inherited_values_and_the_whole_prompt(setup: Dashboard) -> None:
     config = {"name": "Ada", "preset": "steady", "context": {"keep_turns": 9}, "tools": {"deny": ["recall"]}}
-    await house.pool.execute("UPDATE agents SET config = $1 WHERE name = 'default'", config)
-    _, found = await ask(house, "GET", "/agents/default", role="viewer")
+    await setup.pool.execute("UPDATE agents SET config = $1 WHERE name = 'default'", config)
+    _, found = await ask(setup, "GET", "/agents/default", role="viewer")
     keep = next(one for one in found["effective"]["settings"] if one["name"] == "keep_turns")
     assert (keep["value"], keep["from"]) == (9, "agent")
     assert keep["inherited"] != 9
@@ -208,112 +208,112 @@ async def test_agent_form_shows_inherited_values_and_the_whole_prompt(house: Das
     assert "recall" in {tool["name"] for tool in found["tools"]}
     assert "claude-sonnet-5-5" in found["models"]
     assert "save_memory" in found["effective"]["tools"]
-    _, page = await ask(house, "GET", "/agents")
+    _, page = await ask(setup, "GET", "/agents")
     listed = next(one for one in page["agents"] if one["name"] == "default")
     assert (listed["overrides"], listed["sites"], listed["bots"]) == (1, ["default", "shop"], ["@ever_bot"])
 
 
-async def test_an_agent_is_refused_as_at_the_command_line_and_never_overwritten(house: Dashboard) -> None:
+async def test_an_agent_is_refused_as_at_the_command_line_and_never_overwritten(setup: Dashboard) -> None:
     path = "/agents/default"
-    _, found = await ask(house, "GET", path)
+    _, found = await ask(setup, "GET", path)
     seen = f'"{found["version"]}"'
     wrong = {"presett": "steady", "caps": {"session_usd": -1}}
-    _, judged = await ask(house, "POST", f"{path}/check", json={"config": wrong})
+    _, judged = await ask(setup, "POST", f"{path}/check", json={"config": wrong})
     assert len(judged["problems"]) == 2
     assert "did you mean preset" in "\n".join(judged["problems"])
-    status, told = await ask(house, "PUT", path, match=seen, json={"config": wrong})
+    status, told = await ask(setup, "PUT", path, match=seen, json={"config": wrong})
     assert (status, told["details"]["problems"]) == (422, judged["problems"])
-    assert (await ask(house, "PUT", path, json={"config": {}}))[0] == 428
-    assert (await ask(house, "PUT", path, match="x", json={"config": {}}))[0] == 400
-    status, saved = await ask(house, "PUT", path, match=seen, json={"config": {"name": "Ada"}})
+    assert (await ask(setup, "PUT", path, json={"config": {}}))[0] == 428
+    assert (await ask(setup, "PUT", path, match="x", json={"config": {}}))[0] == 400
+    status, saved = await ask(setup, "PUT", path, match=seen, json={"config": {"name": "Ada"}})
     assert (status, saved["version"], saved["config"]) == (200, found["version"] + 1, {"name": "Ada"})
-    status, told = await ask(house, "PUT", path, match=seen, json={"config": {"name": "Bob"}})
+    status, told = await ask(setup, "PUT", path, match=seen, json={"config": {"name": "Bob"}})
     assert (status, told["code"]) == (409, "stale")
     assert told["details"]["yours"] == {"name": "Bob"}
     assert told["details"]["theirs"]["config"] == {"name": "Ada"}
-    row = await PostgresAgents(house.pool).find("default")
+    row = await PostgresAgents(setup.pool).find("default")
     assert row is not None
     assert row.config == {"name": "Ada"}
     for role in ("viewer", "operator"):
-        assert (await ask(house, "PUT", path, role=role, match=seen, json={"config": {}}))[0] == 403
-    audited = await house.pool.fetch("SELECT actor, detail FROM audit WHERE action = 'agent.changed'")
+        assert (await ask(setup, "PUT", path, role=role, match=seen, json={"config": {}}))[0] == 403
+    audited = await setup.pool.fetch("SELECT actor, detail FROM audit WHERE action = 'agent.changed'")
     assert [(row["actor"], row["detail"]["version"]) for row in audited] == [("admin", saved["version"])]
 
 
 @pytest.mark.parametrize(("things", "page"), [("agents", "/agents/{}"), ("sites", "/sites/{}/settings")])
-async def test_an_agent_and_a_site_are_made_once_by_admins(house: Dashboard, things: str, page: str) -> None:
+async def test_an_agent_and_a_site_are_made_once_by_admins(setup: Dashboard, things: str, page: str) -> None:
     count = f"SELECT count(*) FROM {things}"
-    before = await house.pool.fetchval(count)
+    before = await setup.pool.fetchval(count)
     bad = ("", "Ada", "-a", "a b", "a" * 41, "ü", 7, None)
     for body in (*({"name": name} for name in bad), {}, {"name": "ada", "config": {}}, []):
-        status, told = await ask(house, "POST", f"/{things}", json=body)
+        status, told = await ask(setup, "POST", f"/{things}", json=body)
         assert (status, told["code"]) == (400, "bad_input"), body
     for role in ("viewer", "operator"):
-        assert (await ask(house, "POST", f"/{things}", role=role, json={"name": "ada"}))[0] == 403
-    assert await house.pool.fetchval(count) == before
-    assert await ask(house, "POST", f"/{things}", json={"name": "ada"}) == (201, {"name": "ada"})
-    status, found = await ask(house, "GET", page.format("ada"))
+        assert (await ask(setup, "POST", f"/{things}", role=role, json={"name": "ada"}))[0] == 403
+    assert await setup.pool.fetchval(count) == before
+    assert await ask(setup, "POST", f"/{things}", json={"name": "ada"}) == (201, {"name": "ada"})
+    status, found = await ask(setup, "GET", page.format("ada"))
     assert (status, found["name"], found["version"]) == (200, "ada", 1)
-    status, told = await ask(house, "POST", f"/{things}", json={"name": "ada"})
+    status, told = await ask(setup, "POST", f"/{things}", json={"name": "ada"})
     assert (status, told["code"]) == (409, "name_taken")
-    made = await house.pool.fetch("SELECT actor FROM audit WHERE action LIKE '%.made'")
+    made = await setup.pool.fetch("SELECT actor FROM audit WHERE action LIKE '%.made'")
     assert [row["actor"] for row in made] == ["admin"]
 
 
-async def test_a_site_is_checked_whole_and_never_overwritten(house: Dashboard) -> None:
+async def test_a_site_is_checked_whole_and_never_overwritten(setup: Dashboard) -> None:
     path = "/sites/shop"
-    _, found = await ask(house, "GET", f"{path}/settings", role="viewer")
+    _, found = await ask(setup, "GET", f"{path}/settings", role="viewer")
     seen, settings = f'"{found["version"]}"', found["settings"]
     assert settings["origins"] == ["https://shop.example.org"]
     assert found["snippet"] == (
         '<script src="https://bot.example.org/widget.js" data-site="shop" async></script>'
     )
     wrong = {**settings, "accent": "red", "origins": ["not an origin"], "agent": "default"}
-    _, judged = await ask(house, "POST", f"{path}/check", json={"settings": wrong})
+    _, judged = await ask(setup, "POST", f"{path}/check", json={"settings": wrong})
     assert len(judged["problems"]) == 2
-    assert (await ask(house, "PUT", f"{path}/settings", match=seen, json={"settings": wrong}))[0] == 422
+    assert (await ask(setup, "PUT", f"{path}/settings", match=seen, json={"settings": wrong}))[0] == 422
     nobody = {**settings, "agent": "nobody"}
-    _, judged = await ask(house, "POST", f"{path}/check", json={"settings": nobody})
+    _, judged = await ask(setup, "POST", f"{path}/check", json={"settings": nobody})
     assert judged["problems"] == ["agent: there is no such agent"]
     new = {**settings, "welcome": "Hallo", "uploads": True, "texts": {"de": {"title": "Der Laden"}}}
-    _, judged = await ask(house, "POST", f"{path}/check", json={"settings": new, "language": "de-AT"})
+    _, judged = await ask(setup, "POST", f"{path}/check", json={"settings": new, "language": "de-AT"})
     assert (judged["look"]["title"], judged["look"]["welcome"]) == ("Der Laden", "Hallo")
-    status, saved = await ask(house, "PUT", f"{path}/settings", match=seen, json={"settings": new})
+    status, saved = await ask(setup, "PUT", f"{path}/settings", match=seen, json={"settings": new})
     assert (status, saved["settings"]) == (200, new)
-    status, told = await ask(house, "PUT", f"{path}/settings", match=seen, json={"settings": settings})
+    status, told = await ask(setup, "PUT", f"{path}/settings", match=seen, json={"settings": settings})
     assert (status, told["details"]["theirs"]["settings"]) == (409, new)
-    row = await house.pool.fetchrow("SELECT config, allowed_origins FROM sites WHERE name = 'shop'")
+    row = await setup.pool.fetchrow("SELECT config, allowed_origins FROM sites WHERE name = 'shop'")
     assert row is not None
     assert (row["config"]["uploads"], row["allowed_origins"]) == (True, ["https://shop.example.org"])
-    assert (await ask(house, "PUT", f"{path}/settings", role="operator", json={"settings": new}))[0] == 403
+    assert (await ask(setup, "PUT", f"{path}/settings", role="operator", json={"settings": new}))[0] == 403
 
 
 @pytest.mark.control("S37")
-async def test_a_secret_is_shown_once_and_two_may_hold_at_once(house: Dashboard, tmp_path: Path) -> None:
+async def test_a_secret_is_shown_once_and_two_may_hold_at_once(setup: Dashboard, tmp_path: Path) -> None:
     path = "/sites/shop/secrets"
-    status, made = await ask(house, "POST", path)
+    status, made = await ask(setup, "POST", path)
     assert status == 200
-    row = await house.pool.fetchrow(
+    row = await setup.pool.fetchrow(
         "SELECT key_id, sealed FROM site_secrets WHERE secret_id = $1", made["id"]
     )
     assert row is not None
     encryption = Encryption(resolve_secret_key(load_settings(data_dir=tmp_path, secret_key=KEY)))
     sealed = Sealed(key_id=row["key_id"], data=row["sealed"])
     assert encryption.open(sealed, about=build_secret_context("shop", made["id"])).decode() == made["secret"]
-    assert (await ask(house, "POST", path))[0] == 200
-    assert (await ask(house, "POST", path))[0] == 409
-    _, found = await ask(house, "GET", "/sites/shop/settings")
+    assert (await ask(setup, "POST", path))[0] == 200
+    assert (await ask(setup, "POST", path))[0] == 409
+    _, found = await ask(setup, "GET", "/sites/shop/settings")
     assert made["id"] in {one["id"] for one in found["secrets"]}
     assert made["secret"] not in str(found)
-    assert (await ask(house, "DELETE", f"{path}/{made['id']}", role="operator"))[0] == 403
-    assert (await ask(house, "DELETE", f"{path}/{made['id']}"))[0] == 200
-    assert (await ask(house, "DELETE", f"{path}/{made['id']}"))[0] == 404
-    assert made["secret"] not in str(await house.pool.fetch("SELECT * FROM audit"))
+    assert (await ask(setup, "DELETE", f"{path}/{made['id']}", role="operator"))[0] == 403
+    assert (await ask(setup, "DELETE", f"{path}/{made['id']}"))[0] == 200
+    assert (await ask(setup, "DELETE", f"{path}/{made['id']}"))[0] == 404
+    assert made["secret"] not in str(await setup.pool.fetch("SELECT * FROM audit"))
 
 
 @pytest.mark.control("S37")
-async def test_every_setting_has_its_source_and_secrets_stay_hidden(house: Dashboard) -> None:
-    status, told = await ask(house, "GET", "/settings", role="operator")
+async def test_every_setting_has_its_source_and_secrets_stay_hidden(setup: Dashboard) -> None:
+    status, told = await ask(setup, "GET", "/settings", role="operator")
     assert status == 200
     rows = {one["name"]: one for one in told["settings"]}
     assert set(rows) == set(list_setting_names().values())
@@ -327,14 +327,14 @@ async def test_every_setting_has_its_source_and_secrets_stay_hidden(house: Dashb
     assert all(one["meaning"] for one in rows.values())
     assert TOKEN not in str(told)
     assert KEY not in str(told)
-    assert (await ask(house, "GET", "/settings", role="viewer"))[0] == 403
+    assert (await ask(setup, "GET", "/settings", role="viewer"))[0] == 403
 
 
-async def test_the_preview_may_stand_in_our_own_frames_only(house: Dashboard) -> None:
-    cookie = (await make_operator(house.pool, "viewer"))["Cookie"]
-    async with house.http.get(f"{house.url}/dashboard/preview", headers={"Cookie": cookie}) as response:
+async def test_the_preview_may_stand_in_our_own_frames_only(setup: Dashboard) -> None:
+    cookie = (await make_operator(setup.pool, "viewer"))["Cookie"]
+    async with setup.http.get(f"{setup.url}/dashboard/preview", headers={"Cookie": cookie}) as response:
         policy = response.headers["Content-Security-Policy"]
     assert "frame-ancestors 'self'" in policy
-    assert f"connect-src {house.url}/static/locales/" in policy
+    assert f"connect-src {setup.url}/static/locales/" in policy
     assert policy.count("connect-src") == 1
     assert "unsafe" not in policy

@@ -81,7 +81,7 @@ class House:
 
 
 @pytest.fixture
-async def house() -> AsyncIterator[House]:
+async def dispatching() -> AsyncIterator[House]:
     made = House()
     yield made
     await made.answering.close(drain_seconds=1.0)
@@ -93,83 +93,83 @@ async def comes(true: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_several_calls_while_it_answers_are_one_more(house: House) -> None:
-    gate = house.talk.held_up[7] = asyncio.Event()
+async def test_several_calls_while_it_answers_are_one_more(dispatching: House) -> None:
+    gate = dispatching.talk.held_up[7] = asyncio.Event()
     for _ in range(5):
-        house.answer(7)
+        dispatching.answer(7)
         await asyncio.sleep(0)
-    house.answer(8)
-    await comes(lambda: house.talk.begun == [7, 8])
+    dispatching.answer(8)
+    await comes(lambda: dispatching.talk.begun == [7, 8])
     gate.set()
-    await comes(lambda: house.screens[0].events[-1:] == ["closed"])
-    assert house.talk.begun == [7, 8, 7]
-    assert house.screens[0].events == ["RunEnded", "RunEnded", "answered", "closed"]
-    assert house.screens[1].events == ["RunEnded", "answered", "closed"]
+    await comes(lambda: dispatching.screens[0].events[-1:] == ["closed"])
+    assert dispatching.talk.begun == [7, 8, 7]
+    assert dispatching.screens[0].events == ["RunEnded", "RunEnded", "answered", "closed"]
+    assert dispatching.screens[1].events == ["RunEnded", "answered", "closed"]
 
 
-async def test_an_answer_that_fails_is_found_again_as_an_orphan(house: House) -> None:
-    house.talk.errors = [StorageUnavailable("away")]
-    house.talk.due = [7, 100]
-    house.answer(7)
-    await comes(lambda: bool(house.screens) and house.screens[0].events == ["closed"])
-    house.talk.due.append(7)
-    house.answering.start()
-    await comes(lambda: house.talk.begun == [7, 7])
-    assert house.talk.asked[0] == ("here", None)
+async def test_an_answer_that_fails_is_found_again_as_an_orphan(dispatching: House) -> None:
+    dispatching.talk.errors = [StorageUnavailable("away")]
+    dispatching.talk.due = [7, 100]
+    dispatching.answer(7)
+    await comes(lambda: bool(dispatching.screens) and dispatching.screens[0].events == ["closed"])
+    dispatching.talk.due.append(7)
+    dispatching.answering.start()
+    await comes(lambda: dispatching.talk.begun == [7, 7])
+    assert dispatching.talk.asked[0] == ("here", None)
 
 
 async def test_a_turn_that_is_announced_is_looked_for_before_the_next_round(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    dispatching: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turn_dispatcher, "ORPHAN_POLL_SECONDS", 3_600.0)
-    house.answering.start()
-    house.talk.due = [7]
-    house.answering.wake()
-    await comes(lambda: house.talk.begun == [7])
+    dispatching.answering.start()
+    dispatching.talk.due = [7]
+    dispatching.answering.wake()
+    await comes(lambda: dispatching.talk.begun == [7])
 
 
 async def test_what_the_dead_left_is_looked_for_before_the_first_round(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    dispatching: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turn_dispatcher, "ORPHAN_POLL_SECONDS", 3_600.0)
-    house.talk.due = [7]
-    house.answering.start()
-    await comes(lambda: house.talk.begun == [7])
-    assert len(house.talk.asked) == 1
+    dispatching.talk.due = [7]
+    dispatching.answering.start()
+    await comes(lambda: dispatching.talk.begun == [7])
+    assert len(dispatching.talk.asked) == 1
 
 
-async def test_many_announcements_are_a_few_looks(house: House) -> None:
-    house.answering.start()
+async def test_many_announcements_are_a_few_looks(dispatching: House) -> None:
+    dispatching.answering.start()
     for _ in range(1_000):
-        house.answering.wake()
+        dispatching.answering.wake()
         await asyncio.sleep(0)
-    await comes(lambda: len(house.talk.asked) > 1)
-    assert len(house.talk.asked) < 100
+    await comes(lambda: len(dispatching.talk.asked) > 1)
+    assert len(dispatching.talk.asked) < 100
 
 
-async def test_who_serves_no_account_looks_for_no_orphans(house: House) -> None:
-    house.accounts = []
-    house.answering.start()
-    await comes(lambda: house.talk.beats > 1)
-    assert house.talk.asked == []
-    house.accounts = ["a"]
-    await comes(lambda: house.talk.asked == [("here", ["a"])])
+async def test_who_serves_no_account_looks_for_no_orphans(dispatching: House) -> None:
+    dispatching.accounts = []
+    dispatching.answering.start()
+    await comes(lambda: dispatching.talk.beats > 1)
+    assert dispatching.talk.asked == []
+    dispatching.accounts = ["a"]
+    await comes(lambda: dispatching.talk.asked == [("here", ["a"])])
 
 
-async def test_the_heart_beats_until_the_last_answer_is_stored(house: House) -> None:
-    gate = house.talk.held_up[7] = asyncio.Event()
-    house.answering.start()
-    house.answer(7)
-    await comes(lambda: house.talk.begun == [7])
-    house.answering.stop_accepting()
-    house.answer(8)
-    closing = asyncio.create_task(house.answering.close(drain_seconds=20.0))
-    beats = house.talk.beats
-    await comes(lambda: house.talk.beats > beats)
+async def test_the_heart_beats_until_the_last_answer_is_stored(dispatching: House) -> None:
+    gate = dispatching.talk.held_up[7] = asyncio.Event()
+    dispatching.answering.start()
+    dispatching.answer(7)
+    await comes(lambda: dispatching.talk.begun == [7])
+    dispatching.answering.stop_accepting()
+    dispatching.answer(8)
+    closing = asyncio.create_task(dispatching.answering.close(drain_seconds=20.0))
+    beats = dispatching.talk.beats
+    await comes(lambda: dispatching.talk.beats > beats)
     gate.set()
     await closing
-    assert house.talk.begun == [7]
-    assert house.screens[0].events == ["RunEnded", "closed"]
-    beats = house.talk.beats
+    assert dispatching.talk.begun == [7]
+    assert dispatching.screens[0].events == ["RunEnded", "closed"]
+    beats = dispatching.talk.beats
     await asyncio.sleep(1.2)
-    assert house.talk.beats == beats
+    assert dispatching.talk.beats == beats

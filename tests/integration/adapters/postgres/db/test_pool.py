@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
@@ -29,10 +28,8 @@ class Store:
 
 
 @pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
-    opened = await open_pool(database_url, size=1)
-    yield opened
-    await opened.close()
+def pool_size() -> int:
+    return 1
 
 
 async def test_who_is_cancelled_waits_for_the_end_of_the_statement(

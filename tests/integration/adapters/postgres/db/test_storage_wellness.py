@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from shared.adapters.postgres.db.pool import WatchedPool, open_pool, storage_limiter, store_method
+from shared.adapters.postgres.db.pool import WatchedPool, storage_limiter, store_method
 from shared.core.values.errors import LeaseLost, StorageUnavailable
 
 CUT_OFF = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1"
@@ -56,11 +56,8 @@ class Store:
 
 
 @pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[WatchedPool]:
-    opened = await open_pool(database_url, size=1)
-    assert isinstance(opened, WatchedPool)
-    yield opened
-    await opened.close()
+def pool_size() -> int:
+    return 1
 
 
 @pytest.fixture

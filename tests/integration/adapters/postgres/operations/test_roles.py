@@ -71,7 +71,7 @@ class House:
 
 
 @pytest.fixture
-async def house(database_url: str, database_server: DatabaseServer) -> AsyncIterator[House]:
+async def with_roles(database_url: str, database_server: DatabaseServer) -> AsyncIterator[House]:
     made = House(url=database_url, prefix=f"house_{next(_prefixes)}")
     connection = await asyncpg.connect(database_url)
     for _ in range(2):
@@ -86,23 +86,23 @@ async def house(database_url: str, database_server: DatabaseServer) -> AsyncIter
 
 
 @pytest.fixture
-async def app_role(house: House) -> AsyncIterator[Connection]:
-    connection = await asyncpg.connect(house.of("app"))
+async def app_role(with_roles: House) -> AsyncIterator[Connection]:
+    connection = await asyncpg.connect(with_roles.of("app"))
     yield connection
     await connection.close()
 
 
 @pytest.mark.control("S39")
-async def test_each_role_may_do_with_each_table_what_the_matrix_says(house: House) -> None:
-    assert set(RULES) == set(await load_columns(house.url))
-    connection = await asyncpg.connect(house.url)
+async def test_each_role_may_do_with_each_table_what_the_matrix_says(with_roles: House) -> None:
+    assert set(RULES) == set(await load_columns(with_roles.url))
+    connection = await asyncpg.connect(with_roles.url)
     for role in ROLES:
         for table in (*RULES, *SHORT):
             may = [
                 privilege
                 for privilege in (*ALL, "TRUNCATE", "REFERENCES", "TRIGGER")
                 if await connection.fetchval(
-                    "SELECT has_table_privilege($1, $2, $3)", f"{house.prefix}_{role}", table, privilege
+                    "SELECT has_table_privilege($1, $2, $3)", f"{with_roles.prefix}_{role}", table, privilege
                 )
             ]
             owner = ["TRUNCATE", "REFERENCES", "TRIGGER"] if role == "migrate" else []
@@ -111,7 +111,7 @@ async def test_each_role_may_do_with_each_table_what_the_matrix_says(house: Hous
         rights = await connection.fetchrow(
             "SELECT rolsuper, rolbypassrls, rolcreaterole, rolcreatedb, rolreplication FROM pg_roles "
             "WHERE rolname = $1",
-            f"{house.prefix}_{role}",
+            f"{with_roles.prefix}_{role}",
         )
         assert rights is not None
         assert not any(rights.values())
@@ -151,8 +151,8 @@ async def cannot_be_changed(app_role: Connection, table: str) -> None:
 
 
 @pytest.mark.control("S39")
-async def test_who_only_reads_sees_no_hash_and_writes_nothing(house: House) -> None:
-    readonly = await asyncpg.connect(house.of("readonly"))
+async def test_who_only_reads_sees_no_hash_and_writes_nothing(with_roles: House) -> None:
+    readonly = await asyncpg.connect(with_roles.of("readonly"))
     assert await readonly.fetchval("SELECT count(*) FROM parties") == 0
     for table in SECRET:
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
@@ -176,13 +176,13 @@ async def memory_and_summaries(guest: Any) -> None:
 
 @pytest.mark.control("S39", "S40")
 async def test_the_whole_program_works_as_a_role_that_owns_nothing(
-    house: House, redis_url: str, provider: RunningFake, tmp_path: Any
+    with_roles: House, redis_url: str, provider: RunningFake, tmp_path: Any
 ) -> None:
     await provider.reset()
-    await migrate(house.of("migrate"))
-    await migrate(house.of("app"))  # nothing is left to do, and that is seen without any right
+    await migrate(with_roles.of("migrate"))
+    await migrate(with_roles.of("app"))  # nothing is left to do, and that is seen without any right
     settings = settings_for(
-        house.of("app"), redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
+        with_roles.of("app"), redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
         context_window=9_000, max_output=1_000, cap_total_per_day_usd="100",
     )  # fmt: skip
     async with running_app(settings) as app:
@@ -194,7 +194,7 @@ async def test_the_whole_program_works_as_a_role_that_owns_nothing(
         listed = await Insights(app.pool, timezone="UTC").load_overview()
         assert listed
         operators = Operators(app.pool)
-        token = await operators.use_link(token=await create_login_link(house.of("app")), source="::1")
+        token = await operators.use_link(token=await create_login_link(with_roles.of("app")), source="::1")
         assert isinstance(token, str)
         assert await operators.authenticate(token) is not None
         assert await operators.find_broken_audit_link() is None
@@ -202,8 +202,8 @@ async def test_the_whole_program_works_as_a_role_that_owns_nothing(
         retention = PostgresRetention(app.pool)
         for table in RULES:
             await retention.sweep(table)
-        await ensure_month_partitions(house.of("app"))
-        await dump(house.of("app"), tmp_path / "whole.dump")
+        await ensure_month_partitions(with_roles.of("app"))
+        await dump(with_roles.of("app"), tmp_path / "whole.dump")
         for args in ("everything", "everything yes"):
             await app.commands.run(
                 session_id=guest.session_id, address_id=guest.address_id, name="forget", args=args
@@ -211,14 +211,14 @@ async def test_the_whole_program_works_as_a_role_that_owns_nothing(
         await guest.run_due_jobs()
         assert await guest.one("SELECT count(*) FROM erasures WHERE state = 'done'") == 1
         assert await guest.one("SELECT count(*) FROM entries WHERE blocks::text LIKE '%Ingrid%'") == 0
-    connection = await asyncpg.connect(house.url)
+    connection = await asyncpg.connect(with_roles.url)
     assert await check_invariants(connection) == []
     await connection.close()
 
 
 @pytest.mark.control("S39")
-async def test_months_that_come_later_are_as_closed_as_those_that_are_there(house: House) -> None:
-    connection = await asyncpg.connect(house.url)
+async def test_months_that_come_later_are_as_closed_as_those_that_are_there(with_roles: House) -> None:
+    connection = await asyncpg.connect(with_roles.url)
     await connection.execute("SELECT make_months(4)")
     months = await connection.fetch(
         "SELECT relname FROM pg_class WHERE relname ~ '^usage_2' AND relkind = 'r'"
@@ -227,7 +227,10 @@ async def test_months_that_come_later_are_as_closed_as_those_that_are_there(hous
     for row in months:
         for privilege, may in (("SELECT", True), ("INSERT", False), ("UPDATE", False), ("DELETE", False)):
             found = await connection.fetchval(
-                "SELECT has_table_privilege($1, $2, $3)", f"{house.prefix}_app", row["relname"], privilege
+                "SELECT has_table_privilege($1, $2, $3)",
+                f"{with_roles.prefix}_app",
+                row["relname"],
+                privilege,
             )
             assert found is may, (row["relname"], privilege)
     await connection.close()

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import asyncpg
 
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.operations.invariants import check_invariants
 from tests.kit.dashboard import seed
 
@@ -18,18 +15,11 @@ ANOTHER = "INSERT INTO sessions (party_id, agent_id) SELECT $1, min(id) FROM age
 RENAME = "UPDATE parties SET display_name = $2 WHERE id = $1"
 
 
-@asynccontextmanager
-async def pool_that_keeps(database_url: str, promise: str) -> AsyncIterator[Pool]:
-    """Afterwards no invariant of that name is broken."""
-    pool = await open_pool(database_url, size=4)
-    yield pool
-    await pool.close()
-    connection = await asyncpg.connect(database_url, timeout=60)
-    try:
-        told = [one for one in await check_invariants(connection) if promise in one.what]
-    finally:
-        await connection.close()
-    assert told == []
+async def expect_kept(pool: Pool, promise: str) -> None:
+    """Expect that no invariant of that name is broken."""
+    async with pool.acquire() as connection:
+        report = await check_invariants(cast("asyncpg.Connection[asyncpg.Record]", connection))
+    assert [one for one in report if promise in one.what] == []
 
 
 async def named(pool: Pool, name: str) -> seed.Seeded:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import asyncpg
 import pytest
 
-from shared.adapters.postgres.db.pool import Named, open_pool
+from shared.adapters.postgres.db.pool import Named
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people import account_links_sql
 from shared.adapters.postgres.people.account_links import PostgresAccountLinks
@@ -97,16 +97,14 @@ class Place:
         return [row["text"] for row in rows]
 
 
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[Pool]:
-    pool = await open_pool(database_url, size=8)
+@pytest.fixture(autouse=True)
+async def enrolled_bot(pool: Pool) -> AsyncIterator[None]:
     await PostgresTelegramChats(pool).enrol(
         BOT, username="bot", agent="default", audience="personal", access="pairing", mode="polling"
     )
-    yield pool
+    yield
     async with pool.acquire() as connection:
         assert await check_invariants(connection) == []  # type: ignore[arg-type]
-    await pool.close()
 
 
 async def visitor(pool: Pool) -> Place:

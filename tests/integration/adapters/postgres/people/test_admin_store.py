@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
 
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.agents import PostgresAgents
 from shared.adapters.postgres.people.sites import PostgresSites
 from shared.bootstrap.stores import build_stores
@@ -18,10 +16,8 @@ from shared.core.values.errors import StorageUnavailable
 
 
 @pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool]:
-    pool = await open_pool(database_url, size=1)
-    yield pool
-    await pool.close()
+def pool_size() -> int:
+    return 1
 
 
 async def test_a_transaction_uses_the_one_connection_and_leaves_nothing_on_it(pool: asyncpg.Pool) -> None:

@@ -9,7 +9,6 @@ from typing import Any, TypeAlias, cast
 import asyncpg
 import pytest
 
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.adapters.postgres.people.identities import PostgresIdentities
@@ -23,14 +22,12 @@ Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 ADA = "sub:" + "a" * 64
 
 
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[Pool]:
-    pool = await open_pool(database_url, size=8)
-    yield pool
+@pytest.fixture(autouse=True)
+async def identities_stay_sound(pool: Pool) -> AsyncIterator[None]:
+    yield
     async with pool.acquire() as connection:
         report = await check_invariants(cast("Any", connection))
     assert [one for one in report if one.code == "I7"] == []
-    await pool.close()
 
 
 async def come(pool: Pool, *, former: str | None = None, place: str = ADA, name: str = "") -> VisitorRow:

@@ -14,16 +14,16 @@ from tests.integration.adapters.postgres.people.renamed_people import (
     ANOTHER,
     RENAME,
     Pool,
+    expect_kept,
     kept_waiting,
     named,
-    pool_that_keeps,
 )
 
 
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[Pool]:
-    async with pool_that_keeps(database_url, "another name") as pool:
-        yield pool
+@pytest.fixture(autouse=True)
+async def names_stay_sound(pool: Pool) -> AsyncIterator[None]:
+    yield
+    await expect_kept(pool, "another name")
 
 
 async def names(pool: Pool) -> list[str]:

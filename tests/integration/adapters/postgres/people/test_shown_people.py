@@ -17,19 +17,19 @@ from tests.integration.adapters.postgres.people.renamed_people import (
     ANOTHER,
     RENAME,
     Pool,
+    expect_kept,
     kept_waiting,
     named,
-    pool_that_keeps,
 )
 
 OF_BEFORE = "UPDATE sessions SET person_name = NULL, person_kind = NULL, person_anonymous = NULL"
 UNTOLD = "SELECT count(*) FROM sessions WHERE person_kind IS NULL"
 
 
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[Pool]:
-    async with pool_that_keeps(database_url, "another person") as pool:
-        yield pool
+@pytest.fixture(autouse=True)
+async def names_stay_sound(pool: Pool) -> AsyncIterator[None]:
+    yield
+    await expect_kept(pool, "another person")
 
 
 async def shown(pool: Pool, sort: str = "-active") -> list[tuple[Any, ...]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -12,7 +11,6 @@ import pytest
 
 from shared.adapters.postgres.dashboard.job_queries import DeliveryQuery, JobInsights
 from shared.adapters.postgres.db.leases import PostgresLeases
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.db.workers import PostgresWorkers
 from shared.adapters.postgres.telegram.access import PostgresTelegramAccess
 from shared.adapters.postgres.telegram.chats import ChatRow, PostgresTelegramChats
@@ -30,14 +28,11 @@ ADA = 4_503_599_627_370_495
 """The largest id that Telegram promises: 52 bits."""
 
 
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[Pool]:
-    pool = await open_pool(database_url, size=8)
+@pytest.fixture(autouse=True)
+async def enrolled_bot(pool: Pool) -> None:
     await PostgresTelegramChats(pool).enrol(
         BOT, username="ever_bot", agent="default", audience="personal", access="pairing", mode="polling"
     )
-    yield pool
-    await pool.close()
 
 
 def update(number: int, text: str = "Hello") -> dict[str, object]:
