@@ -272,7 +272,7 @@ class ToolContext:
     """Person whom a tool works for; `key` is unique per call, so that a repeat is recognised."""
 
     session_id: int
-    party_id: int
+    contact_id: int
     scope: str
     turn: int
     key: str

@@ -442,7 +442,7 @@ class EvalRun:
                 advice=f"There is no site {SITE}, which the conversations would belong to.",
             )
         return EvaluationPlace(
-            session_id=found.session_id, address_id=found.address_id, party_id=found.party_id
+            session_id=found.session_id, address_id=found.address_id, contact_id=found.contact_id
         )
 
     def _digest(self, config: Mapping[str, Any], talk: EvalTalk) -> str:

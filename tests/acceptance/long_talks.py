@@ -61,7 +61,7 @@ async def live_on_another_day(guest: Visit) -> date:
     """Their clock shows yesterday or tomorrow for the next hours: the day there, where UTC has another."""
     hour = datetime.now(UTC).hour
     zone = ZoneInfo("Etc/GMT+12" if hour < 11 else "Etc/GMT-14")
-    await guest.app.pool.execute("UPDATE parties SET timezone = $1", zone.key)
+    await guest.app.pool.execute("UPDATE contacts SET timezone = $1", zone.key)
     return datetime.now(zone).date()
 
 

@@ -76,7 +76,7 @@ async def house_of(url: str, *, sessions: int) -> House:
     pool = await open_pool(url, size=2)
     middle, longest = sessions // 2 + 3, sessions // 2 + 1
     person = await pool.fetchval(
-        "SELECT display_name FROM parties WHERE display_name <> '' AND id >= $1 ORDER BY id LIMIT 1", middle
+        "SELECT display_name FROM contacts WHERE display_name <> '' AND id >= $1 ORDER BY id LIMIT 1", middle
     )
     fold = await pool.fetchval(
         "SELECT id FROM links WHERE session_id = $1 ORDER BY id OFFSET 55 LIMIT 1", longest
@@ -97,7 +97,7 @@ async def house_of(url: str, *, sessions: int) -> House:
 
 
 _JOINS = {
-    "p": ("parties p", "p.id = s.party_id"),
+    "p": ("contacts p", "p.id = s.contact_id"),
     "a": ("agents a", "a.id = s.agent_id"),
     "t": ("session_totals t", "t.session_id = s.id"),
 }

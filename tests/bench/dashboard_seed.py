@@ -21,7 +21,7 @@ ENTRIES_EACH = 4
 FOLDED = 8
 """Turns behind each summary of the long one."""
 TABLES = (
-    "agents, parties, sessions, session_totals, session_list, session_spend, addresses, turns, entry_rows, "
+    "agents, contacts, sessions, session_totals, session_list, session_spend, addresses, turns, entry_rows, "
     "turn_entries, usage, jobs, links, flushes, notes, audit, audit_rows"
 )
 
@@ -38,8 +38,8 @@ RETURNING i.indexrelid::regclass::text
 """Only keys are kept up while rows are written; the others are built at the end, each from all of them."""
 
 _AGENTS = "INSERT INTO agents (name) SELECT 'agent ' || n FROM generate_series(1, 5) n ON CONFLICT DO NOTHING"
-_PARTIES = """
-INSERT INTO parties (display_name, anonymous)
+_CONTACTS = """
+INSERT INTO contacts (display_name, anonymous)
 SELECT CASE WHEN n % 5 = 0 THEN ''
             ELSE (ARRAY['Maria', 'Jonas', 'Aylin', 'Noah', 'Олена', 'Chidi', '美咲', 'Zoë'])[1 + n % 8] || ' '
                  || (ARRAY['Silva', 'Weber', 'Yilmaz', 'Novak', 'Okafor', 'Rossi', 'Dubois'])[1 + n / 8 % 7]
@@ -47,7 +47,7 @@ SELECT CASE WHEN n % 5 = 0 THEN ''
   FROM generate_series(1, $1::bigint) n
 """
 _SESSIONS = """
-INSERT INTO sessions (party_id, agent_id, next_turn, answered_turn, next_seq, context_tokens, context_limit,
+INSERT INTO sessions (contact_id, agent_id, next_turn, answered_turn, next_seq, context_tokens, context_limit,
                       troubled_at, last_channel, person, person_name, person_kind, person_anonymous,
                       created_at, last_active_at)
 SELECT p.n, 1 + p.n * 7 % (SELECT count(*) FROM agents), 3 + (p.n % 5000 = 0)::int, 2, 5,
@@ -56,11 +56,11 @@ SELECT p.n, 1 + p.n * 7 % (SELECT count(*) FROM agents), 3 + (p.n % 5000 = 0)::i
        CASE WHEN p.n % 25 = 0 OR p.n % 40 = 0 THEN now() END, (ARRAY['web', 'telegram', 'web'])[1 + p.n % 3],
        lower(x.display_name), x.display_name, x.kind, x.anonymous,
        now() - interval '90 days', now() - p.n * 6151 % 7776000 * interval '1 s'
-  FROM generate_series(1, $1::bigint) p(n) JOIN parties x ON x.id = p.n ORDER BY p.n
+  FROM generate_series(1, $1::bigint) p(n) JOIN contacts x ON x.id = p.n ORDER BY p.n
 """
 _ADDRESSES = """
-INSERT INTO addresses (channel, account, chat, party_id, session_id)
-SELECT last_channel, CASE WHEN last_channel = 'web' THEN 'default' ELSE '77' END, 'c' || id, party_id, id
+INSERT INTO addresses (channel, account, chat, contact_id, session_id)
+SELECT last_channel, CASE WHEN last_channel = 'web' THEN 'default' ELSE '77' END, 'c' || id, contact_id, id
   FROM sessions
 """
 _TOTALS = """
@@ -97,9 +97,9 @@ INSERT INTO turn_entries (session_id, seq, turn_no, step)
 SELECT session_id, seq, (seq + 1) / 2, 2 - seq % 2 FROM entry_rows ORDER BY at, session_id, seq
 """
 _USAGE = """
-INSERT INTO usage (at, session_id, party_id, turn_no, purpose, model, input_tokens, output_tokens,
+INSERT INTO usage (at, session_id, contact_id, turn_no, purpose, model, input_tokens, output_tokens,
                    cache_read_tokens, cache_write_tokens, cost_micro)
-SELECT s.last_active_at, s.id, s.party_id, t, 'chat', 'claude-sonnet-5-5', 900, 120, 9000, 500, 4400
+SELECT s.last_active_at, s.id, s.contact_id, t, 'chat', 'claude-sonnet-5-5', 900, 120, 9000, 500, 4400
   FROM sessions s CROSS JOIN generate_series(1, 2) t
  ORDER BY s.last_active_at, s.id, t
 """
@@ -118,7 +118,7 @@ SELECT session_id, turn_no, ended_at, 'claude-sonnet-5-5', 200000, 180000, 19000
   FROM turns WHERE turn_no = 2 ORDER BY ended_at, session_id
 """
 _NOTES = """
-INSERT INTO notes (party_id, scope, kind, text, session_id, hash)
+INSERT INTO notes (contact_id, scope, kind, text, session_id, hash)
 SELECT n, 'default', 'fact', 'Likes ' || (ARRAY['tea', 'coffee', 'water', 'cocoa'])[1 + n % 4]
        || ' with number ' || to_hex(n * 2654435761 % 4294967296) || ' on the card, and wants an answer.', n,
        sha256(n::text::bytea)
@@ -126,7 +126,7 @@ SELECT n, 'default', 'fact', 'Likes ' || (ARRAY['tea', 'coffee', 'water', 'cocoa
 """
 _LISTED = (
     "INSERT INTO unindexed_notes SELECT id FROM notes",
-    "INSERT INTO due_tidyings SELECT party_id, created_at, true FROM notes",
+    "INSERT INTO due_tidyings SELECT contact_id, created_at, true FROM notes",
 )
 """What the triggers of notes list; no trigger is heard while rows are poured in."""
 _MINUTES = f"""
@@ -148,7 +148,7 @@ _LONG = (
          FROM generate_series(5, 2 * $2::bigint) n""",
     """INSERT INTO turn_entries (session_id, seq, turn_no, step)
        SELECT $1, n, (n + 1) / 2, 2 - n % 2 FROM generate_series(5, 2 * $2::bigint) n""",
-    """INSERT INTO usage (session_id, party_id, turn_no, purpose, model, input_tokens, output_tokens,
+    """INSERT INTO usage (session_id, contact_id, turn_no, purpose, model, input_tokens, output_tokens,
                           cache_read_tokens, cache_write_tokens, cost_micro)
        SELECT $1, $1, n, 'chat', 'claude-sonnet-5-5', 900, 120, 9000, 500, 4400
          FROM generate_series(3, $2::bigint) n""",
@@ -190,7 +190,7 @@ async def seed(pool: Pool, *, sessions: int, longest: int, entries: int, days: i
         indexes = await connection.fetch(_REST_INDEXES, TABLES.split(", "))
         await _run(
             connection,
-            _AGENTS, _PARTIES, placed, _ADDRESSES, _TOTALS, _TURNS, _WAITING, _ENTRIES, _ORDER, _USAGE,
+            _AGENTS, _CONTACTS, placed, _ADDRESSES, _TOTALS, _TURNS, _WAITING, _ENTRIES, _ORDER, _USAGE,
             _SPEND, _JOBS, _AUDITS, _NOTES, *_LISTED, given=(sessions,),
         )  # fmt: skip
         await _run(connection, *_LONG, LIST_ALL, _MINUTES, given=(longest, entries // 2))

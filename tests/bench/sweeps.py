@@ -88,7 +88,7 @@ def list_looks(pool: Pool, stores: Stores, worker_id: int) -> Mapping[str, tuple
 _SPENT = """
 INSERT INTO spend_days (scope, day, spent_micro)
 SELECT 'total', (now() AT TIME ZONE 'UTC')::date, $1::bigint UNION ALL
-SELECT 'party:' || id, (now() AT TIME ZONE 'UTC')::date, 8800 FROM parties WHERE $1 > 0
+SELECT 'contact:' || id, (now() AT TIME ZONE 'UTC')::date, 8800 FROM contacts WHERE $1 > 0
 """
 _REFUSED = """
 UPDATE turns SET state = 'refused', error_code = 'cap_reached', refused_scope = 'total'

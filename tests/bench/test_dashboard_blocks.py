@@ -23,7 +23,7 @@ PIECES = 60
 ONE_OF_ALL = ("search_name", "search_part_of_name", "search_id", "people_one", "notes_rare_word")
 ALIKE = ("search_first_letters", "search_usual_name")
 USUAL = (*ALIKE, "people_usual_name", "notes_usual_word")
-INDEXES = ("parties_by_pieces", "addresses_by_pieces", "notes_by_pieces")
+INDEXES = ("contacts_by_pieces", "addresses_by_pieces", "notes_by_pieces")
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ async def _sampled(pool: Pool, size: int) -> None:
     """So that the lists of usual pieces are short or long, and as sure or unsure of what is on them."""
     for index in INDEXES:
         await pool.execute(f"ALTER INDEX {index} ALTER COLUMN 1 SET STATISTICS {size}")
-    await pool.execute("ANALYZE parties, addresses, notes")
+    await pool.execute("ANALYZE contacts, addresses, notes")
 
 
 @pytest.mark.parametrize("plan", PLANS)

@@ -139,7 +139,7 @@ async def test_a_link_is_made_once_though_its_process_dies_before_saying_so(case
             assert person.commands[typed]["success"] is True
             await person.ask("What is my cat called?")
             await case.promises_hold(person)
-        assert await case.value("SELECT count(*) FROM party_links") == 1
+        assert await case.value("SELECT count(*) FROM contact_links") == 1
         assert await case.value("SELECT count(DISTINCT session_id) FROM addresses") == 1
 
 

@@ -23,8 +23,8 @@ POINTS = (*REMINDER_POINTS, "after_claim:2", "after_answer:2")
 """The second claim and the second answer are the reminder's."""
 WORDS = "call Anna about the boat"
 REMIND = f"""
-INSERT INTO reminders (key, party_id, session_id, address_id, text, due_at, tell_at)
-SELECT 'k', party_id, session_id, id, '{WORDS}', now(), now() FROM addresses
+INSERT INTO reminders (key, contact_id, session_id, address_id, text, due_at, tell_at)
+SELECT 'k', contact_id, session_id, id, '{WORDS}', now(), now() FROM addresses
 """
 DONE = "SELECT state = 'done' FROM reminders"
 

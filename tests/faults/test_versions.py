@@ -27,6 +27,7 @@ from tests.kit.fakes.bot_api import running_bot_api
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.former_schemas import NoHistory
 from tests.kit.free_ports import free_port
+from tests.kit.schema_contracts import find_contracts
 
 MIGRATIONS = 2
 """What no process uses any more may go two versions later."""
@@ -49,9 +50,12 @@ def count_migrations_since_release() -> int:
 def older(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Former:
     """Program of the numbered version before; at night also that of two migrations before."""
     try:
-        return former(tmp_path_factory.mktemp("former"), migrations=request.param)
+        found = former(tmp_path_factory.mktemp("former"), migrations=request.param)
     except NoHistory as error:
         pytest.skip(f"the program of before cannot be had, only its imitations were tried: {error}")
+    if cause := find_contracts(after=found.revision):
+        pytest.skip(cause)
+    return found
 
 
 @pytest.mark.row("F52")

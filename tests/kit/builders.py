@@ -97,7 +97,7 @@ def budget(*, window: int = 16_000, fixed: int = 1_000, policy: str = "steady") 
 def state_of(**told: Any) -> SessionState:
     """A session without a word in it."""
     usual: dict[str, Any] = {
-        "session_id": 1, "party_id": 1, "anonymous": False, "agent": "default", "agent_config": {},
+        "session_id": 1, "contact_id": 1, "anonymous": False, "agent": "default", "agent_config": {},
         "view": view([]), "answered_turn": 0, "head_id": None, "redo_id": None, "context_limit": 0,
         "token_ratio": 1.0, "fixed_tokens": 0,
     }  # fmt: skip
@@ -107,7 +107,7 @@ def state_of(**told: Any) -> SessionState:
 def claim_of(**told: Any) -> Claim:
     usual: dict[str, Any] = {
         "session_id": 1, "turn": 1, "epoch": 1, "worker_id": 1, "attempt": 1, "faults": 0,
-        "stop_requested": False, "told_waiting": False, "party_id": 1, "address_id": 1, "channel": "web",
+        "stop_requested": False, "told_waiting": False, "contact_id": 1, "address_id": 1, "channel": "web",
         "anonymous": False, "agent": "default", "agent_config": {}, "token_ratio": 1.0, "context_tokens": 0,
         "measured_by": "", "token_ratios": {}, "turn_times": (), "reservation_id": None, "reserved_micro": 0,
         "refused_scope": None, "view": view([]),

@@ -21,7 +21,7 @@ from shared.adapters.postgres.db.readiness import (
 from shared.runtime import read_version
 
 MIGRATIONS = VERSIONS.parent
-SHARED = ("alert_kinds.py",)
+SHARED = ("alert_kinds.py", "renames.py")
 """Modules that migrations import."""
 
 

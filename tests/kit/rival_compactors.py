@@ -65,7 +65,7 @@ class Rivals:
             through_turn=plan.through_turn,
         )  # fmt: skip
         report = FlushReport(outcome="nothing", model="")
-        await store.end_flush(self.job, ticket, report, party_id=seen.party_id)
+        await store.end_flush(self.job, ticket, report, contact_id=seen.contact_id)
 
 
 async def rivals_of(guest: Visit) -> Rivals:

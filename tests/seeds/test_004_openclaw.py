@@ -227,7 +227,7 @@ def test_the_system_prompt_has_identity_and_rules_and_the_tools_are_defined(talk
 async def test_clock_and_name_of_the_person_are_in_the_request(house: House, provider: RunningFake) -> None:
     """Corrected: the clock stands behind the newest words, so that the provider's cache holds."""
     async with house(preset="openclaw") as guest:
-        await guest.app.pool.execute("UPDATE parties SET display_name = 'Grace' WHERE true")
+        await guest.app.pool.execute("UPDATE contacts SET display_name = 'Grace' WHERE true")
         await guest.ask("Hello")
         sent = await newest(provider)
         year = str((await guest.one("SELECT now()")).year)

@@ -205,7 +205,9 @@ async def _load_source(call: Call, short_id: str) -> NoteSource:
     about = f"session:{call.person.row.session_public_id}"
     await record(call.request, "memory.write", about=about, note=short_id)
     whose = await call.parts.stores.notes.load_owner(call.session_id)
-    return NoteSource(session_id=whose.session_id, party_id=whose.party_id, scope=whose.scope, by_person=True)
+    return NoteSource(
+        session_id=whose.session_id, contact_id=whose.contact_id, scope=whose.scope, by_person=True
+    )
 
 
 def _build_reply(call: Call, result: NoteResult) -> Reply:

@@ -130,7 +130,7 @@ PurposeSpend = TypedDict("PurposeSpend", {
 
 
 class SessionWhole(Session):
-    party: UUID
+    contact: UUID
     timezone: str | None
     goal: str | None
     mode: str | None

@@ -107,7 +107,7 @@ async def build_known(request: web.Request, reached: ApiSession) -> Known:
     row = VisitorRow(
         site=reached.site,
         audience=reached.audience,
-        party_id=reached.party_id,
+        contact_id=reached.contact_id,
         address_id=reached.address_id or NOWHERE,
         session_id=reached.session_id,
         session_public_id=reached.public_id,

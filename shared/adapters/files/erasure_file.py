@@ -16,6 +16,8 @@ from shared.core.privacy.erasures import Erased
 FILE = "erasures.jsonl"
 KEPT = timedelta(days=1095)
 """Time for which the database keeps them, too."""
+_HASH = "party"
+"""Key of the contact's hash in the file. It keeps its first name, so that any version reads any file."""
 
 
 class ErasureFile:
@@ -84,7 +86,7 @@ def _lines(erasures: Iterable[Erased]) -> bytes:
 
 def _format_entry(one: Erased) -> dict[str, Any]:
     at = one.at.astimezone(UTC).isoformat()
-    return {"at": at, "party": one.party.hex(), "scope": one.scope, "about": dict(one.about)}
+    return {"at": at, _HASH: one.contact.hex(), "scope": one.scope, "about": dict(one.about)}
 
 
 def _parse_entry(line: bytes) -> Erased | None:
@@ -92,7 +94,7 @@ def _parse_entry(line: bytes) -> Erased | None:
         told = json.loads(line)
         at = datetime.fromisoformat(told["at"]).astimezone(UTC)
         return Erased(
-            at=at, party=bytes.fromhex(told["party"]), scope=str(told["scope"]), about=dict(told["about"])
+            at=at, contact=bytes.fromhex(told[_HASH]), scope=str(told["scope"]), about=dict(told["about"])
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -153,7 +153,7 @@ def circumstances_of(
     `view` is theirs if its entries came after the claim. `trusts_visitors`: an anonymous visitor of the
     widget counts as the owner; people of programs and sites never do.
     """
-    group = whose.party_kind == "group"
+    group = whose.contact_kind == "group"
     trusted = trusts_visitors and whose.channel == "web" and not whose.brought
     stranger = whose.anonymous and not trusted
     public = whose.agent_config.get("audience") == "public"

@@ -1,4 +1,4 @@
-"""Notes about a party: what may be kept, when two notes are the same, and the block that is always shown."""
+"""Notes about a contact: what may be kept, when two are the same, and the block that is always shown."""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ class NoteSource:
     """Owner of notes, and the turns that they were taken from; a command has no turns."""
 
     session_id: int
-    party_id: int
-    """The session's own; notes of all parties that are one person now are searched."""
+    contact_id: int
+    """The session's own; notes of all contacts that are one person now are searched."""
     scope: str
     """The agent's name."""
     from_turn: int | None = None

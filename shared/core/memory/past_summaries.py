@@ -66,7 +66,7 @@ class ImportToSummarise:
     """An import with the progress of its summaries."""
 
     session_id: int
-    party_id: int
+    contact_id: int
     state: SummariesState
     covered: int
     """Turns that summaries cover, from the newest."""

@@ -35,7 +35,7 @@ class SessionFigures:
 class ScopeSpending:
     """Spending of a capped scope today in micro-dollars; `held_micro` is reserved for running calls."""
 
-    scope: Literal["party", "session", "total"]
+    scope: Literal["contact", "session", "total"]
     spent_micro: int
     held_micro: int
     cap_micro: int

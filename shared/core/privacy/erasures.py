@@ -14,11 +14,11 @@ AGAIN = "restore"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erased:
     at: datetime
-    party: bytes
+    contact: bytes
     scope: str
     about: Mapping[str, Any]
 
     @property
     def key(self) -> tuple[datetime, bytes, str]:
         """No two erasures have the same: Postgres' clock tells microseconds."""
-        return self.at, self.party, self.scope
+        return self.at, self.contact, self.scope

@@ -84,7 +84,7 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """One thing worth keeping about a party, in its own words."""
+    """One thing worth keeping about a contact, in its own words."""
 
     id: int
     kind: str

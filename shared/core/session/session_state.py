@@ -19,7 +19,7 @@ class SessionState:
     """A session as a job or a command finds it: whose it is, and its view with entries."""
 
     session_id: int
-    party_id: int
+    contact_id: int
     anonymous: bool
     agent: str
     agent_config: Mapping[str, Any]
@@ -45,7 +45,7 @@ class SessionState:
     """The model whose count the session's numbers are."""
     brought: bool = False
     """A program's key or a site's token said who this is: never the owner of this installation."""
-    party_kind: Literal["person", "group"] = "person"
+    contact_kind: Literal["person", "group"] = "person"
     display_name: str = ""
     timezone: str | None = None
     goal: str = ""

@@ -270,7 +270,7 @@ StepOutcome = Literal["done", "failed", "unknown"]
 
 
 GUEST_NETWORK = "guests"
-"""Network of the parties of all guest chats; its daily cap is the guests' own."""
+"""Network of the contacts of all guest chats; its daily cap is the guests' own."""
 SECRETARY_NETWORK = "secretary:"
 """Beginning of the network of an owner's customers, before the bot and the owner; its cap is the owner's."""
 
@@ -317,7 +317,7 @@ class Claim:
     """How often it failed without a transient cause."""
     stop_requested: bool
     told_waiting: bool
-    party_id: int
+    contact_id: int
     address_id: int
     channel: str
     anonymous: bool
@@ -347,7 +347,7 @@ class Claim:
     """True if this turn may use most of a cap, and the person has not been warned today."""
     brought: bool = False
     """A program's key or a site's token said who this is: never the owner of this installation."""
-    party_kind: Literal["person", "group"] = "person"
+    contact_kind: Literal["person", "group"] = "person"
     display_name: str = ""
     compaction: str = ""
     """`off` while automatic summaries are switched off in this conversation."""
@@ -382,7 +382,7 @@ class Spending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpendingWarning:
-    """Scopes (`party`, `session`, `total`) that were nearly used up; the event that says so to the person."""
+    """Scopes (`contact`, `session`, `total`) that are nearly used up; the event that tells the person."""
 
     scopes: tuple[str, ...]
     event_seq: int | None = None
@@ -467,7 +467,7 @@ class Outcome:
     """Fields of the screen's event besides the entry: a notice's text, `stop`, `partial`, `error`."""
     error_code: str | None = None
     refused_scope: str | None = None
-    """Scope of the cap that refused, if one did: `party`, `session` or `total`."""
+    """Scope of the cap that refused, if one did: `contact`, `session` or `total`."""
     spent: tuple[Spending, ...] = ()
     settled_micro: int = 0
     audit: ContextAudit | None = None
@@ -511,7 +511,7 @@ class Described:
     attachment_id: int
     description: str
     session_id: int
-    party_id: int
+    contact_id: int
     turn: int
     spent: tuple[Spending, ...]
     reservation_id: int | None

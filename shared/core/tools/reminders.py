@@ -48,7 +48,7 @@ class NewReminder:
     """Request for a reminder; the same `key` returns the same reminder."""
 
     key: str
-    party_id: int
+    contact_id: int
     session_id: int
     address_id: int
     text: str

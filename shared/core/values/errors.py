@@ -203,7 +203,7 @@ class CapReached(EvertalkError):
         self.shortages = tuple(shortages)
         """Caps that refused, the one with the least room first."""
         what = {
-            "party": "Your spending limit",
+            "contact": "Your spending limit",
             "session": "The spending limit of this conversation",
             "network": "The spending limit of your network",
         }
@@ -229,7 +229,7 @@ class HourCapReached(CapReached):
 
 
 def cap_reached(scope: str, *, timezone: str, shortages: Sequence[Shortage] = ()) -> CapReached:
-    """Return the error for a spent cap; `scope` may have an id, as in `party:7`."""
+    """Return the error for a spent cap; `scope` may have an id, as in `contact:7`."""
     kind = scope.partition(":")[0]
     made = HourCapReached if kind == "visitors" else CapReached
     return made(scope=kind, timezone=timezone, shortages=shortages)

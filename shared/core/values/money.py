@@ -93,7 +93,7 @@ class Shortage:
     """A cap that had no room for what was asked; micro-dollars of its day."""
 
     scope: str
-    """`party`, `session`, `total` …"""
+    """`contact`, `session`, `total` …"""
     cap_micro: int
     spent_micro: int
     held_micro: int = 0

@@ -96,7 +96,7 @@ class EvaluationImporter(Protocol):
 
 class JudgeLedger(SpendStore, Protocol):
     async def record_delegated(
-        self, session_id: int, *, party_id: int, turn: int, spent: Sequence[Spending]
+        self, session_id: int, *, contact_id: int, turn: int, spent: Sequence[Spending]
     ) -> None: ...
 
 
@@ -106,7 +106,7 @@ class EvaluationPlace:
 
     session_id: int
     address_id: int
-    party_id: int
+    contact_id: int
 
 
 class SpendingGuard:
@@ -323,7 +323,7 @@ class AnswerJudge:
             raise EvaluationStopped(f"The judge cannot be asked: {error}.") from error
         finally:
             await self._ledger.record_delegated(
-                place.session_id, party_id=place.party_id, turn=1, spent=tracker.take_spent()
+                place.session_id, contact_id=place.contact_id, turn=1, spent=tracker.take_spent()
             )
         return text_of(reply.blocks).strip().casefold()
 

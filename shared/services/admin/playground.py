@@ -39,7 +39,7 @@ RUN_TOOLS = frozenset({"calculate", "current_time"})
 NOT_RUN = "This is a rehearsal: the tool was not carried out. Go on as if it had worked; invent no result."
 _NOBODY = 0
 """Stands for the session and the person of what belongs to none."""
-_CONTEXT = ToolContext(session_id=_NOBODY, party_id=_NOBODY, scope="playground", turn=0, key="playground")
+_CONTEXT = ToolContext(session_id=_NOBODY, contact_id=_NOBODY, scope="playground", turn=0, key="playground")
 
 
 class KnowledgeSearch(Protocol):

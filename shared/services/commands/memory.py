@@ -128,7 +128,9 @@ def _what(call: CommandInvocation) -> str:
 
 
 def _asked_by_person(whose: NoteSource) -> NoteSource:
-    return NoteSource(session_id=whose.session_id, party_id=whose.party_id, scope=whose.scope, by_person=True)
+    return NoteSource(
+        session_id=whose.session_id, contact_id=whose.contact_id, scope=whose.scope, by_person=True
+    )
 
 
 def _nothing_about(call: CommandInvocation) -> str:

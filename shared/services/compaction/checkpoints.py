@@ -50,7 +50,7 @@ NO_MODEL_CODES = frozenset({"model_unavailable", "model_busy", "model_refused_ac
 class CheckpointStore(Protocol):
     async def load_pace(self, session_id: int) -> Pace: ...
     async def save_checkpoint(
-        self, job: JobClaim, checkpoint: Checkpoint, *, spent: Sequence[Spending], party_id: int
+        self, job: JobClaim, checkpoint: Checkpoint, *, spent: Sequence[Spending], contact_id: int
     ) -> None: ...
     async def find_checkpoint(
         self, session_id: int, *, parent: int | None, from_turn: int
@@ -130,7 +130,7 @@ class CheckpointService:
             model=written.model,
             cost_micro=total_cost(tracker.spent),
         )
-        await self._store.save_checkpoint(job, checkpoint, spent=tracker.spent, party_id=state.party_id)
+        await self._store.save_checkpoint(job, checkpoint, spent=tracker.spent, contact_id=state.contact_id)
         return True
 
     async def upgrade_digest(self, job: JobClaim) -> JobDone:

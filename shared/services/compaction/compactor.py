@@ -77,7 +77,7 @@ ReportStage = Callable[[int, str], Awaitable[None]]
 
 class JobSpendingStore(Protocol):
     async def record_spending(
-        self, job: JobClaim, *, purpose: str, spent: Sequence[Spending], party_id: int
+        self, job: JobClaim, *, purpose: str, spent: Sequence[Spending], contact_id: int
     ) -> None: ...
 
 
@@ -662,5 +662,8 @@ def list_failures(job: JobClaim, written: SummaryResult) -> tuple[Mapping[str, A
 async def record_unused_spending(store: JobSpendingStore, context: CompactionContext) -> None:
     """Book calls whose result could not be used; they cost the same."""
     await store.record_spending(
-        context.job, purpose="compact", spent=context.tracker.take_spent(), party_id=context.state.party_id
+        context.job,
+        purpose="compact",
+        spent=context.tracker.take_spent(),
+        contact_id=context.state.contact_id,
     )

@@ -70,7 +70,7 @@ class FlushStore(Protocol):
         self, job: JobClaim, *, cycle: int, threshold: str, from_turn: int, through_turn: int
     ) -> FlushTicket: ...
     async def end_flush(
-        self, job: JobClaim, ticket: FlushTicket, report: FlushReport, *, party_id: int
+        self, job: JobClaim, ticket: FlushTicket, report: FlushReport, *, contact_id: int
     ) -> None: ...
 
 
@@ -226,7 +226,7 @@ class Flusher:
         report = FlushReport(
             outcome=outcome, model=self._silent_requests.list_chat_models(state)[0], error=error
         )
-        await self._store.end_flush(job, ticket, report, party_id=state.party_id)
+        await self._store.end_flush(job, ticket, report, contact_id=state.contact_id)
         self._crash_point("after_flush")
         return FlushResult(outcome=outcome, ticket=ticket, through=through, error=error)
 
@@ -267,7 +267,7 @@ class Flusher:
                 report = FlushReport(
                     outcome="failed", model=self._silent_requests.list_chat_models(state)[0], error=told
                 )
-                await self._store.end_flush(job, ticket, report, party_id=state.party_id)
+                await self._store.end_flush(job, ticket, report, contact_id=state.contact_id)
                 return FlushResult(outcome="failed", ticket=ticket, through=view.flushed_turn, error=told)
             at = share(view.flushed_turn), share(portion.last)
             done = await self._flush_portion(job, state, portion, threshold, ledger=ledger, at=at)
@@ -324,7 +324,7 @@ class Flusher:
             outcome=outcome, stray_text="\n\n".join(silent.stray), error=error,
             model=portion.model, spent=tuple(tracker.spent),
         )  # fmt: skip
-        await self._store.end_flush(job, ticket, report, party_id=state.party_id)
+        await self._store.end_flush(job, ticket, report, contact_id=state.contact_id)
         self._crash_point("after_flush")
         if outcome != "failed":
             await self._report_progress(job, at[1])
@@ -338,7 +338,7 @@ class Flusher:
         report = FlushReport(
             outcome="failed", model=portion.model, error="it was cut off", spent=tracker.take_spent()
         )
-        await self._store.end_flush(silent.job, silent.ticket, report, party_id=silent.state.party_id)
+        await self._store.end_flush(silent.job, silent.ticket, report, contact_id=silent.state.contact_id)
 
     async def _run_silent_turn(
         self, ask: SilentRequest, tracker: SpendTracker, silent: _SilentTurn, *, at: tuple[float, float]
@@ -437,7 +437,7 @@ class Flusher:
         state, ticket = silent.state, silent.ticket
         context = ToolContext(
             session_id=silent.job.session_id,
-            party_id=state.party_id,
+            contact_id=state.contact_id,
             scope=state.agent,
             turn=turn or ticket.from_turn,
             through_turn=turn or ticket.through_turn,

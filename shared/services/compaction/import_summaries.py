@@ -212,7 +212,7 @@ class ImportSummariser:
     async def _spend(self, job: JobClaim, seen: ImportToSummarise, tracker: SpendTracker) -> None:
         """Record the cost of calls that led to no summary."""
         await self._spending.record_spending(
-            job, purpose="compact", spent=tracker.take_spent(), party_id=seen.party_id
+            job, purpose="compact", spent=tracker.take_spent(), contact_id=seen.contact_id
         )
 
 

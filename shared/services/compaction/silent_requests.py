@@ -260,7 +260,7 @@ class SilentRequests:
         """Return the state with descriptions of pictures, for readers that have only text."""
         whose = PictureOwner(
             session_id=state.session_id,
-            party_id=state.party_id,
+            contact_id=state.contact_id,
             chat_model=self._requests.resolve_model(state.agent_config),
         )
         entries = await self._pictures.with_descriptions(state.view.entries, whose=whose)

@@ -194,7 +194,7 @@ def _id(arguments: Mapping[str, Any]) -> str:
 def _source(context: ToolContext) -> NoteSource:
     return NoteSource(
         session_id=context.session_id,
-        party_id=context.party_id,
+        contact_id=context.contact_id,
         scope=context.scope,
         from_turn=context.turn,
         through_turn=context.through_turn or context.turn,

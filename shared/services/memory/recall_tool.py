@@ -30,7 +30,7 @@ class RecallToolStore(Protocol):
 
 
 class RecallTool:
-    """Reads only what belongs to the party that asks."""
+    """Reads only what belongs to the contact that asks."""
 
     spec: ToolSpec = RECALL
     idempotent = True

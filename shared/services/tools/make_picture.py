@@ -46,7 +46,7 @@ class PictureMaker(Protocol):
 
 class PictureLedger(Protocol):
     async def record_delegated(
-        self, session_id: int, *, party_id: int, turn: int, spent: Sequence[Spending], purpose: str
+        self, session_id: int, *, contact_id: int, turn: int, spent: Sequence[Spending], purpose: str
     ) -> None: ...
 
 
@@ -117,7 +117,7 @@ class MakePictureTool:
         finally:
             if tracker.spent:
                 await self._ledger.record_delegated(
-                    context.session_id, party_id=context.party_id, turn=context.turn, spent=tracker.spent,
+                    context.session_id, contact_id=context.contact_id, turn=context.turn, spent=tracker.spent,
                     purpose="picture",
                 )  # fmt: skip
         return picture

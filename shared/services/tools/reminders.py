@@ -124,7 +124,7 @@ class ReminderTool:
             raise ToolFailed(error.advice) from error
         new = NewReminder(
             key=context.key,
-            party_id=context.party_id,
+            contact_id=context.contact_id,
             session_id=context.session_id,
             address_id=context.address_id,
             text=text,

@@ -434,7 +434,7 @@ class AgentLoop:
     def _picture_owner(self, claim: Claim) -> PictureOwner:
         return PictureOwner(
             session_id=claim.session_id,
-            party_id=claim.party_id,
+            contact_id=claim.contact_id,
             chat_model=self._requests.resolve_model(claim.agent_config),
         )
 

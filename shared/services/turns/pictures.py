@@ -41,7 +41,7 @@ class PictureOwner:
     """Payer of a description, and the model that answers their turns."""
 
     session_id: int
-    party_id: int
+    contact_id: int
     chat_model: str
 
 
@@ -167,7 +167,7 @@ class PictureService:
         said = "" if later else said or _describe_from_text(unseen.text)
         described = Described(
             attachment_id=attachment_id, description=said,
-            session_id=unseen.owner.session_id, party_id=unseen.owner.party_id, turn=unseen.turn,
+            session_id=unseen.owner.session_id, contact_id=unseen.owner.contact_id, turn=unseen.turn,
             spent=tuple(spent), reservation_id=reservation_id,
         )  # fmt: skip
         await self._store.describe(described)

@@ -65,7 +65,7 @@ class SubagentLimits:
 
 class SubagentLedger(Protocol):
     async def record_delegated(
-        self, session_id: int, *, party_id: int, turn: int, spent: Sequence[Spending]
+        self, session_id: int, *, contact_id: int, turn: int, spent: Sequence[Spending]
     ) -> None: ...
 
 
@@ -194,7 +194,10 @@ class Subagent:
         fresh, self.booked = self.tracker.spent[self.booked :], len(self.tracker.spent)
         if fresh:
             await self.ledger.record_delegated(
-                self.context.session_id, party_id=self.context.party_id, turn=self.context.turn, spent=fresh
+                self.context.session_id,
+                contact_id=self.context.contact_id,
+                turn=self.context.turn,
+                spent=fresh,
             )
 
     def _refuse_beyond_budget(self, estimate: int) -> None:

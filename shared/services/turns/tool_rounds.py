@@ -164,7 +164,7 @@ class ToolRounds:
             )
         context = ToolContext(
             session_id=state.claim.session_id,
-            party_id=state.claim.party_id,
+            contact_id=state.claim.contact_id,
             scope=state.claim.agent,
             turn=state.claim.turn,
             key=f"{state.claim.session_id}:{state.claim.turn}:{call.id}",
@@ -173,7 +173,7 @@ class ToolRounds:
             base_turn=state.view.base_turn,
             address_id=state.claim.address_id,
             channel=state.claim.channel,
-            group=state.claim.party_kind == "group",
+            group=state.claim.contact_kind == "group",
             anonymous=state.claim.anonymous,
             timezone=state.claim.timezone,
             agent_config=state.claim.agent_config,

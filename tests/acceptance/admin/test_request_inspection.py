@@ -218,7 +218,7 @@ async def test_a_note_that_an_operator_adds_is_in_the_next_request(
 ) -> None:
     fact, sent = "Allergic to shellfish since childhood", Sent(guest, provider)
     await sent.ask("Hello.")
-    person = await guest.one("SELECT p.public_id FROM parties p JOIN sessions s ON s.party_id = p.id")
+    person = await guest.one("SELECT p.public_id FROM contacts p JOIN sessions s ON s.contact_id = p.id")
     async with screen(guest, database_url) as page:
         status, told = await page.post("/notes", {"person": str(person), "text": fact})
         assert (status, told["changed"]) == (200, True)

@@ -66,7 +66,7 @@ async def test_dates_of_three_weeks_appear_in_request_and_summary(
     )
     async with running_app(settings) as app:
         guest = await visit(app)
-        await app.pool.execute("UPDATE parties SET timezone = 'Europe/Berlin'")
+        await app.pool.execute("UPDATE contacts SET timezone = 'Europe/Berlin'")
         await three_weeks(guest)
     async with running_app(settings) as app:
         later = Visit(app=app, session_id=guest.session_id, address_id=guest.address_id)

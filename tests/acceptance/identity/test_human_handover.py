@@ -246,8 +246,8 @@ async def test_a_reminder_waits_until_the_assistant_is_back(guest: Visit) -> Non
     await guest.ask("Hello.")
     anna = await taken(guest)
     await guest.app.pool.execute(
-        """INSERT INTO reminders (key, party_id, session_id, address_id, text, due_at, tell_at)
-           SELECT 'k', party_id, session_id, id, 'call Bob', now(), now() FROM addresses"""
+        """INSERT INTO reminders (key, contact_id, session_id, address_id, text, due_at, tell_at)
+           SELECT 'k', contact_id, session_id, id, 'call Bob', now(), now() FROM addresses"""
     )
     await guest.app.sessions.list_unanswered("web")
     assert await guest.one("SELECT state FROM reminders") == "pending"

@@ -255,8 +255,8 @@ async def test_nothing_private_reaches_a_group_or_a_stranger(both: Both) -> None
             await bob.say("Hello from the phone")
             await bob.sees("I hear you on the phone.")
         await house.one(
-            """INSERT INTO notes (party_id, scope, kind, text, session_id, hash)
-               SELECT s.party_id, g.name, 'fact', $2, s.id, sha256($2::text::bytea)
+            """INSERT INTO notes (contact_id, scope, kind, text, session_id, hash)
+               SELECT s.contact_id, g.name, 'fact', $2, s.id, sha256($2::text::bytea)
                  FROM addresses a JOIN sessions s ON s.id = a.session_id JOIN agents g ON g.id = s.agent_id
                 WHERE a.chat = $1 RETURNING id""",
             str(owner.id), secret,

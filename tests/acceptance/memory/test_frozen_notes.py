@@ -144,9 +144,9 @@ async def test_what_is_forgotten_leaves_the_prefix_at_once(
             ids = [await guest.one("SELECT id FROM notes WHERE text LIKE '%fears%'")]
             assert await guest.app.stores.notes.erase(await whose(guest), ids) == 1
         case _:
-            other = await guest.one("INSERT INTO parties DEFAULT VALUES RETURNING id")
+            other = await guest.one("INSERT INTO contacts DEFAULT VALUES RETURNING id")
             await guest.app.pool.execute(
-                "UPDATE notes SET party_id = $1, session_id = NULL WHERE text LIKE '%fears%'", other
+                "UPDATE notes SET contact_id = $1, session_id = NULL WHERE text LIKE '%fears%'", other
             )
     await guest.ask("And now?")
     body = await sent(provider)

@@ -321,7 +321,7 @@ async def test_rival_writers_of_the_same_words_make_one_note(guest: Visit) -> No
     assert await guest.one("SELECT count(*) FROM notes") == 1
 
 
-async def test_notes_of_a_party_that_was_merged_go_on_with_the_other(
+async def test_notes_of_a_contact_that_was_merged_go_on_with_the_other(
     guest: Visit, provider: RunningFake
 ) -> None:
     other = await visit(guest.app)

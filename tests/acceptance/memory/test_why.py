@@ -43,7 +43,7 @@ async def save_note(guest: Visit, text: str) -> None:
 async def test_why_names_the_recalled_message_with_its_date(guest: Visit) -> None:
     await talk_with_upkeep(guest, 10)
     await guest.app.pool.execute("DELETE FROM notes")
-    await guest.app.pool.execute("UPDATE parties SET timezone = 'UTC'")
+    await guest.app.pool.execute("UPDATE contacts SET timezone = 'UTC'")
     await guest.ask(QUESTION)
     said_at = await guest.one(
         "SELECT to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI') FROM entries WHERE seq = 3"

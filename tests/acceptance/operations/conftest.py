@@ -98,8 +98,8 @@ async def _live(app: App, settings: Settings, database_url: str) -> Path:
 
 
 async def _source(app: App, guest: Visit) -> NoteSource:
-    party = await app.pool.fetchval("SELECT party_id FROM sessions WHERE id = $1", guest.session_id)
-    return NoteSource(party_id=party, scope="default", session_id=guest.session_id, by_person=True)
+    contact = await app.pool.fetchval("SELECT contact_id FROM sessions WHERE id = $1", guest.session_id)
+    return NoteSource(contact_id=contact, scope="default", session_id=guest.session_id, by_person=True)
 
 
 async def _note(app: App, guest: Visit) -> int:

@@ -109,6 +109,6 @@ async def test_a_role_that_may_not_says_so_once(database_url: str) -> None:
 
 async def _erased(database: asyncpg.Connection | asyncpg.Pool) -> None:
     await database.execute(
-        """INSERT INTO erasures (party_hash, actor, scope, state, finished_at)
+        """INSERT INTO erasures (contact_hash, actor, scope, state, finished_at)
            VALUES (sha256('x'), 'person', 'everything', 'done', clock_timestamp())"""
     )

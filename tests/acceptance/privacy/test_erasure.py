@@ -132,7 +132,7 @@ async def test_the_conversation_goes_on_as_a_new_one(guest: Visit) -> None:
 
 @pytest.mark.control("S40")
 async def test_nothing_of_another_sitting_of_the_same_person_stays(guest: Visit) -> None:
-    """An archived conversation of a merged party is theirs, too."""
+    """An archived conversation of a merged contact is theirs, too."""
     archived = await visit(guest.app)
     await talked(archived)
     people = PostgresAccountLinks(guest.app.pool)

@@ -85,11 +85,11 @@ def note() -> NewNote:
 
 async def test_a_flush_that_has_read_everything_saves_nothing(guest: Visit) -> None:
     store, work = guest.app.stores.jobs, await job(guest, "flush")
-    party = await guest.one("SELECT party_id FROM sessions WHERE id = $1", guest.session_id)
+    contact = await guest.one("SELECT contact_id FROM sessions WHERE id = $1", guest.session_id)
     ticket = await store.begin_flush(work, cycle=0, threshold="soft", from_turn=1, through_turn=3)
     notes = PostgresNotes(guest.app.pool)
     source = NoteSource(
-        session_id=guest.session_id, party_id=party, scope="default", from_turn=1, through_turn=3,
+        session_id=guest.session_id, contact_id=contact, scope="default", from_turn=1, through_turn=3,
         flush_id=ticket.id,
     )  # fmt: skip
     assert (await notes.save(note(), source)).outcome == "saved"
@@ -98,7 +98,7 @@ async def test_a_flush_that_has_read_everything_saves_nothing(guest: Visit) -> N
         await notes.save(note(), source)
     report = FlushReport(outcome="saved", stray_text=CANARY, model="m")
     with pytest.raises(LeaseLost):
-        await store.end_flush(work, ticket, report, party_id=party)
+        await store.end_flush(work, ticket, report, contact_id=contact)
     with pytest.raises(LeaseLost):
         await store.begin_flush(work, cycle=1, threshold="late", from_turn=1, through_turn=3)
     await is_gone(guest)
@@ -119,7 +119,7 @@ async def test_a_checkpoint_and_a_failed_job_tell_nothing(guest: Visit) -> None:
         model="", cost_micro=None,
     )  # fmt: skip
     with pytest.raises(LeaseLost):
-        await PostgresJobBackoff(guest.app.pool).save_checkpoint(work, checkpoint, spent=(), party_id=1)
+        await PostgresJobBackoff(guest.app.pool).save_checkpoint(work, checkpoint, spent=(), contact_id=1)
     with pytest.raises(LeaseLost):
         await guest.app.stores.jobs.end_job(work, state="due", outcome={"advice": CANARY}, error=CANARY)
     await is_gone(guest)
@@ -134,7 +134,7 @@ async def test_a_tool_round_can_store_neither_calls_nor_results_nor_notes(guest:
     with pytest.raises(LeaseLost):
         await turns.record_tool_results(claim, blocks=(Text(text=CANARY),), tokens=1, outcomes={"t1": "done"})
     source = NoteSource(
-        session_id=claim.session_id, party_id=claim.party_id, scope="default", from_turn=claim.turn,
+        session_id=claim.session_id, contact_id=claim.contact_id, scope="default", from_turn=claim.turn,
         through_turn=claim.turn,
     )  # fmt: skip
     for epoch in (0, claim.epoch):
@@ -152,10 +152,10 @@ async def test_a_picture_that_is_being_described_stays_undescribed(guest: Visit)
     picture = await attachments.store(
         guest.session_id, body=CANARY.encode(), mime="image/png", name=f"{CANARY}.png"
     )
-    party = await guest.one("SELECT party_id FROM sessions WHERE id = $1", guest.session_id)
+    contact = await guest.one("SELECT contact_id FROM sessions WHERE id = $1", guest.session_id)
     await forget(guest)
     seen = Described(
-        session_id=guest.session_id, party_id=party, turn=1, attachment_id=picture,
+        session_id=guest.session_id, contact_id=contact, turn=1, attachment_id=picture,
         description=f"It shows {CANARY}.", spent=(), reservation_id=None,
     )  # fmt: skip
     await attachments.describe(seen)

@@ -47,7 +47,7 @@ async def first_turn(guest: Visit) -> None:
 
 async def hold(guest: Visit, *, on: bool = True) -> bool | None:
     public_id: UUID = await guest.one(
-        "SELECT p.public_id FROM parties p JOIN sessions s ON s.party_id = p.id WHERE s.id = $1",
+        "SELECT p.public_id FROM contacts p JOIN sessions s ON s.contact_id = p.id WHERE s.id = $1",
         guest.session_id,
     )
     return await PostgresPeopleDirectory(guest.app.pool).set_legal_hold(public_id, on=on, by="ada")

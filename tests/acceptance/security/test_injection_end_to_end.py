@@ -46,8 +46,8 @@ async def test_visitor_text_reaches_provider_escaped_and_log_unchanged(
 async def test_a_note_with_a_mark_of_ours_is_shown_defused(guest: Visit, provider: RunningFake) -> None:
     sample = next(one for one in OURS if "known_about_this_person" in one)
     await guest.app.pool.execute(
-        """INSERT INTO notes (party_id, scope, kind, text, subject, importance, hash, authority, session_id)
-           SELECT s.party_id, a.name, 'fact', $1, '', 9, sha256('x'), 'person', s.id
+        """INSERT INTO notes (contact_id, scope, kind, text, subject, importance, hash, authority, session_id)
+           SELECT s.contact_id, a.name, 'fact', $1, '', 9, sha256('x'), 'person', s.id
              FROM sessions s JOIN agents a ON a.id = s.agent_id""",
         sample,
     )

@@ -107,8 +107,8 @@ async def test_flush_note_from_tool_results_has_tool_authority(guest: Visit, pro
     """A ghost turn leaves no steps: what it was shown comes with the call."""
     await guest.ask("My sister Ingrid lives in Graz.")
     await guest.app.pool.execute(
-        """INSERT INTO notes (party_id, scope, kind, text, hash, authority)
-           SELECT s.party_id, a.name, 'fact', $1, '\\x00', 'tool'
+        """INSERT INTO notes (contact_id, scope, kind, text, hash, authority)
+           SELECT s.contact_id, a.name, 'fact', $1, '\\x00', 'tool'
              FROM sessions s JOIN agents a ON a.id = s.agent_id""",
         PAGE,
     )

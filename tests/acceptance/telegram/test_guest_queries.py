@@ -191,7 +191,7 @@ async def test_formatting_that_telegram_refuses_is_left_out(here: Deployment) ->
 
 
 async def test_forgotten_guest_leaves_no_question_behind(here: Deployment) -> None:
-    """The raw update, the query and the party's words go; the other chats of the same number stay."""
+    """The raw update, the query and the contact's words go; the other chats of the same number stay."""
     ada, bob = await here.person(), await here.person()
     await bob.say("Bob asks of the ferry in his own chat.")
     await bob.sees("It leaves at noon.")

@@ -25,15 +25,15 @@ def number() -> int:
 
 
 async def keep(house: TelegramHouse, chat: int, *texts: str) -> list[int]:
-    """Notes of the party of a chat, the first the newest; their ids."""
+    """Notes of the contact of a chat, the first the newest; their ids."""
     connection = await asyncpg.connect(house.database_url)
     ids: list[int] = []
     for age, text in enumerate(texts):
         ids.append(
             await connection.fetchval(
-                """INSERT INTO notes (party_id, scope, kind, text, importance, authority, hash, gist,
+                """INSERT INTO notes (contact_id, scope, kind, text, importance, authority, hash, gist,
                                       session_id, observed_at)
-                   SELECT a.party_id, g.name, 'fact', $2, 5, 'person', $3, $4, s.id,
+                   SELECT a.contact_id, g.name, 'fact', $2, 5, 'person', $3, $4, s.id,
                           now() - make_interval(mins => $5)
                      FROM addresses a
                      JOIN sessions s ON s.id = a.session_id

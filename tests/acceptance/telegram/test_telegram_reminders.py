@@ -21,8 +21,8 @@ def number() -> int:
 async def remind(house: TelegramHouse, chat: int, text: str, *, minutes: int, repeat: str = "") -> None:
     """As the tool keeps it."""
     await house.one(
-        """INSERT INTO reminders (key, party_id, session_id, address_id, text, due_at, tell_at, repeat)
-           SELECT $2, party_id, session_id, id, $2, now() + make_interval(mins => $3),
+        """INSERT INTO reminders (key, contact_id, session_id, address_id, text, due_at, tell_at, repeat)
+           SELECT $2, contact_id, session_id, id, $2, now() + make_interval(mins => $3),
                   now() + make_interval(mins => $3), $4
              FROM addresses WHERE chat = $1 RETURNING id""",
         str(chat), text, minutes, repeat,

@@ -96,10 +96,10 @@ async def test_every_call_of_a_helper_is_in_the_ledger_of_its_turn(
         says(("delegate", TASK)), says(LOOKS), says(text="There are three ships."), says(text="Three."),
     ])  # fmt: skip
     await guest.ask("How many ships are there?")
-    rows = await guest.app.pool.fetch("SELECT purpose, turn_no, party_id FROM usage ORDER BY id")
-    party = await guest.one("SELECT party_id FROM sessions")
+    rows = await guest.app.pool.fetch("SELECT purpose, turn_no, contact_id FROM usage ORDER BY id")
+    contact = await guest.one("SELECT contact_id FROM sessions")
     assert sorted(row["purpose"] for row in rows) == ["chat", "chat", "delegate", "delegate"]
-    assert {(row["turn_no"], row["party_id"]) for row in rows} == {(1, party)}
+    assert {(row["turn_no"], row["contact_id"]) for row in rows} == {(1, contact)}
     counted = await provider.usage()
     ledger = await guest.app.pool.fetchrow(
         "SELECT sum(input_tokens)::bigint AS i, sum(output_tokens)::bigint AS o, sum(cost_micro)::bigint AS c"

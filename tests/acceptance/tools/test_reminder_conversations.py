@@ -99,7 +99,7 @@ async def test_in_quiet_hours_it_waits_for_their_end(
         tell_at = await guest.one("SELECT tell_at FROM reminders")
         assert timedelta(hours=1) < tell_at - now <= timedelta(hours=3)
         assert tell_at.minute == 0
-        await guest.app.pool.execute("UPDATE parties SET timezone = 'Asia/Kathmandu'")
+        await guest.app.pool.execute("UPDATE contacts SET timezone = 'Asia/Kathmandu'")
         await comes_due(guest)
         assert await looked(guest) == "It is time to call Anna."
 
@@ -108,9 +108,9 @@ async def test_reminder_text_is_delivered_when_no_budget_is_left(guest: Visit, p
     await asked(guest, provider)
     await guest.app.pool.execute("UPDATE spend_days SET spent_micro = spent_micro + 100000000")
     await guest.app.pool.execute(
-        """INSERT INTO reservations (session_id, party_id, day, amount_micro, scopes, state, settled_micro,
+        """INSERT INTO reservations (session_id, contact_id, day, amount_micro, scopes, state, settled_micro,
                                      ended_at)
-           SELECT s.id, s.party_id, d.day, 0, array_agg(d.scope), 'settled', 100000000, now()
+           SELECT s.id, s.contact_id, d.day, 0, array_agg(d.scope), 'settled', 100000000, now()
              FROM sessions s, spend_days d GROUP BY 1, 2, 3"""
     )
     await comes_due(guest)

@@ -31,9 +31,9 @@ async def budget(guest: Visit, **more: Any) -> str:
 async def set_aside(guest: Visit, scope: str, micro: int) -> None:
     """As if somebody else had spent it today; the reservation keeps the books in order."""
     await guest.app.pool.execute(
-        f"""WITH r AS (INSERT INTO reservations (session_id, party_id, day, amount_micro, settled_micro,
+        f"""WITH r AS (INSERT INTO reservations (session_id, contact_id, day, amount_micro, settled_micro,
                                                 state, scopes, ended_at)
-                      SELECT id, party_id, {TODAY}, $3, $3, 'settled',
+                      SELECT id, contact_id, {TODAY}, $3, $3, 'settled',
                              ARRAY[$2], now() FROM sessions WHERE id = $1 RETURNING day)
            INSERT INTO spend_days AS d (scope, day, spent_micro) SELECT $2, day, $3 FROM r
            ON CONFLICT (scope, day) DO UPDATE SET spent_micro = d.spent_micro + excluded.spent_micro""",
@@ -41,13 +41,13 @@ async def set_aside(guest: Visit, scope: str, micro: int) -> None:
     )  # fmt: skip
 
 
-async def party(guest: Visit) -> str:
-    return f"party:{await guest.one('SELECT party_id FROM sessions WHERE id = $1', guest.session_id)}"
+async def contact(guest: Visit) -> str:
+    return f"contact:{await guest.one('SELECT contact_id FROM sessions WHERE id = $1', guest.session_id)}"
 
 
 async def test_budget_command_shows_rest_and_reset_time(guest: Visit) -> None:
     await guest.ask("Hello")
-    await set_aside(guest, await party(guest), 1_700_000)
+    await set_aside(guest, await contact(guest), 1_700_000)
     told = await budget(guest)
     assert "- You: $1.70 of $2.00 (85 %) ⚠️" in told
     assert "of $100.00 (0 %)" in told
@@ -68,7 +68,7 @@ async def test_calls_of_unknown_price_are_shown_as_such(guest: Visit) -> None:
 
 @pytest.mark.control("S28")
 async def test_a_warning_comes_once_with_the_answer_and_is_no_answer(guest: Visit) -> None:
-    await set_aside(guest, await party(guest), 1_700_000)
+    await set_aside(guest, await contact(guest), 1_700_000)
     for words in ("Hello", "And now?", "And then?"):
         await guest.ask(words)
     stored = [event.payload for event in guest.heard if isinstance(event, Stored)]
@@ -80,11 +80,11 @@ async def test_a_warning_comes_once_with_the_answer_and_is_no_answer(guest: Visi
 
 @pytest.mark.control("S28")
 async def test_reached_cap_names_reset_time_and_commands_still_work(guest: Visit) -> None:
-    await set_aside(guest, await party(guest), 2_000_000)
+    await set_aside(guest, await contact(guest), 2_000_000)
     words = await guest.ask("Hello")
     assert f"after midnight ({MIDDAY})" in words
     assert await guest.one("SELECT error_code FROM turns") == "cap_reached"
-    assert await guest.one("SELECT refused_scope FROM turns") == "party"
+    assert await guest.one("SELECT refused_scope FROM turns") == "contact"
     assert "(100 %) ⛔" in await budget(guest)
     assert await guest.one("SELECT count(*) FROM usage") == 0
 

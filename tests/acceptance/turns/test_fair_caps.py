@@ -70,7 +70,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         (0.30, "session", 20, 1, EXPIRED),
         (0.30, "session", 100, 1, 0.0),
         (0.30, "session", 100, 1, EXPIRED),
-        (0.60, "party", 100, 1, 0.0),
+        (0.60, "contact", 100, 1, 0.0),
         (1.00, "total", 20, 20, 0.0),
         (0.50, "total", 100, 5, EXPIRED),
     ],
@@ -80,7 +80,11 @@ async def test_a_cap_is_used_up_and_never_overrun(
     cap: float, scope: str, filler: int, people: int, apart: float,
 ) -> None:  # fmt: skip
     """Whether the provider still has its cache or has lost it between two turns."""
-    name = {"session": "cap_session_usd", "party": "cap_person_per_day_usd", "total": "cap_total_per_day_usd"}
+    name = {
+        "session": "cap_session_usd",
+        "contact": "cap_person_per_day_usd",
+        "total": "cap_total_per_day_usd",
+    }
     caps = {"cap_total_per_day_usd": "100", name[scope]: str(cap)}
     async for guest in guests(
         database_url, redis_url, provider, context_window=60_000, max_output=8_192, **caps
@@ -183,7 +187,7 @@ async def test_turn_that_waits_for_money_holds_none_and_its_death_costs_none(nar
     )  # fmt: skip
     assert claim is not None
     assert await turns.record_lost(claim, model="a-model", input_tokens=1) == 0
-    assert await narrow.one(DAYS, "party:%") == await narrow.one(DAYS, "total") == 0
+    assert await narrow.one(DAYS, "contact:%") == await narrow.one(DAYS, "total") == 0
     await narrow.app.sessions.stop(narrow.session_id)
     asked.cancel()
     await asyncio.wait([asked])

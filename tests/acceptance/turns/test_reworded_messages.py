@@ -129,9 +129,9 @@ async def test_edit_after_undone_summary_is_read_in_its_place(guest: Visit, prov
 async def test_notes_follow_the_edit(guest: Visit, provider: RunningFake) -> None:
     seq = await tell_flight(guest, provider)
     await guest.one(
-        """INSERT INTO notes (party_id, scope, kind, text, hash, authority, session_id, from_turn,
+        """INSERT INTO notes (contact_id, scope, kind, text, hash, authority, session_id, from_turn,
                               through_turn)
-           SELECT s.party_id, a.name, 'fact', 'Their flight leaves on the 12th.', sha256('x'), 'person',
+           SELECT s.contact_id, a.name, 'fact', 'Their flight leaves on the 12th.', sha256('x'), 'person',
                   s.id, 1, 1
              FROM sessions s JOIN agents a ON a.id = s.agent_id WHERE s.id = $1""",
         guest.session_id,

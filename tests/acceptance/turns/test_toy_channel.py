@@ -24,15 +24,15 @@ CREATE TABLE letters (id bigserial PRIMARY KEY, sender text NOT NULL, text text 
 """
 _ADDRESS = """
 WITH p AS (
-  INSERT INTO parties (kind, display_name, anonymous) VALUES ('person', $1, false) RETURNING id
+  INSERT INTO contacts (kind, display_name, anonymous) VALUES ('person', $1, false) RETURNING id
 ), s AS (
-  INSERT INTO sessions (party_id, agent_id) SELECT p.id, a.id FROM p, agents a ORDER BY a.id LIMIT 1
-  RETURNING id, party_id
+  INSERT INTO sessions (contact_id, agent_id) SELECT p.id, a.id FROM p, agents a ORDER BY a.id LIMIT 1
+  RETURNING id, contact_id
 ), t AS (
   INSERT INTO session_totals (session_id) SELECT id FROM s
 )
-INSERT INTO addresses (channel, account, chat, party_id, session_id, title)
-SELECT 'toy', 'post', $1, s.party_id, s.id, $1 FROM s RETURNING id, session_id
+INSERT INTO addresses (channel, account, chat, contact_id, session_id, title)
+SELECT 'toy', 'post', $1, s.contact_id, s.id, $1 FROM s RETURNING id, session_id
 """
 
 

@@ -92,8 +92,8 @@ async def test_a_provider_that_answers_again_is_not_overrun(guest: Visit, provid
     await put_back(guest, provider)
     await guest.app.pool.execute(
         """WITH s AS (
-             INSERT INTO sessions (party_id, agent_id, next_turn, retry_at)
-             SELECT party_id, agent_id, 2, now() + interval '50 s' FROM sessions, generate_series(1, 60)
+             INSERT INTO sessions (contact_id, agent_id, next_turn, retry_at)
+             SELECT contact_id, agent_id, 2, now() + interval '50 s' FROM sessions, generate_series(1, 60)
               WHERE id = $1 RETURNING id
            ) INSERT INTO turns (session_id, turn_no, state, attempt, channel, address_id, waits_for)
              SELECT s.id, 1, 'claimed', 1, 'web', $2, '127.0.0.1' FROM s""",

@@ -21,7 +21,7 @@ ROWS_AT_ONCE = 2_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
     session_id: int
-    party_id: int
+    contact_id: int
     agent: str
     last_turn: int
     seqs: Mapping[str, int]
@@ -35,14 +35,14 @@ async def store(pool: Pool, talk: Conversation) -> Stored:
         f"of-{talk.name}", {"name": talk.assistant},
     )  # fmt: skip
     assert agent is not None
-    party = await pool.fetchval("INSERT INTO parties (display_name) VALUES ($1) RETURNING id", talk.person)
+    contact = await pool.fetchval("INSERT INTO contacts (display_name) VALUES ($1) RETURNING id", talk.person)
     session = await pool.fetchval(
-        "INSERT INTO sessions (party_id, agent_id) VALUES ($1, $2) RETURNING id", party, agent["id"]
+        "INSERT INTO sessions (contact_id, agent_id) VALUES ($1, $2) RETURNING id", contact, agent["id"]
     )
     address = await pool.fetchval(
-        """INSERT INTO addresses (channel, account, chat, party_id, session_id)
+        """INSERT INTO addresses (channel, account, chat, contact_id, session_id)
            VALUES ('web', 'bench', $1, $2, $3) RETURNING id""",
-        talk.name, party, session,
+        talk.name, contact, session,
     )  # fmt: skip
     turns = _turns(talk)
     await _write(pool, talk, session, address, turns)
@@ -54,7 +54,7 @@ async def store(pool: Pool, talk: Conversation) -> Stored:
     )  # fmt: skip
     seqs = {message.id: seq for seq, message in enumerate(talk.said, start=1)}
     return Stored(
-        session_id=session, party_id=party, agent=agent["name"], last_turn=last, seqs=seqs, turns=turns
+        session_id=session, contact_id=contact, agent=agent["name"], last_turn=last, seqs=seqs, turns=turns
     )
 
 
@@ -79,11 +79,11 @@ async def note_facts(pool: Pool, talk: Conversation, stored: Stored) -> None:
         if fact.evidence
     ]
     await pool.execute(
-        """INSERT INTO notes (party_id, scope, kind, text, hash, session_id, from_turn, through_turn)
+        """INSERT INTO notes (contact_id, scope, kind, text, hash, session_id, from_turn, through_turn)
            SELECT $1, $2, 'fact', x.text, decode(x.hash, 'hex'), $3, x.first, x.last
              FROM jsonb_to_recordset($4::jsonb) AS x(text text, hash text, first bigint, last bigint)
            ON CONFLICT DO NOTHING""",
-        stored.party_id, stored.agent, stored.session_id, rows,
+        stored.contact_id, stored.agent, stored.session_id, rows,
     )  # fmt: skip
 
 

@@ -118,7 +118,7 @@ async def waiting(house: House, name: str, text: str) -> str:
         )
     )  # fmt: skip
     await house.app.pool.execute(
-        "UPDATE parties SET display_name = $2 WHERE id = (SELECT party_id FROM sessions WHERE id = $1)",
+        "UPDATE contacts SET display_name = $2 WHERE id = (SELECT contact_id FROM sessions WHERE id = $1)",
         row.session_id,
         name,
     )

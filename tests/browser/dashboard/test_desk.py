@@ -149,7 +149,7 @@ async def test_button_of_the_page_that_was_left_works_after_return(house: House)
 
 async def test_one_visitor_has_one_name_everywhere(house: House) -> None:
     await one_who_waits(house)
-    name = f"Visitor {str(await house.one('SELECT public_id FROM parties'))[:6]}"
+    name = f"Visitor {str(await house.one('SELECT public_id FROM contacts'))[:6]}"
     desk = await house.operator("Anna", path="/dashboard/sessions")
     for path in ("sessions", "inbox", "people"):
         await desk.goto(f"{house.url}/dashboard/{path}")

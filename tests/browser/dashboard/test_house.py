@@ -169,8 +169,8 @@ async def test_slower_editor_sees_both_versions(seen: Seen, place: Place) -> Non
     await page.goto(f"{place.url}/dashboard/memory?q=Jo+drives")
     await page.get_by_role("button", name=re.compile("Edit")).click()
     await place.pool.execute(
-        """WITH h AS (INSERT INTO notes (party_id, scope, kind, text, hash)
-             SELECT party_id, scope, kind, 'Jo drives a blue bus', sha256('blue') FROM notes
+        """WITH h AS (INSERT INTO notes (contact_id, scope, kind, text, hash)
+             SELECT contact_id, scope, kind, 'Jo drives a blue bus', sha256('blue') FROM notes
               WHERE public_id = $1 RETURNING id)
            UPDATE notes SET superseded_by = h.id, superseded_reason = 'changed' FROM h
             WHERE public_id = $1""",

@@ -42,7 +42,7 @@ async def waits(house: House, number: int) -> str:
         )
     )  # fmt: skip
     await house.app.pool.execute(
-        "UPDATE parties SET display_name = $2 WHERE id = (SELECT party_id FROM sessions WHERE id = $1)",
+        "UPDATE contacts SET display_name = $2 WHERE id = (SELECT contact_id FROM sessions WHERE id = $1)",
         row.session_id,
         f"Person {number:02}",
     )

@@ -124,7 +124,7 @@ async def test_no_page_keeps_an_english_word(desk: Desk) -> None:
     page = await desk.operator("admin")
     await speak(page.context, marked_words())
     found: dict[str, list[str]] = {}
-    rows = await desk.pool.fetch("SELECT text FROM notes UNION SELECT display_name FROM parties")
+    rows = await desk.pool.fetch("SELECT text FROM notes UNION SELECT display_name FROM contacts")
     said = sorted((row[0] for row in rows if row[0]), key=len, reverse=True)
     await page.goto(f"{desk.url}/dashboard")
     for name, path in pages.items():

@@ -33,9 +33,9 @@ async def place(request: pytest.FixtureRequest, module_database_url: str) -> Asy
     """Serve a dashboard without data, with one nameless visitor, and with many people and a long name."""
     pool = await open_pool(module_database_url, size=4)
     names = {"none": [], "one": [""], "many": [LONG_NAME, *[""] * 30]}[request.param]
-    seeded = seed.Seeded(session_id=0, public_id=NOBODY, party_id=0, address_id=0)
+    seeded = seed.Seeded(session_id=0, public_id=NOBODY, contact_id=0, address_id=0)
     async with pool.acquire() as connection:
-        await connection.execute("TRUNCATE sessions, parties CASCADE")
+        await connection.execute("TRUNCATE sessions, contacts CASCADE")
         for minutes, name in enumerate(names):
             seeded = await seed.a_session(connection, person=name, turns=2, minutes_ago=minutes)
             await seed.talk(connection, seeded, turns=2)

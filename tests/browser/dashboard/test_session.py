@@ -356,7 +356,7 @@ async def test_summary_title_is_on_page_list_and_person(talk: Talk) -> None:
     await page.goto(f"{talk.url}/dashboard/sessions")
     await expect(page.locator("a.row-link")).to_contain_text(hostile)
     await pictures(page, "title-list")
-    person = await talk.guest.one("SELECT p.public_id FROM parties p JOIN sessions s ON s.party_id = p.id")
+    person = await talk.guest.one("SELECT p.public_id FROM contacts p JOIN sessions s ON s.contact_id = p.id")
     await page.goto(f"{talk.url}/dashboard/people/{person}")
     await expect(page.locator("a.row-link")).to_have_text(hostile)
     assert await look_for_faults(page) == []

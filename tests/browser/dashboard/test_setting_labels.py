@@ -100,7 +100,7 @@ async def test_no_page_or_tab_shows_the_name_of_a_variable(desk: Desk) -> None:
     await expect(page.get_by_text("Saved. A running Evertalk")).to_be_visible()
     maria = f"/dashboard/sessions/{desk.crowd.maria.public_id}"
     paths = [f"/dashboard{path}" for path in PAGES] + [f"{maria}?tab={tab}" for tab in TABS]
-    person = await pool.fetchval("SELECT public_id FROM parties WHERE id = $1", desk.crowd.maria.party_id)
+    person = await pool.fetchval("SELECT public_id FROM contacts WHERE id = $1", desk.crowd.maria.contact_id)
     shown: dict[tuple[str, str], list[str]] = {}
     for path in [*paths, f"/dashboard/people/{person}"]:
         await page.goto(desk.url + path)

@@ -109,7 +109,7 @@ async def test_visitor_who_only_looks_leaves_no_row(page: Page, database_url: st
     connection = await asyncpg.connect(database_url)
 
     async def kept() -> list[int]:
-        tables = ("sessions", "addresses", "parties", "visitors")
+        tables = ("sessions", "addresses", "contacts", "visitors")
         return [await connection.fetchval(f"SELECT count(*) FROM {table}") for table in tables]
 
     before = await kept()

@@ -246,7 +246,7 @@ async def test_line_of_a_tool_server_is_read_up_to_its_bound(
     tools = McpTools([server], known=tmp_path / KNOWN_FILE)
     tools.start()
     assert await tools.check_ready(60) == {"endless": True}
-    context = ToolContext(session_id=1, party_id=1, scope="default", turn=1, key="k")
+    context = ToolContext(session_id=1, contact_id=1, scope="default", turn=1, key="k")
     with pytest.raises(ToolFailed, match=r"ended while the tool ran \(the answer is longer than 16 MiB"):
         await tools.tools()[0].run({}, context=context)
     await tools.close()

@@ -56,7 +56,7 @@ async def imported(
     url = guest.app.settings.database_url
     assert url is not None
     person = await guest.one(
-        "SELECT p.public_id::text FROM parties p JOIN sessions s ON s.party_id = p.id WHERE s.id = $1",
+        "SELECT p.public_id::text FROM contacts p JOIN sessions s ON s.contact_id = p.id WHERE s.id = $1",
         guest.session_id,
     )
     code = await run_import(

@@ -26,7 +26,7 @@ async def person(guest: Visit, *words: str, typed: str = "") -> tuple[int, str, 
 async def id_of(guest: Visit) -> str:
     return str(
         await guest.one(
-            "SELECT p.public_id FROM parties p JOIN sessions s ON s.party_id = p.id WHERE s.id = $1",
+            "SELECT p.public_id FROM contacts p JOIN sessions s ON s.contact_id = p.id WHERE s.id = $1",
             guest.session_id,
         )
     )
@@ -34,7 +34,7 @@ async def id_of(guest: Visit) -> str:
 
 async def test_people_are_listed_and_found_by_a_part_of_their_name(guest: Visit) -> None:
     await guest.ask(f"Hello {CANARY}")
-    await guest.app.pool.execute("UPDATE parties SET display_name = 'Ada_50%'")
+    await guest.app.pool.execute("UPDATE contacts SET display_name = 'Ada_50%'")
     _, listed, _ = await person(guest, "list")
     assert await id_of(guest) in listed
     assert "Ada_50%" in listed
@@ -101,7 +101,7 @@ async def test_list_counts_only_what_came_after_an_erasure(guest: Visit) -> None
 async def test_list_counts_nothing_of_a_conversation_that_retention_erased(guest: Visit) -> None:
     """The person stays: their name and notes have no age."""
     await guest.ask(f"Hello {CANARY}")
-    await guest.app.pool.execute("UPDATE parties SET display_name = 'Ada'")
+    await guest.app.pool.execute("UPDATE contacts SET display_name = 'Ada'")
     await guest.app.pool.execute("UPDATE sessions SET last_active_at = now() - interval '1 day'")
     report = await guest.app.stores.erasure.start_erasure(guest.session_id, actor="rule", scope="retention")
     while await guest.app.stores.erasure.advance(report.erasure_id) is None:

@@ -200,7 +200,9 @@ async def test_person_signs_in_with_a_new_secret(desk: Desk, starter: Starter) -
     assert welcome["identified"] != ""
     await screen.say("My parcel?", cid="c1")
     await screen.until("run", state="done")
-    assert await server.services.pool.fetchval("SELECT count(*) FROM parties WHERE display_name = 'Ada'") == 1
+    assert (
+        await server.services.pool.fetchval("SELECT count(*) FROM contacts WHERE display_name = 'Ada'") == 1
+    )
 
 
 async def test_the_snippet_is_one_line(desk: Desk) -> None:

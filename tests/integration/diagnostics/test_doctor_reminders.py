@@ -10,8 +10,9 @@ from shared.config.settings import load_settings
 from shared.diagnostics.row_checks import check_reminders
 
 _KEPT = """
-INSERT INTO reminders (key, party_id, session_id, address_id, text, due_at, tell_at)
-SELECT $1, party_id, session_id, id, 'call Anna', now() - interval '1 day', now() - make_interval(mins => $2)
+INSERT INTO reminders (key, contact_id, session_id, address_id, text, due_at, tell_at)
+SELECT $1, contact_id, session_id, id, 'call Anna', now() - interval '1 day',
+       now() - make_interval(mins => $2)
   FROM addresses
 """
 

@@ -122,11 +122,11 @@ async def _said_in_private(server: Server) -> Any:
     screen, _ = await server.greet()
     await screen.socket.close()
     await pool.execute(
-        """WITH s AS (SELECT party_id, agent_id FROM sessions WHERE id = $1),
-                n AS (INSERT INTO notes (party_id, scope, kind, text, session_id, hash)
-                      SELECT s.party_id, a.name, 'fact', $2, $1, sha256('x')
+        """WITH s AS (SELECT contact_id, agent_id FROM sessions WHERE id = $1),
+                n AS (INSERT INTO notes (contact_id, scope, kind, text, session_id, hash)
+                      SELECT s.contact_id, a.name, 'fact', $2, $1, sha256('x')
                         FROM s JOIN agents a ON a.id = s.agent_id),
-                p AS (UPDATE parties SET display_name = $2 WHERE id = (SELECT party_id FROM s)),
+                p AS (UPDATE contacts SET display_name = $2 WHERE id = (SELECT contact_id FROM s)),
                 l AS (UPDATE links SET summary_text = $2 WHERE session_id = $1)
            INSERT INTO entries (session_id, seq, role, author, blocks, tokens)
            VALUES ($1, 1, 'user', 'person',
@@ -179,8 +179,8 @@ _THEIRS = """
 SELECT c.relname AS table, a.attname AS column FROM pg_class c
   JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
  WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relnamespace = 'public'::regnamespace
-   AND (a.attname IN ('session_id', 'party_id')
-        OR (c.relname, a.attname) IN (('sessions', 'id'), ('parties', 'id')))
+   AND (a.attname IN ('session_id', 'contact_id')
+        OR (c.relname, a.attname) IN (('sessions', 'id'), ('contacts', 'id')))
  ORDER BY 1, 2
 """
 
@@ -188,10 +188,10 @@ SELECT c.relname AS table, a.attname AS column FROM pg_class c
 async def _kept_of(server: Server, session: int) -> dict[str, Any]:
     """Every row of one visitor, in every table that says whose its rows are."""
     pool = server.services.pool
-    party = await pool.fetchval("SELECT party_id FROM sessions WHERE id = $1", session)
+    contact = await pool.fetchval("SELECT contact_id FROM sessions WHERE id = $1", session)
     found = {}
     for table, column in await pool.fetch(_THEIRS):
-        owner = session if column == "session_id" or table == "sessions" else party
+        owner = session if column == "session_id" or table == "sessions" else contact
         statement = f"SELECT x::text AS row FROM {table} x WHERE x.{column} = $1 ORDER BY 1"
         found[f"{table}.{column}"] = [row["row"] for row in await pool.fetch(statement, owner)]
     return found

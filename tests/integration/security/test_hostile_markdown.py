@@ -130,7 +130,7 @@ async def test_in_the_widget_nothing_of_an_answer_runs_loads_or_leads_astray(
 async def _everywhere(pool: asyncpg.Pool[asyncpg.Record], text: str) -> None:
     """The text wherever a row may hold words of others."""
     for statement in (
-        "UPDATE parties SET display_name = left($1, 200)",
+        "UPDATE contacts SET display_name = left($1, 200)",
         "UPDATE notes SET text = $1, subject = left($1, 60)",
         "UPDATE links SET summary_text = $1",
         "UPDATE jobs SET last_error = $1",
@@ -178,7 +178,7 @@ async def test_stored_text_stays_text_on_all_dashboard_pages(
     await page.get_by_role("button", name="Log in").click()
     await page.get_by_role("heading", level=1).wait_for()
     session = await pool.fetchval("SELECT public_id FROM sessions ORDER BY next_turn DESC LIMIT 1")
-    person = await pool.fetchval("SELECT public_id FROM parties WHERE id = $1", crowd.maria.party_id)
+    person = await pool.fetchval("SELECT public_id FROM contacts WHERE id = $1", crowd.maria.contact_id)
     assert seeded is not None
     found: dict[str, Any] = {}
     shown = 0

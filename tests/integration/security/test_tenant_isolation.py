@@ -132,7 +132,7 @@ async def test_store_reads_and_changes_nothing_of_another_tenant(theirs: Theirs)
 async def test_store_without_a_complete_owner_returns_nothing(theirs: Theirs) -> None:
     before = await _rows(theirs)
     for unset in (None, 0, -1):
-        nobody: Any = replace(theirs.own, session_id=unset, party_id=unset)  # type: ignore[arg-type]
+        nobody: Any = replace(theirs.own, session_id=unset, contact_id=unset)  # type: ignore[arg-type]
         for name, ask in theirs.asks.items():
             try:
                 told = str(await ask(unset, nobody))

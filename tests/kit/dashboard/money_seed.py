@@ -34,7 +34,7 @@ async def a_month(connection: Connection, first: Seeded) -> list[Seeded]:
         )
     for place, one in enumerate(people):
         await connection.execute(
-            """INSERT INTO usage (at, session_id, party_id, turn_no, purpose, model, input_tokens,
+            """INSERT INTO usage (at, session_id, contact_id, turn_no, purpose, model, input_tokens,
                                   output_tokens, cache_read_tokens, cache_write_tokens, cost_micro)
                SELECT now() - make_interval(days => n), $1, $2, n,
                       (ARRAY['chat', 'chat', 'flush', 'compact'])[1 + n % 4], m.name, 900 + n * 10, 200 + n,
@@ -43,7 +43,7 @@ async def a_month(connection: Connection, first: Seeded) -> list[Seeded]:
                       (VALUES ('claude-opus-5-5', 5), ('claude-sonnet-5-5', 2), ('local', 0))
                       AS m(name, dear)""",
             one.session_id,
-            one.party_id,
+            one.contact_id,
             place,
         )
     await connection.execute("UPDATE sessions SET created_at = created_at - interval '41 days'")
@@ -62,7 +62,7 @@ async def a_month(connection: Connection, first: Seeded) -> list[Seeded]:
     )
     await connection.execute(
         f"""INSERT INTO spend_days (scope, day, spent_micro, reserved_micro, warned_at)
-           VALUES ('total', {TODAY}, 700000, 50000, NULL), ('party:1', {TODAY}, 5, 0, now())
+           VALUES ('total', {TODAY}, 700000, 50000, NULL), ('contact:1', {TODAY}, 5, 0, now())
            ON CONFLICT DO NOTHING"""
     )
     await connection.execute(

@@ -31,17 +31,17 @@ async def a_note(
     turn: int | None = 1,
 ) -> UUID:  # fmt: skip
     note: UUID = await connection.fetchval(
-        """INSERT INTO notes (party_id, scope, kind, text, session_id, from_turn, through_turn, authority,
+        """INSERT INTO notes (contact_id, scope, kind, text, session_id, from_turn, through_turn, authority,
                               hash)
            VALUES ($1, 'default', $2, $3, $4, $5, $5, $6, $7) RETURNING public_id""",
-        seeded.party_id, kind, text, seeded.session_id, turn, authority,
-        hashlib.sha256(f"{seeded.party_id}/{text}".encode()).digest(),
+        seeded.contact_id, kind, text, seeded.session_id, turn, authority,
+        hashlib.sha256(f"{seeded.contact_id}/{text}".encode()).digest(),
     )  # fmt: skip
     return note
 
 
 async def public_id_of(connection: Connection | Pool, seeded: Seeded) -> UUID:
-    found: UUID = await connection.fetchval("SELECT public_id FROM parties WHERE id = $1", seeded.party_id)
+    found: UUID = await connection.fetchval("SELECT public_id FROM contacts WHERE id = $1", seeded.contact_id)
     return found
 
 
@@ -56,7 +56,7 @@ async def people(connection: Connection) -> Crowded:
         connection, turns=4, tokens=(50, 5, 0, 0), cost_micro=700, cost_unknown_calls=1, minutes_ago=10
     )
     await connection.execute(
-        "UPDATE parties SET merged_into = $2 WHERE id = $1", joined.party_id, jo.party_id
+        "UPDATE contacts SET merged_into = $2 WHERE id = $1", joined.contact_id, jo.contact_id
     )
     hostile = await seed.a_session(connection, person=HOSTILE, turns=1, minutes_ago=90)
     notes = {

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Seeded:
     session_id: int
     public_id: UUID
-    party_id: int
+    contact_id: int
     address_id: int
 
 
@@ -52,17 +52,17 @@ async def a_session(
     minutes_ago: float = 0,
 ) -> Seeded:
     """`tokens` are input, output, cache reads and cache writes; every turn is answered."""
-    party = await connection.fetchval(
-        "INSERT INTO parties (display_name, anonymous) VALUES ($1, $2) RETURNING id", person, not person
+    contact = await connection.fetchval(
+        "INSERT INTO contacts (display_name, anonymous) VALUES ($1, $2) RETURNING id", person, not person
     )
     row = await connection.fetchrow(
-        """INSERT INTO sessions (party_id, agent_id, next_turn, answered_turn, next_seq, context_tokens,
+        """INSERT INTO sessions (contact_id, agent_id, next_turn, answered_turn, next_seq, context_tokens,
                                  context_limit, created_at, last_active_at, last_channel)
            VALUES ($1, $2, $3::bigint + 1, $3::bigint, $3::bigint * 2 + 1, $4, $5,
              now() - make_interval(days => 18),
                    now() - make_interval(secs => $6 * 60.0), $7)
            RETURNING id, public_id""",
-        party,
+        contact,
         await an_agent(connection),
         turns,
         context,
@@ -72,11 +72,11 @@ async def a_session(
     )
     assert row is not None
     address = await connection.fetchval(
-        """INSERT INTO addresses (channel, account, chat, party_id, session_id)
+        """INSERT INTO addresses (channel, account, chat, contact_id, session_id)
            VALUES ($1, 'account', $2, $3, $4) RETURNING id""",
         channel,
         str(row["id"]),
-        party,
+        contact,
         row["id"],
     )
     await connection.execute(
@@ -100,7 +100,7 @@ async def a_session(
         turns,
     )
     await listed(connection)
-    return Seeded(session_id=row["id"], public_id=row["public_id"], party_id=party, address_id=address)
+    return Seeded(session_id=row["id"], public_id=row["public_id"], contact_id=contact, address_id=address)
 
 
 async def listed(connection: Connection) -> None:
@@ -185,16 +185,16 @@ async def summaries(connection: Connection, seeded: Seeded, *, folds: list[int],
             turn - 4,
         )
         await connection.execute(
-            """INSERT INTO notes (party_id, scope, kind, text, session_id, from_turn, through_turn,
+            """INSERT INTO notes (contact_id, scope, kind, text, session_id, from_turn, through_turn,
               flush_id, hash)
                VALUES ($1, 'default', 'preference', $2, $3, $4, $5, $6, $7)""",
-            seeded.party_id,
+            seeded.contact_id,
             f"Prefers aisle seats ({place})",
             seeded.session_id,
             start,
             turn - 4,
             flush,
-            hashlib.sha256(f"{seeded.party_id}/{place}".encode()).digest(),
+            hashlib.sha256(f"{seeded.contact_id}/{place}".encode()).digest(),
         )
         await connection.execute("UPDATE flushes SET outcome = 'saved' WHERE id = $1", flush)
         row = await connection.fetchrow(
@@ -235,15 +235,48 @@ async def summaries(connection: Connection, seeded: Seeded, *, folds: list[int],
 async def spend(connection: Connection, seeded: Seeded) -> None:
     """Three purposes; one call of a price that nobody knows."""
     await connection.executemany(
-        """INSERT INTO usage (session_id, party_id, turn_no, purpose, model, input_tokens, output_tokens,
+        """INSERT INTO usage (session_id, contact_id, turn_no, purpose, model, input_tokens, output_tokens,
                               cache_read_tokens, cache_write_tokens, cost_micro)
            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)""",
         [
-            (seeded.session_id, seeded.party_id, 1, "chat", "claude-sonnet", 1200, 300, 40_000, 900, 31_000),
-            (seeded.session_id, seeded.party_id, 2, "chat", "claude-sonnet", 900, 250, 41_000, 700, 29_500),
-            (seeded.session_id, seeded.party_id, None, "flush", "claude-sonnet", 300, 90, 42_000, 0, 14_200),
-            (seeded.session_id, seeded.party_id, None, "compact", "claude-haiku", 60_000, 700, 0, 0, 41_000),
-            (seeded.session_id, seeded.party_id, 3, "chat", "local", 500, 60, 0, 0, None),
+            (
+                seeded.session_id,
+                seeded.contact_id,
+                1,
+                "chat",
+                "claude-sonnet",
+                1200,
+                300,
+                40_000,
+                900,
+                31_000,
+            ),
+            (seeded.session_id, seeded.contact_id, 2, "chat", "claude-sonnet", 900, 250, 41_000, 700, 29_500),
+            (
+                seeded.session_id,
+                seeded.contact_id,
+                None,
+                "flush",
+                "claude-sonnet",
+                300,
+                90,
+                42_000,
+                0,
+                14_200,
+            ),
+            (
+                seeded.session_id,
+                seeded.contact_id,
+                None,
+                "compact",
+                "claude-haiku",
+                60_000,
+                700,
+                0,
+                0,
+                41_000,
+            ),
+            (seeded.session_id, seeded.contact_id, 3, "chat", "local", 500, 60, 0, 0, None),
         ],
     )
 

@@ -71,8 +71,11 @@ async def live(data: Path, target: Path, keepsake: str, note: str, secret: str) 
 
 async def keep_note(app: Any, guest: Any, note: str) -> None:
     """Save one note of the first person."""
-    party = await guest.one("SELECT party_id FROM sessions WHERE id = $1", guest.session_id)
-    source = find("NoteSource")(party_id=party, scope="default", session_id=guest.session_id, by_person=True)
+    owner = dict(await app.pool.fetchrow("SELECT * FROM sessions WHERE id = $1", guest.session_id))
+    key = "contact_id" if "contact_id" in owner else "party_id"
+    source = find("NoteSource")(
+        scope="default", session_id=guest.session_id, by_person=True, **{key: owner[key]}
+    )
     await find("PostgresNotes")(app.pool).save(find("NewNote")(kind="fact", text=note), source)
 
 

@@ -107,12 +107,12 @@ async def crowd(server: Server) -> Crowd:
     assert await ApiKeyAdmin(pool).revoke("revoked")
     await pool.execute("UPDATE api_keys SET expires_at = now() - interval '1 s' WHERE name = 'expired'")
     person = await pool.fetchval(
-        "SELECT p.public_id FROM sessions s JOIN parties p ON p.id = s.party_id WHERE s.id = $1",
+        "SELECT p.public_id FROM sessions s JOIN contacts p ON p.id = s.contact_id WHERE s.id = $1",
         visitor.session_id,
     )
     note = await pool.fetchval(
-        """INSERT INTO notes (party_id, scope, kind, text, hash)
-           SELECT party_id, 'default', 'fact', 'Has a boat.', '\\x01' FROM sessions WHERE id = $1
+        """INSERT INTO notes (contact_id, scope, kind, text, hash)
+           SELECT contact_id, 'default', 'fact', 'Has a boat.', '\\x01' FROM sessions WHERE id = $1
            RETURNING public_id""",
         visitor.session_id,
     )

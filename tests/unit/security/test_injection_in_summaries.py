@@ -89,7 +89,7 @@ class Notes:
         return NoteResult(outcome="saved")
 
 
-CONTEXT = ToolContext(session_id=1, party_id=1, scope="main", turn=1, key="k", call_id="c")
+CONTEXT = ToolContext(session_id=1, contact_id=1, scope="main", turn=1, key="k", call_id="c")
 
 
 @pytest.mark.control("S21")

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from shared.ports import ToolContext
 
-CONTEXT = ToolContext(session_id=1, party_id=1, scope="default", turn=1, key="1:1:t")
+CONTEXT = ToolContext(session_id=1, contact_id=1, scope="default", turn=1, key="1:1:t")

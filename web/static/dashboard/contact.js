@@ -8,13 +8,13 @@ export function contactCard({ id, signal }) {
 
   /** @param {Api["SessionWhole"]} session */
   async function load(session) {
-    const [one, person] = await Promise.all([ask(`/sessions/${id}/contact`, { refresh: true, signal }), ask(`/people/${session.party}`, { refresh: true, signal })]).catch(() => [null, null]);
+    const [one, person] = await Promise.all([ask(`/sessions/${id}/contact`, { refresh: true, signal }), ask(`/people/${session.contact}`, { refresh: true, signal })]).catch(() => [null, null]);
     if (!one || !person || signal.aborted) return;
     const facts = [[t("Page"), one.page && link(one.page)], [t("Browser"), one.browser], [t("Language"), one.language], [t("Time zone"), one.timezone], [t("E-mail"), one.email], ...Object.entries(one.attributes)].filter(([, value]) => value);
     const earlier = person.conversations.filter((other) => other.id !== id).slice(0, 5);
     show(node, card(t("Contact"), [
       facts.length > 0 && h("dl", { class: "contact-facts" }, facts.map(([name, value]) => h("div", null, h("dt", { dir: "auto" }, name), h("dd", { dir: "auto" }, value)))),
-      h("p", { class: "facts" }, h("a", { href: `/dashboard/people/${session.party}` }, t("Person")), h("a", { href: `/dashboard/memory?person=${session.party}` }, tn("{count} note", "{count} notes", person.notes))),
+      h("p", { class: "facts" }, h("a", { href: `/dashboard/people/${session.contact}` }, t("Person")), h("a", { href: `/dashboard/memory?person=${session.contact}` }, tn("{count} note", "{count} notes", person.notes))),
       earlier.length > 0 && [h("h3", null, t("Conversations")), h("ul", { class: "plain-list" }, earlier.map((other) => h("li", null, h("a", { href: `/dashboard/sessions/${other.id}` }, joinWithDots([other.agent, tn("{count} turn", "{count} turns", other.turns)])), " ", h("span", { class: "muted" }, time(other.last_active_at)))))],
     ]));
   }

@@ -155,7 +155,7 @@ export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
     async function fill(refresh) {
       const session = await ask(`/sessions/${id}`, { refresh, signal });
       desk.update(session);
-      const facts = JSON.stringify([session.person, session.party, session.agent]);
+      const facts = JSON.stringify([session.person, session.contact, session.agent]);
       if (facts !== drawn) {
         drawn = facts;
         show(head, h("button", { type: "button", class: "line back", onclick: () => { open(""); } }, t("Back to the list")), h("h2", { dir: "auto" }, personOf(session)),

@@ -12,8 +12,8 @@ export function memoryCard({ session, me, say, signal }) {
   const told = h("div", { class: "remembered-told", role: "status" });
   const list = h("div", null, skeleton(2));
   const adder = me.role !== "viewer" ? noteAdder({ signal, added, heir: session.agent, look: "maker inner" }) : null;
-  adder?.about({ id: session.party, name: session.person, kind: session.kind, anonymous: session.anonymous });
-  const all = `/dashboard/memory?person=${session.party}`;
+  adder?.about({ id: session.contact, name: session.person, kind: session.kind, anonymous: session.anonymous });
+  const all = `/dashboard/memory?person=${session.contact}`;
   const count = h("a", { href: all }, t("All notes"));
   let drawn = "";
   let asked = 0;
@@ -24,7 +24,7 @@ export function memoryCard({ session, me, say, signal }) {
   /** @param {boolean} refresh */
   async function load(refresh) {
     const mine = ++asked;
-    const { notes } = await ask(`/notes?person=${session.party}&state=kept&limit=${SHOWN}`, { refresh, signal });
+    const { notes } = await ask(`/notes?person=${session.contact}&state=kept&limit=${SHOWN}`, { refresh, signal });
     if (mine !== asked) return;
     const next = JSON.stringify(notes);
     if (next === drawn) return repaintTimes(list);

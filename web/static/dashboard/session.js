@@ -230,7 +230,7 @@ function heading(session, mark) {
       session.held && h("span", { class: "badge", title: t("After an undo it waits for the next overflow") }, t("summaries on hold")),
       session.compaction === "off" && h("span", { class: "badge", title: t("Switched off by /compact off; /compact on switches them on") }, t("summaries off")),
       session.compact_at && h("span", { class: "badge", title: t("Chosen for this conversation") }, t("summaries above {tokens}", { tokens: tokens(session.compact_at) })), mark,
-      h("a", { href: `/dashboard/people/${session.party}` }, session.kind === "group" ? t("The group") : session.anonymous ? t("The visitor") : t("The person")),
+      h("a", { href: `/dashboard/people/${session.contact}` }, session.kind === "group" ? t("The group") : session.anonymous ? t("The visitor") : t("The person")),
       h("a", { href: `/dashboard/jobs?session=${session.id}` }, t("Jobs")), session.channel === "telegram" && h("a", { href: `/dashboard/deliveries?session=${session.id}` }, t("Delivery problems"))));
 }
 

@@ -113,7 +113,7 @@ class PostgresJobBackoff(PoolStore):
 
     @store_method
     async def save_checkpoint(
-        self, job: JobClaim, checkpoint: Checkpoint, *, spent: Sequence[Spending], party_id: int
+        self, job: JobClaim, checkpoint: Checkpoint, *, spent: Sequence[Spending], contact_id: int
     ) -> None:
         """Raises LeaseLost."""
         async with self._pool.acquire() as connection, connection.transaction():
@@ -126,7 +126,7 @@ class PostgresJobBackoff(PoolStore):
                     cost_micro=checkpoint.cost_micro, job_id=job.id,
                 ),
             )  # fmt: skip
-            await spend_on(connection, job, "compact", spent, party_id)
+            await spend_on(connection, job, "compact", spent, contact_id)
 
     @store_method
     async def find_checkpoint(
@@ -180,7 +180,7 @@ class PostgresJobBackoff(PoolStore):
                 talk_ratio=seen.state.talk_ratio,
             )  # fmt: skip
             await connection.execute(*_SET_SIZE(link_id=row["id"], after=after))
-            await spend_on(connection, job, "compact", spent, seen.state.party_id)
+            await spend_on(connection, job, "compact", spent, seen.state.contact_id)
             await connection.execute(
                 *_COUNT_COMPACTION(session_id=job.session_id),
             )

@@ -167,7 +167,7 @@ class PostgresJobs(PoolStore):
 
     @store_method
     async def end_flush(
-        self, job: JobClaim, ticket: FlushTicket, report: FlushReport, *, party_id: int
+        self, job: JobClaim, ticket: FlushTicket, report: FlushReport, *, contact_id: int
     ) -> None:
         """Store a flush's report and its costs, and advance the cursor unless it failed. Raises LeaseLost."""
         spent = report.spent
@@ -181,7 +181,7 @@ class PostgresJobs(PoolStore):
                     cost_micro=total_cost(spent),
                 ),
             )  # fmt: skip
-            await _spend(connection, job, "flush", spent, party_id)
+            await _spend(connection, job, "flush", spent, contact_id)
             if report.outcome != "failed":
                 await connection.execute(
                     *sql.ADVANCE_CURSOR(
@@ -204,11 +204,11 @@ class PostgresJobs(PoolStore):
 
     @store_method
     async def record_spending(
-        self, job: JobClaim, *, purpose: str, spent: Sequence[Spending], party_id: int
+        self, job: JobClaim, *, purpose: str, spent: Sequence[Spending], contact_id: int
     ) -> None:
         """Calls that led to nothing are paid for, too."""
         async with self._pool.acquire() as connection, connection.transaction():
-            await _spend(connection, job, purpose, spent, party_id)
+            await _spend(connection, job, purpose, spent, contact_id)
 
     @store_method
     async def record_compaction(
@@ -240,7 +240,7 @@ class PostgresJobs(PoolStore):
             await connection.execute(*_SET_SIZE(link_id=row["id"], after=after))
             if link.kind == "digest":
                 await request_upgrade(connection, job.session_id, row["id"], link.audit)
-            await _spend(connection, job, "compact", spent, seen.party_id)
+            await _spend(connection, job, "compact", spent, seen.contact_id)
             summarised = link.kind in ("summary", "digest")
             if summarised:
                 await connection.execute(
@@ -489,14 +489,14 @@ async def _refuse_lost_lease(connection: Connection, job: JobClaim) -> None:
 
 
 async def _spend(
-    connection: Connection, job: JobClaim, purpose: str, spent: Sequence[Spending], party_id: int
+    connection: Connection, job: JobClaim, purpose: str, spent: Sequence[Spending], contact_id: int
 ) -> None:
     if not spent:
         return
     await connection.execute(
         *sql.SPEND(
             session_id=job.session_id,
-            party_id=party_id,
+            contact_id=contact_id,
             job_id=job.id,
             purpose=purpose,
             usage=build_usage_rows(spent),

@@ -17,7 +17,7 @@ from shared.adapters.postgres.turns.turn_sql import (
 
 STATE = Named(f"""
 SELECT s.*, a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS nobody_comes, {NO_PICTURES} AS no_pictures,
-       {render_is_relayed("p.network")} AS is_guest, p.anonymous, {BROUGHT} AS brought, p.kind AS party_kind, p.display_name, p.timezone,
+       {render_is_relayed("p.network")} AS is_guest, p.anonymous, {BROUGHT} AS brought, p.kind AS contact_kind, p.display_name, p.timezone,
        (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
        (SELECT jsonb_agg(f.threshold) FROM flushes f
          WHERE f.session_id = s.id AND f.cycle = s.cycle AND f.outcome <> 'failed') AS thresholds,
@@ -27,7 +27,7 @@ SELECT s.*, a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS no
                   WHERE c.session_id = s.id ORDER BY c.turn_id DESC, c.id DESC LIMIT 1), 0) AS fixed_tokens,
        coalesce((SELECT t.channel FROM turns t WHERE t.session_id = s.id AND t.turn_no = s.answered_turn), '')
          AS last_channel
-  FROM sessions s JOIN agents a ON a.id = s.agent_id JOIN parties p ON p.id = s.party_id
+  FROM sessions s JOIN agents a ON a.id = s.agent_id JOIN contacts p ON p.id = s.contact_id
     WHERE s.id = :session_id
 """)
 """State of a session as its job sees it: one statement, so that all columns are of one moment."""
@@ -52,8 +52,8 @@ _COMES_LAST = f"""(j.kind <> 'import' OR NOT EXISTS (
  AND NOT EXISTS (
   SELECT FROM turns t JOIN sessions x ON x.id = t.session_id
    WHERE t.ended_at IS NULL AND t.opened_at > now() - interval '10 minutes'
-     AND (t.waits_since IS NOT NULL OR x.party_id IN (
-           SELECT party_family(coalesce(p.merged_into, p.id)) FROM sessions m JOIN parties p ON p.id = m.party_id
+     AND (t.waits_since IS NOT NULL OR x.contact_id IN (
+           SELECT contact_family(coalesce(p.merged_into, p.id)) FROM sessions m JOIN contacts p ON p.id = m.contact_id
             WHERE m.id = j.session_id))))"""
 """A summary of an import waits for all other jobs, for turns that wait for a provider, and for turns of its
 person; one runs at a time. What waits longer than these bounds waits for something else."""
@@ -102,11 +102,11 @@ RETURNING d.part
 TOLD_AT_ONCE = 1_000
 TELL_WHOSE = f"""
 WITH untold AS (
-  SELECT id, party_id FROM sessions WHERE person_kind IS NULL
+  SELECT id, contact_id FROM sessions WHERE person_kind IS NULL
    ORDER BY id LIMIT {TOLD_AT_ONCE} FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE sessions s SET person_name = p.display_name, person_kind = p.kind, person_anonymous = p.anonymous
-  FROM untold JOIN parties p ON p.id = untold.party_id WHERE s.id = untold.id RETURNING s.id
+  FROM untold JOIN contacts p ON p.id = untold.contact_id WHERE s.id = untold.id RETURNING s.id
 """
 """Copies of names in sessions; a rename at the same time reaches its sessions after this, or before their
 rows were locked.
@@ -178,9 +178,9 @@ UPDATE sessions SET context_tokens = greatest(0, context_tokens + :tokens)
 
 SPEND = Named(f"""
 WITH u AS (
-  INSERT INTO usage (session_id, party_id, job_id, purpose, status, model, input_tokens, output_tokens,
+  INSERT INTO usage (session_id, contact_id, job_id, purpose, status, model, input_tokens, output_tokens,
                      cache_read_tokens, cache_write_tokens, known, cost_micro, request_id)
-  SELECT :session_id, :party_id, :job_id, :purpose, x.status, x.model, x.input_tokens, x.output_tokens,
+  SELECT :session_id, :contact_id, :job_id, :purpose, x.status, x.model, x.input_tokens, x.output_tokens,
          x.cache_read_tokens, x.cache_write_tokens, x.known, x.cost_micro, x.request_id
     FROM jsonb_to_recordset(:usage::jsonb) AS x(status text, model text, input_tokens bigint,
          output_tokens bigint, cache_read_tokens bigint, cache_write_tokens bigint, known bool,

@@ -75,14 +75,14 @@ WITH spent AS (
   SELECT d.scope, d.spent_micro AS used, split_part(d.scope, ':', 1) AS whose,
          nullif(split_part(d.scope, ':', 2), '')::bigint AS id
     FROM spend_days d WHERE d.warned_at IS NOT NULL AND d.day = (now() AT TIME ZONE :timezone)::date
-     AND d.scope ~ '^(party|session):'
+     AND d.scope ~ '^(contact|session):'
 ), talks AS (
   SELECT n.scope, n.whose, n.used, s.agent_id, agent_cap(a.config, 'session_usd') AS cap, s.id AS session_id, s.answered_turn
     FROM near n JOIN sessions s ON s.id = n.id JOIN agents a ON a.id = s.agent_id WHERE n.whose = 'session'
   UNION ALL
   SELECT n.scope, n.whose, n.used, s.agent_id, agent_cap(a.config, 'person_per_day_usd'), s.id, s.answered_turn
-    FROM near n JOIN sessions s ON s.party_id = n.id JOIN agents a ON a.id = s.agent_id
-   WHERE n.whose = 'party' AND s.last_active_at > now() - interval '1 day'
+    FROM near n JOIN sessions s ON s.contact_id = n.id JOIN agents a ON a.id = s.agent_id
+   WHERE n.whose = 'contact' AND s.last_active_at > now() - interval '1 day'
 ), capped AS (
   SELECT t.scope, CASE WHEN a.name ~ '^[A-Za-z0-9_.-]{{1,60}}$' THEN a.name ELSE 'agent-' || a.id END AS agent,
          bool_or(t.used >= t.cap OR (t.used * 100 >= t.cap * {WARN_PERCENT} AND EXISTS (
@@ -103,10 +103,10 @@ WITH spent AS (
     FROM total, unnest(ARRAY[{WARN_PERCENT}, 100]) AS level WHERE used_up OR level < 100
   UNION ALL
   SELECT 'spend_source', d.scope, jsonb_build_object(
-           'source', CASE split_part(d.scope, ':', 1) WHEN 'party' THEN d.scope
+           'source', CASE split_part(d.scope, ':', 1) WHEN 'contact' THEN d.scope
                           ELSE 'network:' || left(split_part(d.scope, ':', 2), 8) END,
            'used_micro', d.spent_micro, 'cap_micro', :cap_micro::bigint)
-    FROM spend_days d WHERE d.day = (now() AT TIME ZONE :timezone)::date AND d.scope ~ '^(party|network):'
+    FROM spend_days d WHERE d.day = (now() AT TIME ZONE :timezone)::date AND d.scope ~ '^(contact|network):'
      AND d.digits >= char_length((:cap_micro::bigint / {SOURCE_SHARE})::text)
      AND d.spent_micro * {SOURCE_SHARE} >= :cap_micro::bigint
   UNION ALL

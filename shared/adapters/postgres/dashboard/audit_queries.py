@@ -76,12 +76,12 @@ _UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _PERSON = f"""(
   SELECT jsonb_build_object('id', r.public_id, 'name', nullif(r.display_name, ''), 'kind', r.kind,
                             'anonymous', r.anonymous)
-    FROM (SELECT p.id, p.merged_into FROM parties p
+    FROM (SELECT p.id, p.merged_into FROM contacts p
            WHERE p.public_id = CASE WHEN f.object ~ '^(person[:])?{_UUID}$' THEN right(f.object, 36)::uuid END
           UNION ALL
-          SELECT p.id, p.merged_into FROM sessions s JOIN parties p ON p.id = s.party_id
+          SELECT p.id, p.merged_into FROM sessions s JOIN contacts p ON p.id = s.contact_id
            WHERE s.public_id = CASE WHEN f.object ~ '^{_UUID}$' THEN f.object::uuid END) o
-    JOIN parties r ON r.id = coalesce(o.merged_into, o.id) LIMIT 1)"""
+    JOIN contacts r ON r.id = coalesce(o.merged_into, o.id) LIMIT 1)"""
 """Current name of the entry's subject; the log itself holds ids only."""
 _ROWS = Named(f"SELECT coalesce(jsonb_agg({_ENTRY} ORDER BY f.id DESC), '[]')::text FROM ({_FOUND}) f")
 

@@ -34,8 +34,8 @@ _KEYS = {
     "person": (
         "p.public_id::text",
         "nullif(p.display_name, '')",
-        """LEFT JOIN parties o ON o.id = u.party_id
-           LEFT JOIN parties p ON p.id = coalesce(o.merged_into, o.id)""",
+        """LEFT JOIN contacts o ON o.id = u.contact_id
+           LEFT JOIN contacts p ON p.id = coalesce(o.merged_into, o.id)""",
     ),
 }
 _SUMS = """count(*) AS calls, sum(input_tokens)::bigint AS input_tokens,
@@ -47,7 +47,7 @@ _SUMS = """count(*) AS calls, sum(input_tokens)::bigint AS input_tokens,
   (sum(cache_read_tokens) * 100.0
     / nullif(sum(input_tokens + cache_read_tokens + cache_write_tokens), 0))::float8 AS cache_hit_pct"""
 _LEDGER = """
-SELECT u.id, u.session_id, u.party_id, u.model, u.purpose, u.known, u.input_tokens, u.output_tokens,
+SELECT u.id, u.session_id, u.contact_id, u.model, u.purpose, u.known, u.input_tokens, u.output_tokens,
        u.cache_read_tokens, u.cache_write_tokens, u.cost_micro, (u.at AT TIME ZONE :zone)::date AS day
   FROM usage u
  WHERE u.at >= :start::timestamptz AND u.at < :end::timestamptz"""
@@ -114,7 +114,7 @@ class CostInsights(PoolStore):
 _TODAY = Named(f"""
 SELECT coalesce(max(spent_micro) FILTER (WHERE scope = 'total'), 0)
          + {SPENT_OF_OPEN.format(day="(now() AT TIME ZONE :timezone)::date")} AS used,
-       count(*) FILTER (WHERE scope ~ '^(party|session):' AND warned_at IS NOT NULL) AS warned
+       count(*) FILTER (WHERE scope ~ '^(contact|session):' AND warned_at IS NOT NULL) AS warned
   FROM spend_days WHERE day = (now() AT TIME ZONE :timezone)::date
 """)
 
@@ -173,7 +173,7 @@ class PostgresPlayground(PoolStore):
 
 
 _PLAYED = Named(f"""
-INSERT INTO usage (session_id, party_id, purpose, {", ".join(USAGE)})
+INSERT INTO usage (session_id, contact_id, purpose, {", ".join(USAGE)})
 SELECT 0, 0, 'playground', {", ".join(f"x.{name}" for name in USAGE)}
   FROM jsonb_to_recordset(:spent::jsonb) AS x({", ".join(f"{name} {kind}" for name, kind in USAGE.items())})
 """)

@@ -148,7 +148,7 @@ SELECT json_build_object(
                    FROM ({_candidates("due", "running")}) j),
   'jobs', coalesce((SELECT json_agg(json_build_object('id', j.id, 'kind', j.kind, 'state', j.state,
       'session', s.public_id, 'session_kind', p.kind, 'anonymous', p.anonymous,
-      'person_id', coalesce((SELECT public_id FROM parties WHERE id = p.merged_into), p.public_id),
+      'person_id', coalesce((SELECT public_id FROM contacts WHERE id = p.merged_into), p.public_id),
       'person', nullif(p.display_name, ''), 'trigger', j.trigger, 'attempt', j.attempt,
       'faults', j.faults, 'error', nullif(j.last_error, ''), 'cancelled', j.outcome ? 'cancelled',
       'reason', CASE j.state WHEN 'due' THEN j.outcome ->> 'resting' ELSE j.outcome ->> 'nothing' END, 'failures', j.failures, 'due_at', j.due_at, 'created_at', j.created_at,
@@ -156,7 +156,7 @@ SELECT json_build_object(
       'duration_ms', extract(epoch FROM coalesce(j.ended_at, CASE WHEN j.state = 'running' THEN now() END)
                              - j.started_at)::float8 * 1000,
       'can_retry', {MAY["retry"]}, 'can_cancel', {MAY["cancel"]}) ORDER BY j.id DESC)
-    FROM shown j JOIN sessions s ON s.id = j.session_id JOIN parties p ON p.id = s.party_id), '[]'::json),
+    FROM shown j JOIN sessions s ON s.id = j.session_id JOIN contacts p ON p.id = s.contact_id), '[]'::json),
   'before', CASE WHEN (SELECT count(*) FROM page) > :limit THEN (SELECT min(id)::text FROM shown) END,
   'workers', coalesce((SELECT json_agg(json_build_object('id', w.id, 'role', w.role, 'pid', w.pid, 'beat', w.beat,
       'started_at', w.started_at, 'stopped_at', w.stopped_at, 'alive', {WORKER_IS_ALIVE},
@@ -171,14 +171,14 @@ SELECT json_build_object(
     FROM duties d LEFT JOIN workers w ON w.id = d.leased_by AND {WORKER_IS_ALIVE}), '[]'::json),
   'imports', coalesce((SELECT json_agg(json_build_object('session', s.public_id, 'session_kind', p.kind,
       'anonymous', p.anonymous,
-      'person_id', coalesce((SELECT public_id FROM parties WHERE id = p.merged_into), p.public_id),
+      'person_id', coalesce((SELECT public_id FROM contacts WHERE id = p.merged_into), p.public_id),
       'person', nullif(p.display_name, ''), 'source', i.source, 'messages', i.messages, 'at', i.began_at,
       'summaries', i.summaries,
       'summarised_percent', coalesce(100 * i.summarised_turns / nullif(s.answered_turn, 0), 0),
       'cost_micro', t.cost_micro) ORDER BY i.session_id DESC)
     FROM (SELECT * FROM past_imports WHERE digest IS NOT NULL ORDER BY session_id DESC LIMIT 20) i
     JOIN sessions s ON s.id = i.session_id JOIN session_totals t ON t.session_id = s.id
-    JOIN parties p ON p.id = s.party_id), '[]'::json),
+    JOIN contacts p ON p.id = s.contact_id), '[]'::json),
   'bots', coalesce((SELECT json_agg(json_build_object('id', b.bot_id, 'username', b.username, 'mode', b.mode,
       'access', b.access, 'problem', nullif(b.problem, ''), 'heard_at', b.heard_at, 'served_by', w.pid,
       'waiting', (SELECT count(*) FROM telegram_updates u WHERE u.bot_id = b.bot_id AND u.handled_at IS NULL))
@@ -204,13 +204,13 @@ _SENDABLE = "a.unreachable_since IS NULL AND a.channel = 'telegram' AND t.ended_
 
 DELIVERIES = Named(f"""
 WITH page AS (
-  SELECT d.*, x.shown_state, s.public_id, p.kind AS party_kind, p.anonymous, p.display_name,
-         coalesce((SELECT public_id FROM parties WHERE id = p.merged_into), p.public_id) AS person_id,
+  SELECT d.*, x.shown_state, s.public_id, p.kind AS contact_kind, p.anonymous, p.display_name,
+         coalesce((SELECT public_id FROM contacts WHERE id = p.merged_into), p.public_id) AS person_id,
          a.account, a.unreachable_since,
          t.ended_at, t.state AS turn_state, {_SENDABLE} AS can_send, coalesce(n.state = 'shown', false) AS told
     FROM {_PROBLEMS} x JOIN deliveries d USING (session_id, turn_no, part)
     LEFT JOIN uncertain_notices n ON n.session_id = d.session_id AND n.turn_no = d.turn_no
-    JOIN sessions s ON s.id = d.session_id JOIN parties p ON p.id = s.party_id
+    JOIN sessions s ON s.id = d.session_id JOIN contacts p ON p.id = s.contact_id
     JOIN addresses a ON a.id = d.address_id
     JOIN turns t ON t.session_id = d.session_id AND t.turn_no = d.turn_no
    WHERE (:state::text = '' OR x.shown_state = :state) AND (:session::uuid IS NULL OR s.public_id = :session)
@@ -224,7 +224,7 @@ SELECT json_build_object(
       FROM (VALUES ('uncertain'), ('dead'), ('waiting')) v(state)),
   'on_their_way', (SELECT count(*) FROM deliveries WHERE channel = 'telegram' AND state IN ('queued', 'sending', 'sent')),
   'oldest', (SELECT min(created_at) FROM deliveries WHERE channel = 'telegram' AND state IN ('queued', 'sending', 'sent')),
-  'deliveries', coalesce((SELECT json_agg(json_build_object('session', d.public_id, 'session_kind', d.party_kind,
+  'deliveries', coalesce((SELECT json_agg(json_build_object('session', d.public_id, 'session_kind', d.contact_kind,
       'anonymous', d.anonymous, 'person_id', d.person_id, 'person', nullif(d.display_name, ''), 'turn', d.turn_no, 'part', d.part,
       'parts', (SELECT count(*) FROM deliveries o WHERE o.session_id = d.session_id AND o.turn_no = d.turn_no),
       'state', d.shown_state, 'error', nullif(d.error, ''), 'attempt', d.attempt, 'bot', b.username,

@@ -88,7 +88,7 @@ class MemoryInsights(PoolStore):
     @store_method
     async def find_note_by_row(self, whose: NoteSource, note_id: int) -> FoundNote | None:
         """Return a note by the number of its row; None for a note of another person."""
-        return await self._one(*_NOTE_BY_ROW(note_id=note_id, party_id=whose.party_id))
+        return await self._one(*_NOTE_BY_ROW(note_id=note_id, contact_id=whose.contact_id))
 
     @store_method
     async def find_note_source(self, person: UUID, agent: str = "") -> NoteSource | None:
@@ -97,7 +97,7 @@ class MemoryInsights(PoolStore):
         if row is None:
             return None
         return NoteSource(
-            session_id=row["session_id"], party_id=row["root"], scope=row["scope"], by_operator=True
+            session_id=row["session_id"], contact_id=row["root"], scope=row["scope"], by_operator=True
         )
 
     @store_method
@@ -114,7 +114,7 @@ class MemoryInsights(PoolStore):
             return None
         shown = _without_row(json.loads(row["shown"]))
         source = NoteSource(
-            session_id=row["session_id"], party_id=row["root"], scope=row["scope"], by_operator=True
+            session_id=row["session_id"], contact_id=row["root"], scope=row["scope"], by_operator=True
         )
         return FoundNote(short_id=shown["short_id"], source=source, person=row["person"], shown=shown)
 
@@ -215,7 +215,7 @@ _FOUND_ROWS = """SELECT n.* FROM (SELECT DISTINCT id FROM ({found}) x ORDER BY i
  CROSS JOIN LATERAL (SELECT * FROM notes x WHERE x.id = f.id OFFSET 0) n
  WHERE {where} ORDER BY f.id DESC LIMIT {limit}"""
 """From those found to their rows: asked for rows that are among those found, the planner reads all notes."""
-_OF_PERSON = """n.party_id IN (SELECT party_family(coalesce(o.merged_into, o.id)) FROM parties o
+_OF_PERSON = """n.contact_id IN (SELECT contact_family(coalesce(o.merged_into, o.id)) FROM contacts o
                                 WHERE o.public_id = :person)"""
 _SHOWN = f"""json_build_object('row', n.id, 'id', n.public_id, 'short_id', 'n' || left(n.public_id::text, 8),
   'text', n.text, 'kind', n.kind, 'subject', n.subject, 'importance', n.importance, 'authority', n.authority,
@@ -229,13 +229,13 @@ _SHOWN = f"""json_build_object('row', n.id, 'id', n.public_id, 'short_id', 'n' |
   'superseded_reason', nullif(n.superseded_reason, ''),
   'person', json_build_object('id', r.public_id, 'name', nullif(r.display_name, ''), 'kind', r.kind,
                               'anonymous', r.anonymous))"""
-_OWNER = "JOIN parties p ON p.id = n.party_id JOIN parties r ON r.id = coalesce(p.merged_into, p.id)"
+_OWNER = "JOIN contacts p ON p.id = n.contact_id JOIN contacts r ON r.id = coalesce(p.merged_into, p.id)"
 
 _NOTES = f"""{{search}}
 SELECT json_build_object(
   'person', (SELECT json_build_object('id', r.public_id, 'name', nullif(r.display_name, ''), 'kind', r.kind,
                     'anonymous', r.anonymous)
-               FROM parties o JOIN parties r ON r.id = coalesce(o.merged_into, o.id)
+               FROM contacts o JOIN contacts r ON r.id = coalesce(o.merged_into, o.id)
               WHERE o.public_id = :person::uuid),
   'notes', coalesce((SELECT json_agg({_SHOWN} ORDER BY n.id DESC)
      FROM ({{rows}}) n {_OWNER}), '[]'::json),
@@ -247,17 +247,19 @@ SELECT {_SHOWN}::text AS shown, r.id AS root, r.public_id AS person, n.scope, x.
   FROM notes n {_OWNER}
  CROSS JOIN LATERAL (
        SELECT s.id FROM sessions s JOIN agents a ON a.id = s.agent_id
-        WHERE s.party_id IN (SELECT party_family(r.id))
+        WHERE s.contact_id IN (SELECT contact_family(r.id))
         ORDER BY a.name = n.scope DESC, s.last_active_at DESC, s.id DESC LIMIT 1) x
  WHERE {{which}} AND n.text <> ''
 """
 _NOTE_BY_ID = Named(_NOTE.format(which="n.public_id = :public_id"))
-_NOTE_BY_ROW = Named(_NOTE.format(which="n.id = :note_id AND n.party_id IN (SELECT party_family(:party_id))"))
+_NOTE_BY_ROW = Named(
+    _NOTE.format(which="n.id = :note_id AND n.contact_id IN (SELECT contact_family(:contact_id))")
+)
 """The conversation in which screens hear of a change: the last one with the agent whose note it is."""
 _KNOWN_TO = Named("""
 SELECT s.id AS session_id, r.id AS root, a.name AS scope
-  FROM parties o JOIN parties r ON r.id = coalesce(o.merged_into, o.id)
-  JOIN sessions s ON s.party_id IN (SELECT party_family(r.id)) JOIN agents a ON a.id = s.agent_id
+  FROM contacts o JOIN contacts r ON r.id = coalesce(o.merged_into, o.id)
+  JOIN sessions s ON s.contact_id IN (SELECT contact_family(r.id)) JOIN agents a ON a.id = s.agent_id
  WHERE o.public_id = :person AND (:agent = '' OR a.name = :agent)
  ORDER BY s.archived_at IS NULL DESC, s.last_active_at DESC, s.id DESC LIMIT 1
 """)

@@ -88,14 +88,14 @@ def _build_filter(query: PeopleQuery) -> tuple[str, Arguments]:
     return " AND ".join(wanted), arguments
 
 
-_IDS = "ARRAY(SELECT r.id UNION ALL SELECT id FROM parties WHERE merged_into = r.id)"
+_IDS = "ARRAY(SELECT r.id UNION ALL SELECT id FROM contacts WHERE merged_into = r.id)"
 _FAMILY = f"CROSS JOIN LATERAL (SELECT {_IDS} AS ids OFFSET 0) f"
-"""Ids of a person `r` and of those joined with them, as `party_family` returns them.
+"""Ids of a person `r` and of those joined with them, as `contact_family` returns them.
 
 An array uses an index where a sub-select would read every row; a function call per row costs more than it
 finds.
 """
-_THEIRS = "a.party_id = ANY (f.ids)"
+_THEIRS = "a.contact_id = ANY (f.ids)"
 _STARTS = """(starts_with(lower(r.display_name), lower(:search::text))
            OR starts_with(r.public_id::text, lower(:search::text)))"""
 _PLACE_SAYS = """a.channel <> 'web'
@@ -107,13 +107,13 @@ _SAYS = f"""(strpos(lower(r.display_name), lower(:search::text)) > 0
 _SAYS_NEAR = f"""(strpos(lower(r.display_name), lower(:search::text)) > 0
            OR starts_with(r.public_id::text, lower(:search::text))
            OR CASE WHEN (SELECT rare_place FROM look) THEN r.id IN (SELECT id FROM placed) ELSE EXISTS (
-              SELECT FROM addresses a WHERE a.party_id = ANY ({_IDS}) AND {_PLACE_SAYS}) END)"""
+              SELECT FROM addresses a WHERE a.contact_id = ANY ({_IDS}) AND {_PLACE_SAYS}) END)"""
 """Match of a search; the people of a rare address are looked up before, so that only few families are
 read.
 """
 _COUNTED = f"""
-SELECT FROM parties r {_FAMILY}
- WHERE r.merged_into IS NULL AND EXISTS (SELECT FROM sessions x WHERE x.party_id = ANY (f.ids))
+SELECT FROM contacts r {_FAMILY}
+ WHERE r.merged_into IS NULL AND EXISTS (SELECT FROM sessions x WHERE x.contact_id = ANY (f.ids))
    AND num_nulls(:edge::text, :row::bigint, :search::text) = 0 AND {{where}}"""
 _NAMED = """'id', r.public_id, 'name', nullif(r.display_name, ''), 'kind', r.kind, 'anonymous', r.anonymous,
   'since', r.created_at"""
@@ -127,7 +127,7 @@ _SUMS = """
           coalesce(sum(t.output_tokens), 0)::bigint AS output_tokens,
           coalesce(sum(t.cache_read_tokens), 0)::bigint AS cache_read_tokens
      FROM sessions x LEFT JOIN session_totals t ON t.session_id = x.id
-    WHERE x.party_id = ANY (f.ids)) u"""
+    WHERE x.contact_id = ANY (f.ids)) u"""
 _FIGURES = f"""
   'sessions', u.sessions, 'turns', u.turns, 'last_active_at', u.last_active_at,
   'tokens', CASE WHEN u.counted > 0 THEN u.tokens END, 'output_tokens', u.output_tokens,
@@ -136,30 +136,31 @@ _FIGURES = f"""
                      THEN u.cost_micro END,
   'cost_unknown_calls', u.cost_unknown_calls,
   'channels', ARRAY(SELECT DISTINCT a.channel FROM addresses a WHERE {_THEIRS} ORDER BY 1),
-  'notes', (SELECT count(*) FROM notes n WHERE n.party_id = ANY (f.ids)
+  'notes', (SELECT count(*) FROM notes n WHERE n.contact_id = ANY (f.ids)
                AND n.superseded_by IS NULL AND n.forgotten_at IS NULL)"""
 
 _PAGE = """
   SELECT r.id, s.last_active_at AS key, s.id AS row
-    FROM ({rows}) s JOIN parties p ON p.id = s.party_id JOIN parties r ON r.id = coalesce(p.merged_into, p.id)
+    FROM ({rows}) s JOIN contacts p ON p.id = s.contact_id
+    JOIN contacts r ON r.id = coalesce(p.merged_into, p.id)
          {family}
    WHERE coalesce(s.id = (SELECT o.id FROM (SELECT y.id, l.last_active_at FROM sessions y
                                               JOIN session_list l ON l.id = y.id
-                                             WHERE y.party_id = ANY (f.ids) OFFSET 0) o
+                                             WHERE y.contact_id = ANY (f.ids) OFFSET 0) o
                            ORDER BY o.last_active_at DESC, o.id DESC LIMIT 1), false)
      AND {{where}}
    ORDER BY s.last_active_at DESC, s.id DESC LIMIT {{limit}}"""
 _AFTER = "(x.last_active_at, x.id) < (:edge::text::timestamptz, :row::bigint) AND :search::text IS NOT NULL"
 _EVERYBODY = f"SELECT x.* FROM session_list x WHERE {_AFTER}"
 _NEXT = f"{_EVERYBODY} AND {{unless}} ORDER BY x.last_active_at DESC, x.id DESC LIMIT {NEAR}"
-_THEIR_OWN = f"""SELECT x.* FROM found f CROSS JOIN LATERAL party_family(f.id) AS y(id)
-   JOIN sessions z ON z.party_id = y.id JOIN session_list x ON x.id = z.id
+_THEIR_OWN = f"""SELECT x.* FROM found f CROSS JOIN LATERAL contact_family(f.id) AS y(id)
+   JOIN sessions z ON z.contact_id = y.id JOIN session_list x ON x.id = z.id
   WHERE (SELECT count(*) FROM found) <= {FEW_PEOPLE} AND {_AFTER}"""
 _TOO_MANY = f"{_EVERYBODY} AND (SELECT count(*) FROM found) > {FEW_PEOPLE}"
 _LOOK = f"""
 look AS MATERIALIZED (SELECT p.pieces AS names, a.pieces AS places, p.rare AND a.rare AS rare,
         a.rare AS rare_place
-   FROM ({find_pieces(":search::text", "parties_by_pieces")}) p,
+   FROM ({find_pieces(":search::text", "contacts_by_pieces")}) p,
         ({find_pieces(":search::text", "addresses_by_pieces")}) a), """
 _IS_RARE = "(SELECT rare FROM look)"
 _ARE_FEW = f"{_IS_RARE} AND (SELECT count(*) FROM found) <= {FEW_FOUND}"
@@ -167,16 +168,16 @@ _ARE_FEW = f"{_IS_RARE} AND (SELECT count(*) FROM found) <= {FEW_FOUND}"
 _FOUND_BY = f"""
 found AS MATERIALIZED (SELECT DISTINCT id FROM (
   {{names}}
-  UNION ALL SELECT p.id FROM parties p
+  UNION ALL SELECT p.id FROM contacts p
    WHERE p.public_id BETWEEN {LEAST} AND {MOST}) x
  WHERE {{when}} LIMIT {FEW_PEOPLE} + 1), """
 _OF_PLACES = """SELECT coalesce(p.merged_into, p.id) AS id
-    FROM addresses a JOIN parties p ON p.id = a.party_id
+    FROM addresses a JOIN contacts p ON p.id = a.contact_id
    WHERE a.channel <> 'web' AND name_pieces(a.title || ' ' || a.chat) @> (SELECT places FROM look)"""
-_OF_NAMES = "SELECT p.id FROM parties p WHERE name_pieces(p.display_name) @> (SELECT names FROM look)"
+_OF_NAMES = "SELECT p.id FROM contacts p WHERE name_pieces(p.display_name) @> (SELECT names FROM look)"
 _PLACED = f"""
 placed AS MATERIALIZED ({_OF_PLACES} AND {_PLACE_SAYS} AND (SELECT rare_place FROM look)), """
-_BEGINNINGS = f"""(SELECT p.id FROM parties p WHERE lower(p.display_name) COLLATE "C" >= lower(:search::text)
+_BEGINNINGS = f"""(SELECT p.id FROM contacts p WHERE lower(p.display_name) COLLATE "C" >= lower(:search::text)
      AND lower(p.display_name) COLLATE "C" < lower(:search::text) || U&'\\+10FFFF'
    ORDER BY lower(p.display_name) COLLATE "C", p.id LIMIT {FEW_PEOPLE} + 1)"""
 
@@ -192,7 +193,7 @@ WITH {before}page AS ({page}
 SELECT json_build_object('whole', {whole}, 'rows', coalesce((
   SELECT json_agg(json_build_object('key', page.key::text, 'row', page.row, {_NAMED}, {_FIGURES})
                   ORDER BY page.key DESC, page.row DESC)
-    FROM page JOIN parties r ON r.id = page.id {_FAMILY} {_SUMS}), '[]'::json))::text
+    FROM page JOIN contacts r ON r.id = page.id {_FAMILY} {_SUMS}), '[]'::json))::text
 """
 
 
@@ -221,10 +222,10 @@ and for people by name only when these do not fill the page.
 
 _PERSON = Named(f"""
 SELECT json_build_object({_NAMED}, {_FIGURES}, 'timezone', r.timezone,
-  'joined', (SELECT count(*) FROM parties j WHERE j.merged_into = r.id),
-  'hold', (SELECT json_build_object('since', j.on_hold_since, 'by', j.on_hold_by) FROM parties j
+  'joined', (SELECT count(*) FROM contacts j WHERE j.merged_into = r.id),
+  'hold', (SELECT json_build_object('since', j.on_hold_since, 'by', j.on_hold_by) FROM contacts j
             WHERE j.id = ANY (f.ids) AND j.on_hold_since IS NOT NULL ORDER BY j.on_hold_since LIMIT 1),
-  'put_away', (SELECT count(*) FROM notes n WHERE n.party_id = ANY (f.ids)
+  'put_away', (SELECT count(*) FROM notes n WHERE n.contact_id = ANY (f.ids)
                   AND n.forgotten_at IS NOT NULL AND n.undo_until IS NOT NULL),
   'places', coalesce((SELECT json_agg(json_build_object('channel', a.channel, 'account', a.account,
         'chat', CASE WHEN a.channel = 'telegram' THEN a.chat END, 'title', nullif(a.title, ''),
@@ -241,11 +242,11 @@ SELECT json_build_object({_NAMED}, {_FIGURES}, 'timezone', r.timezone,
         'cost_micro', CASE WHEN t.cost_unknown_calls > 0 AND t.cost_micro = 0 THEN NULL ELSE t.cost_micro END,
         'cost_unknown_calls', t.cost_unknown_calls, 'created_at', s.created_at,
         'last_active_at', s.last_active_at) ORDER BY s.last_active_at DESC, s.id DESC)
-      FROM (SELECT s.* FROM sessions s WHERE s.party_id = ANY (f.ids)
+      FROM (SELECT s.* FROM sessions s WHERE s.contact_id = ANY (f.ids)
              ORDER BY s.last_active_at DESC, s.id DESC LIMIT 200) s
       JOIN agents g ON g.id = s.agent_id LEFT JOIN session_totals t ON t.session_id = s.id), '[]'::json)
 )::text
-  FROM parties o JOIN parties r ON r.id = coalesce(o.merged_into, o.id) {_FAMILY} {_SUMS}
+  FROM contacts o JOIN contacts r ON r.id = coalesce(o.merged_into, o.id) {_FAMILY} {_SUMS}
  WHERE o.public_id = :public_id
 """)
 """Page of a person with everybody who was joined to him: places, conversations, figures."""
@@ -253,8 +254,8 @@ SELECT json_build_object({_NAMED}, {_FIGURES}, 'timezone', r.timezone,
 _ERASURE = Named("""
 SELECT json_build_object('id', e.id, 'state', e.state, 'step', e.step, 'counts', e.counts, 'at', e.at,
                          'finished_at', e.finished_at)::text
-  FROM parties o JOIN parties r ON r.id = coalesce(o.merged_into, o.id)
-  JOIN erasures e ON e.party_hash = sha256(convert_to('evertalk.erasures:' || r.public_id::text, 'UTF8'))
+  FROM contacts o JOIN contacts r ON r.id = coalesce(o.merged_into, o.id)
+  JOIN erasures e ON e.contact_hash = sha256(convert_to('evertalk.erasures:' || r.public_id::text, 'UTF8'))
                  AND e.scope = 'everything'
  WHERE o.public_id = :public_id ORDER BY e.id DESC LIMIT 1
 """)

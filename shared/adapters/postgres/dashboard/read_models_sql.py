@@ -128,11 +128,11 @@ Values that each turn changes are ordered by their copy in `session_list`; rows 
 """
 
 _SHOWN_PERSON = """
-  'person_id', (SELECT r.public_id FROM parties o JOIN parties r ON r.id = coalesce(o.merged_into, o.id)
-                 WHERE o.id = s.party_id),
-  'person', nullif(coalesce(s.person_name, (SELECT display_name FROM parties WHERE id = s.party_id)), ''),
-  'kind', coalesce(s.person_kind, (SELECT kind FROM parties WHERE id = s.party_id)),
-  'anonymous', coalesce(s.person_anonymous, (SELECT anonymous FROM parties WHERE id = s.party_id)),
+  'person_id', (SELECT r.public_id FROM contacts o JOIN contacts r ON r.id = coalesce(o.merged_into, o.id)
+                 WHERE o.id = s.contact_id),
+  'person', nullif(coalesce(s.person_name, (SELECT display_name FROM contacts WHERE id = s.contact_id)), ''),
+  'kind', coalesce(s.person_kind, (SELECT kind FROM contacts WHERE id = s.contact_id)),
+  'anonymous', coalesce(s.person_anonymous, (SELECT anonymous FROM contacts WHERE id = s.contact_id)),
 """
 """Looked up for those sessions only that no worker has told yet whose they are."""
 _FACTS = f"""
@@ -149,7 +149,7 @@ _FACTS = f"""
   'created_at', s.created_at, 'last_active_at', s.last_active_at
 """
 _OF_SESSION = """
-  FROM sessions s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id
+  FROM sessions s JOIN contacts p ON p.id = s.contact_id JOIN agents a ON a.id = s.agent_id
   LEFT JOIN session_totals t ON t.session_id = s.id
 """
 
@@ -168,7 +168,7 @@ NEWEST_CALL = f"""(
 
 SESSION = Named(f"""
 SELECT json_build_object({_FACTS},
-  'party', coalesce((SELECT r.public_id FROM parties r WHERE r.id = p.merged_into), p.public_id), 'timezone', p.timezone, 'goal', nullif(s.goal, ''), 'mode', nullif(s.mode, ''),
+  'contact', coalesce((SELECT r.public_id FROM contacts r WHERE r.id = p.merged_into), p.public_id), 'timezone', p.timezone, 'goal', nullif(s.goal, ''), 'mode', nullif(s.mode, ''),
   'base_turn', s.base_turn, 'flushed_turn', s.flushed_turn, 'held', s.hold_compaction, 'compaction', s.compaction, 'compact_at', s.compact_at,
   'answered_turn', s.answered_turn, 'view_epoch', s.view_epoch, 'newest_seq', s.next_seq - 1,
   'handover', (SELECT json_build_object('state', h.state, 'asked_by', h.asked_by, 'reason', h.reason,
@@ -194,8 +194,8 @@ SELECT json_build_object({_FACTS},
   'running', (SELECT json_build_object('kind', j.kind, 'since', j.started_at) FROM jobs j
                WHERE j.session_id = s.id AND j.state = 'running'),
   'notes', (SELECT json_build_object('kept', count(*), 'newest', max(n.id)::text)
-              FROM party_family(coalesce(p.merged_into, p.id)) AS family(id)
-             CROSS JOIN LATERAL (SELECT id FROM notes m WHERE m.party_id = family.id AND m.text <> ''
+              FROM contact_family(coalesce(p.merged_into, p.id)) AS family(id)
+             CROSS JOIN LATERAL (SELECT id FROM notes m WHERE m.contact_id = family.id AND m.text <> ''
                 AND m.forgotten_at IS NULL AND m.superseded_by IS NULL OFFSET 0) n),
   'flushes', coalesce((SELECT json_agg(json_build_object('id', f.public_id, 'threshold', f.threshold,
         'from_turn', f.from_turn, 'through_turn', f.through_turn, 'outcome', f.outcome, 'note_count', f.note_count,
@@ -204,7 +204,7 @@ SELECT json_build_object({_FACTS},
         'notes', coalesce((SELECT json_agg(json_build_object('id', m.public_id, 'kind', m.kind, 'text', m.text,
              'importance', m.importance, 'authority', m.authority, 'superseded', m.superseded_by IS NOT NULL,
              'forgotten', m.forgotten_at IS NOT NULL) ORDER BY m.id)
-             FROM notes m WHERE m.party_id = s.party_id AND m.flush_id = f.id), '[]'::json)) ORDER BY f.id DESC)
+             FROM notes m WHERE m.contact_id = s.contact_id AND m.flush_id = f.id), '[]'::json)) ORDER BY f.id DESC)
       FROM (SELECT * FROM flushes x WHERE (x.session_id, x.id) < (s.id, {2**62}) AND x.session_id >= s.id
              ORDER BY x.session_id DESC, x.id DESC LIMIT 50) f), '[]'::json),
   'spend', coalesce((SELECT json_agg(u ORDER BY u.cost_micro DESC NULLS LAST, u.purpose, u.model) FROM (
@@ -395,7 +395,7 @@ SELECT json_build_object(
   'charged_micro', (SELECT coalesce(max(spent_micro), 0) +
                     {SPENT_OF_OPEN.format(day="(now() AT TIME ZONE :timezone)::date")} FROM spend_days
                      WHERE scope = 'total' AND day = (now() AT TIME ZONE :timezone)::date),
-  'near_caps', (SELECT count(*) FROM spend_days WHERE scope ~ '^(party|session):' AND warned_at IS NOT NULL
+  'near_caps', (SELECT count(*) FROM spend_days WHERE scope ~ '^(contact|session):' AND warned_at IS NOT NULL
                    AND day = (now() AT TIME ZONE :timezone)::date),
   'jobs_due', (SELECT count(*) FROM jobs WHERE state = 'due' AND due_at <= now()),
   'summaries_resting', (SELECT count(DISTINCT session_id) FROM jobs

@@ -57,7 +57,7 @@ NOBODY_LOOKED_UP = Matches(people=None, agents=None)
 _MATCHES = """
 SELECT json_build_object(
   'people', (SELECT CASE WHEN {when} AND count(*) <= {few} THEN coalesce(json_agg(id), '[]'::json) END
-               FROM (SELECT id FROM parties WHERE {found} LIMIT {few} + 1) x),
+               FROM (SELECT id FROM contacts WHERE {found} LIMIT {few} + 1) x),
   'agents', (SELECT json_agg(id) FROM agents WHERE strpos(lower(name), lower(:search)) > 0))::text
 """
 _SOMEWHERE = """name_pieces(display_name) @> (SELECT pieces FROM look)
@@ -78,7 +78,7 @@ def build_matches_query(search: str, *, only_few: bool = False) -> tuple[str, *t
         return Named(_MATCHES.format(found=_AT_THE_START, when="true", few=FEW_PEOPLE))(search=search)
     when, few = ("(SELECT rare FROM look)", FEW_FOUND) if only_few else ("true", FEW_PEOPLE)
     matches = _MATCHES.format(found=f"{when} AND {_SOMEWHERE}", when=when, few=few)
-    look = find_pieces(":search", "parties_by_pieces")
+    look = find_pieces(":search", "contacts_by_pieces")
     return Named(f"WITH look AS MATERIALIZED ({look}) {matches}")(search=search)
 
 
@@ -210,7 +210,7 @@ def _exactly(search: str, matches: Matches, put: Arguments) -> list[str]:
     """
     exact = []
     if matches.people:
-        exact.append(f"{{s}}.party_id = ANY ((SELECT {put.add(list(matches.people))}::bigint[])::bigint[])")
+        exact.append(f"{{s}}.contact_id = ANY ((SELECT {put.add(list(matches.people))}::bigint[])::bigint[])")
     if _ID_START.fullmatch(start := search.lower()):
         bare = start.replace("-", "")
         least, most = (f"(SELECT {put.add(bare.ljust(32, end)[:32])}::text::uuid)" for end in "0f")
@@ -259,7 +259,7 @@ def _render_by_person(
     if edge is not None:
         # A plan for any name is as good as one for this: by a sub-select it looks so to the planner, too.
         name, row = f"(SELECT {put.add(edge[0])}::text)", f"{put.add(edge[1])}::bigint"
-        person = f"coalesce((SELECT party_id FROM sessions WHERE id = {row}), 0)"
+        person = f"coalesce((SELECT contact_id FROM sessions WHERE id = {row}), 0)"
         sign = "<" if falling else ">"
         wanted = [
             *wanted,
@@ -267,7 +267,7 @@ def _render_by_person(
             f"({key}, p.id, s.id) {sign} ({name}, {person}, {row})",
         ]
     direction = "DESC" if falling else "ASC"
-    return f"""SELECT s.*, {key} AS key FROM parties p JOIN sessions s ON s.party_id = p.id
+    return f"""SELECT s.*, {key} AS key FROM contacts p JOIN sessions s ON s.contact_id = p.id
       WHERE {_all(wanted)} ORDER BY {key} {direction}, p.id {direction}, s.id {direction} LIMIT {limit}"""
 
 

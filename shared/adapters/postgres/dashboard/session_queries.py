@@ -104,7 +104,7 @@ SELECT json_build_object('id', l.public_id, 'summary', l.summary_text, 'ledger',
              WHERE x.session_id = l.session_id AND te.turn_no <= l.through_turn), '[]'::json),
   'notes', coalesce((SELECT json_agg(n.text ORDER BY n.id)
               FROM notes n JOIN sessions s ON s.id = l.session_id
-             WHERE n.party_id = s.party_id AND n.flush_id = l.flush_id
+             WHERE n.contact_id = s.contact_id AND n.flush_id = l.flush_id
                AND n.forgotten_at IS NULL), '[]'::json)
 )::text FROM links l WHERE l.public_id = :link AND l.kind IN ('summary', 'digest')
 """)
@@ -114,7 +114,7 @@ _ID = Named("SELECT id FROM sessions WHERE public_id = :public_id")
 _PERSON = Named("""
 SELECT s.id, coalesce(r.public_id, p.public_id) AS person_id, nullif(p.display_name, '') AS person, p.kind,
        p.anonymous
-  FROM sessions s JOIN parties p ON p.id = s.party_id LEFT JOIN parties r ON r.id = p.merged_into
+  FROM sessions s JOIN contacts p ON p.id = s.contact_id LEFT JOIN contacts r ON r.id = p.merged_into
  WHERE s.public_id = :public_id
 """)
 _NEWEST = Named(f"""

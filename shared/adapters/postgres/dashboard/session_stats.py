@@ -66,10 +66,10 @@ class PostgresSessionStats(PoolStore):
 
 _SPENDING = Named(f"""
 WITH cost AS (
-  SELECT 0::bigint AS micro, (now() AT TIME ZONE :timezone)::date AS day, s.id, s.party_id, p.anonymous,
+  SELECT 0::bigint AS micro, (now() AT TIME ZONE :timezone)::date AS day, s.id, s.contact_id, p.anonymous,
          p.timezone,
          a.config, NULL::text AS network, NULL::text AS hour
-    FROM sessions s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id
+    FROM sessions s JOIN contacts p ON p.id = s.contact_id JOIN agents a ON a.id = s.agent_id
       WHERE s.id = :session_id
 ), {render_caps()}, ledger AS (
   SELECT coalesce(sum(u.cost_micro), 0)::bigint AS ledger,

@@ -139,7 +139,7 @@ class _Look:
             if row["bucket"] is not None:
                 delta.first_tokens[row["bucket"]] += 1
             if row["messages"] and not row["counted"]:
-                self._people.append((row["hour"], row["party_id"]))
+                self._people.append((row["hour"], row["contact_id"]))
 
     async def _count_jobs(self) -> bool:
         rows = await self._connection.fetch(*_TAKE_JOBS(zone=self._zone, limit=ROWS_AT_ONCE))
@@ -170,8 +170,10 @@ class _Look:
     async def _count_people(self) -> None:
         """Count a person once per hour, and as new in the first of the day's hours in which they wrote."""
         hours = [hour for hour, _ in self._people]
-        parties = [party for _, party in self._people]
-        for row in await self._connection.fetch(*_ADD_PEOPLE(zone=self._zone, hours=hours, parties=parties)):
+        contacts = [contact for _, contact in self._people]
+        for row in await self._connection.fetch(
+            *_ADD_PEOPLE(zone=self._zone, hours=hours, contacts=contacts)
+        ):
             self._deltas[row["hour"]].sums["people"] += row["people"]
             self._deltas[row["hour"]].sums["new_today"] += row["new_today"]
         self._people.clear()
@@ -218,7 +220,7 @@ class _Look:
         await self._connection.execute(*_FORGET_OPEN_OF_HOUR(hour=hour))
         await self._connection.execute(*_KEEP_OPEN_OF_HOUR(hour=hour), timeout=WHOLE_HOUR_SECONDS)
         people = await self._connection.fetch(*_PEOPLE_OF_HOUR(hour=hour), timeout=WHOLE_HOUR_SECONDS)
-        self._people = [(hour, row["party_id"]) for row in people]
+        self._people = [(hour, row["contact_id"]) for row in people]
         await self._count_people()
         self._deltas.pop(hour, None)
         await self._add()
@@ -283,7 +285,7 @@ RETURNING session_id, after_turn, through_turn
 _FED = """unnest(:session_id::bigint[], :after_turn::bigint[], :through_turn::bigint[])
        AS f(session_id, after_turn, through_turn)"""
 _ENDED_TURNS = Named(f"""
-SELECT t.session_id, t.turn_no, date_trunc('hour', t.opened_at, :zone) AS hour, s.party_id,
+SELECT t.session_id, t.turn_no, date_trunc('hour', t.opened_at, :zone) AS hour, s.contact_id,
        o.messages AS counted,{_TURN}
   FROM {_FED}
   JOIN turns t ON t.session_id = f.session_id AND t.turn_no > f.after_turn AND t.turn_no <= f.through_turn
@@ -298,7 +300,7 @@ DELETE FROM hour_open o USING {_FED}
 """)
 # A turn that was just counted as ended is no longer open in the same snapshot.
 _OPEN_TURNS = Named(f"""
-SELECT t.session_id, t.turn_no, t.hour, s.party_id, o.messages AS counted,
+SELECT t.session_id, t.turn_no, t.hour, s.contact_id, o.messages AS counted,
        EXISTS (SELECT FROM hourly_stats n WHERE n.hour = t.hour) AS is_kept,{_TURN}
   FROM (SELECT x.*, date_trunc('hour', x.opened_at, :zone) AS hour FROM turns x
          WHERE x.ended_at IS NULL AND (x.session_id, x.turn_no) > (
@@ -376,14 +378,16 @@ UPDATE hour_marks h
 
 _ADD_PEOPLE = Named("""
 WITH given AS (
-  SELECT DISTINCT hour, party_id FROM unnest(:hours::timestamptz[], :parties::bigint[]) AS g(hour, party_id)
+  SELECT DISTINCT hour, contact_id
+    FROM unnest(:hours::timestamptz[], :contacts::bigint[]) AS g(hour, contact_id)
 ), added AS (
-  INSERT INTO hour_people (party_id, hour) SELECT party_id, hour FROM given ORDER BY 1, 2
-  ON CONFLICT DO NOTHING RETURNING party_id, hour
+  INSERT INTO hour_people (contact_id, hour) SELECT contact_id, hour FROM given ORDER BY 1, 2
+  ON CONFLICT DO NOTHING RETURNING contact_id, hour
 ), days AS (
-  SELECT a.party_id, date_trunc('day', a.hour, :zone) AS day, min(a.hour) AS first FROM added a GROUP BY 1, 2
+  SELECT a.contact_id, date_trunc('day', a.hour, :zone) AS day, min(a.hour) AS first
+    FROM added a GROUP BY 1, 2
 ), firsts AS (
-  SELECT d.first, (SELECT min(p.hour) FROM hour_people p WHERE p.party_id = d.party_id AND p.hour >= d.day
+  SELECT d.first, (SELECT min(p.hour) FROM hour_people p WHERE p.contact_id = d.contact_id AND p.hour >= d.day
                       AND date_trunc('day', p.hour, :zone) = d.day) AS before FROM days d
 )
 SELECT hour, sum(people)::int AS people, sum(new_today)::int AS new_today FROM (
@@ -494,7 +498,7 @@ SELECT t.session_id, t.turn_no, :hour, t.messages
 ON CONFLICT (session_id, turn_no) DO UPDATE SET messages = excluded.messages
 """)
 _PEOPLE_OF_HOUR = Named(f"""
-SELECT DISTINCT s.party_id FROM turns t JOIN sessions s ON s.id = t.session_id
+SELECT DISTINCT s.contact_id FROM turns t JOIN sessions s ON s.id = t.session_id
   JOIN turn_entries te ON te.session_id = t.session_id AND te.turn_no = t.turn_no
   JOIN entry_rows e ON e.session_id = te.session_id AND e.seq = te.seq AND e.author = 'person'
  WHERE {render_within("t.opened_at", ":hour")} AND {_HAPPENED}
@@ -503,7 +507,7 @@ _SET_PEOPLE = Named("""
 UPDATE hourly_stats n SET people = p.people, new_today = p.new_today
   FROM (SELECT count(*) AS people,
                count(*) FILTER (WHERE NOT EXISTS (
-                 SELECT FROM hour_people o WHERE o.party_id = p.party_id AND o.hour < :hour
+                 SELECT FROM hour_people o WHERE o.contact_id = p.contact_id AND o.hour < :hour
                     AND o.hour >= date_trunc('day', :hour::timestamptz, :zone))) AS new_today
           FROM hour_people p WHERE p.hour = :hour) p
  WHERE n.hour = :hour

@@ -10,7 +10,7 @@ AT_ONCE = 500
 SLOW_SECONDS = 2
 """An answer that takes longer is not waited for."""
 _OF_SESSION = (
-    "party_id", "agent_id", "next_turn", "context_tokens", "context_limit", "last_active_at", "troubled_at",
+    "contact_id", "agent_id", "next_turn", "context_tokens", "context_limit", "last_active_at", "troubled_at",
     "last_channel",
 )  # fmt: skip
 _OF_TOTALS = (

@@ -639,7 +639,7 @@ SELECT {_OVER} AS over
 _ROWS = f"""
 SELECT s.public_id AS session, h.state, h.asked_by, h.reason, h.operator_name AS operator,
        p.display_name AS who, p.kind, p.anonymous,
-       coalesce((SELECT public_id FROM parties WHERE id = p.merged_into), p.public_id) AS person_id,
+       coalesce((SELECT public_id FROM contacts WHERE id = p.merged_into), p.public_id) AS person_id,
        a.channel, g.name AS agent, h.asked_at, h.taken_at, h.version, h.labels, h.ended_at, h.rating,
        CASE WHEN h.ended_at IS NULL THEN (
          SELECT t.opened_at FROM turns t WHERE t.session_id = s.id AND t.turn_no = s.answered_turn + 1)
@@ -651,7 +651,7 @@ SELECT s.public_id AS session, h.state, h.asked_by, h.reason, h.operator_name AS
             WHERE e.session_id = s.id AND e.author = 'person'
             ORDER BY e.seq DESC LIMIT 1) e, jsonb_array_elements(e.blocks) b
           WHERE b ->> 'type' = 'text'), '') AS excerpt
-  FROM handovers h JOIN sessions s ON s.id = h.session_id JOIN parties p ON p.id = s.party_id
+  FROM handovers h JOIN sessions s ON s.id = h.session_id JOIN contacts p ON p.id = s.contact_id
   JOIN addresses a ON a.id = h.address_id JOIN agents g ON g.id = s.agent_id
 """
 _LISTED = Named(f"""{_ROWS}

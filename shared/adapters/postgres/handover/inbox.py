@@ -202,7 +202,7 @@ SELECT p.timezone, coalesce((
            FROM addresses a WHERE a.session_id = s.id
           ORDER BY a.id = (SELECT t.address_id FROM turns t WHERE t.session_id = s.id
                             ORDER BY t.turn_no DESC LIMIT 1) DESC, a.id DESC LIMIT 1), '{}') AS contact
-  FROM sessions s JOIN parties p ON p.id = s.party_id WHERE s.public_id = :session_id
+  FROM sessions s JOIN contacts p ON p.id = s.contact_id WHERE s.public_id = :session_id
 """)
 """Contact data of a person from the site where the newest turn came from."""
 _ADD_NOTE = Named("""
@@ -245,7 +245,7 @@ SELECT coalesce(p.display_name, '') AS name, coalesce((
          SELECT coalesce(nullif(w.config ->> 'title', ''), w.name) FROM addresses x
            JOIN sites w ON w.name = x.account
           WHERE x.session_id = s.id AND x.channel = 'web' ORDER BY x.id DESC LIMIT 1), '') AS site
-  FROM sessions s JOIN parties p ON p.id = s.party_id WHERE s.id = :session_id
+  FROM sessions s JOIN contacts p ON p.id = s.contact_id WHERE s.id = :session_id
 """)
 _SAVE_MACRO = Named("""
 WITH changed AS (

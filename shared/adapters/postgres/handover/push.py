@@ -236,7 +236,7 @@ WITH wanted AS (
          greatest(CASE WHEN h.state = 'waiting' THEN h.asked_at END, (
            SELECT max(e.at) FROM turn_entries te JOIN entries e USING (session_id, seq)
             WHERE te.session_id = s.id AND te.turn_no > s.answered_turn AND e.author = 'person')) AS at
-    FROM handovers h JOIN sessions s ON s.id = h.session_id JOIN parties p ON p.id = s.party_id
+    FROM handovers h JOIN sessions s ON s.id = h.session_id JOIN contacts p ON p.id = s.contact_id
    WHERE h.ended_at IS NULL AND {AWAKE_AT} <= now()
 ), due AS (
   SELECT p.id, w.*, row_number() OVER (PARTITION BY p.id ORDER BY w.at DESC) AS number

@@ -18,27 +18,27 @@ from shared.core.session.session_state import JobClaim
 NOTES_AT_MOST = 5_000
 """Notes of one person, the newest."""
 
-_FAMILY = "party_id IN (SELECT party_family((SELECT party_id FROM sessions WHERE id = :session_id)))"
+_FAMILY = "contact_id IN (SELECT contact_family((SELECT contact_id FROM sessions WHERE id = :session_id)))"
 
 _ASK = Named("""
 WITH day AS (
   SELECT (now() AT TIME ZONE :timezone)::date AS today,
          extract(hour FROM now() AT TIME ZONE :timezone) >= :hour::int AS has_come
 ), chosen AS (
-  SELECT DISTINCT party_id
-    FROM (SELECT party_id FROM due_tidyings WHERE due_at <= now() AND (SELECT has_come FROM day)
+  SELECT DISTINCT contact_id
+    FROM (SELECT contact_id FROM due_tidyings WHERE due_at <= now() AND (SELECT has_come FROM day)
            ORDER BY due_at LIMIT :limit) d
 ), done AS (
-  DELETE FROM due_tidyings WHERE party_id IN (SELECT party_id FROM chosen) AND due_at <= now()
-  RETURNING party_id, new_note
+  DELETE FROM due_tidyings WHERE contact_id IN (SELECT contact_id FROM chosen) AND due_at <= now()
+  RETURNING contact_id, new_note
 ), wanted AS (
-  SELECT d.party_id, d.new_note, 'tidy:' || w.person || ':' || day.today AS key,
-         (SELECT min(id) FROM sessions WHERE party_id = w.person) AS session_id
-    FROM (SELECT party_id, bool_or(new_note) AS new_note FROM done GROUP BY party_id) d
-    JOIN parties p ON p.id = d.party_id
+  SELECT d.contact_id, d.new_note, 'tidy:' || w.person || ':' || day.today AS key,
+         (SELECT min(id) FROM sessions WHERE contact_id = w.person) AS session_id
+    FROM (SELECT contact_id, bool_or(new_note) AS new_note FROM done GROUP BY contact_id) d
+    JOIN contacts p ON p.id = d.contact_id
    CROSS JOIN LATERAL (SELECT coalesce(p.merged_into, p.id) AS person) w
    CROSS JOIN day
-   WHERE EXISTS (SELECT FROM notes n WHERE n.party_id = d.party_id AND (
+   WHERE EXISTS (SELECT FROM notes n WHERE n.contact_id = d.contact_id AND (
              d.new_note OR n.created_at > now() - interval '25 hours' OR n.undo_until <= now()
              OR n.durability = 'ephemeral' AND n.expired_at IS NULL AND n.superseded_by IS NULL
                 AND n.forgotten_at IS NULL))
@@ -50,8 +50,8 @@ WITH day AS (
    ORDER BY w.session_id
   ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING RETURNING id, key
 ), later AS (
-  INSERT INTO due_tidyings (party_id, due_at, new_note)
-  SELECT w.party_id, (day.today + 1 + make_interval(hours => :hour)) AT TIME ZONE :timezone,
+  INSERT INTO due_tidyings (contact_id, due_at, new_note)
+  SELECT w.contact_id, (day.today + 1 + make_interval(hours => :hour)) AT TIME ZONE :timezone,
          w.new_note AND w.key NOT IN (SELECT key FROM asked)
     FROM wanted w, day
 )
@@ -71,7 +71,7 @@ SELECT id, scope, text, gist, authority, durability, event_date, observed_at::da
 """)
 
 _DUE = Named(f"""
-SELECT * FROM notes WHERE {_FAMILY} AND undo_until <= now() AND party_id NOT IN (SELECT held_parties())
+SELECT * FROM notes WHERE {_FAMILY} AND undo_until <= now() AND contact_id NOT IN (SELECT held_contacts())
 """)
 
 _SUPERSEDE = Named("""
@@ -81,9 +81,9 @@ WITH o AS (
    WHERE o.id = x.id AND o.superseded_by IS NULL AND o.forgotten_at IS NULL
      AND EXISTS (SELECT FROM notes h
                   WHERE h.id = x.heir AND h.superseded_by IS NULL AND h.forgotten_at IS NULL)
-  RETURNING o.id, o.party_id, x.heir
+  RETURNING o.id, o.contact_id, x.heir
 )
-INSERT INTO note_changes (party_id, old_id, new_id, cause) SELECT party_id, id, heir, 'tidy' FROM o
+INSERT INTO note_changes (contact_id, old_id, new_id, cause) SELECT contact_id, id, heir, 'tidy' FROM o
 RETURNING old_id
 """)
 """Notes that give way to a merged one, each with a line in the history of changes."""
@@ -142,7 +142,7 @@ class PostgresConsolidation(PoolStore):
             await still_mine(connection, job)
             session = job.session_id
             await connection.execute(
-                *_LOCK_PARTY(session_id=session),
+                *_LOCK_CONTACT(session_id=session),
             )
             olds, heirs = [old for old, _ in plan.doubles], [heir for _, heir in plan.doubles]
             doubles = await connection.fetch(*_SUPERSEDE(olds=olds, heirs=heirs))
@@ -151,7 +151,7 @@ class PostgresConsolidation(PoolStore):
             if let_go:
                 whose = await connection.fetchrow(*WHOSE(session_id=session))
                 assert whose is not None
-                await erase_notes(connection, whose["party_id"], let_go)
+                await erase_notes(connection, whose["contact_id"], let_go)
             erased = {row["hash"] for row in await connection.fetch(*_ERASED(session_id=session))}
             shown = await connection.fetch(
                 *_SHOWN(
@@ -186,8 +186,8 @@ def _mentions(body: str, erased: set[bytes]) -> bool:
 
 _SET_GIST = Named("UPDATE notes SET gist = :gist WHERE id = :note_id")
 _TODAY = Named("SELECT (now() AT TIME ZONE :timezone)::date")
-_LOCK_PARTY = Named("""
-SELECT id FROM parties WHERE id = (SELECT party_id FROM sessions WHERE id = :session_id)
+_LOCK_CONTACT = Named("""
+SELECT id FROM contacts WHERE id = (SELECT contact_id FROM sessions WHERE id = :session_id)
    FOR NO KEY UPDATE
 """)
 _DELETE_PARTS = Named("DELETE FROM prompt_parts WHERE sha256 = ANY (:sha256s::bytea[])")

@@ -31,10 +31,10 @@ class PostgresImportFiles(PoolStore):
         UnknownSession.
         """
         async with self._pool.acquire() as connection, connection.transaction():
-            party_id = await connection.fetchval(*_PERSON(session_id=session_id))
-            if party_id is None:
+            contact_id = await connection.fetchval(*_PERSON(session_id=session_id))
+            if contact_id is None:
                 raise UnknownSession(f"session {session_id}")
-            row = await connection.fetchrow(*_FIND(party_id=party_id))
+            row = await connection.fetchrow(*_FIND(contact_id=contact_id))
             if row is not None and (row["state"] == "importing" or _is_same(row, size, mark)):
                 return _file(row)
             if row is not None:
@@ -42,7 +42,7 @@ class PostgresImportFiles(PoolStore):
             if await connection.fetchval(*_COUNT()) >= MOST_FILES:
                 raise TooManyImports(f"{MOST_FILES} files are being imported", advice="Try again in an hour.")
             new = await connection.fetchrow(
-                *_NEW(session_id=session_id, party_id=party_id, size=size, mark=mark)
+                *_NEW(session_id=session_id, contact_id=contact_id, size=size, mark=mark)
             )
             return _file(new)
 
@@ -158,19 +158,19 @@ def _moment(at: str | None) -> datetime | None:
 
 
 _PERSON = Named("""
-SELECT r.id FROM sessions s JOIN parties p ON p.id = s.party_id
-  JOIN parties r ON r.id = coalesce(p.merged_into, p.id) WHERE s.id = :session_id FOR NO KEY UPDATE OF r
+SELECT r.id FROM sessions s JOIN contacts p ON p.id = s.contact_id
+  JOIN contacts r ON r.id = coalesce(p.merged_into, p.id) WHERE s.id = :session_id FOR NO KEY UPDATE OF r
 """)
 """The person's row is held, so that one file is begun once."""
-_FIND = Named("SELECT * FROM import_files WHERE party_id = :party_id FOR UPDATE")
+_FIND = Named("SELECT * FROM import_files WHERE contact_id = :contact_id FOR UPDATE")
 _COUNT = Named("SELECT count(*) FROM import_files WHERE state NOT IN ('done', 'failed')")
 _NEW = Named("""
-INSERT INTO import_files (session_id, party_id, size, mark)
-VALUES (:session_id, :party_id, :size, :mark) RETURNING *
+INSERT INTO import_files (session_id, contact_id, size, mark)
+VALUES (:session_id, :contact_id, :size, :mark) RETURNING *
 """)
 _OF_SESSION = Named("""
-SELECT f.* FROM import_files f JOIN parties r ON r.id = f.party_id
-  JOIN sessions s ON s.id = :session_id AND s.party_id IN (SELECT party_family(r.id))
+SELECT f.* FROM import_files f JOIN contacts r ON r.id = f.contact_id
+  JOIN sessions s ON s.id = :session_id AND s.contact_id IN (SELECT contact_family(r.id))
  ORDER BY f.id DESC LIMIT 1
 """)
 _LOCK = Named("SELECT * FROM import_files WHERE id = :file_id FOR UPDATE")

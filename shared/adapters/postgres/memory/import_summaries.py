@@ -46,7 +46,7 @@ class PostgresImportSummaries(PoolStore):
             micro=row["cost_micro"], input_tokens=row["input_tokens"], output_tokens=row["output_tokens"]
         )
         return ImportToSummarise(
-            session_id=session_id, party_id=row["party_id"], state=row["summaries"],
+            session_id=session_id, contact_id=row["contact_id"], state=row["summaries"],
             covered=row["summarised_turns"], turns=row["answered_turn"],
             searchable_turns=row["indexed_turn"], is_newest_first=row["is_newest_first"],
             agent_config=row["agent_config"], timezone=row["timezone"], anonymous=row["anonymous"],
@@ -94,7 +94,7 @@ class PostgresImportSummaries(PoolStore):
             rows = _rows(passages, number=place["number"], sitting=place["sitting"] + 1)
             if rows:
                 await connection.execute(*ADD_PASSAGES(session_id=job.session_id, passages=rows))
-            await spend_on(connection, job, "compact", spent, seen.party_id)
+            await spend_on(connection, job, "compact", spent, seen.contact_id)
 
     @store_method
     async def end(self, job: JobClaim, seen: ImportToSummarise, state: SummariesState) -> None:
@@ -138,14 +138,14 @@ SELECT 'import', i.session_id, 'import:' || i.session_id || ':' || i.summarised_
 ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING RETURNING id
 """
 _LOAD = Named("""
-SELECT i.summaries, i.summarised_turns, coalesce(p.merged_into, p.id) AS party_id, s.answered_turn,
+SELECT i.summaries, i.summarised_turns, coalesce(p.merged_into, p.id) AS contact_id, s.answered_turn,
        s.indexed_turn, a.config AS agent_config, p.timezone, coalesce(p.anonymous, false) AS anonymous,
        t.cost_micro, t.output_tokens,
        t.input_tokens + t.cache_read_tokens + t.cache_write_tokens AS input_tokens,
        coalesce((SELECT opened_at FROM turns WHERE session_id = s.id AND turn_no = 1)
               > (SELECT opened_at FROM turns WHERE session_id = s.id AND turn_no = s.answered_turn), false)
          AS is_newest_first
-  FROM past_imports i JOIN sessions s ON s.id = i.session_id JOIN parties p ON p.id = s.party_id
+  FROM past_imports i JOIN sessions s ON s.id = i.session_id JOIN contacts p ON p.id = s.contact_id
   JOIN agents a ON a.id = s.agent_id JOIN session_totals t ON t.session_id = s.id
  WHERE i.session_id = :session_id AND i.digest IS NOT NULL AND i.ended_at IS NOT NULL
 """)
@@ -188,9 +188,9 @@ UPDATE past_imports SET summaries = :state
 _SWITCH = Named("""
 UPDATE past_imports i
    SET summaries = CASE WHEN i.summaries = 'done' THEN 'done' WHEN :on::boolean THEN 'due' ELSE 'stopped' END
-  FROM sessions s, sessions me JOIN parties p ON p.id = me.party_id
+  FROM sessions s, sessions me JOIN contacts p ON p.id = me.contact_id
  WHERE me.id = :session_id AND s.id = i.session_id AND s.public_id = :import_id::text::uuid
-   AND i.party_id IN (SELECT party_family(coalesce(p.merged_into, p.id)))
+   AND i.contact_id IN (SELECT contact_family(coalesce(p.merged_into, p.id)))
    AND i.digest IS NOT NULL AND i.ended_at IS NOT NULL
 RETURNING i.session_id
 """)

@@ -40,7 +40,7 @@ MOST_VERSIONS = 100
 
 
 class PostgresNotes(PoolStore):
-    """Store of notes; each method is one transaction. Writers of one party wait for each other."""
+    """Store of notes; each method is one transaction. Writers of one contact wait for each other."""
 
     @store_method
     async def load_owner(self, session_id: int) -> NoteSource:
@@ -48,7 +48,7 @@ class PostgresNotes(PoolStore):
         row = await self._pool.fetchrow(*sql.WHOSE(session_id=session_id))
         if row is None:
             raise UnknownSession(f"session {session_id}")
-        return NoteSource(session_id=session_id, party_id=row["party_id"], scope=row["scope"])
+        return NoteSource(session_id=session_id, contact_id=row["contact_id"], scope=row["scope"])
 
     @store_method
     async def find(
@@ -60,7 +60,7 @@ class PostgresNotes(PoolStore):
         `limit`.
         """
         given: dict[str, Any] = {
-            "party_id": whose.party_id, "scope": whose.scope, "limit": limit, "everything": everything,
+            "contact_id": whose.contact_id, "scope": whose.scope, "limit": limit, "everything": everything,
         }  # fmt: skip
         query = sql.FIND(**given, stems=list(stems)) if stems else sql.NEWEST(**given)
         rows = await self._pool.fetch(*query)
@@ -129,7 +129,7 @@ class PostgresNotes(PoolStore):
             if row is None or row["state"] == "erased":
                 return None
             rows = await connection.fetch(
-                *sql.VERSIONS(party_id=whose.party_id, scope=whose.scope, note_id=row["id"], limit=limit)
+                *sql.VERSIONS(contact_id=whose.contact_id, scope=whose.scope, note_id=row["id"], limit=limit)
             )
         return tuple(
             NoteVersion(
@@ -154,9 +154,9 @@ class PostgresNotes(PoolStore):
             if now["state"] != "kept":
                 return NoteResult(outcome="replaced", note=heir)
             chain = await connection.fetch(
-                *sql.CLOSURE(party_id=source.party_id, scope=source.scope, note_ids=[now["id"]])
+                *sql.CLOSURE(contact_id=source.contact_id, scope=source.scope, note_ids=[now["id"]])
             )
-            is_former = old["id"] in {row["id"] for row in chain} and old["party_link_id"] is None
+            is_former = old["id"] in {row["id"] for row in chain} and old["contact_link_id"] is None
             if old["state"] != "replaced" or not is_former:
                 return NoteResult(outcome="unknown")
             await connection.execute(*sql.UNCHAIN(note_id=old["id"]))
@@ -211,7 +211,7 @@ class PostgresNotes(PoolStore):
     async def load_note(self, note_id: int, whose: NoteSource) -> KeptNote | None:
         """Return a note by its row id; None if it is erased, unknown or another person's."""
         row = await self._pool.fetchrow(
-            *sql.BY_ID(party_id=whose.party_id, scope=whose.scope, note_id=note_id)
+            *sql.BY_ID(contact_id=whose.contact_id, scope=whose.scope, note_id=note_id)
         )
         return None if row is None or row["state"] == "erased" else _note_from(row)
 
@@ -221,7 +221,7 @@ class PostgresNotes(PoolStore):
     ) -> tuple[KeptNote, ...]:
         """Return the owner's notes with these row numbers or texts; erased ones are missing."""
         query = sql.SENT(
-            party_id=whose.party_id, scope=whose.scope, note_ids=list(note_ids),
+            contact_id=whose.contact_id, scope=whose.scope, note_ids=list(note_ids),
             hashes=[note_hash(text) for text in texts], limit=limit,
         )  # fmt: skip
         return tuple(_note_from(row) for row in await self._pool.fetch(*query))
@@ -234,15 +234,17 @@ class PostgresNotes(PoolStore):
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await _begin(connection, whose)
-            if await connection.fetchval(*_IS_HELD(party_id=whose.party_id)):
+            if await connection.fetchval(*_IS_HELD(contact_id=whose.contact_id)):
                 raise OnHold
             rows = await connection.fetch(
-                *sql.CLOSURE(party_id=whose.party_id, scope=whose.scope, note_ids=list(note_ids))
+                *sql.CLOSURE(contact_id=whose.contact_id, scope=whose.scope, note_ids=list(note_ids))
             )
             if not rows:
                 return 0
-            await erase_notes(connection, whose.party_id, rows)
-            await connection.execute(*sql.ASK_FOR_TIDY(session_id=whose.session_id, party_id=whose.party_id))
+            await erase_notes(connection, whose.contact_id, rows)
+            await connection.execute(
+                *sql.ASK_FOR_TIDY(session_id=whose.session_id, contact_id=whose.contact_id)
+            )
             for row in rows:
                 if row["state"] == "kept":
                     erased = {"id": _short_id(row), "text": "", "kind": row["kind"]}
@@ -277,7 +279,7 @@ class PostgresNotes(PoolStore):
 
 
 async def erase_notes(
-    connection: Connection, party_id: int, rows: Sequence[Record], *, actor: str = "memory"
+    connection: Connection, contact_id: int, rows: Sequence[Record], *, actor: str = "memory"
 ) -> None:
     """The words of these notes, and of what shows them: events, a flush's stray words, blocks of prompts."""
     ids = [row["id"] for row in rows]
@@ -286,14 +288,18 @@ async def erase_notes(
             await connection.execute(*sql.SET_GIST(note_id=row["id"], gist=list(gist_of(row["text"]))))
     await connection.execute(*sql.ERASE(note_ids=ids))
     about = {"notes": [str(row["public_id"]) for row in rows]}
-    await connection.execute(*sql.LOG_ERASURE(party_id=party_id, about=about, number=len(rows), actor=actor))
-    await connection.execute(*sql.ERASE_EVENTS(party_id=party_id, short_ids=[_short_id(row) for row in rows]))
+    await connection.execute(
+        *sql.LOG_ERASURE(contact_id=contact_id, about=about, number=len(rows), actor=actor)
+    )
+    await connection.execute(
+        *sql.ERASE_EVENTS(contact_id=contact_id, short_ids=[_short_id(row) for row in rows])
+    )
     await connection.execute(*sql.ERASE_STRAY(note_ids=ids))
     lines = [core_line(row["text"]) for row in rows if row["text"].strip()]
     told = [row["text"] for row in rows if row["text"].strip()]
     recalled = [note_line(text, is_later=is_later) for text in told for is_later in (False, True)]
     await connection.execute(
-        *sql.ERASE_PARTS(party_id=party_id, lines=lines, opening=NOTES_OPENED, recalled=recalled)
+        *sql.ERASE_PARTS(contact_id=contact_id, lines=lines, opening=NOTES_OPENED, recalled=recalled)
     )
 
 
@@ -310,8 +316,8 @@ def _short_id(row: Record) -> str:
 
 
 async def _begin(connection: Connection, source: NoteSource) -> None:
-    """Lock the notes of a party until the transaction ends. Raises LeaseLost if the turn has moved on."""
-    await connection.execute(*sql.LOCK_PARTY(party_id=source.party_id))
+    """Lock the notes of a contact until the transaction ends. Raises LeaseLost if the turn has moved on."""
+    await connection.execute(*sql.LOCK_CONTACT(contact_id=source.contact_id))
     if source.epoch and not await connection.fetchval(
         *sql.STILL_MINE(session_id=source.session_id, epoch=source.epoch, turn=source.through_turn)
     ):
@@ -360,7 +366,7 @@ async def _twin(
     gist = list(gist_of(note.text))
     rows = await connection.fetch(
         *sql.TWINS(
-            party_id=source.party_id,
+            contact_id=source.contact_id,
             scope=source.scope,
             hash=note_hash(note.text),
             gist=gist,
@@ -395,7 +401,7 @@ async def _insert(
     authority, seqs, said_at = await _provenance(connection, note, source, tainted=tainted)
     row = await connection.fetchrow(
         *sql.INSERT(
-            party_id=source.party_id, scope=source.scope, kind=note.kind, text=note.text,
+            contact_id=source.contact_id, scope=source.scope, kind=note.kind, text=note.text,
             subject=note.subject, importance=note.importance, hash=note_hash(note.text), authority=authority,
             session_id=source.session_id, from_turn=source.from_turn, through_turn=source.through_turn,
             flush_id=source.flush_id, durability=note.durability, event_date=note.event_date,
@@ -423,7 +429,8 @@ async def _provenance(
     }  # fmt: skip
     tools_used = await connection.fetchval(
         *sql.TOOLS_USED(
-            **turns, memory_tools=sorted(MEMORY_TOOLS), search=SEARCH_MEMORY.name, party_id=source.party_id,
+            **turns, memory_tools=sorted(MEMORY_TOOLS), search=SEARCH_MEMORY.name,
+            contact_id=source.contact_id,
             scope=source.scope,
         )
     )  # fmt: skip
@@ -491,7 +498,7 @@ async def _event(connection: Connection, session_id: int, payload: Mapping[str, 
 async def _find_by_short_id(connection: Connection, short_id: str, whose: NoteSource) -> Record | None:
     """Return the note whose public id begins like `short_id`; None if no note or more than one does."""
     rows = await connection.fetch(
-        *sql.BY_SHORT_ID(party_id=whose.party_id, scope=whose.scope, start=short_id[1:9])
+        *sql.BY_SHORT_ID(contact_id=whose.contact_id, scope=whose.scope, start=short_id[1:9])
     )
     return rows[0] if len(rows) == 1 else None
 
@@ -507,4 +514,4 @@ def _note_from(row: Record) -> KeptNote:
     return build_value(KeptNote, row, short_id=_short_id(row), state=state)
 
 
-_IS_HELD = Named("SELECT :party_id::bigint IN (SELECT held_parties())")
+_IS_HELD = Named("SELECT :contact_id::bigint IN (SELECT held_contacts())")

@@ -9,13 +9,13 @@ LIVE = "n.superseded_by IS NULL AND n.forgotten_at IS NULL"
 _COLUMNS = """n.*, CASE WHEN n.forgotten_at IS NULL AND n.superseded_by IS NULL THEN 'kept'
        WHEN n.forgotten_at IS NULL THEN 'replaced'
        WHEN n.undo_until IS NOT NULL THEN 'put_away' ELSE 'erased' END AS state"""
-_OURS = "n.party_id IN (SELECT party_family(:party_id)) AND n.scope = :scope"
+_OURS = "n.contact_id IN (SELECT contact_family(:contact_id)) AND n.scope = :scope"
 
 WHOSE = Named("""
-SELECT s.party_id, a.name AS scope FROM sessions s JOIN agents a ON a.id = s.agent_id WHERE s.id = :session_id
+SELECT s.contact_id, a.name AS scope FROM sessions s JOIN agents a ON a.id = s.agent_id WHERE s.id = :session_id
 """)
 
-LOCK_PARTY = Named("SELECT id FROM parties WHERE id = :party_id FOR NO KEY UPDATE")
+LOCK_CONTACT = Named("SELECT id FROM contacts WHERE id = :contact_id FOR NO KEY UPDATE")
 
 STILL_MINE = Named("""
 SELECT true FROM sessions WHERE id = :session_id AND turn_epoch = :epoch
@@ -95,17 +95,17 @@ SELECT EXISTS (SELECT FROM turn_steps t
                   AND t.status <> 'intent'
                   AND (t.tool <> ALL (:memory_tools::text[])
                        OR t.tool = :search AND EXISTS (
-                          SELECT FROM notes n WHERE n.party_id IN (SELECT party_family(:party_id))
+                          SELECT FROM notes n WHERE n.contact_id IN (SELECT contact_family(:contact_id))
                              AND n.scope = :scope
                              AND n.authority = 'tool')))
 """)
 """A search may have shown what only a tool vouches for: what is saved after it is not the assistant's own."""
 
 INSERT = Named(f"""
-INSERT INTO notes AS n (party_id, scope, kind, text, subject, importance, hash, authority, session_id, from_turn,
+INSERT INTO notes AS n (contact_id, scope, kind, text, subject, importance, hash, authority, session_id, from_turn,
                         through_turn, flush_id, durability, event_date, source_seqs, gist, call_key,
                         observed_at)
-VALUES (:party_id, :scope, :kind, :text, :subject, :importance, :hash, :authority, :session_id, :from_turn,
+VALUES (:contact_id, :scope, :kind, :text, :subject, :importance, :hash, :authority, :session_id, :from_turn,
         :through_turn, :flush_id, :durability, :event_date, :source_seqs, :gist, :call_key,
         coalesce(:said_at, now()))
 RETURNING {_COLUMNS}
@@ -126,16 +126,16 @@ SUPERSEDE = Named("""
 WITH o AS (
   UPDATE notes SET superseded_by = :kept_id, superseded_reason = :reason
    WHERE id = ANY (:old_ids::bigint[]) AND superseded_by IS NULL AND id <> :kept_id
-  RETURNING id, party_id
+  RETURNING id, contact_id
 )
-INSERT INTO note_changes (party_id, old_id, new_id, cause) SELECT party_id, id, :kept_id, :cause FROM o
+INSERT INTO note_changes (contact_id, old_id, new_id, cause) SELECT contact_id, id, :kept_id, :cause FROM o
 """)
 
 VERSIONS = Named(f"""
 WITH RECURSIVE former AS (
   SELECT n.id FROM notes n WHERE {_OURS} AND n.id = :note_id
   UNION SELECT o.id FROM notes o JOIN former f ON o.superseded_by = f.id
-   WHERE o.party_link_id IS NULL
+   WHERE o.contact_link_id IS NULL
 ), saved AS (
   SELECT n.id AS note_id, 0::bigint AS change_id, NULL::bigint AS old_id, n.created_at AS at,
          CASE WHEN n.authority = 'operator' THEN 'operator' WHEN n.flush_id IS NOT NULL THEN 'flush'
@@ -202,15 +202,15 @@ UPDATE notes SET text = '', subject = '', event_date = NULL, undo_until = NULL,
 """)
 
 LOG_ERASURE = Named("""
-INSERT INTO erasures (party_hash, actor, scope, state, counts, about, at, finished_at)
+INSERT INTO erasures (contact_hash, actor, scope, state, counts, about, at, finished_at)
 SELECT sha256(convert_to('evertalk.erasures:' || coalesce(r.public_id, p.public_id)::text, 'UTF8')), :actor,
        'notes', 'done', jsonb_build_object('notes', :number::bigint), :about, clock_timestamp(),
          clock_timestamp()
-  FROM parties p LEFT JOIN parties r ON r.id = p.merged_into WHERE p.id = :party_id
+  FROM contacts p LEFT JOIN contacts r ON r.id = p.merged_into WHERE p.id = :contact_id
 """)
 """Erasure log entry, so that a restored backup does not bring the note back."""
 
-_SESSIONS = "(SELECT id FROM sessions WHERE party_id IN (SELECT party_family(:party_id)))"
+_SESSIONS = "(SELECT id FROM sessions WHERE contact_id IN (SELECT contact_family(:contact_id)))"
 
 ERASE_EVENTS = Named(f"""
 UPDATE events SET payload = CASE WHEN kind = 'memory' THEN payload || '{{"text": ""}}'
@@ -241,7 +241,7 @@ DELETE FROM prompt_parts p USING (
 
 ASK_FOR_TIDY = Named("""
 INSERT INTO jobs (kind, session_id, key, trigger, due_at)
-VALUES ('tidy', :session_id, 'tidy:' || :party_id::bigint || ':forgotten', 'forgotten',
+VALUES ('tidy', :session_id, 'tidy:' || :contact_id::bigint || ':forgotten', 'forgotten',
    now() + interval '10 minutes')
 ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING
 """)

@@ -132,8 +132,8 @@ SELECT n.id, n.text FROM unencoded_notes u JOIN notes n ON n.id = u.note_id ORDE
 """)
 _STORE_NOTES = Named("""
 WITH stored AS (
-  INSERT INTO note_vectors (note_id, party_id, encoder, signs, vector)
-  SELECT x.number, n.party_id, :encoder, x.signs, x.vector
+  INSERT INTO note_vectors (note_id, contact_id, encoder, signs, vector)
+  SELECT x.number, n.contact_id, :encoder, x.signs, x.vector
     FROM unnest(:numbers::bigint[], :texts::text[], :signs::varbit[], :vectors::bytea[])
          AS x(number, text, signs, vector)
     JOIN notes n ON n.id = x.number AND n.text = x.text

@@ -27,19 +27,21 @@ class PostgresPastImports(PoolStore):
             person = await connection.fetchrow(*_PERSON(session_id=session_id))
             if person is None:
                 raise UnknownSession(f"session {session_id}")
-            party_id = person["party_id"]
-            row = await connection.fetchrow(*_FIND(party_id=party_id, digest=digest))
+            contact_id = person["contact_id"]
+            row = await connection.fetchrow(*_FIND(contact_id=contact_id, digest=digest))
             if row is None:
-                if await connection.fetchval(*_COUNT(party_id=party_id)) >= MOST_IMPORTS:
+                if await connection.fetchval(*_COUNT(contact_id=contact_id)) >= MOST_IMPORTS:
                     raise BadInput(
                         f"this person has {MOST_IMPORTS} imports",
                         advice="Undo an import before the next one.",
                     )
-                new = await connection.fetchval(*_NEW_SESSION(party_id=party_id, agent_id=person["agent_id"]))
-                await connection.execute(
-                    *_NEW(session_id=new, party_id=party_id, source=source, digest=digest)
+                new = await connection.fetchval(
+                    *_NEW_SESSION(contact_id=contact_id, agent_id=person["agent_id"])
                 )
-                row = await connection.fetchrow(*_FIND(party_id=party_id, digest=digest))
+                await connection.execute(
+                    *_NEW(session_id=new, contact_id=contact_id, source=source, digest=digest)
+                )
+                row = await connection.fetchrow(*_FIND(contact_id=contact_id, digest=digest))
             return _import(row)
 
     @store_method
@@ -95,9 +97,10 @@ def _rows(turns: Sequence[PastTurn], *, turn: int, seq: int) -> list[dict[str, A
 
 
 _PERSON = Named("""
-SELECT r.id AS party_id, s.agent_id FROM sessions s JOIN parties p ON p.id = s.party_id
-  JOIN parties r ON r.id = coalesce(p.merged_into, p.id)
- WHERE s.id = :session_id AND EXISTS (SELECT FROM addresses a WHERE a.party_id IN (SELECT party_family(r.id)))
+SELECT r.id AS contact_id, s.agent_id FROM sessions s JOIN contacts p ON p.id = s.contact_id
+  JOIN contacts r ON r.id = coalesce(p.merged_into, p.id)
+ WHERE s.id = :session_id
+   AND EXISTS (SELECT FROM addresses a WHERE a.contact_id IN (SELECT contact_family(r.id)))
    FOR NO KEY UPDATE OF r
 """)
 """Person of a session, with the row locked so that each file is begun only once."""
@@ -109,15 +112,16 @@ coalesce((SELECT t.cost_micro FROM session_totals t WHERE t.session_id = i.sessi
   FROM past_imports i JOIN sessions s ON s.id = i.session_id
 """
 _FIND = Named(f"""
-SELECT {_COLUMNS} WHERE i.party_id IN (SELECT party_family(:party_id)) AND i.digest = :digest LIMIT 1
+SELECT {_COLUMNS} WHERE i.contact_id IN (SELECT contact_family(:contact_id)) AND i.digest = :digest LIMIT 1
 """)
 _COUNT = Named("""
-SELECT count(*) FROM past_imports WHERE party_id IN (SELECT party_family(:party_id)) AND digest IS NOT NULL
+SELECT count(*) FROM past_imports
+ WHERE contact_id IN (SELECT contact_family(:contact_id)) AND digest IS NOT NULL
 """)
 _NEW_SESSION = Named("""
 WITH s AS (
-  INSERT INTO sessions (party_id, agent_id, archived_at, last_channel)
-  VALUES (:party_id, :agent_id, now(), 'import')
+  INSERT INTO sessions (contact_id, agent_id, archived_at, last_channel)
+  VALUES (:contact_id, :agent_id, now(), 'import')
   RETURNING id
 ), t AS (
   INSERT INTO session_totals (session_id) SELECT id FROM s
@@ -126,15 +130,16 @@ SELECT id FROM s
 """)
 """Archived session for an import; it never answers."""
 _NEW = Named("""
-INSERT INTO past_imports (session_id, party_id, source, digest)
-VALUES (:session_id, :party_id, :source, :digest)
+INSERT INTO past_imports (session_id, contact_id, source, digest)
+VALUES (:session_id, :contact_id, :source, :digest)
 """)
 _LOCK = Named("""
 SELECT s.next_turn, s.next_seq,
-       (SELECT min(a.id) FROM addresses a WHERE a.party_id IN (SELECT party_family(i.party_id))) AS address_id
+       (SELECT min(a.id) FROM addresses a
+         WHERE a.contact_id IN (SELECT contact_family(i.contact_id))) AS address_id
   FROM past_imports i JOIN sessions s ON s.id = i.session_id
  WHERE i.session_id = :session_id AND i.messages = :after AND i.digest IS NOT NULL AND s.erased_turn = 0
-   AND EXISTS (SELECT FROM addresses a WHERE a.party_id IN (SELECT party_family(i.party_id)))
+   AND EXISTS (SELECT FROM addresses a WHERE a.contact_id IN (SELECT contact_family(i.contact_id)))
    FOR UPDATE OF i, s
 """)
 """Import with `after` messages, locked with its session.
@@ -175,8 +180,8 @@ UPDATE past_imports
 """End of an import; from then on the worker summarises it."""
 _LIST = Named(f"""
 SELECT {_COLUMNS} JOIN sessions me ON me.id = :session_id
- WHERE i.party_id IN (SELECT party_family(coalesce(p.merged_into, p.id)) FROM parties p
-                       WHERE p.id = me.party_id)
+ WHERE i.contact_id IN (SELECT contact_family(coalesce(p.merged_into, p.id)) FROM contacts p
+                       WHERE p.id = me.contact_id)
    AND i.digest IS NOT NULL
  ORDER BY i.began_at DESC, i.session_id DESC
 """)

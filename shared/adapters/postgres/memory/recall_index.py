@@ -145,7 +145,7 @@ SELECT s.indexed_turn,
        coalesce(l.number, 0) AS number, coalesce(l.sitting, 0) AS sitting, l.at AS last_at,
        ARRAY (SELECT x.text FROM passages x WHERE x.session_id = s.id AND x.author <> 'tool'
                ORDER BY x.number DESC LIMIT 20) AS recent
-  FROM sessions s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id
+  FROM sessions s JOIN contacts p ON p.id = s.contact_id JOIN agents a ON a.id = s.agent_id
   LEFT JOIN LATERAL (SELECT x.number, x.sitting, x.at FROM passages x WHERE x.session_id = s.id
                       ORDER BY x.number DESC LIMIT 1) l ON true
  WHERE s.id = :session_id FOR KEY SHARE OF s
@@ -194,8 +194,8 @@ SELECT n.id, n.text, n.subject, n.observed_at FROM notes n
  ORDER BY n.id FOR SHARE OF n
 """)
 _ADD_NOTES = Named("""
-INSERT INTO note_words (note_id, party_id, terms, vector)
-SELECT n.id, n.party_id, (SELECT coalesce(sum(cardinality(positions)), 0) FROM unnest(v)), v
+INSERT INTO note_words (note_id, contact_id, terms, vector)
+SELECT n.id, n.contact_id, (SELECT coalesce(sum(cardinality(positions)), 0) FROM unnest(v)), v
   FROM jsonb_to_recordset(:notes::jsonb) AS x(id bigint, dictionary text, words text)
      JOIN notes n ON n.id = x.id
  CROSS JOIN LATERAL to_tsvector(x.dictionary::regconfig, x.words) AS v

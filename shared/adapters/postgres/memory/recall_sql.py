@@ -7,7 +7,7 @@ from shared.core.memory.recall import FEW_PASSAGES, K1, TOLD_BESIDE, TOLD_LEAST,
 from shared.core.session.failed_messages import NOT_RECALLED
 
 SESSIONS_AT_MOST = 32
-"""Sessions of one party and agent: the current one, and the last archived ones."""
+"""Sessions of one contact and agent: the current one, and the last archived ones."""
 LOOKED_AT = 8_000
 """Occurrences of a question's words that are followed, the rarest words first; the others tell nothing apart."""
 ASKED_AT_LEAST = 2
@@ -70,8 +70,8 @@ WITH RECURSIVE copied(session_id, through) AS (
   UNION ALL
   SELECT f.from_session_id, least(f.through_turn, c.through) FROM copied c JOIN forks f USING (session_id)
 ), me AS MATERIALIZED (
-  SELECT s.id, s.agent_id, s.party_id, a.name AS scope, a.config ->> 'name' AS assistant,
-         (SELECT p.display_name FROM parties p WHERE p.id = s.party_id AND p.kind = 'person') AS person,
+  SELECT s.id, s.agent_id, s.contact_id, a.name AS scope, a.config ->> 'name' AS assistant,
+         (SELECT p.display_name FROM contacts p WHERE p.id = s.contact_id AND p.kind = 'person') AS person,
          (SELECT t.claimed_at FROM turns t WHERE t.session_id = s.id AND t.turn_no = :turn) AS known_by,
          (SELECT max(l.created_at) FROM links l
            WHERE l.session_id = s.id AND l.active AND l.kind IN ('new', 'separator')) AS anew
@@ -84,7 +84,7 @@ WITH RECURSIVE copied(session_id, through) AS (
            (SELECT max(c.through) FROM copied c WHERE c.session_id = o.id)) END, CASE WHEN :automatic::boolean THEN (
            SELECT coalesce(max(l.through_turn), 0) FROM links l
             WHERE l.session_id = o.id AND l.active AND l.kind IN ('new', 'separator')) ELSE 0 END) AS since
-    FROM me JOIN sessions o ON o.agent_id = me.agent_id AND o.party_id IN (SELECT party_family(me.party_id))
+    FROM me JOIN sessions o ON o.agent_id = me.agent_id AND o.contact_id IN (SELECT contact_family(me.contact_id))
    WHERE o.indexed_turn > 0
    ORDER BY o.id <> :session_id, o.last_active_at DESC, o.id DESC LIMIT {SESSIONS_AT_MOST}
 )"""
@@ -173,7 +173,7 @@ SEARCH = Named(f"""{_WHO}, w AS MATERIALIZED (
                         WHERE x.session_id = n.session_id AND x.number = n.number OFFSET 0) p
    WHERE {_REACHED} LIMIT {MEANT}
 ), near_notes AS MATERIALIZED (
-  SELECT v.note_id, v.vector FROM me JOIN notes n ON n.party_id IN (SELECT party_family(me.party_id))
+  SELECT v.note_id, v.vector FROM me JOIN notes n ON n.contact_id IN (SELECT contact_family(me.contact_id))
      AND n.scope = me.scope JOIN note_vectors v ON v.note_id = n.id
    WHERE :signs::varbit IS NOT NULL AND v.encoder = :encoder::text AND v.signs IS NOT NULL
      AND (me.known_by IS NULL OR v.encoded_at <= me.known_by) AND n.id <> ALL (:known_notes::bigint[])
@@ -182,9 +182,9 @@ SEARCH = Named(f"""{_WHO}, w AS MATERIALIZED (
   SELECT note_id FROM near_notes
   UNION
   (SELECT x.note_id FROM me CROSS JOIN any_word a
-     JOIN note_words x ON recall_keys(x.party_id, x.vector) && (
+     JOIN note_words x ON recall_keys(x.contact_id, x.vector) && (
             SELECT array_agg(f.id || ':' || form)
-              FROM me, party_family(me.party_id) AS f(id), w, unnest(w.forms) AS form WHERE w.asked)
+              FROM me, contact_family(me.contact_id) AS f(id), w, unnest(w.forms) AS form WHERE w.asked)
      JOIN notes n ON n.id = x.note_id
     WHERE {_REACHED_NOTE}
     ORDER BY ts_rank(x.vector, a.query) DESC, n.id DESC LIMIT {CANDIDATES})
@@ -216,7 +216,7 @@ SEARCH = Named(f"""{_WHO}, w AS MATERIALIZED (
     'words', (SELECT coalesce(jsonb_agg(word ORDER BY n), '[]') FROM w),
     'asked', (SELECT count(*) FROM w WHERE asked),
     'names', (SELECT jsonb_build_object('person', person, 'assistant', assistant) FROM me),
-    'notes', (SELECT count(*) FROM me JOIN notes n ON n.party_id IN (SELECT party_family(me.party_id))
+    'notes', (SELECT count(*) FROM me JOIN notes n ON n.contact_id IN (SELECT contact_family(me.contact_id))
                  AND n.scope = me.scope),
     'lanes', (SELECT coalesce(jsonb_object_agg(whole.lane, jsonb_build_object(
                 'passages', whole.passages, 'terms', whole.terms, 'words', (

@@ -29,14 +29,14 @@ class PostgresReminders(PoolStore):
 
     @store_method
     async def add(self, new: NewReminder) -> Refusal | None:
-        """Keep it; None when it is kept, also when it was before. Rivals of one party wait for each other.
+        """Keep it; None when it is kept, also when it was before. Rivals of one contact wait for each other.
 
         Raises LeaseLost.
         """
         async with self._pool.acquire() as connection, connection.transaction():
-            await connection.execute(*_LOCK(party_id=new.party_id))
+            await connection.execute(*_LOCK(contact_id=new.contact_id))
             row = await connection.fetchrow(
-                *_ROOM(key=new.key, party_id=new.party_id, due_at=new.due_at, address_id=new.address_id)
+                *_ROOM(key=new.key, contact_id=new.contact_id, due_at=new.due_at, address_id=new.address_id)
             )
             assert row is not None
             if row["known"]:
@@ -55,7 +55,8 @@ class PostgresReminders(PoolStore):
                 return "crowded"
             await connection.execute(
                 *_ADD(
-                    key=new.key, party_id=new.party_id, session_id=new.session_id, address_id=new.address_id,
+                    key=new.key, contact_id=new.contact_id, session_id=new.session_id,
+                    address_id=new.address_id,
                     text=new.text, due_at=new.due_at, repeat=new.repeat,
                 ),
             )  # fmt: skip
@@ -152,30 +153,30 @@ SELECT EXISTS (SELECT FROM reminders WHERE key = :key) AS known,
        count(*) AS pending, count(*) FILTER (WHERE repeat <> '') AS repeating,
        count(*) FILTER (WHERE due_at > :due_at::timestamptz - interval '1 hour'
                           AND due_at < :due_at::timestamptz + interval '1 hour') AS near
-  FROM reminders WHERE state = 'pending' AND party_id IN (SELECT party_family(:party_id))
+  FROM reminders WHERE state = 'pending' AND contact_id IN (SELECT contact_family(:contact_id))
 """)
 """Counts that limit a new reminder, and whether the same one was asked before."""
 _ADD = Named("""
-INSERT INTO reminders (key, party_id, session_id, address_id, text, due_at, tell_at, repeat)
-VALUES (:key, :party_id, :session_id, :address_id, :text, :due_at, :due_at, :repeat)
+INSERT INTO reminders (key, contact_id, session_id, address_id, text, due_at, tell_at, repeat)
+VALUES (:key, :contact_id, :session_id, :address_id, :text, :due_at, :due_at, :repeat)
 """)
 # Only a reminder of the session's own people that repeats and has not begun.
 _PAUSE = Named("""
 UPDATE reminders SET paused_at = coalesce(paused_at, now())
- WHERE id = :reminder_id AND state = 'pending' AND repeat <> '' AND party_id IN (
-       SELECT party_family(s.party_id) FROM sessions s WHERE s.id = :session_id)
+ WHERE id = :reminder_id AND state = 'pending' AND repeat <> '' AND contact_id IN (
+       SELECT contact_family(s.contact_id) FROM sessions s WHERE s.id = :session_id)
 RETURNING id
 """)
 _RESUME = Named("""
 UPDATE reminders SET paused_at = NULL, due_at = :at, tell_at = :at
- WHERE id = :reminder_id AND state = 'pending' AND repeat <> '' AND party_id IN (
-       SELECT party_family(s.party_id) FROM sessions s WHERE s.id = :session_id)
+ WHERE id = :reminder_id AND state = 'pending' AND repeat <> '' AND contact_id IN (
+       SELECT contact_family(s.contact_id) FROM sessions s WHERE s.id = :session_id)
 RETURNING id
 """)
 _LIST = Named("""
 SELECT r.id, r.text, r.due_at, r.state, r.reason, p.timezone, r.repeat, r.paused_at IS NOT NULL AS paused
-  FROM sessions s JOIN parties p ON p.id = s.party_id
-  JOIN reminders r ON r.party_id IN (SELECT party_family(s.party_id))
+  FROM sessions s JOIN contacts p ON p.id = s.contact_id
+  JOIN reminders r ON r.contact_id IN (SELECT contact_family(s.contact_id))
  WHERE s.id = :session_id AND (r.state = 'pending'
                       OR r.state = 'failed' AND r.ended_at > now() - make_interval(days => :days))
  ORDER BY r.state = 'failed', r.due_at, r.id
@@ -200,7 +201,7 @@ WITH over AS (
 SELECT r.id, r.text, r.created_at AS asked_at, r.due_at, now() AS now, p.timezone,
        a.unreachable_since IS NULL OR a.next_try_at IS NOT NULL AS reachable, r.repeat
   FROM reminders r JOIN addresses a ON a.id = r.address_id
-  JOIN sessions s ON s.id = a.session_id JOIN parties p ON p.id = s.party_id
+  JOIN sessions s ON s.id = a.session_id JOIN contacts p ON p.id = s.contact_id
  WHERE r.state = 'pending' AND r.paused_at IS NULL AND r.tell_at <= now() AND a.channel = :channel
    AND s.held_after IS NULL
    AND (:accounts::text[] IS NULL OR a.account = ANY (:accounts))
@@ -218,7 +219,7 @@ WITH r AS (
                         last_channel = r.channel
     FROM r WHERE s.id = r.session_id AND s.archived_at IS NULL AND s.held_after IS NULL
       AND (s.left_by IS NULL OR NOT r.address_id = ANY (s.left_by))
-  RETURNING s.id, s.party_id, s.next_seq - 1 AS seq, s.next_turn - 1 AS turn_no
+  RETURNING s.id, s.contact_id, s.next_seq - 1 AS seq, s.next_turn - 1 AS turn_no
 ), t AS (
   INSERT INTO turns (session_id, turn_no, channel, address_id)
   SELECT s.id, s.turn_no, r.channel, r.address_id FROM s, r
@@ -228,23 +229,23 @@ WITH r AS (
 ), te AS (
   INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT id, seq, turn_no, seq FROM s
 ), again AS (
-  INSERT INTO reminders (key, party_id, session_id, address_id, text, due_at, tell_at, created_at, repeat)
+  INSERT INTO reminders (key, contact_id, session_id, address_id, text, due_at, tell_at, created_at, repeat)
   SELECT regexp_replace(r.key, '@[0-9]+$', '') || '@' || extract(epoch FROM :again_at::timestamptz)::bigint,
-         s.party_id, s.id, r.address_id, r.text, :again_at, :again_at, r.created_at, r.repeat
+         s.contact_id, s.id, r.address_id, r.text, :again_at, :again_at, r.created_at, r.repeat
     FROM r, s WHERE :again_at IS NOT NULL
 ), begun AS (
-  UPDATE reminders SET state = 'claimed', session_id = s.id, party_id = s.party_id, turn_no = s.turn_no,
+  UPDATE reminders SET state = 'claimed', session_id = s.id, contact_id = s.contact_id, turn_no = s.turn_no,
                        claimed_at = now()
     FROM s WHERE reminders.id = :reminder_id
 )
 SELECT id FROM s
 """)
 """Start of a reminder's turn and its next repetition, in one commit; a locked one is left to its process."""
-_LOCK = Named("SELECT pg_advisory_xact_lock(hashtextextended('evertalk.reminders', :party_id))")
+_LOCK = Named("SELECT pg_advisory_xact_lock(hashtextextended('evertalk.reminders', :contact_id))")
 _CANCEL = Named("""
 UPDATE reminders SET state = 'cancelled', ended_at = now(), paused_at = NULL
- WHERE id = :reminder_id AND state = 'pending' AND party_id IN (
-       SELECT party_family(s.party_id) FROM sessions s WHERE s.id = :session_id) RETURNING id
+ WHERE id = :reminder_id AND state = 'pending' AND contact_id IN (
+       SELECT contact_family(s.contact_id) FROM sessions s WHERE s.id = :session_id) RETURNING id
 """)
 _SKIP_UNTIL = Named(
     "UPDATE reminders SET due_at = :at, tell_at = :at WHERE id = :reminder_id AND state = 'pending'"

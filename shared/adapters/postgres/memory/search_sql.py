@@ -20,10 +20,10 @@ LOOKED_AT_EACH = 200
 
 SCOPE = Named(f"""
 SELECT s.id, s.public_id::text AS session, true AS here, p.timezone
-  FROM sessions s JOIN parties p ON p.id = s.party_id WHERE s.id = :session_id
+  FROM sessions s JOIN contacts p ON p.id = s.contact_id WHERE s.id = :session_id
 UNION ALL
 (SELECT o.id, o.public_id::text, false, NULL FROM sessions me
-   JOIN sessions o ON o.party_id IN (SELECT party_family(me.party_id)) AND o.archived_at IS NOT NULL
+   JOIN sessions o ON o.contact_id IN (SELECT contact_family(me.contact_id)) AND o.archived_at IS NOT NULL
   WHERE me.id = :session_id AND o.id <> me.id AND :linked::boolean ORDER BY o.archived_at DESC
      LIMIT {SESSIONS_AT_MOST})
 """)
@@ -35,7 +35,7 @@ SELECT l.id, l.public_id::text AS session, true AS here, l.last_active_at,
        nullif(coalesce(s.person_name, p.display_name), '') AS person,
        coalesce(s.person_kind, p.kind) AS kind, coalesce(s.person_anonymous, p.anonymous) AS anonymous
   FROM session_list l JOIN sessions s ON s.id = l.id
-  JOIN parties p ON p.id = s.party_id LEFT JOIN parties r ON r.id = p.merged_into
+  JOIN contacts p ON p.id = s.contact_id LEFT JOIN contacts r ON r.id = p.merged_into
  WHERE (:before_at::timestamptz IS NULL OR (l.last_active_at, l.id) < (:before_at, :before_id))
  ORDER BY l.last_active_at DESC, l.id DESC LIMIT :limit
 """)

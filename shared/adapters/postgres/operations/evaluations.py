@@ -104,7 +104,7 @@ SELECT s.id, g.name FROM addresses a JOIN sessions s ON s.id = a.session_id JOIN
 _LEAVE_AGENT = Named("""
 UPDATE sessions SET agent_id = a.id, view_epoch = sessions.view_epoch + 1
   FROM agents a, sessions s
- WHERE s.id = :session_id AND sessions.party_id = s.party_id AND a.name = :agent
+ WHERE s.id = :session_id AND sessions.contact_id = s.contact_id AND a.name = :agent
 """)
 """Detaches what was imported for the conversation's person, too."""
 _LEAVE_ADDRESS = Named(f"""

@@ -68,16 +68,16 @@ _WRITTEN_EVENTS = """
    FROM events GROUP BY session_id)
 """
 
-_PARTY = "coalesce({0}.merged_into, {0}.id)"
+_CONTACT = "coalesce({0}.merged_into, {0}.id)"
 _STRANGERS = f"""
-{_PARTY.format("p")} <> {_PARTY.format("o")} AND NOT EXISTS (
+{_CONTACT.format("p")} <> {_CONTACT.format("o")} AND NOT EXISTS (
   WITH RECURSIVE kin(id) AS (
     SELECT p.id UNION
-    SELECT CASE l.kept_party_id WHEN kin.id THEN l.joined_party_id ELSE l.kept_party_id END
-      FROM party_links l JOIN kin ON kin.id IN (l.kept_party_id, l.joined_party_id)
+    SELECT CASE l.kept_contact_id WHEN kin.id THEN l.joined_contact_id ELSE l.kept_contact_id END
+      FROM contact_links l JOIN kin ON kin.id IN (l.kept_contact_id, l.joined_contact_id)
   ) SELECT FROM kin WHERE kin.id = o.id)
 """
-"""The parties `p` and `o` are not one person and never were: what they did as one stays where it is."""
+"""The contacts `p` and `o` are not one person and never were: what they did as one stays where it is."""
 
 
 def _at(*columns: str) -> str:
@@ -186,10 +186,10 @@ _LOG = {
                              WHERE e.session_id = p.session_id AND e.author = 'person'
                                AND starts_with(e.dedupe_key, '{SAMPLE_KEY}' || p.begun_turn || '-'))""",
     "I2: a reminder that repeats waits twice": f"""
-        SELECT {_at("party=r.party_id", "reminder=r.id")} FROM reminders r JOIN reminders o
+        SELECT {_at("contact=r.contact_id", "reminder=r.id")} FROM reminders r JOIN reminders o
             ON regexp_replace(o.key, '@[0-9]+$', '') = regexp_replace(r.key, '@[0-9]+$', '')
          WHERE o.id < r.id AND r.state = 'pending' AND o.state = 'pending' AND r.repeat <> ''
-           AND o.party_id = r.party_id""",
+           AND o.contact_id = r.contact_id""",
     "I2: the program began a turn that no reminder asked for": f"""
         SELECT {_at("session=e.session_id", "seq=e.seq")} FROM entries e
           JOIN turn_entries o USING (session_id, seq) JOIN sessions s ON s.id = e.session_id
@@ -212,9 +212,9 @@ _LOG = {
          WHERE u.purpose = 'chat'""",
     "I7: a reminder was begun in a session of somebody else": f"""
         SELECT {_at("session=r.session_id", "reminder=r.id")} FROM reminders r
-          JOIN sessions s ON s.id = r.session_id JOIN parties p ON p.id = r.party_id
-          JOIN parties o ON o.id = s.party_id
-         WHERE {_PARTY.format("p")} <> {_PARTY.format("o")}""",
+          JOIN sessions s ON s.id = r.session_id JOIN contacts p ON p.id = r.contact_id
+          JOIN contacts o ON o.id = s.contact_id
+         WHERE {_CONTACT.format("p")} <> {_CONTACT.format("o")}""",
     "I2: a turn ended more than once on the screen": f"""
         SELECT {_at("session=session_id", "turn=turn_no")} FROM ({_FINALS}) f
          GROUP BY session_id, turn_no HAVING count(*) > 1""",
@@ -409,26 +409,26 @@ _VIEW = {
                   AND f.outcome IN ('saved', 'nothing'))""",
 }
 
-_PARTIES = {
+_CONTACTS = {
     "I7: a fork is a copy of somebody else's conversation": f"""
         SELECT {_at("session=f.session_id", "source=f.from_session_id")} FROM forks f
           JOIN sessions s ON s.id = f.session_id JOIN sessions x ON x.id = f.from_session_id
-          JOIN parties p ON p.id = s.party_id JOIN parties o ON o.id = x.party_id
+          JOIN contacts p ON p.id = s.contact_id JOIN contacts o ON o.id = x.contact_id
          WHERE {_STRANGERS}""",
     "I7: an address leads to a session of somebody else": f"""
         SELECT {_at("address=a.id", "session=s.id")} FROM addresses a
-          JOIN sessions s ON s.id = a.session_id JOIN parties p ON p.id = a.party_id
-          JOIN parties o ON o.id = s.party_id
-         WHERE {_PARTY.format("p")} <> {_PARTY.format("o")}""",
+          JOIN sessions s ON s.id = a.session_id JOIN contacts p ON p.id = a.contact_id
+          JOIN contacts o ON o.id = s.contact_id
+         WHERE {_CONTACT.format("p")} <> {_CONTACT.format("o")}""",
     "I7: a turn came from an address of somebody else": f"""
         SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
           JOIN addresses a ON a.id = t.address_id JOIN sessions s ON s.id = t.session_id
-          JOIN parties p ON p.id = a.party_id JOIN parties o ON o.id = s.party_id
+          JOIN contacts p ON p.id = a.contact_id JOIN contacts o ON o.id = s.contact_id
          WHERE {_STRANGERS}""",
     "I7: an answer goes to an address of somebody else": f"""
         SELECT {_at("session=d.session_id", "turn=d.turn_no", "part=d.part")} FROM deliveries d
           JOIN addresses a ON a.id = d.address_id JOIN sessions s ON s.id = d.session_id
-          JOIN parties p ON p.id = a.party_id JOIN parties o ON o.id = s.party_id
+          JOIN contacts p ON p.id = a.contact_id JOIN contacts o ON o.id = s.contact_id
          WHERE {_STRANGERS}""",
     "I3: somebody has read what was not yet said": f"""
         SELECT {_at("address=a.id", "session=s.id")} FROM addresses a
@@ -443,8 +443,8 @@ _PARTIES = {
             OR cardinality(cids) <> (SELECT count(DISTINCT c) FROM unnest(cids) AS c)""",
     "I7: a note was taken in a session of somebody else": f"""
         SELECT {_at("note=n.id", "session=n.session_id")} FROM notes n
-          JOIN sessions s ON s.id = n.session_id JOIN parties p ON p.id = n.party_id
-          JOIN parties o ON o.id = s.party_id
+          JOIN sessions s ON s.id = n.session_id JOIN contacts p ON p.id = n.contact_id
+          JOIN contacts o ON o.id = s.contact_id
          WHERE {_STRANGERS}""",
     "I7: a link, its parent and its flush are not of one session": f"""
         SELECT {_at("session=l.session_id", "link=l.id")} FROM links l
@@ -455,28 +455,28 @@ _PARTIES = {
           JOIN sessions s ON s.id = c.session_id LEFT JOIN links p ON p.id = c.parent
          WHERE p.session_id <> c.session_id OR c.through_turn > s.answered_turn""",
     "I7: money of one session is charged to somebody else": f"""
-        SELECT DISTINCT {_at("session=u.session_id", "party=u.party_id")} FROM usage u
-          JOIN sessions s ON s.id = u.session_id JOIN parties p ON p.id = u.party_id
-          JOIN parties o ON o.id = s.party_id
+        SELECT DISTINCT {_at("session=u.session_id", "contact=u.contact_id")} FROM usage u
+          JOIN sessions s ON s.id = u.session_id JOIN contacts p ON p.id = u.contact_id
+          JOIN contacts o ON o.id = s.contact_id
          WHERE {_STRANGERS}""",
 }
 
 _PEOPLE = {
     "I7: a person was merged into one who is merged, a group, or nobody's link": f"""
-        SELECT {_at("party=p.id", "merged_into=p.merged_into")} FROM parties p
-          JOIN parties m ON m.id = p.merged_into
+        SELECT {_at("contact=p.id", "merged_into=p.merged_into")} FROM contacts p
+          JOIN contacts m ON m.id = p.merged_into
          WHERE m.merged_into IS NOT NULL OR 'group' IN (p.kind, m.kind) OR NOT EXISTS (
-               SELECT FROM party_links l
-                WHERE l.joined_party_id = p.id AND l.unlinked_at IS NULL)""",
+               SELECT FROM contact_links l
+                WHERE l.joined_contact_id = p.id AND l.unlinked_at IS NULL)""",
     "I7: persons who are joined are not one": f"""
-        SELECT {_at("link=l.id")} FROM party_links l
-          JOIN parties p ON p.id = l.joined_party_id JOIN parties o ON o.id = l.kept_party_id
+        SELECT {_at("link=l.id")} FROM contact_links l
+          JOIN contacts p ON p.id = l.joined_contact_id JOIN contacts o ON o.id = l.kept_contact_id
          WHERE l.unlinked_at IS NULL
-           AND {_PARTY.format("p")} <> {_PARTY.format("o")}""",
+           AND {_CONTACT.format("p")} <> {_CONTACT.format("o")}""",
     "I7: a session is archived without a link, or a link has no archived session": f"""
         SELECT {_at("session=s.id")} FROM sessions s
          WHERE (s.archived_at IS NOT NULL) <> (EXISTS (
-               SELECT FROM party_links l
+               SELECT FROM contact_links l
                 WHERE l.archived_session_id = s.id AND l.unlinked_at IS NULL)
                OR EXISTS (SELECT FROM past_imports i WHERE i.session_id = s.id))""",
     "I1: an import counts other messages than its conversation has": f"""
@@ -511,8 +511,8 @@ _PEOPLE = {
          WHERE s.archived_at IS NOT NULL AND (s.answered_turn < s.next_turn - 1
                OR EXISTS (SELECT FROM addresses a WHERE a.session_id = s.id))""",
     "I7: a session that goes on belongs to a person who is merged": f"""
-        SELECT {_at("session=s.id", "party=p.id")} FROM sessions s
-          JOIN parties p ON p.id = s.party_id
+        SELECT {_at("session=s.id", "contact=p.id")} FROM sessions s
+          JOIN contacts p ON p.id = s.contact_id
          WHERE s.archived_at IS NULL AND p.merged_into IS NOT NULL""",
     "I7: a turn collects messages of two places": f"""
         SELECT {_at("session=s.id", "turn=s.open_turn")} FROM sessions s
@@ -520,7 +520,7 @@ _PEOPLE = {
          WHERE s.open_address IS NOT NULL AND s.open_address <> t.address_id""",
     "I7: a ticket for a stream is nobody's, or lasts for long": f"""
         SELECT {_at("created=created_at")} FROM one_time_codes
-         WHERE purpose = 'stream' AND (address_id IS NULL OR party_id IS NULL
+         WHERE purpose = 'stream' AND (address_id IS NULL OR contact_id IS NULL
                OR expires_at > created_at + interval '5 minutes')""",
     "I7: a program's key was used after its end": f"""
         SELECT {_at("key=id")} FROM api_keys
@@ -552,11 +552,11 @@ _PEOPLE = {
             ON f.operator_id = o.id
          WHERE o.issuer IS NOT NULL OR (f.confirmed_at IS NULL) <> (f.last_step = 0)""",
     "I7: a note is superseded for a link that is no more": f"""
-        SELECT {_at("note=n.id", "link=n.party_link_id")} FROM notes n
+        SELECT {_at("note=n.id", "link=n.contact_link_id")} FROM notes n
           JOIN notes k ON k.id = n.superseded_by
-          JOIN parties p ON p.id = n.party_id JOIN parties o ON o.id = k.party_id
-         WHERE n.party_link_id IS NOT NULL
-           AND {_PARTY.format("p")} <> {_PARTY.format("o")}""",
+          JOIN contacts p ON p.id = n.contact_id JOIN contacts o ON o.id = k.contact_id
+         WHERE n.contact_link_id IS NOT NULL
+           AND {_CONTACT.format("p")} <> {_CONTACT.format("o")}""",
 }
 
 _MEMORY = {
@@ -572,8 +572,8 @@ _MEMORY = {
         SELECT {_at("note=id")} FROM chain WHERE heir = ANY (seen)""",
     "I7: a note was replaced by one of somebody else": f"""
         SELECT {_at("note=n.id")} FROM notes n JOIN notes h ON h.id = n.superseded_by
-          JOIN parties p ON p.id = n.party_id JOIN parties o ON o.id = h.party_id
-         WHERE {_PARTY.format("p")} <> {_PARTY.format("o")} OR n.scope <> h.scope""",
+          JOIN contacts p ON p.id = n.contact_id JOIN contacts o ON o.id = h.contact_id
+         WHERE {_CONTACT.format("p")} <> {_CONTACT.format("o")} OR n.scope <> h.scope""",
     "I11: pieces of an import stay after it ended": f"""
         SELECT {_at("file=f.id")} FROM import_files f
          WHERE f.state IN ('done', 'failed') AND EXISTS (SELECT FROM import_pieces p WHERE p.file_id = f.id)
@@ -582,8 +582,8 @@ _MEMORY = {
     "I7: a change of a note leads to one of somebody else": f"""
         SELECT {_at("change=c.id")} FROM note_changes c
           JOIN notes k ON k.id = c.old_id JOIN notes n ON n.id = c.new_id
-          JOIN parties p ON p.id = k.party_id JOIN parties o ON o.id = n.party_id
-         WHERE {_PARTY.format("p")} <> {_PARTY.format("o")} OR k.party_id <> c.party_id
+          JOIN contacts p ON p.id = k.contact_id JOIN contacts o ON o.id = n.contact_id
+         WHERE {_CONTACT.format("p")} <> {_CONTACT.format("o")} OR k.contact_id <> c.contact_id
             OR k.scope <> n.scope""",
     "I12: a forgotten note can still be read": f"""
         SELECT {_at("note=id")} FROM notes
@@ -591,7 +591,7 @@ _MEMORY = {
            AND (text <> '' OR subject <> '' OR event_date IS NOT NULL)""",
     "I12: an event tells what a forgotten note said": f"""
         SELECT {_at("session=v.session_id", "event=v.event_seq")} FROM notes n
-          JOIN sessions s ON s.party_id IN (SELECT party_family(n.party_id))
+          JOIN sessions s ON s.contact_id IN (SELECT contact_family(n.contact_id))
           JOIN events v ON v.session_id = s.id AND v.kind = 'memory'
          WHERE n.forgotten_at IS NOT NULL AND n.undo_until IS NULL
            AND v.payload ->> 'id' = 'n' || left(n.public_id::text, 8)
@@ -657,10 +657,10 @@ _MONEY = {
              WHERE e.session_id = s.id AND e.author IN ('person', 'program', 'operator')
              ORDER BY e.seq DESC LIMIT 1) n ON n.channel <> s.last_channel""",
     "I7: a session is searched by another name than its person has": f"""
-        SELECT {_at("session=s.id")} FROM sessions s JOIN parties p ON p.id = s.party_id
+        SELECT {_at("session=s.id")} FROM sessions s JOIN contacts p ON p.id = s.contact_id
          WHERE s.person <> lower(p.display_name)""",
     "I7: a session shows another person than it belongs to": f"""
-        SELECT {_at("session=s.id")} FROM sessions s JOIN parties p ON p.id = s.party_id
+        SELECT {_at("session=s.id")} FROM sessions s JOIN contacts p ON p.id = s.contact_id
          WHERE s.person_kind IS NOT NULL AND (s.person_name, s.person_kind, s.person_anonymous)
                IS DISTINCT FROM (p.display_name, p.kind, p.anonymous)""",
     "I9: the list of conversations is not what they say, and nobody is to tell it": f"""
@@ -703,7 +703,7 @@ _MONEY = {
                               AND j.state IN ('due', 'running'))""",
     "I9: tokens are reserved with money": f"""
         SELECT {_at("reservation=id")} FROM reservations
-         WHERE 'tokens' = ANY (scopes) AND (cardinality(scopes) > 1 OR party_id <> 0 OR slice_id IS NOT NULL
+         WHERE 'tokens' = ANY (scopes) AND (cardinality(scopes) > 1 OR contact_id <> 0 OR slice_id IS NOT NULL
                                             OR turn_no IS NOT NULL OR job_id IS NOT NULL)""",
     "I9: a reservation is held and ended, or neither": f"""
         SELECT {_at("reservation=id")} FROM reservations
@@ -730,7 +730,7 @@ _MONEY = {
     # A call whose person has no cap, or that belongs to no person, counts on one side alone.
     "I9: what all persons spent in a day is not the total": f"""
         SELECT {_at("day=d.day", "persons=d.persons", "total=d.total")} FROM (
-            SELECT day, coalesce(sum(spent_micro) FILTER (WHERE scope LIKE 'party:%'), 0) AS persons,
+            SELECT day, coalesce(sum(spent_micro) FILTER (WHERE scope LIKE 'contact:%'), 0) AS persons,
                    coalesce(sum(spent_micro) FILTER (WHERE scope = 'total'), 0) AS total
               FROM spend_days WHERE day >= current_date - 1 GROUP BY day) d
           LEFT JOIN (
@@ -738,7 +738,7 @@ _MONEY = {
                    sum(settled_micro) FILTER (WHERE by_person AND NOT in_total AND is_whole) AS of_uncapped,
                    sum(settled_micro) FILTER (WHERE in_open_slice) AS in_slices
               FROM (SELECT r.day, r.settled_micro, 'total' = ANY (r.scopes) OR l.id IS NOT NULL AS in_total,
-                           EXISTS (SELECT FROM unnest(r.scopes) AS x WHERE x LIKE 'party:%') AS by_person,
+                           EXISTS (SELECT FROM unnest(r.scopes) AS x WHERE x LIKE 'contact:%') AS by_person,
                            cardinality(r.scopes) >= coalesce(r.asked_scopes, 0) AS is_whole,
                            l.id IS NOT NULL AND l.closed_at IS NULL AS in_open_slice
                       FROM reservations r LEFT JOIN spend_slices l ON l.id = r.slice_id
@@ -1004,7 +1004,7 @@ _RECALL = {
     "I11: a note that was put away has an end, and no tidying is due by then": f"""
         SELECT {_at("note=n.id")} FROM notes n
          WHERE n.undo_until IS NOT NULL AND NOT EXISTS (
-               SELECT FROM due_tidyings d WHERE d.party_id = n.party_id
+               SELECT FROM due_tidyings d WHERE d.contact_id = n.contact_id
                   AND d.due_at <= greatest(n.undo_until, now() + interval '26 hours'))""",
     "I4: a passage has no vector, and its conversation is not listed to get some": f"""
         SELECT {_at("session=p.session_id", "number=p.number")} FROM passages p
@@ -1147,7 +1147,7 @@ _AGENTS = {
 }
 
 _ALL = (
-    _LOG, _VIEW, _RECALL, _PARTIES, _PEOPLE, _MEMORY, _MONEY, _ENDS, _HANDED_OVER, _TELEGRAM, _FORGOTTEN,
+    _LOG, _VIEW, _RECALL, _CONTACTS, _PEOPLE, _MEMORY, _MONEY, _ENDS, _HANDED_OVER, _TELEGRAM, _FORGOTTEN,
     _ALERTS, _MACROS, _HOOKS, _SETTINGS, _AGENTS, _TOO_OLD,
 )  # fmt: skip
 CHECKS = tuple(

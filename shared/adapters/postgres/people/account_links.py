@@ -59,13 +59,13 @@ class PostgresAccountLinks(PoolStore):
             if me is None or refusal is not None:
                 return refusal or "moved"
             await connection.execute(sql.FORGET_OLD_CODES)
-            if await connection.fetchval(*sql.ISSUED_LATELY(party_id=me["party_id"])) >= CODES_PER_HOUR:
+            if await connection.fetchval(*sql.ISSUED_LATELY(contact_id=me["contact_id"])) >= CODES_PER_HOUR:
                 return "too_many_codes"
             code = "".join(secrets.choice(CODE_ALPHABET) for _ in range(CODE_CHARS))
             await connection.execute(
                 *sql.ISSUE(
                     code_hash=hash_secret(code),
-                    party_id=me["party_id"],
+                    contact_id=me["contact_id"],
                     address_id=address_id,
                     minutes=CODE_MINUTES,
                 )
@@ -87,7 +87,7 @@ class PostgresAccountLinks(PoolStore):
             if await connection.fetchval(
                 *sql.TOO_MANY_GUESSES(
                     session_id=session_id,
-                    party_id=me["party_id"],
+                    contact_id=me["contact_id"],
                     guesses=GUESSES,
                     guesses_of_all=GUESSES_OF_ALL,
                     minutes=GUESS_MINUTES,
@@ -96,9 +96,9 @@ class PostgresAccountLinks(PoolStore):
                 return "no_code"
             found = await _bearer(connection, words)
             if found is None or _is_void(me, found):
-                await connection.execute(*sql.GUESSED(session_id=session_id, party_id=me["party_id"]))
+                await connection.execute(*sql.GUESSED(session_id=session_id, contact_id=me["contact_id"]))
                 return "no_code"
-            if found["party_id"] == me["party_id"]:
+            if found["contact_id"] == me["contact_id"]:
                 return _build_joined(me, found, again=True) if _is_done(me, found) else "own_code"
             joined = await self._join(connection, me, found)
             if not isinstance(joined, str):
@@ -114,7 +114,7 @@ class PostgresAccountLinks(PoolStore):
         """
         await connection.execute(sql.ONE_AT_A_TIME)
         me, other = await _place(connection, kept), await _place(connection, joined)
-        if me is None or other is None or me["party_id"] == other["party_id"]:
+        if me is None or other is None or me["contact_id"] == other["contact_id"]:
             return True
         return not isinstance(await self._join(connection, me, other, patient=True), str)
 
@@ -127,8 +127,8 @@ class PostgresAccountLinks(PoolStore):
         patient: bool = False,
     ) -> Joined | LinkRefusal:
         kept, archived = me["session_id"], other["session_id"]
-        joined = [row[0] for row in await connection.fetch(*_FAMILY(party_id=other["party_id"]))]
-        locked = await connection.fetch(*sql.LOCK_SESSIONS(session_ids=[kept, archived], party_ids=joined))
+        joined = [row[0] for row in await connection.fetch(*_FAMILY(contact_id=other["contact_id"]))]
+        locked = await connection.fetch(*sql.LOCK_SESSIONS(session_ids=[kept, archived], contact_ids=joined))
         if any(row["is_held"] for row in locked if row["id"] in (kept, archived)):
             return "with_human"
         waits = [row["id"] for row in locked if patient and row["is_waiting"] and row["id"] == kept]
@@ -136,17 +136,17 @@ class PostgresAccountLinks(PoolStore):
             return "busy"
         link_id = await connection.fetchval(
             *sql.REMEMBER(
-                kept_party=me["party_id"],
-                joined_party=other["party_id"],
+                kept_contact=me["contact_id"],
+                joined_contact=other["contact_id"],
                 kept_session=kept,
                 archived_session=archived,
                 timezone=self._timezone,
             )
         )
         await connection.execute(
-            *sql.MERGE_PARTIES(
-                kept_party=me["party_id"],
-                joined_party=other["party_id"],
+            *sql.MERGE_CONTACTS(
+                kept_contact=me["contact_id"],
+                joined_contact=other["contact_id"],
             )
         )
         await connection.execute(*sql.ARCHIVE(session_id=archived))
@@ -154,14 +154,14 @@ class PostgresAccountLinks(PoolStore):
         await connection.execute(*sql.WELCOME_BACK(session_id=kept, addresses=[row["id"] for row in moved]))
         await connection.execute(
             *sql.TAKE_OVER_SESSIONS(
-                kept_party=me["party_id"],
-                joined_party=other["party_id"],
+                kept_contact=me["contact_id"],
+                joined_contact=other["contact_id"],
             )
         )
         merged = await connection.fetchval(
             *sql.SUPERSEDE_NOTES(
-                kept_party=me["party_id"],
-                joined_parties=joined,
+                kept_contact=me["contact_id"],
+                joined_contacts=joined,
                 link_id=link_id,
             )
         )
@@ -171,8 +171,8 @@ class PostgresAccountLinks(PoolStore):
     @store_method
     async def list_links(self, session_id: int) -> tuple[AccountLink, ...]:
         """Return the links that the session's person can separate, oldest first."""
-        party = await self._pool.fetchval(*_PARTY_OF(session_id=session_id))
-        rows = await self._pool.fetch(*sql.LINKS(party_id=party))
+        contact = await self._pool.fetchval(*_CONTACT_OF(session_id=session_id))
+        rows = await self._pool.fetch(*sql.LINKS(contact_id=contact))
         return tuple(_build_shown(row) for row in rows)
 
     @store_method
@@ -188,23 +188,25 @@ class PostgresAccountLinks(PoolStore):
             me = await _place(connection, address_id)
             if me is None or me["session_id"] != session_id:
                 return "moved"
-            links = await connection.fetch(*sql.LINKS(party_id=me["party_id"]))
+            links = await connection.fetch(*sql.LINKS(contact_id=me["contact_id"]))
             meant = [link for link in links if link_id in (None, link["id"])]
             if len(meant) != 1:
                 return "which" if meant else "not_linked"
             return await self._part(connection, meant[0], address_id)
 
     async def _part(self, connection: Connection, link: Record, address_id: int) -> Parted | UnlinkRefusal:
-        root, back = link["joined_party_id"], link["archived_session_id"]
-        family: list[int] = await connection.fetchval(*sql.SUBTREE(party_id=root))
+        root, back = link["joined_contact_id"], link["archived_session_id"]
+        family: list[int] = await connection.fetchval(*sql.SUBTREE(contact_id=root))
         session_id: int = await connection.fetchval(*sql.WHERE_IT_WENT_ON(session_id=link["kept_session_id"]))
-        locked = await connection.fetch(*sql.LOCK_SESSIONS(session_ids=[session_id, back], party_ids=family))
+        locked = await connection.fetch(
+            *sql.LOCK_SESSIONS(session_ids=[session_id, back], contact_ids=family)
+        )
         if any(row["is_held"] for row in locked if row["id"] == session_id):
             return "with_human"
         if any(row["is_open"] for row in locked if row["id"] == session_id):
             return "busy"
         await connection.execute(*sql.FORGET_LINK(link_id=link["id"]))
-        await connection.execute(*sql.PART_PARTIES(root=root, family=family))
+        await connection.execute(*sql.PART_CONTACTS(root=root, family=family))
         rows = await connection.fetch(
             *sql.TAKE_ADDRESSES_BACK(
                 family=family,
@@ -213,13 +215,13 @@ class PostgresAccountLinks(PoolStore):
             )
         )
         addresses = [row["id"] for row in rows]
-        await connection.execute(*sql.BRING_BACK(session_id=back, party_id=root))
+        await connection.execute(*sql.BRING_BACK(session_id=back, contact_id=root))
         await connection.execute(*sql.WELCOME_BACK(session_id=back, addresses=addresses))
         await connection.execute(*sql.LEAVE(session_id=session_id, addresses=addresses))
-        await connection.execute(*sql.TAKE_SESSIONS_BACK(party_id=root, family=family))
+        await connection.execute(*sql.TAKE_SESSIONS_BACK(contact_id=root, family=family))
         await connection.execute(*sql.RESTORE_NOTES(family=family, session_id=session_id))
         await connection.execute(*sql.TAKE_REMINDERS_BACK(family=family))
-        await connection.execute(*sql.LEAVE_REMINDERS(party_id=root))
+        await connection.execute(*sql.LEAVE_REMINDERS(contact_id=root))
         return Parted(
             session_id=session_id,
             back_session_id=back,
@@ -280,7 +282,7 @@ def _find_refusal(place: Mapping[str, Any] | None, session_id: int) -> LinkRefus
 
 def _is_void(me: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Return whether a code is void: used by another person, or issued to a group or a public site."""
-    used_by_others = other["used"] and other["party_id"] != me["party_id"]
+    used_by_others = other["used"] and other["contact_id"] != me["contact_id"]
     return bool(used_by_others or other["is_group"] or other["is_public"])
 
 
@@ -317,5 +319,5 @@ def _spoken(row: Record) -> ArchivedLine:
     return ArchivedLine(author=row["author"], text=plain_text(blocks_from_json(row["blocks"])), at=row["at"])
 
 
-_FAMILY = Named("SELECT party_family(:party_id)")
-_PARTY_OF = Named("SELECT party_id FROM sessions WHERE id = :session_id")
+_FAMILY = Named("SELECT contact_family(:contact_id)")
+_CONTACT_OF = Named("SELECT contact_id FROM sessions WHERE id = :session_id")

@@ -8,26 +8,26 @@ ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(hashtextextended('evertalk.people'
 """Links are rare and quick: with one at a time no two can cross, and nothing can turn into a circle."""
 
 PLACE = Named("""
-SELECT a.id AS address_id, a.channel, a.session_id, coalesce(p.merged_into, p.id) AS party_id,
+SELECT a.id AS address_id, a.channel, a.session_id, coalesce(p.merged_into, p.id) AS contact_id,
        g.name AS agent,
        p.kind = 'group' OR o.kind = 'group' AS is_group,
        coalesce(CASE a.channel WHEN 'web' THEN (SELECT w.audience FROM sites w WHERE w.name = a.account)
                                ELSE (SELECT b.audience FROM telegram_bots b
                                       WHERE b.bot_id::text = a.account) END, 'personal') = 'public' AS is_public
-  FROM addresses a JOIN parties p ON p.id = a.party_id JOIN sessions s ON s.id = a.session_id
-  JOIN parties o ON o.id = s.party_id JOIN agents g ON g.id = s.agent_id
+  FROM addresses a JOIN contacts p ON p.id = a.contact_id JOIN sessions s ON s.id = a.session_id
+  JOIN contacts o ON o.id = s.contact_id JOIN agents g ON g.id = s.agent_id
  WHERE a.id = :address_id
 """)
 """Person, agent, kind and audience of a place, which decide whether it may be linked."""
 
 ISSUED_LATELY = Named("""
 SELECT count(*) FROM one_time_codes
- WHERE purpose = 'link' AND party_id = ANY (ARRAY (SELECT party_family(:party_id)))
+ WHERE purpose = 'link' AND contact_id = ANY (ARRAY (SELECT contact_family(:contact_id)))
    AND created_at > now() - interval '1 hour'
 """)
 ISSUE = Named("""
-INSERT INTO one_time_codes (code_hash, purpose, party_id, address_id, expires_at)
-VALUES (:code_hash, 'link', :party_id, :address_id, now() + make_interval(mins => :minutes))
+INSERT INTO one_time_codes (code_hash, purpose, contact_id, address_id, expires_at)
+VALUES (:code_hash, 'link', :contact_id, :address_id, now() + make_interval(mins => :minutes))
 """)
 FORGET_OLD_CODES = """
 DELETE FROM one_time_codes WHERE purpose = 'link' AND created_at < now() - interval '1 day'
@@ -41,18 +41,18 @@ USE_CODE = Named("UPDATE one_time_codes SET used_at = now() WHERE code_hash = :c
 TOO_MANY_GUESSES = Named("""
 SELECT count(*) >= :guesses_of_all
     OR count(*) FILTER (WHERE session_id = :session_id) >= :guesses
-    OR count(*) FILTER (WHERE party_id = ANY (ARRAY (SELECT party_family(:party_id)))) >= :guesses
+    OR count(*) FILTER (WHERE contact_id = ANY (ARRAY (SELECT contact_family(:contact_id)))) >= :guesses
   FROM link_guesses WHERE at > now() - make_interval(mins => :minutes)
 """)
 GUESSED = Named("""
 WITH old AS (DELETE FROM link_guesses WHERE at < now() - interval '1 hour')
-INSERT INTO link_guesses (session_id, party_id) VALUES (:session_id, :party_id)
+INSERT INTO link_guesses (session_id, contact_id) VALUES (:session_id, :contact_id)
 """)
 
 LOCK_SESSIONS = Named("""
 SELECT id, answered_turn < next_turn - 1 AS is_open, held_after IS NOT NULL AS is_held,
        leased_by IS NULL AND retry_at > now() AS is_waiting FROM sessions
- WHERE id = ANY (:session_ids) OR party_id = ANY (:party_ids) AND archived_at IS NULL ORDER BY id
+ WHERE id = ANY (:session_ids) OR contact_id = ANY (:contact_ids) AND archived_at IS NULL ORDER BY id
    FOR NO KEY UPDATE
 """)
 """Lock on both sessions; messages and claims wait for it and then read the new row.
@@ -61,14 +61,14 @@ A turn that waits for its next attempt is not claimed during that time.
 """
 
 REMEMBER = Named("""
-INSERT INTO party_links (kept_party_id, joined_party_id, kept_session_id, archived_session_id, day)
-VALUES (:kept_party, :joined_party, :kept_session, :archived_session, (now() AT TIME ZONE :timezone)::date)
+INSERT INTO contact_links (kept_contact_id, joined_contact_id, kept_session_id, archived_session_id, day)
+VALUES (:kept_contact, :joined_contact, :kept_session, :archived_session, (now() AT TIME ZONE :timezone)::date)
    RETURNING id
 """)
-MERGE_PARTIES = Named("""
-UPDATE parties SET merged_into = :kept_party WHERE id = :joined_party OR merged_into = :joined_party
+MERGE_CONTACTS = Named("""
+UPDATE contacts SET merged_into = :kept_contact WHERE id = :joined_contact OR merged_into = :joined_contact
 """)
-"""Merge of parties, flat: those merged into the joined one follow."""
+"""Merge of contacts, flat: those merged into the joined one follow."""
 ARCHIVE = Named("UPDATE sessions SET archived_at = now(), open_turn = NULL WHERE id = :session_id")
 # Nothing of what was said there before is news to a place that comes.
 MOVE_ADDRESSES = Named("""
@@ -84,19 +84,19 @@ UPDATE sessions SET left_by = nullif(ARRAY
 """)
 """Addresses that had left this session once and lead here again."""
 TAKE_OVER_SESSIONS = Named("""
-UPDATE sessions SET party_id = :kept_party WHERE party_id = :joined_party AND archived_at IS NULL
+UPDATE sessions SET contact_id = :kept_contact WHERE contact_id = :joined_contact AND archived_at IS NULL
 """)
 """Other conversations of the joined one (topics of a chat) share the one memory."""
 
 SUPERSEDE_NOTES = Named("""
 WITH kept AS (
   SELECT DISTINCT ON (k.scope, k.hash) k.id, k.scope, k.hash FROM notes k
-   WHERE k.party_id = :kept_party OR k.party_id IN
-     (SELECT id FROM parties WHERE merged_into = :kept_party AND id <> ALL (:joined_parties))
-   ORDER BY k.scope, k.hash, k.party_id <> :kept_party, k.id
+   WHERE k.contact_id = :kept_contact OR k.contact_id IN
+     (SELECT id FROM contacts WHERE merged_into = :kept_contact AND id <> ALL (:joined_contacts))
+   ORDER BY k.scope, k.hash, k.contact_id <> :kept_contact, k.id
 ), gone AS (
-  UPDATE notes n SET superseded_by = kept.id, party_link_id = :link_id FROM kept
-   WHERE n.party_id = ANY (:joined_parties) AND n.scope = kept.scope AND n.hash = kept.hash
+  UPDATE notes n SET superseded_by = kept.id, contact_link_id = :link_id FROM kept
+   WHERE n.contact_id = ANY (:joined_contacts) AND n.scope = kept.scope AND n.hash = kept.hash
      AND n.superseded_by IS NULL AND n.forgotten_at IS NULL
   RETURNING n.id
 )
@@ -105,34 +105,34 @@ SELECT count(*) FROM gone
 """End of duplicate notes, also by notes that the person deleted or replaced, so that none returns."""
 
 CARRY_SPENDING = Named("""
-WITH l AS (SELECT * FROM party_links WHERE id = :link_id), carried AS (
-  SELECT l.kept_session_id, l.kept_party_id, l.day,
+WITH l AS (SELECT * FROM contact_links WHERE id = :link_id), carried AS (
+  SELECT l.kept_session_id, l.kept_contact_id, l.day,
          greatest(0, d.spent_micro - (
-           SELECT coalesce(sum(e.carried_micro), 0) FROM party_links e
-            WHERE e.joined_party_id = l.joined_party_id AND e.kept_party_id = l.kept_party_id
+           SELECT coalesce(sum(e.carried_micro), 0) FROM contact_links e
+            WHERE e.joined_contact_id = l.joined_contact_id AND e.kept_contact_id = l.kept_contact_id
               AND e.day = l.day)) AS micro
-    FROM l JOIN spend_days d ON d.scope = 'party:' || l.joined_party_id AND d.day = l.day
+    FROM l JOIN spend_days d ON d.scope = 'contact:' || l.joined_contact_id AND d.day = l.day
 ), r AS (
-  INSERT INTO reservations (session_id, party_id, day, amount_micro, settled_micro, state, scopes, ended_at)
-  SELECT kept_session_id, kept_party_id, day, micro, micro, 'settled', ARRAY['party:' || kept_party_id], now()
+  INSERT INTO reservations (session_id, contact_id, day, amount_micro, settled_micro, state, scopes, ended_at)
+  SELECT kept_session_id, kept_contact_id, day, micro, micro, 'settled', ARRAY['contact:' || kept_contact_id], now()
     FROM carried WHERE micro > 0
 ), s AS (
   INSERT INTO spend_days AS d (scope, day, spent_micro)
-  SELECT 'party:' || kept_party_id, day, micro FROM carried WHERE micro > 0
+  SELECT 'contact:' || kept_contact_id, day, micro FROM carried WHERE micro > 0
   ON CONFLICT (scope, day) DO UPDATE SET spent_micro = d.spent_micro + excluded.spent_micro
 )
-UPDATE party_links p SET carried_micro = carried.micro FROM carried WHERE p.id = :link_id
+UPDATE contact_links p SET carried_micro = carried.micro FROM carried WHERE p.id = :link_id
    AND carried.micro > 0
 """)
 """Sum of today's spending of both people, once, however often they join and separate."""
 
 LINKS = Named("""
-SELECT l.id, a.channel, a.title, l.linked_at, l.joined_party_id, l.kept_session_id, l.archived_session_id
-  FROM party_links l
-  LEFT JOIN LATERAL (SELECT x.channel, x.title FROM addresses x WHERE x.party_id = l.joined_party_id
+SELECT l.id, a.channel, a.title, l.linked_at, l.joined_contact_id, l.kept_session_id, l.archived_session_id
+  FROM contact_links l
+  LEFT JOIN LATERAL (SELECT x.channel, x.title FROM addresses x WHERE x.contact_id = l.joined_contact_id
                       ORDER BY x.id LIMIT 1) a ON true
- WHERE l.unlinked_at IS NULL AND l.joined_party_id IN (SELECT party_family(:party_id))
-   AND EXISTS (SELECT FROM addresses x WHERE x.party_id = l.joined_party_id AND (
+ WHERE l.unlinked_at IS NULL AND l.joined_contact_id IN (SELECT contact_family(:contact_id))
+   AND EXISTS (SELECT FROM addresses x WHERE x.contact_id = l.joined_contact_id AND (
          x.channel <> 'web' OR x.chat LIKE 'sub:%' OR x.chat LIKE 'x:%'
          OR EXISTS (SELECT FROM visitors v WHERE v.address_id = x.id AND v.expires_at > now())
          OR EXISTS (SELECT FROM recovery_codes c WHERE c.address_id = x.id AND c.expires_at > now())))
@@ -141,31 +141,31 @@ SELECT l.id, a.channel, a.title, l.linked_at, l.joined_party_id, l.kept_session_
 """Links whose other address can still be opened; one left at sign-in could not be found again."""
 SUBTREE = Named("""
 WITH RECURSIVE tree(id) AS (
-  SELECT :party_id::bigint UNION
-  SELECT l.joined_party_id FROM party_links l JOIN tree ON l.kept_party_id = tree.id WHERE l.unlinked_at IS NULL
+  SELECT :contact_id::bigint UNION
+  SELECT l.joined_contact_id FROM contact_links l JOIN tree ON l.kept_contact_id = tree.id WHERE l.unlinked_at IS NULL
 )
 SELECT array_agg(id) FROM tree
 """)
-"""Joined party, with those joined to it."""
+"""Joined contact, with those joined to it."""
 WHERE_IT_WENT_ON = Named("""
 WITH RECURSIVE way(id) AS (
   SELECT :session_id::bigint UNION
-  SELECT l.kept_session_id FROM party_links l JOIN way ON l.archived_session_id = way.id
+  SELECT l.kept_session_id FROM contact_links l JOIN way ON l.archived_session_id = way.id
    WHERE l.unlinked_at IS NULL
 )
 SELECT way.id FROM way JOIN sessions s ON s.id = way.id WHERE s.archived_at IS NULL
 """)
-FORGET_LINK = Named("UPDATE party_links SET unlinked_at = now() WHERE id = :link_id")
-PART_PARTIES = Named("""
-UPDATE parties SET merged_into = CASE WHEN id <> :root THEN :root END WHERE id = ANY (:family)
+FORGET_LINK = Named("UPDATE contact_links SET unlinked_at = now() WHERE id = :link_id")
+PART_CONTACTS = Named("""
+UPDATE contacts SET merged_into = CASE WHEN id <> :root THEN :root END WHERE id = ANY (:family)
 """)
 BRING_BACK = Named("""
-UPDATE sessions SET archived_at = NULL, open_address = NULL, party_id = :party_id WHERE id = :session_id
+UPDATE sessions SET archived_at = NULL, open_address = NULL, contact_id = :contact_id WHERE id = :session_id
 """)
 TAKE_ADDRESSES_BACK = Named("""
 UPDATE addresses SET session_id = :back_session,
    read_seq = (SELECT next_event_seq - 1 FROM sessions WHERE id = :back_session)
- WHERE session_id = :session_id AND party_id = ANY (:family) RETURNING id
+ WHERE session_id = :session_id AND contact_id = ANY (:family) RETURNING id
 """)
 LEAVE = Named("""
 UPDATE sessions SET left_by = ARRAY (SELECT unnest(coalesce(left_by, '{}')) UNION SELECT
@@ -173,31 +173,31 @@ UPDATE sessions SET left_by = ARRAY (SELECT unnest(coalesce(left_by, '{}')) UNIO
  WHERE id = :session_id
 """)
 TAKE_SESSIONS_BACK = Named("""
-UPDATE sessions SET party_id = :party_id
- WHERE archived_at IS NULL AND id IN (SELECT session_id FROM addresses WHERE party_id = ANY (:family))
+UPDATE sessions SET contact_id = :contact_id
+ WHERE archived_at IS NULL AND id IN (SELECT session_id FROM addresses WHERE contact_id = ANY (:family))
 """)
 RESTORE_NOTES = Named("""
 WITH c AS (
   DELETE FROM note_changes c USING notes o, notes k
-   WHERE o.id = c.old_id AND k.id = c.new_id AND o.party_id <> k.party_id
-     AND (o.party_id = ANY (:family)) <> (k.party_id = ANY (:family))
-     AND c.party_id IN (SELECT party_family(s.party_id) FROM sessions s WHERE s.id = :session_id
+   WHERE o.id = c.old_id AND k.id = c.new_id AND o.contact_id <> k.contact_id
+     AND (o.contact_id = ANY (:family)) <> (k.contact_id = ANY (:family))
+     AND c.contact_id IN (SELECT contact_family(s.contact_id) FROM sessions s WHERE s.id = :session_id
                          UNION SELECT unnest(:family::bigint[]))
 )
-UPDATE notes n SET superseded_by = NULL, superseded_reason = '', party_link_id = NULL FROM notes k
- WHERE k.id = n.superseded_by AND (n.party_id = ANY (:family)) <> (k.party_id = ANY (:family))
-   AND (n.party_id = ANY (:family)
-        OR n.party_id IN (SELECT party_family(s.party_id) FROM sessions s WHERE s.id = :session_id))
+UPDATE notes n SET superseded_by = NULL, superseded_reason = '', contact_link_id = NULL FROM notes k
+ WHERE k.id = n.superseded_by AND (n.contact_id = ANY (:family)) <> (k.contact_id = ANY (:family))
+   AND (n.contact_id = ANY (:family)
+        OR n.contact_id IN (SELECT contact_family(s.contact_id) FROM sessions s WHERE s.id = :session_id))
 """)
 """Notes as they were before two people were joined, without the changes that joined them."""
 TAKE_REMINDERS_BACK = Named("""
-UPDATE reminders r SET party_id = s.party_id, session_id = s.id
+UPDATE reminders r SET contact_id = s.contact_id, session_id = s.id
   FROM addresses a JOIN sessions s ON s.id = a.session_id
- WHERE a.id = r.address_id AND a.party_id = ANY (:family) AND r.turn_no IS NULL
+ WHERE a.id = r.address_id AND a.contact_id = ANY (:family) AND r.turn_no IS NULL
 """)
 LEAVE_REMINDERS = Named("""
-UPDATE reminders r SET party_id = s.party_id FROM sessions s
- WHERE s.id = r.session_id AND r.turn_no IS NOT NULL AND s.party_id = :party_id AND r.party_id <> :party_id
+UPDATE reminders r SET contact_id = s.contact_id FROM sessions s
+ WHERE s.id = r.session_id AND r.turn_no IS NOT NULL AND s.contact_id = :contact_id AND r.contact_id <> :contact_id
 """)
 
 ARCHIVED = Named("""
@@ -205,7 +205,7 @@ SELECT s.id, s.public_id::text AS public_id, s.archived_at,
        coalesce((SELECT t.channel FROM turns t WHERE t.session_id = s.id ORDER BY t.turn_no DESC LIMIT 1),
                 '') AS channel
   FROM sessions s JOIN sessions mine ON mine.id = :session_id
- WHERE s.archived_at IS NOT NULL AND s.party_id IN (SELECT party_family(mine.party_id))
+ WHERE s.archived_at IS NOT NULL AND s.contact_id IN (SELECT contact_family(mine.contact_id))
  ORDER BY s.archived_at DESC LIMIT :limit
 """)
 SAID = Named("""

@@ -21,7 +21,7 @@ class ApiSession:
 
     session_id: int
     public_id: UUID
-    party_id: int
+    contact_id: int
     address_id: int | None
     """None where it is reached from other channels only."""
     site: str
@@ -84,7 +84,7 @@ class PostgresApiSessions(PoolStore):
 
 
 _REACH = Named("""
-SELECT s.id, s.public_id, s.party_id, s.agent_id, a.id AS address_id, coalesce(w.name, '') AS site,
+SELECT s.id, s.public_id, s.contact_id, s.agent_id, a.id AS address_id, coalesce(w.name, '') AS site,
        coalesce(w.audience, 'personal') AS audience
   FROM sessions s
   LEFT JOIN LATERAL (
@@ -96,7 +96,7 @@ SELECT s.id, s.public_id, s.party_id, s.agent_id, a.id AS address_id, coalesce(w
 """)
 """A session as a token may see it: of its site and of its agent, else no row."""
 _KNOWN = Named("""
-SELECT s.id, s.public_id, s.party_id, s.agent_id, a.id AS address_id, w.name AS site, w.audience
+SELECT s.id, s.public_id, s.contact_id, s.agent_id, a.id AS address_id, w.name AS site, w.audience
   FROM addresses a JOIN sessions s ON s.id = a.session_id JOIN sites w ON w.name = a.account
  WHERE a.channel = 'web' AND a.account = :site AND a.chat = :chat AND a.thread = ''
 """)
@@ -108,16 +108,16 @@ WITH w AS (
        ELSE g.id = coalesce(:agent_id, w.agent_id) END
    WHERE w.name = :site AND (:agent_id::bigint IS NULL OR g.id = :agent_id)
 ), p AS (
-  INSERT INTO parties (anonymous, display_name) SELECT true, :name FROM w RETURNING id
+  INSERT INTO contacts (anonymous, display_name) SELECT true, :name FROM w RETURNING id
 ), s AS (
-  INSERT INTO sessions (party_id, agent_id) SELECT p.id, w.agent_id FROM p, w RETURNING id, public_id
+  INSERT INTO sessions (contact_id, agent_id) SELECT p.id, w.agent_id FROM p, w RETURNING id, public_id
 ), t AS (
   INSERT INTO session_totals (session_id) SELECT id FROM s
 ), a AS (
-  INSERT INTO addresses (channel, account, chat, party_id, session_id)
+  INSERT INTO addresses (channel, account, chat, contact_id, session_id)
   SELECT 'web', w.name, :chat, p.id, s.id FROM w, p, s RETURNING id
 )
-SELECT s.id, s.public_id, p.id AS party_id, w.agent_id, a.id AS address_id, w.name AS site, w.audience
+SELECT s.id, s.public_id, p.id AS contact_id, w.agent_id, a.id AS address_id, w.name AS site, w.audience
   FROM w, p, s, a
 """)
 """A new person of a program with session and place, in one commit; no row for a foreign agent."""

@@ -334,11 +334,11 @@ WITH o AS (
          END AS size
     FROM sessions s WHERE s.id = :source
 ), s AS (
-  INSERT INTO sessions (party_id, agent_id, view_epoch, next_seq, next_turn, answered_turn, base_turn,
+  INSERT INTO sessions (contact_id, agent_id, view_epoch, next_seq, next_turn, answered_turn, base_turn,
                         erased_turn, flushed_turn, cycle, goal, mode, model, voice, compaction, compact_at,
                         context_tokens, context_limit, context_reserved, token_ratio, token_ratios,
                         token_scale, measured_by, last_channel, troubled_at)
-  SELECT party_id, agent_id, view_epoch + (base_turn <> :base)::int, :next_seq::bigint, :through + 1,
+  SELECT contact_id, agent_id, view_epoch + (base_turn <> :base)::int, :next_seq::bigint, :through + 1,
          :through, :base, erased, flushed, :cycle::bigint, goal, mode, model, voice, compaction, compact_at,
          size::bigint,
          context_limit + CASE WHEN :base = 0 AND context_limit > 0 THEN context_reserved ELSE 0 END,
@@ -348,8 +348,8 @@ WITH o AS (
 ), t AS (
   INSERT INTO session_totals (session_id, compaction_count) SELECT id, :summaries::bigint FROM s
 ), a AS (
-  INSERT INTO addresses (channel, account, chat, thread, party_id, session_id, title, settings)
-  SELECT 'web', a.account, a.chat, :thread, a.party_id, s.id, :title, a.settings
+  INSERT INTO addresses (channel, account, chat, thread, contact_id, session_id, title, settings)
+  SELECT 'web', a.account, a.chat, :thread, a.contact_id, s.id, :title, a.settings
     FROM addresses a, s WHERE a.id = :address_id RETURNING id
 )
 SELECT s.id, s.public_id, a.id AS address_id FROM s, a

@@ -192,12 +192,12 @@ UPDATE reminders r SET address_id = o.id
 
 _LEAVE_PLACE = Named("""
 WITH theirs AS (
-  INSERT INTO addresses (channel, account, chat, party_id, session_id, read_seq)
-  SELECT 'web', :site, :chat, a.party_id, a.session_id, a.read_seq FROM addresses a WHERE a.id = :address_id
+  INSERT INTO addresses (channel, account, chat, contact_id, session_id, read_seq)
+  SELECT 'web', :site, :chat, a.contact_id, a.session_id, a.read_seq FROM addresses a WHERE a.id = :address_id
      AND :moves
   RETURNING id
 ), empty AS (
-  INSERT INTO sessions (party_id, agent_id) SELECT party_id, agent_id FROM sessions WHERE id = :session_id
+  INSERT INTO sessions (contact_id, agent_id) SELECT contact_id, agent_id FROM sessions WHERE id = :session_id
      RETURNING id
 ), totals AS (
   INSERT INTO session_totals (session_id) SELECT id FROM empty
@@ -224,25 +224,26 @@ _NEW_PERSON = Named("""
 WITH w AS (
   SELECT name, agent_id FROM sites WHERE name = :site
 ), p AS (
-  INSERT INTO parties (anonymous, timezone) SELECT true, :timezone FROM w RETURNING id
+  INSERT INTO contacts (anonymous, timezone) SELECT true, :timezone FROM w RETURNING id
 ), s AS (
-  INSERT INTO sessions (party_id, agent_id) SELECT p.id, w.agent_id FROM p, w RETURNING id
+  INSERT INTO sessions (contact_id, agent_id) SELECT p.id, w.agent_id FROM p, w RETURNING id
 ), t AS (
   INSERT INTO session_totals (session_id) SELECT id FROM s
 )
-INSERT INTO addresses (channel, account, chat, party_id, session_id)
+INSERT INTO addresses (channel, account, chat, contact_id, session_id)
 SELECT 'web', w.name, :chat, p.id, s.id FROM w, p, s RETURNING id
 """)
 """A stranger with a name: whom a site has signed in is shown nothing that is the operator's own."""
 NAME = Named("""
 WITH known AS (
   SELECT p.id FROM addresses a
-    JOIN parties p ON p.id = coalesce((SELECT merged_into FROM parties WHERE id = a.party_id), a.party_id)
+    JOIN contacts p
+      ON p.id = coalesce((SELECT merged_into FROM contacts WHERE id = a.contact_id), a.contact_id)
    WHERE a.id = :address_id AND p.display_name <> :name
 ), held AS MATERIALIZED (
-  SELECT id FROM sessions WHERE party_id = (SELECT id FROM known) ORDER BY id FOR NO KEY UPDATE
+  SELECT id FROM sessions WHERE contact_id = (SELECT id FROM known) ORDER BY id FOR NO KEY UPDATE
 )
-UPDATE parties p SET display_name = :name FROM known WHERE p.id = known.id
+UPDATE contacts p SET display_name = :name FROM known WHERE p.id = known.id
    AND (SELECT count(*) FROM held) >= 0
 """)
 """The sessions hear of the name, too: they are taken before the person,
@@ -252,7 +253,7 @@ WITH v AS (
   INSERT INTO visitors (token_hash, site, address_id, expires_at, identified)
   VALUES (:token_hash, :site, :address_id, now() + make_interval(hours => :hours), true) RETURNING *
 )
-SELECT v.site, w.audience, a.party_id, a.id AS address_id, a.session_id, s.public_id, v.identified,
+SELECT v.site, w.audience, a.contact_id, a.id AS address_id, a.session_id, s.public_id, v.identified,
        a.chat AS place
   FROM v JOIN addresses a ON a.id = v.address_id
   JOIN sessions s ON s.id = a.session_id JOIN sites w ON w.name = v.site
@@ -271,14 +272,14 @@ RETURNING address_id
 """A recovery code in the place of the former one; identified places have none."""
 _RECOVER = Named("""
 WITH c AS (
-  SELECT a.id, a.session_id, a.party_id, a.account, a.chat FROM recovery_codes r
+  SELECT a.id, a.session_id, a.contact_id, a.account, a.chat FROM recovery_codes r
     JOIN addresses a ON a.id = r.address_id
    WHERE r.code_hash = :code_hash AND r.expires_at > now() AND a.channel = 'web' AND a.account = :site
 ), v AS (
   INSERT INTO visitors (token_hash, site, address_id, expires_at)
   SELECT :token_hash, c.account, c.id, now() + interval '1 year' FROM c RETURNING identified
 )
-SELECT w.name AS site, w.audience, c.party_id, c.id AS address_id, c.session_id, s.public_id, v.identified,
+SELECT w.name AS site, w.audience, c.contact_id, c.id AS address_id, c.session_id, s.public_id, v.identified,
        c.chat AS place
   FROM c JOIN v ON true JOIN sessions s ON s.id = c.session_id JOIN sites w ON w.name = c.account
 """)

@@ -71,7 +71,7 @@ _FIND = Named("""
 -- An erased conversation counts from its next turn on. A person of whom nothing is left is not listed.
 SELECT p.public_id, p.kind, p.display_name AS name, x.places, x.conversations, x.messages,
        coalesce(x.last_active_at, p.created_at) AS last_active_at
-  FROM parties p
+  FROM contacts p
  CROSS JOIN LATERAL (
        SELECT count(*) FILTER (WHERE s.next_turn - 1 > s.erased_turn OR s.erased_turn = 0) AS conversations,
               coalesce(sum(CASE WHEN s.erased_turn = 0 THEN s.next_seq - 1
@@ -83,33 +83,35 @@ SELECT p.public_id, p.kind, p.display_name AS name, x.places, x.conversations, x
               max(s.last_active_at) AS last_active_at,
               ARRAY (SELECT DISTINCT
                             concat_ws(' ', a.channel, CASE a.channel WHEN 'telegram' THEN a.chat END)
-                       FROM addresses a WHERE a.party_id IN (SELECT party_family(p.id)) ORDER BY 1) AS places
-         FROM sessions s WHERE s.party_id IN (SELECT party_family(p.id))) x
+                       FROM addresses a
+                      WHERE a.contact_id IN (SELECT contact_family(p.id)) ORDER BY 1) AS places
+         FROM sessions s WHERE s.contact_id IN (SELECT contact_family(p.id))) x
  WHERE p.merged_into IS NULL
    AND NOT (x.erased AND p.display_name = '' AND NOT EXISTS (
-             SELECT FROM notes n WHERE n.party_id IN (SELECT party_family(p.id)) AND n.forgotten_at IS NULL))
+             SELECT FROM notes n
+              WHERE n.contact_id IN (SELECT contact_family(p.id)) AND n.forgotten_at IS NULL))
    AND (p.display_name ILIKE :pattern OR p.public_id::text ILIKE :pattern
         OR array_to_string(x.places, ' ') ILIKE :pattern
         OR EXISTS (SELECT FROM addresses a
-                    WHERE a.party_id IN (SELECT party_family(p.id)) AND a.title ILIKE :pattern))
+                    WHERE a.contact_id IN (SELECT contact_family(p.id)) AND a.title ILIKE :pattern))
  ORDER BY last_active_at DESC LIMIT :limit
 """)
 """People whose name, id or place holds the words, newest first; whom nothing is left of is not listed."""
 _SESSION = Named("""
-SELECT s.id FROM parties o JOIN parties p ON p.id = coalesce(o.merged_into, o.id)
-  JOIN sessions s ON s.party_id IN (SELECT party_family(p.id))
- WHERE o.public_id = :public_id ORDER BY (s.party_id = p.id) DESC, s.id DESC LIMIT 1
+SELECT s.id FROM contacts o JOIN contacts p ON p.id = coalesce(o.merged_into, o.id)
+  JOIN sessions s ON s.contact_id IN (SELECT contact_family(p.id))
+ WHERE o.public_id = :public_id ORDER BY (s.contact_id = p.id) DESC, s.id DESC LIMIT 1
 """)
 
-_PERSON = Named("SELECT coalesce(merged_into, id) FROM parties WHERE public_id = :public_id")
+_PERSON = Named("SELECT coalesce(merged_into, id) FROM contacts WHERE public_id = :public_id")
 _HOLD = Named("""
-UPDATE parties SET on_hold_since = now(), on_hold_by = :by
- WHERE id = :person AND NOT EXISTS (SELECT FROM parties f WHERE f.id IN (SELECT party_family(:person))
+UPDATE contacts SET on_hold_since = now(), on_hold_by = :by
+ WHERE id = :person AND NOT EXISTS (SELECT FROM contacts f WHERE f.id IN (SELECT contact_family(:person))
                                   AND f.on_hold_since IS NOT NULL)
 RETURNING id
 """)
 _RELEASE = Named("""
-UPDATE parties SET on_hold_since = NULL, on_hold_by = NULL
- WHERE id IN (SELECT party_family(:person)) AND on_hold_since IS NOT NULL RETURNING id
+UPDATE contacts SET on_hold_since = NULL, on_hold_by = NULL
+ WHERE id IN (SELECT contact_family(:person)) AND on_hold_since IS NOT NULL RETURNING id
 """)
 """Release of a hold, also of people joined since."""

@@ -30,7 +30,7 @@ class PostgresTickets(PoolStore):
         ticket = generate_token()
         await self._pool.execute(
             *_ISSUE(
-                code_hash=_hash(ticket), party_id=row.party_id, address_id=row.address_id,
+                code_hash=_hash(ticket), contact_id=row.contact_id, address_id=row.address_id,
                 wishes=dict(wishes), seconds=TICKET_SECONDS,
             ),
         )  # fmt: skip
@@ -49,7 +49,7 @@ WITH c AS (
    WHERE code_hash = :code_hash AND purpose = 'stream' AND used_at IS NULL AND expires_at > now()
   RETURNING address_id, wishes
 )
-SELECT c.wishes, w.name AS site, w.audience, a.party_id, a.id AS address_id, a.session_id, s.public_id,
+SELECT c.wishes, w.name AS site, w.audience, a.contact_id, a.id AS address_id, a.session_id, s.public_id,
        v.identified, a.chat AS place
   FROM c JOIN addresses a ON a.id = c.address_id JOIN sessions s ON s.id = a.session_id
   JOIN sites w ON w.name = a.account
@@ -66,6 +66,6 @@ def _hash(ticket: str) -> bytes:
 
 
 _ISSUE = Named("""
-INSERT INTO one_time_codes (code_hash, purpose, party_id, address_id, wishes, expires_at)
-VALUES (:code_hash, 'stream', :party_id, :address_id, :wishes, now() + make_interval(secs => :seconds))
+INSERT INTO one_time_codes (code_hash, purpose, contact_id, address_id, wishes, expires_at)
+VALUES (:code_hash, 'stream', :contact_id, :address_id, :wishes, now() + make_interval(secs => :seconds))
 """)

@@ -41,7 +41,7 @@ class VisitorRow:
 
     site: str
     audience: str
-    party_id: int
+    contact_id: int
     address_id: int
     session_id: int
     session_public_id: UUID
@@ -192,7 +192,7 @@ SELECT w.name, w.audience, w.allowed_origins, w.config,
   FROM sites w
 """
 _KNOWN = Named("""
-SELECT v.site, w.audience, a.party_id, a.id AS address_id, a.session_id, s.public_id, v.identified,
+SELECT v.site, w.audience, a.contact_id, a.id AS address_id, a.session_id, s.public_id, v.identified,
        a.chat AS place
   FROM visitors v JOIN addresses a ON a.id = v.address_id
   JOIN sessions s ON s.id = a.session_id JOIN sites w ON w.name = v.site
@@ -205,11 +205,11 @@ WITH seen AS (
      AND last_seen_at < now() - interval '1 minute'
   RETURNING address_id
 ), comes AS (
-  UPDATE parties p SET network = :network::text, network_at = now()
+  UPDATE contacts p SET network = :network::text, network_at = now()
     FROM seen JOIN addresses x ON x.id = seen.address_id
-   WHERE p.id = x.party_id AND p.anonymous AND :network::text IS NOT NULL
+   WHERE p.id = x.contact_id AND p.anonymous AND :network::text IS NOT NULL
 )
-SELECT v.site, w.audience, a.party_id, a.id AS address_id, a.session_id, s.public_id, v.identified,
+SELECT v.site, w.audience, a.contact_id, a.id AS address_id, a.session_id, s.public_id, v.identified,
        a.chat AS place
   FROM visitors v JOIN addresses a ON a.id = v.address_id
   JOIN sessions s ON s.id = a.session_id JOIN sites w ON w.name = v.site
@@ -219,13 +219,13 @@ SELECT v.site, w.audience, a.party_id, a.id AS address_id, a.session_id, s.publi
 _OWN = """
   FROM addresses mine JOIN sessions home ON home.id = mine.session_id
   JOIN addresses a ON a.channel = 'web' AND a.account = mine.account AND a.chat = mine.chat
-   AND a.party_id IN (SELECT party_family(home.party_id))
+   AND a.contact_id IN (SELECT contact_family(home.contact_id))
   JOIN sessions s ON s.id = a.session_id AND s.archived_at IS NULL
  WHERE mine.id = :address_id AND mine.channel = 'web'
 """
 """A visitor's conversations are places of the same chat, told apart by their thread; the first has none."""
 _CONVERSATION = Named(f"""
-SELECT a.account AS site, w.audience, a.party_id, a.id AS address_id, a.session_id, s.public_id,
+SELECT a.account AS site, w.audience, a.contact_id, a.id AS address_id, a.session_id, s.public_id,
        a.chat LIKE 'sub:%' AS identified, a.chat AS place
   FROM (SELECT a.*, s.last_active_at {_OWN} AND (:session::uuid IS NULL OR s.public_id = :session)
          ORDER BY s.last_active_at DESC, a.id DESC LIMIT 1) a
@@ -254,14 +254,14 @@ SELECT pg_advisory_xact_lock(hashtextextended('evertalk.conversation:' || accoun
 _EMPTY = Named(f"SELECT s.public_id {_OWN} AND s.next_event_seq = 1 ORDER BY a.id DESC LIMIT 1")
 _BEGIN = Named("""
 WITH s AS (
-  INSERT INTO sessions (party_id, agent_id)
-  SELECT o.party_id, w.agent_id FROM addresses a JOIN sessions o ON o.id = a.session_id
+  INSERT INTO sessions (contact_id, agent_id)
+  SELECT o.contact_id, w.agent_id FROM addresses a JOIN sessions o ON o.id = a.session_id
     JOIN sites w ON w.name = a.account WHERE a.id = :address_id AND a.channel = 'web' RETURNING id, public_id
 ), t AS (
   INSERT INTO session_totals (session_id) SELECT id FROM s
 ), a AS (
-  INSERT INTO addresses (channel, account, chat, thread, party_id, session_id)
-  SELECT 'web', a.account, a.chat, :thread, a.party_id, s.id FROM addresses a, s WHERE a.id = :address_id
+  INSERT INTO addresses (channel, account, chat, thread, contact_id, session_id)
+  SELECT 'web', a.account, a.chat, :thread, a.contact_id, s.id FROM addresses a, s WHERE a.id = :address_id
 )
 SELECT public_id FROM s
 """)
@@ -278,15 +278,15 @@ _CREATE = Named(f"""
 WITH w AS (
   SELECT name, audience, agent_id FROM sites WHERE name = :site
 ), p AS (
-  INSERT INTO parties (anonymous, timezone, network, network_at)
+  INSERT INTO contacts (anonymous, timezone, network, network_at)
   SELECT true, :timezone, :network::text, CASE WHEN :network IS NOT NULL THEN now() END FROM w
      RETURNING id, public_id
 ), s AS (
-  INSERT INTO sessions (party_id, agent_id) SELECT p.id, w.agent_id FROM p, w RETURNING id, public_id
+  INSERT INTO sessions (contact_id, agent_id) SELECT p.id, w.agent_id FROM p, w RETURNING id, public_id
 ), t AS (
   INSERT INTO session_totals (session_id) SELECT id FROM s
 ), a AS (
-  INSERT INTO addresses (channel, account, chat, party_id, session_id)
+  INSERT INTO addresses (channel, account, chat, contact_id, session_id)
   SELECT 'web', w.name, p.public_id::text, p.id, s.id FROM w, p, s RETURNING id, chat
 ), v AS (
   INSERT INTO visitors (token_hash, site, address_id, expires_at)
@@ -295,7 +295,7 @@ WITH w AS (
      SET site = excluded.site, address_id = excluded.address_id, expires_at = excluded.expires_at,
          identified = false
 )
-SELECT w.name AS site, w.audience, p.id AS party_id, a.id AS address_id, s.id AS session_id, s.public_id,
+SELECT w.name AS site, w.audience, p.id AS contact_id, a.id AS address_id, s.id AS session_id, s.public_id,
        false AS identified, a.chat AS place
   FROM w, p, s, a
 """)

@@ -55,30 +55,32 @@ class PostgresErasure(PoolStore):
         async with self._pool.acquire() as connection, connection.transaction():
             # Persons are joined and parted one at a time, and not while one of them is forgotten.
             await connection.execute(ONE_AT_A_TIME)
-            party_hash = await connection.fetchval(*sql.PARTY_HASH(session_id=session_id))
-            if party_hash is None:
+            contact_hash = await connection.fetchval(*sql.CONTACT_HASH(session_id=session_id))
+            if contact_hash is None:
                 raise UnknownSession(f"session {session_id}")
             whole = scope == "everything"
             if await _is_held(connection, session_id, actor):
                 if scope != "retention":
                     raise OnHold
                 return Report(erasure_id=0, counts={})
-            parties = (
+            contacts = (
                 [row["id"] for row in await connection.fetch(*sql.FAMILY(session_id=session_id))]
                 if whole
                 else []
             )
             one = sql.LOCK_IMPORT if scope == "import" else sql.LOCK_ONE
-            lock = sql.LOCK_SESSIONS(parties=parties) if whole else one(session_id=session_id)
+            lock = sql.LOCK_SESSIONS(contacts=contacts) if whole else one(session_id=session_id)
             sessions = [row["id"] for row in await connection.fetch(*lock)]
             if not sessions:
                 return Report(erasure_id=0, counts={})  # somebody has come back meanwhile
             bounds = [await _fence(connection, session) for session in sessions]
-            work = {"parties": parties, "sessions": bounds, "place": 0, "cursor": 0}
-            told = sql.ABOUT_PARTIES(parties=parties) if whole else sql.ABOUT_SESSION(session_id=session_id)
+            work = {"contacts": contacts, "sessions": bounds, "place": 0, "cursor": 0}
+            told = (
+                sql.ABOUT_CONTACTS(contacts=contacts) if whole else sql.ABOUT_SESSION(session_id=session_id)
+            )
             about = await connection.fetchval(*told)
             row = await connection.fetchrow(
-                *sql.BEGIN(party_hash=party_hash, actor=actor, scope=scope, work=work, about=about)
+                *sql.BEGIN(contact_hash=contact_hash, actor=actor, scope=scope, work=work, about=about)
             )
             assert row is not None
             counts = {table: await _erase_at_once(connection, table, work, row["at"]) for table in AT_ONCE}
@@ -156,7 +158,7 @@ async def _batch(connection: Connection, table: str, work: dict[str, Any], at: d
     """
     if table in ("entry_rows", "events"):
         return await _erase_in_batches(connection, table, work)
-    sessions, parties = [one["id"] for one in work["sessions"]], work["parties"]
+    sessions, contacts = [one["id"] for one in work["sessions"]], work["contacts"]
     match table:
         case "prompt_parts":
             await connection.execute(f"SET LOCAL statement_timeout = '{_SCAN_SECONDS}s'")
@@ -165,16 +167,16 @@ async def _batch(connection: Connection, table: str, work: dict[str, Any], at: d
             )
             return done, True
         case "telegram_updates":
-            done = await connection.fetchval(*sql.TELEGRAM_UPDATES(parties=parties, at=at))
+            done = await connection.fetchval(*sql.TELEGRAM_UPDATES(contacts=contacts, at=at))
             return done, done == 0
         case "telegram_access":
-            return await connection.fetchval(*sql.TELEGRAM_ACCESS(parties=parties)), True
+            return await connection.fetchval(*sql.TELEGRAM_ACCESS(contacts=contacts)), True
         case "secretary_connections":
-            return await connection.fetchval(*sql.SECRETARY_CONNECTIONS(parties=parties)), True
+            return await connection.fetchval(*sql.SECRETARY_CONNECTIONS(contacts=contacts)), True
         case "push_subscriptions":
-            return await connection.fetchval(*sql.PUSH_SUBSCRIPTIONS(parties=parties)), True
+            return await connection.fetchval(*sql.PUSH_SUBSCRIPTIONS(contacts=contacts)), True
     key = await connection.fetchval(*sql.KEY(table=table))
-    batch = sql.render_batch(table, key, sessions=sessions, parties=parties, at=at)
+    batch = sql.render_batch(table, key, sessions=sessions, contacts=contacts, at=at)
     done = await connection.fetchval(*batch)
     return done, done < sql.BATCH
 
@@ -210,15 +212,15 @@ async def _erase_in_batches(connection: Connection, table: str, work: dict[str, 
 
 _PREVIEW = Named("""
 WITH p AS MATERIALIZED (
-  SELECT f AS id FROM sessions s JOIN parties p ON p.id = s.party_id
-   CROSS JOIN party_family(coalesce(p.merged_into, p.id)) AS f WHERE s.id = :session_id ORDER BY 1
+  SELECT f AS id FROM sessions s JOIN contacts p ON p.id = s.contact_id
+   CROSS JOIN contact_family(coalesce(p.merged_into, p.id)) AS f WHERE s.id = :session_id ORDER BY 1
 ), s AS MATERIALIZED (
-  SELECT id FROM sessions WHERE party_id IN (SELECT id FROM p)
+  SELECT id FROM sessions WHERE contact_id IN (SELECT id FROM p)
 )
 SELECT (SELECT count(*) FROM s JOIN sessions x ON x.id = s.id
           JOIN turn_entries te ON te.session_id = s.id AND te.turn_no > x.erased_turn) AS entries,
        (SELECT count(*) FROM links WHERE session_id IN (SELECT id FROM s) AND summary_text <> '') AS links,
-       (SELECT count(*) FROM notes WHERE party_id IN (SELECT id FROM p) AND forgotten_at IS NULL
+       (SELECT count(*) FROM notes WHERE contact_id IN (SELECT id FROM p) AND forgotten_at IS NULL
            AND superseded_by IS NULL) AS notes,
        (SELECT count(*) FROM artifacts WHERE session_id IN (SELECT id FROM s)) AS artifacts,
        (SELECT count(*) FROM attachments WHERE session_id IN (SELECT id FROM s)) AS attachments,

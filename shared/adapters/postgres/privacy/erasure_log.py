@@ -52,7 +52,7 @@ class PostgresErasureLog(PoolStore):
         for one in missing:
             await self._reapply_one(one)
             await self._pool.execute(
-                *_KEEP(at=one.at, party_hash=one.party, scope=one.scope, about=dict(one.about))
+                *_KEEP(at=one.at, contact_hash=one.contact, scope=one.scope, about=dict(one.about))
             )
         await self._finish()
         return len(missing)
@@ -60,7 +60,7 @@ class PostgresErasureLog(PoolStore):
     async def _reapply_one(self, one: Erased) -> None:
         match one.scope:
             case "everything":
-                for digest in {one.party, *map(bytes.fromhex, one.about.get("family", ()))}:
+                for digest in {one.contact, *map(bytes.fromhex, one.about.get("family", ()))}:
                     await self._erase_person(digest)
             case "retention" | "import":
                 if (session := await self._session(one)) is not None:
@@ -73,7 +73,7 @@ class PostgresErasureLog(PoolStore):
                 await self._notes(one)
 
     async def _erase_person(self, digest: bytes) -> None:
-        for row in await self._pool.fetch(*_SESSION_OF_PARTY(party_hash=digest)):
+        for row in await self._pool.fetch(*_SESSION_OF_CONTACT(contact_hash=digest)):
             await self._erasure.start_erasure(row["id"], actor=AGAIN)
             await self._finish()
 
@@ -88,9 +88,9 @@ class PostgresErasureLog(PoolStore):
         async with self._pool.acquire() as connection, connection.transaction():
             ids = [UUID(public_id) for public_id in one.about.get("notes", ())]
             rows = await connection.fetch(*_NOTES(public_ids=ids))
-            for party_id in {row["party_id"] for row in rows}:
-                mine = [row for row in rows if row["party_id"] == party_id]
-                await erase_notes(connection, party_id, mine, actor=AGAIN)
+            for contact_id in {row["contact_id"] for row in rows}:
+                mine = [row for row in rows if row["contact_id"] == contact_id]
+                await erase_notes(connection, contact_id, mine, actor=AGAIN)
 
     async def _finish(self) -> None:
         for erasure_id in await self._erasure.list_running():
@@ -103,25 +103,29 @@ class PostgresErasureLog(PoolStore):
 
 
 def _parse_entry(row: asyncpg.Record) -> Erased:
-    return Erased(at=row["at"], party=bytes(row["party_hash"]), scope=row["scope"], about=row["about"] or {})
+    return Erased(
+        at=row["at"], contact=bytes(row["contact_hash"]), scope=row["scope"], about=row["about"] or {}
+    )
 
 
 _SINCE = Named("""
-SELECT id, at, party_hash, scope, to_jsonb(e) -> 'about' AS about
-  FROM erasures e WHERE id > :after AND actor <> :again ORDER BY id LIMIT :limit
+SELECT e.id, e.at, coalesce(x.r ->> 'contact_hash', x.r ->> 'party_hash')::bytea AS contact_hash, e.scope,
+       x.r -> 'about' AS about
+  FROM erasures e CROSS JOIN LATERAL (SELECT to_jsonb(e)) AS x(r)
+ WHERE e.id > :after AND e.actor <> :again ORDER BY e.id LIMIT :limit
 """)
-"""Also of a schema that has no such column yet: a backup is made before it is brought up to date."""
+"""Entries also of a schema with the former names, or without `about`: a backup is made before an upgrade."""
 
 _KEEP = Named("""
-INSERT INTO erasures (at, party_hash, actor, scope, state, about, finished_at)
-VALUES (:at, :party_hash, 'log', :scope, 'done', :about, clock_timestamp())
+INSERT INTO erasures (at, contact_hash, actor, scope, state, about, finished_at)
+VALUES (:at, :contact_hash, 'log', :scope, 'done', :about, clock_timestamp())
 """)
 """Entry of a repeated erasure, so that a later backup has it."""
 
-_SESSION_OF_PARTY = Named("""
-SELECT min(s.id) AS id FROM parties p
-  JOIN sessions s ON s.party_id IN (SELECT party_family(coalesce(p.merged_into, p.id)))
- WHERE sha256(convert_to('evertalk.erasures:' || p.public_id::text, 'UTF8')) = :party_hash
+_SESSION_OF_CONTACT = Named("""
+SELECT min(s.id) AS id FROM contacts p
+  JOIN sessions s ON s.contact_id IN (SELECT contact_family(coalesce(p.merged_into, p.id)))
+ WHERE sha256(convert_to('evertalk.erasures:' || p.public_id::text, 'UTF8')) = :contact_hash
 HAVING min(s.id) IS NOT NULL
 """)
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-Owner = Literal["session", "party", "address"]
-"""Owner of rows: the person's sessions, parties, or Telegram addresses (bot and chat)."""
+Owner = Literal["session", "contact", "address"]
+"""Owner of rows: the person's sessions, contacts, or Telegram addresses (bot and chat)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Blank:
     at: str | None = "created_at"
     at_once: bool = False
     of: str = ""
-    """The column that names the owner, where it is not `session_id` or `party_id`."""
+    """The column that names the owner, where it is not `session_id` or `contact_id`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +69,10 @@ ACTIONS: Mapping[str, Action] = {
         columns=("blocks", "words", "cid"),
         kept={"role": _FIXED, "author": _FIXED, "dedupe_key": "so that no message is accepted a second time"},
     ),
-    "notes": Delete(owner="party", at_once=True),
-    "note_words": Delete(owner="party", at="indexed_at", at_once=True),
-    "note_vectors": Delete(owner="party", at="encoded_at", at_once=True),
-    "note_changes": Delete(owner="party", at="at", at_once=True),
+    "notes": Delete(owner="contact", at_once=True),
+    "note_words": Delete(owner="contact", at="indexed_at", at_once=True),
+    "note_vectors": Delete(owner="contact", at="encoded_at", at_once=True),
+    "note_changes": Delete(owner="contact", at="at", at_once=True),
     "note_lists": Delete(at=None),
     # Else it would be recalled on, and resumed.
     "past_imports": Blank(
@@ -83,9 +83,9 @@ ACTIONS: Mapping[str, Action] = {
     ),
     "past_summaries": Delete(at="written_at"),
     "import_pieces": Delete(at="received_at", at_once=True),
-    "import_files": Delete(owner="party", at_once=True),
+    "import_files": Delete(owner="contact", at_once=True),
     # A reminder that is due would begin a turn with its words.
-    "reminders": Delete(owner="party", at_once=True),
+    "reminders": Delete(owner="contact", at_once=True),
     # Else it would be played on into the empty conversation.
     "sample_plays": Delete(at=None, at_once=True),
     # Who waits for an operator waits no longer: the conversation begins anew.
@@ -152,7 +152,7 @@ ACTIONS: Mapping[str, Action] = {
         kept={"state": _FIXED, "code": "random, and gone once decided", "decided_by": "an operator's name"},
     ),
     "feedback": Delete(at="at"),
-    "one_time_codes": Delete(owner="party"),
+    "one_time_codes": Delete(owner="contact"),
     "push_subscriptions": Special(
         columns=("endpoint", "p256dh", "auth", "login_hash", "visitor_hash", "language")
     ),
@@ -166,7 +166,7 @@ ACTIONS: Mapping[str, Action] = {
             "thread": "the conversation goes on there",
             "refusal": "the channel's own words about the chat",
         },
-        owner="party",
+        owner="contact",
         at=None,
         at_once=True,
     ),
@@ -188,10 +188,10 @@ ACTIONS: Mapping[str, Action] = {
         at_once=True,
         of="id",
     ),
-    "parties": Blank(
+    "contacts": Blank(
         values={"display_name": "''", "timezone": "NULL", "network": "NULL"},
         kept={"kind": _FIXED, "on_hold_by": "an operator's name"},
-        owner="party",
+        owner="contact",
         at=None,
         at_once=True,
         of="id",
@@ -216,7 +216,7 @@ ACTIONS: Mapping[str, Action] = {
     "recall_words": Keep(why="counts of the words of passages and files: a word goes with the last of them"),
     "knowledge": Keep(why="an operator's files"),
     "forks": Keep(why="ids, numbers and a hash: which conversation was copied from which"),
-    "party_links": Keep(why="ids and times: which persons are one"),
+    "contact_links": Keep(why="ids and times: which persons are one"),
     "link_guesses": Keep(why="ids and times, for a day"),
     "visitors": Keep(why="a hash that opens the conversation, which goes on"),
     "recovery_codes": Keep(why="a hash that opens the conversation, which goes on"),

@@ -114,9 +114,9 @@ async def _log_erasure(
     connection: Connection, session_id: int, actor: str, counts: dict[str, int], marks: dict[int, int],
     about: dict[str, Any],
 ) -> Report:  # fmt: skip
-    party_hash = await connection.fetchval(*erasure_sql.PARTY_HASH(session_id=session_id))
+    contact_hash = await connection.fetchval(*erasure_sql.CONTACT_HASH(session_id=session_id))
     erasure_id = await connection.fetchval(
-        *_LOG(party_hash=party_hash, actor=actor, counts=counts, about=about)
+        *_LOG(contact_hash=contact_hash, actor=actor, counts=counts, about=about)
     )
     await append_audit(connection, actor=actor, action="erasure.messages", about=str(erasure_id))
     return Report(erasure_id=erasure_id, counts=counts, marks=marks)
@@ -145,7 +145,7 @@ SELECT e.seq, coalesce(te.turn_no, o.turn_no) AS turn_no,
 asked or answered again each time it was."""
 
 _ONE_OF_PERSON = Named("""
-SELECT pg_advisory_xact_lock(hashtextextended('evertalk.forks:' || party_id, 0)) FROM sessions
+SELECT pg_advisory_xact_lock(hashtextextended('evertalk.forks:' || contact_id, 0)) FROM sessions
  WHERE id = :session_id AND EXISTS (SELECT FROM forks WHERE :session_id IN (session_id, from_session_id))
 """)
 """Two erasures that reach the same conversations from both sides would wait for each other."""
@@ -171,8 +171,8 @@ _NOTE_EVENTS = Named("""
 UPDATE events v SET payload = v.payload || '{"text": ""}' FROM notes n
  WHERE v.kind = 'memory' AND n.id = ANY (:note_ids::bigint[])
    AND v.payload ->> 'id' = 'n' || left(n.public_id::text, 8)
-   AND v.session_id IN (SELECT id FROM sessions WHERE party_id IN (
-         SELECT party_family((SELECT party_id FROM sessions WHERE id = :session_id))))
+   AND v.session_id IN (SELECT id FROM sessions WHERE contact_id IN (
+         SELECT contact_family((SELECT contact_id FROM sessions WHERE id = :session_id))))
 """)
 
 _LINKS = Named("""
@@ -351,8 +351,8 @@ INSERT INTO events (session_id, event_seq, kind, payload)
 SELECT :session_id, event_seq, 'erased', :payload FROM s RETURNING event_seq
 """)
 _LOG = Named("""
-INSERT INTO erasures (party_hash, actor, scope, state, counts, about, finished_at)
-VALUES (:party_hash, :actor, 'messages', 'done', :counts, :about, now()) RETURNING id
+INSERT INTO erasures (contact_hash, actor, scope, state, counts, about, finished_at)
+VALUES (:contact_hash, :actor, 'messages', 'done', :counts, :about, now()) RETURNING id
 """)
 _LOCK_SESSION = Named("SELECT * FROM sessions WHERE id = :session_id FOR UPDATE")
 _DELETE_NOTES = Named("DELETE FROM notes WHERE id = ANY (:note_ids)")

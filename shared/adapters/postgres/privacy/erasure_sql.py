@@ -21,20 +21,20 @@ SELECT set_config('evertalk.erasing', 'yes', true),
 """For the rest of the transaction: what was said may be blanked, by the role that may if there is one."""
 
 FAMILY = Named("""
-SELECT f AS id FROM sessions s JOIN parties p ON p.id = s.party_id
- CROSS JOIN party_family(coalesce(p.merged_into, p.id)) AS f WHERE s.id = :session_id ORDER BY 1
+SELECT f AS id FROM sessions s JOIN contacts p ON p.id = s.contact_id
+ CROSS JOIN contact_family(coalesce(p.merged_into, p.id)) AS f WHERE s.id = :session_id ORDER BY 1
 """)
 
-PARTY_HASH = Named("""
+CONTACT_HASH = Named("""
 SELECT sha256(convert_to('evertalk.erasures:' || coalesce(r.public_id, p.public_id)::text, 'UTF8'))
-  FROM sessions s JOIN parties p ON p.id = s.party_id LEFT JOIN parties r ON r.id = p.merged_into
+  FROM sessions s JOIN contacts p ON p.id = s.contact_id LEFT JOIN contacts r ON r.id = p.merged_into
     WHERE s.id = :session_id
 """)
-"""Salted by what it is of: a public id is random, so that the hash says nothing without the party's row."""
+"""Salted by what it is of: a public id is random, so that the hash says nothing without the contact's row."""
 
-IS_HELD = Named("SELECT party_id IN (SELECT held_parties()) FROM sessions WHERE id = :session_id")
+IS_HELD = Named("SELECT contact_id IN (SELECT held_contacts()) FROM sessions WHERE id = :session_id")
 
-LOCK_SESSIONS = Named("SELECT id FROM sessions WHERE party_id = ANY (:parties) ORDER BY id FOR UPDATE")
+LOCK_SESSIONS = Named("SELECT id FROM sessions WHERE contact_id = ANY (:contacts) ORDER BY id FOR UPDATE")
 LOCK_ONE = Named("""
 SELECT id FROM sessions
  WHERE id = :session_id AND answered_turn = next_turn - 1 AND last_active_at < now() - interval '12 hours'
@@ -105,16 +105,16 @@ VALUES (:session_id, :event, 'erased', jsonb_build_object('turn', :turn::bigint)
 """)
 """Connected screens clear themselves when they read this."""
 
-ABOUT_PARTIES = Named("""
+ABOUT_CONTACTS = Named("""
 SELECT jsonb_build_object('family', coalesce(jsonb_agg(
          encode(sha256(convert_to('evertalk.erasures:' || public_id::text, 'UTF8')), 'hex') ORDER BY id), '[]'))
-  FROM parties WHERE id = ANY (:parties)
+  FROM contacts WHERE id = ANY (:contacts)
 """)
 ABOUT_SESSION = Named("SELECT jsonb_build_object('session', public_id) FROM sessions WHERE id = :session_id")
 
 BEGIN = Named("""
-INSERT INTO erasures (party_hash, actor, scope, work, about, at)
-   VALUES (:party_hash, :actor, :scope, :work, :about, clock_timestamp())
+INSERT INTO erasures (contact_hash, actor, scope, work, about, at)
+   VALUES (:contact_hash, :actor, :scope, :work, :about, clock_timestamp())
 RETURNING id, at
 """)
 TAKE = Named("SELECT * FROM erasures WHERE id = :erasure_id AND state = 'running' FOR UPDATE")
@@ -178,7 +178,7 @@ SELECT a.account::bigint AS bot_id,
        CASE WHEN a.channel = '{GUEST_CHANNEL}' THEN split_part(a.chat, ':', 2) END AS caller_id,
        CASE WHEN a.channel = '{SECRETARY_CHANNEL}' THEN split_part(a.chat, ':', 1) END AS owner_id
   FROM addresses a
- WHERE a.party_id = ANY (:parties) AND a.channel IN ('telegram', '{GUEST_CHANNEL}', '{SECRETARY_CHANNEL}')
+ WHERE a.contact_id = ANY (:contacts) AND a.channel IN ('telegram', '{GUEST_CHANNEL}', '{SECRETARY_CHANNEL}')
 """
 """Chats of a person. Other chats of the bot can have the id of a guest chat, which comes with its caller, and
 of a customer's chat, which comes with the owner of the business account.
@@ -232,7 +232,7 @@ SELECT count(*) FROM u
 PUSH_SUBSCRIPTIONS = Named("""
 WITH gone AS (
   DELETE FROM push_subscriptions p USING visitors v JOIN addresses a ON a.id = v.address_id
-   WHERE p.visitor_hash = v.token_hash AND a.party_id = ANY (:parties) RETURNING 1
+   WHERE p.visitor_hash = v.token_hash AND a.contact_id = ANY (:contacts) RETURNING 1
 )
 SELECT count(*) FROM gone
 """)
@@ -246,13 +246,13 @@ SELECT array_agg(a.attname::text ORDER BY array_position(i.indkey::int2[], a.att
 
 
 def render_batch(
-    table: str, key: Sequence[str], *, sessions: Sequence[int], parties: Sequence[int], at: datetime
+    table: str, key: Sequence[str], *, sessions: Sequence[int], contacts: Sequence[int], at: datetime
 ) -> tuple[str, *tuple[object, ...]]:
-    """Delete or blank some rows of these sessions or parties, made until `at`; count them."""
+    """Delete or blank some rows of these sessions or contacts, made until `at`; count them."""
     action = ACTIONS[table]
     assert isinstance(action, Delete | Blank)
     column = getattr(action, "of", "") or f"{action.owner}_id"
-    given: dict[str, Any] = {"owners": sessions if action.owner == "session" else parties}
+    given: dict[str, Any] = {"owners": sessions if action.owner == "session" else contacts}
     which = [f"{column} = ANY (:owners::bigint[])"]
     if action.at is not None:
         given["at"] = at

@@ -16,7 +16,7 @@ from shared.core.values.errors import UnknownSession
 PAGE = 1_000
 _MORE = ("reminders",)
 """Tables of people's rows that an export lists as they are, where they exist."""
-_NOBODYS = ("id", "session_id", "party_id", "address_id", "leased_by", "epoch", "hash")
+_NOBODYS = ("id", "session_id", "contact_id", "address_id", "leased_by", "epoch", "hash")
 
 
 class PostgresExport(PoolStore):
@@ -33,24 +33,26 @@ class PostgresExport(PoolStore):
         """Everything but the messages, as of one moment; `alone`: of this conversation, of no other."""
         only = session_id if alone else None
         async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
-            parties = [row["id"] for row in await connection.fetch(*FAMILY(session_id=session_id))]
+            contacts = [row["id"] for row in await connection.fetch(*FAMILY(session_id=session_id))]
             person = await connection.fetchrow(*_PERSON(session_id=session_id))
             if person is None:
                 raise UnknownSession(f"session {session_id}")
-            sessions = await connection.fetch(*_SESSIONS(parties=parties, only=only))
+            sessions = await connection.fetch(*_SESSIONS(contacts=contacts, only=only))
             return ExportHead(
                 person=dict(person),
                 sessions=[await _session(connection, row) for row in sessions],
-                notes=[dict(row) for row in await connection.fetch(*_NOTES(parties=parties, only=only))],
+                notes=[dict(row) for row in await connection.fetch(*_NOTES(contacts=contacts, only=only))],
                 more={
                     **{
-                        name: rows for name in _MORE if (rows := await _rows(connection, name, parties, only))
+                        name: rows
+                        for name in _MORE
+                        if (rows := await _rows(connection, name, contacts, only))
                     },
                     "notifications": [
-                        dict(row) for row in await connection.fetch(*_PUSH(parties=parties, only=only))
+                        dict(row) for row in await connection.fetch(*_PUSH(contacts=contacts, only=only))
                     ],
                     "feedback": [
-                        dict(row) for row in await connection.fetch(*_FEEDBACK(parties=parties, only=only))
+                        dict(row) for row in await connection.fetch(*_FEEDBACK(contacts=contacts, only=only))
                     ],
                 },
             )
@@ -90,37 +92,37 @@ async def _session(connection: Connection, row: asyncpg.Record) -> ExportedSessi
 
 
 async def _rows(
-    connection: Connection, table: str, parties: list[int], only: int | None
+    connection: Connection, table: str, contacts: list[int], only: int | None
 ) -> list[Mapping[str, Any]]:
     if await connection.fetchval(*_TABLE(table=table)) is None:
         return []
     statement = Named(f"""
         SELECT to_jsonb(r) AS row FROM {table} r JOIN sessions s ON s.id = r.session_id
-         WHERE s.party_id = ANY (:parties) AND (:only::bigint IS NULL OR s.id = :only) ORDER BY r.id
+         WHERE s.contact_id = ANY (:contacts) AND (:only::bigint IS NULL OR s.id = :only) ORDER BY r.id
     """)
-    rows = await connection.fetch(*statement(parties=parties, only=only))
+    rows = await connection.fetch(*statement(contacts=contacts, only=only))
     return [{name: value for name, value in row["row"].items() if name not in _NOBODYS} for row in rows]
 
 
 _SAID = Named("""
 WITH p AS MATERIALIZED (
-  SELECT f AS id FROM sessions s JOIN parties p ON p.id = s.party_id
-   CROSS JOIN party_family(coalesce(p.merged_into, p.id)) AS f WHERE s.id = :session_id ORDER BY 1
+  SELECT f AS id FROM sessions s JOIN contacts p ON p.id = s.contact_id
+   CROSS JOIN contact_family(coalesce(p.merged_into, p.id)) AS f WHERE s.id = :session_id ORDER BY 1
 )
 SELECT count(*) FROM sessions s JOIN turn_entries te ON te.session_id = s.id AND te.turn_no > s.erased_turn
   JOIN entries e ON e.session_id = te.session_id AND e.seq = te.seq
- WHERE s.party_id IN (SELECT id FROM p) AND e.author <> 'tool'
+ WHERE s.contact_id IN (SELECT id FROM p) AND e.author <> 'tool'
 """)
 """Number of messages that an export of a person will hold."""
 _PERSON = Named("""
 SELECT p.kind, p.display_name, p.timezone, p.created_at AS since FROM sessions s
-  JOIN parties o ON o.id = s.party_id JOIN parties p ON p.id = coalesce(o.merged_into, o.id)
+  JOIN contacts o ON o.id = s.contact_id JOIN contacts p ON p.id = coalesce(o.merged_into, o.id)
      WHERE s.id = :session_id
 """)
 _SESSIONS = Named(f"""
 SELECT s.id, s.public_id, s.created_at, s.next_seq, s.goal, s.mode, a.name AS agent, {SUMMARY_TITLE} AS title
   FROM sessions s JOIN agents a ON a.id = s.agent_id
- WHERE s.party_id = ANY (:parties) AND (:only::bigint IS NULL OR s.id = :only) ORDER BY s.id
+ WHERE s.contact_id = ANY (:contacts) AND (:only::bigint IS NULL OR s.id = :only) ORDER BY s.id
 """)
 _PLACES = Named("""
 SELECT channel, title, settings, contact, created_at FROM addresses WHERE session_id = :session_id ORDER BY id
@@ -148,13 +150,13 @@ _NOTES = Named("""
 SELECT kind, text, subject, scope, authority, importance, from_turn, through_turn, observed_at, event_date,
        (SELECT s.public_id::text FROM sessions s WHERE s.id = n.session_id) AS conversation
   FROM notes n
- WHERE party_id = ANY (:parties) AND (:only::bigint IS NULL OR n.session_id = :only)
+ WHERE contact_id = ANY (:contacts) AND (:only::bigint IS NULL OR n.session_id = :only)
    AND superseded_by IS NULL AND forgotten_at IS NULL ORDER BY id
 """)
 _FEEDBACK = Named("""
 SELECT s.public_id::text AS conversation, f.turn_no AS turn, f.opinion, f.words, f.at
   FROM feedback f JOIN sessions s ON s.id = f.session_id
- WHERE s.party_id = ANY (:parties) AND (:only::bigint IS NULL OR s.id = :only)
+ WHERE s.contact_id = ANY (:contacts) AND (:only::bigint IS NULL OR s.id = :only)
    AND f.turn_no > s.erased_turn AND (f.opinion IS NOT NULL OR f.words <> '')
  ORDER BY s.id, f.turn_no
 """)
@@ -162,7 +164,7 @@ _PUSH = Named("""
 SELECT substring(p.endpoint FROM '^https?://([^/]+)') AS service, p.language, p.created_at, p.renewed_at
   FROM push_subscriptions p JOIN visitors v ON v.token_hash = p.visitor_hash
   JOIN addresses a ON a.id = v.address_id
- WHERE a.party_id = ANY (:parties) AND (:only::bigint IS NULL OR a.session_id = :only) ORDER BY p.id
+ WHERE a.contact_id = ANY (:contacts) AND (:only::bigint IS NULL OR a.session_id = :only) ORDER BY p.id
 """)
 _PAGE = Named("""
 SELECT e.seq, te.turn_no, e.author, e.blocks, e.replaces_seq, te.replaced_by, e.at

@@ -30,7 +30,7 @@ class Sweep:
     """Not looked for when invariants are checked."""
     instead: str = ""
     """`SET …` where rows lose their words and stay."""
-    whose: Literal["", "session", "party"] = ""
+    whose: Literal["", "session", "contact"] = ""
     """Owner whose rows stay while the person is on hold."""
 
 
@@ -70,7 +70,7 @@ RULES: Mapping[str, Rule] = {
     "artifacts": KeptRows(period=_WITH_TALK),
     "notes": KeptRows(period="until they are erased"),
     "reminders": Sweep(
-        whose="party",
+        whose="contact",
         days=30,
         key="id",
         where="ended_at < now() - {age} AND text <> '-'",
@@ -109,7 +109,7 @@ RULES: Mapping[str, Rule] = {
     "recall_words": KeptRows(period="as long as the messages that they count"),
     "knowledge": KeptRows(period="as long as the file"),
     "forks": KeptRows(period="permanently; ids, numbers and a hash only"),
-    "party_links": KeptRows(period="permanently; ids and times only"),
+    "contact_links": KeptRows(period="permanently; ids and times only"),
     "note_lists": _expired("session_id, address_id"),
     "link_guesses": Sweep(days=1, key="id", where="at < now() - {age}", period="a day"),
     "sessions": KeptRows(period="permanently; numbers only"),
@@ -119,7 +119,7 @@ RULES: Mapping[str, Rule] = {
     "session_list_changes": KeptRows(period="seconds; numbers of conversations only"),
     "session_spend": KeptRows(period="permanently; numbers only"),
     "addresses": KeptRows(period="as long as the chat or visitor can write"),
-    "parties": Sweep(
+    "contacts": Sweep(
         days=2,
         key="id",
         where="network IS NOT NULL AND network_at < now() - {age}",
@@ -383,7 +383,7 @@ def render_condition(rule: Sweep, *, grace: int = 0) -> str:
 _NOT_HELD = {
     "": "",
     "session": " AND session_id NOT IN (SELECT held_sessions())",
-    "party": " AND party_id NOT IN (SELECT held_parties())",
+    "contact": " AND contact_id NOT IN (SELECT held_contacts())",
 }
 
 
@@ -392,5 +392,5 @@ _IDLE_SESSIONS = Named("""
 SELECT s.id FROM session_list l JOIN sessions s ON s.id = l.id
  WHERE l.last_active_at < now() - make_interval(days => :days)
    AND s.last_active_at < now() - make_interval(days => :days) AND s.next_turn - 1 > s.erased_turn
-   AND s.party_id NOT IN (SELECT held_parties()) ORDER BY l.last_active_at LIMIT :limit
+   AND s.contact_id NOT IN (SELECT held_contacts()) ORDER BY l.last_active_at LIMIT :limit
 """)

@@ -13,7 +13,7 @@ from shared.adapters.postgres.db.pool import Named, PoolStore, build_value, stor
 from shared.adapters.postgres.people.account_links_sql import ONE_AT_A_TIME
 from shared.adapters.postgres.turns.feedback import PostgresFeedback
 
-PartyKind = Literal["person", "group"]
+ContactKind = Literal["person", "group"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class ChatRow:
     chat_id: int
     thread_id: int
     """0 for a chat without topics, and for the General topic."""
-    party_id: int
+    contact_id: int
     session_id: int
     session_public_id: UUID
     title: str
@@ -114,7 +114,7 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def open(
-        self, bot_id: int, *, chat_id: int, thread_id: int, kind: PartyKind, title: str
+        self, bot_id: int, *, chat_id: int, thread_id: int, kind: ContactKind, title: str
     ) -> ChatRow:
         """Return the address of a chat, created with a session at its first message."""
         row = await self._pool.fetchrow(
@@ -277,7 +277,7 @@ SELECT b.*, a.name AS agent FROM b, a
 """)
 """A bot with the settings of its start; an unknown agent is the first one."""
 _PLACES = """
-SELECT a.id AS address_id, a.account, a.chat, a.thread, a.party_id, a.session_id, s.public_id,
+SELECT a.id AS address_id, a.account, a.chat, a.thread, a.contact_id, a.session_id, s.public_id,
        a.title, a.settings, a.unreachable_since IS NOT NULL AS unreachable,
        a.next_try_at IS NOT NULL AS will_be_tried, coalesce(a.next_try_at <= now(), false) AS is_due
   FROM addresses a JOIN sessions s ON s.id = a.session_id
@@ -291,26 +291,26 @@ WITH b AS (
   SELECT bot_id::text AS account, agent_id, access = 'open' AS anybody FROM telegram_bots
      WHERE bot_id = :bot_id
 ), known AS (
-  SELECT a.party_id AS id FROM addresses a, b
+  SELECT a.contact_id AS id FROM addresses a, b
    WHERE a.channel = 'telegram' AND a.account = b.account AND a.chat = :chat_id ORDER BY a.id LIMIT 1
 ), made AS (
-  INSERT INTO parties (kind, display_name, anonymous)
+  INSERT INTO contacts (kind, display_name, anonymous)
   SELECT :kind, :title, anybody FROM b WHERE NOT EXISTS (SELECT FROM known)
   RETURNING id
 ), p AS (
   SELECT id FROM known UNION ALL SELECT id FROM made
 ), s AS (
-  INSERT INTO sessions (party_id, agent_id)
-  SELECT coalesce((SELECT o.merged_into FROM parties o WHERE o.id = p.id), p.id), b.agent_id FROM p, b
+  INSERT INTO sessions (contact_id, agent_id)
+  SELECT coalesce((SELECT o.merged_into FROM contacts o WHERE o.id = p.id), p.id), b.agent_id FROM p, b
   RETURNING id, public_id
 ), t AS (
   INSERT INTO session_totals (session_id) SELECT id FROM s
 ), a AS (
-  INSERT INTO addresses (channel, account, chat, thread, party_id, session_id, title)
+  INSERT INTO addresses (channel, account, chat, thread, contact_id, session_id, title)
   SELECT 'telegram', b.account, :chat_id, :thread_id, p.id, s.id, :title FROM b, p, s
-  RETURNING id, account, chat, thread, party_id, session_id, title, settings
+  RETURNING id, account, chat, thread, contact_id, session_id, title, settings
 )
-SELECT a.id AS address_id, a.account, a.chat, a.thread, a.party_id, a.session_id, s.public_id,
+SELECT a.id AS address_id, a.account, a.chat, a.thread, a.contact_id, a.session_id, s.public_id,
        a.title, a.settings, false AS unreachable, false AS will_be_tried, false AS is_due
   FROM a, s
 """)

@@ -79,7 +79,7 @@ class PostgresGuestQueries(PoolStore):
     ) -> GuestChat:
         """Return a caller's conversation in a guest chat, created at the first question.
 
-        Its party is anonymous and new: it shares no memory with other chats of the same person.
+        Its contact is anonymous and new: it shares no memory with other chats of the same person.
         """
         chat, thread = f"{chat_id}:{caller_id}", str(thread_id) if thread_id else ""
         async with self._pool.acquire() as connection, connection.transaction():
@@ -222,22 +222,22 @@ WITH b AS (
   SELECT bot_id::text AS account, agent_id FROM telegram_bots WHERE bot_id = :bot_id
 ), p AS (
   -- Anonymous, with the guests' network: the caps of visitors and of guests hold, and no owner's memory.
-  INSERT INTO parties (kind, display_name, anonymous, network)
+  INSERT INTO contacts (kind, display_name, anonymous, network)
   SELECT 'person', :name, true, '{GUEST_NETWORK}' FROM b RETURNING id
 ), s AS (
-  INSERT INTO sessions (party_id, agent_id) SELECT p.id, b.agent_id FROM p, b RETURNING id
+  INSERT INTO sessions (contact_id, agent_id) SELECT p.id, b.agent_id FROM p, b RETURNING id
 ), t AS (
   INSERT INTO session_totals (session_id) SELECT id FROM s
 )
-INSERT INTO addresses (channel, account, chat, thread, party_id, session_id, title)
+INSERT INTO addresses (channel, account, chat, thread, contact_id, session_id, title)
 SELECT '{GUEST_CHANNEL}', b.account, :chat, :thread, p.id, s.id, :name FROM b, p, s
 RETURNING id AS address_id, session_id
 """)
 """A new guest with session and place in one commit, under the caps of visitors and of guests."""
 # An erasure takes the network away, and with it the guests' cap.
 _KEEP_NETWORK = Named(f"""
-UPDATE parties p SET network = '{GUEST_NETWORK}' FROM sessions s
- WHERE s.id = :session_id AND p.id = s.party_id AND p.network IS DISTINCT FROM '{GUEST_NETWORK}'
+UPDATE contacts p SET network = '{GUEST_NETWORK}' FROM sessions s
+ WHERE s.id = :session_id AND p.id = s.contact_id AND p.network IS DISTINCT FROM '{GUEST_NETWORK}'
 """)
 _OF_DUE_TURN = Named(f"""
 SELECT a.id AS address_id, a.account, a.session_id

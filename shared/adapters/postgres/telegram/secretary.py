@@ -135,8 +135,8 @@ class PostgresSecretary(PoolStore):
     async def open_chat(self, bot_id: int, *, owner_id: int, chat_id: int, name: str) -> CustomerChat:
         """Return the conversation with a customer, created at the first message.
 
-        Its party is new: it shares no memory with the owner, with other customers, or with the customer's own
-        chat with the bot.
+        Its contact is new: it shares no memory with the owner, with other customers, or with the
+        customer's own chat with the bot.
         """
         chat, network = f"{owner_id}:{chat_id}", f"{SECRETARY_NETWORK}{bot_id}:{owner_id}"
         async with self._pool.acquire() as connection, connection.transaction():
@@ -461,22 +461,22 @@ WITH b AS (
   SELECT bot_id::text AS account, agent_id FROM telegram_bots WHERE bot_id = :bot_id
 ), p AS (
   -- Anonymous, with the owner's network: the caps of the owner and of a customer hold, and nobody's memory.
-  INSERT INTO parties (kind, display_name, anonymous, network)
+  INSERT INTO contacts (kind, display_name, anonymous, network)
   SELECT 'person', :name, true, :network FROM b RETURNING id
 ), s AS (
-  INSERT INTO sessions (party_id, agent_id) SELECT p.id, b.agent_id FROM p, b RETURNING id
+  INSERT INTO sessions (contact_id, agent_id) SELECT p.id, b.agent_id FROM p, b RETURNING id
 ), t AS (
   INSERT INTO session_totals (session_id) SELECT id FROM s
 )
-INSERT INTO addresses (channel, account, chat, thread, party_id, session_id, title)
+INSERT INTO addresses (channel, account, chat, thread, contact_id, session_id, title)
 SELECT '{SECRETARY_CHANNEL}', b.account, :chat, '', p.id, s.id, :name FROM b, p, s
 RETURNING id AS address_id, session_id
 """)
-"""Creation of a customer's party, conversation and address in one commit."""
+"""Creation of a customer's contact, conversation and address in one commit."""
 # An erasure takes the network and the name away.
 _KEEP_CHAT = Named("""
-UPDATE parties p SET network = :network, display_name = :name FROM sessions s
- WHERE s.id = :session_id AND p.id = s.party_id
+UPDATE contacts p SET network = :network, display_name = :name FROM sessions s
+ WHERE s.id = :session_id AND p.id = s.contact_id
    AND (p.network IS DISTINCT FROM :network OR p.display_name <> :name)
 """)
 _OF_DUE_TURN = Named(f"""
@@ -615,7 +615,7 @@ _DRAFTS = """
 SELECT f.draft_id, f.session_id, f.turn_no AS turn, f.bot_id, f.owner_id, f.chat_id, f.state, f.is_automatic,
        f.own_text, f.prompt_id, f.change_id, c.owner_chat_id, c.language, p.display_name AS customer,
        c.can_reply, f.error
-  FROM secretary_drafts f JOIN sessions s ON s.id = f.session_id JOIN parties p ON p.id = s.party_id
+  FROM secretary_drafts f JOIN sessions s ON s.id = f.session_id JOIN contacts p ON p.id = s.contact_id
   CROSS JOIN LATERAL (
     SELECT o.owner_chat_id, o.language, o.can_reply FROM secretary_connections o
      WHERE o.bot_id = f.bot_id AND o.owner_id = f.owner_id

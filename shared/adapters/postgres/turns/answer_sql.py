@@ -68,7 +68,7 @@ WITH s AS (
                                  AND d.state = 'dead') THEN NULL
                             ELSE troubled_at END
    WHERE {FENCE}
-  RETURNING id, party_id, next_seq - ({_SAID})::int AS seq, next_event_seq - 1 AS event_seq,
+  RETURNING id, contact_id, next_seq - ({_SAID})::int AS seq, next_event_seq - 1 AS event_seq,
             answered_turn < least(next_turn - 1, held_after) AS another_waits,
                view_epoch <> :view_epoch AS view_moved
 ), t AS (
@@ -113,7 +113,7 @@ WITH s AS (
          spent_micro = d.spent_micro + r.settled_micro
     FROM r WHERE d.day = r.day AND d.scope = ANY (r.scopes)
 ), u AS (
-  INSERT INTO usage (session_id, party_id, turn_no, purpose, {", ".join(USAGE)})
+  INSERT INTO usage (session_id, contact_id, turn_no, purpose, {", ".join(USAGE)})
 """
 
 
@@ -141,7 +141,7 @@ _REQUEST = "estimated_after_prune"
 """Column of an audit for a session's totals: the last request of a turn, estimated, as SPEC-008 counts."""
 
 ANSWER_PLAIN = Named(f"""{_CORE.replace("_REQUEST_TOKENS", f":audit_{_REQUEST}::bigint")}
-  SELECT :session_id, s.party_id, :turn, 'chat', {_parameters(USAGE, "call")} FROM s
+  SELECT :session_id, s.contact_id, :turn, 'chat', {_parameters(USAGE, "call")} FROM s
   {WRITTEN_ONE}), au AS (
   INSERT INTO audit_rows ({_AUDIT_COLUMNS})
   SELECT :session_id, :turn, {_stored(_parameters(AUDIT_ROW, "audit"))} FROM s
@@ -164,7 +164,7 @@ _OR_COMMITTED = (
     )
 )
 ANSWER = Named(f"""{_OR_COMMITTED}
-  SELECT :session_id, s.party_id, :turn, 'chat', {_fields(USAGE)}
+  SELECT :session_id, s.contact_id, :turn, 'chat', {_fields(USAGE)}
     FROM s, jsonb_to_recordset(:usage::jsonb) AS x({_shape(USAGE)})
   {WRITTEN}), au AS (
   INSERT INTO audit_rows ({_AUDIT_COLUMNS})

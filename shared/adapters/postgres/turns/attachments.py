@@ -92,7 +92,7 @@ class PostgresAttachments(PoolStore):
         cost = sum(call.cost_micro or 0 for call in it.spent)
         await self._pool.execute(
             *DESCRIBED(
-                session_id=it.session_id, party_id=it.party_id, turn=it.turn,
+                session_id=it.session_id, contact_id=it.contact_id, turn=it.turn,
                 spent=build_usage_rows(it.spent), sums=sum_spending(it.spent),
                 reservation_id=it.reservation_id, settled_micro=cost, attachment_id=it.attachment_id,
                 description=it.description,

@@ -71,7 +71,7 @@ class PostgresEdits(PoolStore):
         such a session or message. Repeating the call with the same key has no effect.
         """
         async with self._pool.acquire() as connection, connection.transaction():
-            await connection.execute(*_LOCK_PARTY(session_id=session_id))
+            await connection.execute(*_LOCK_CONTACT(session_id=session_id))
             session = await connection.fetchrow(
                 *_EDITED_SESSION(
                     session_id=session_id,
@@ -438,8 +438,8 @@ def _classify_edit(session: asyncpg.Record, turn: int, *, is_shown: bool) -> Edi
     return "last" if is_last and session["held_after"] is None else "old"
 
 
-_LOCK_PARTY = Named("""
-SELECT p.id FROM sessions s JOIN parties p ON p.id = s.party_id WHERE s.id = :session_id
+_LOCK_CONTACT = Named("""
+SELECT p.id FROM sessions s JOIN contacts p ON p.id = s.contact_id WHERE s.id = :session_id
    FOR NO KEY UPDATE OF p
 """)
 """Notes are written under this lock, which is taken before that of the session."""
@@ -669,13 +669,13 @@ UPDATE notes SET forgotten_at = now(), undo_until = now() + make_interval(days =
 """)
 _TWIN = Named("""
 SELECT n.id, n.forgotten_at FROM notes o
-  JOIN notes n ON n.party_id = o.party_id AND n.scope = o.scope AND n.hash = :hash AND n.id <> o.id
+  JOIN notes n ON n.contact_id = o.contact_id AND n.scope = o.scope AND n.hash = :hash AND n.id <> o.id
  WHERE o.id = :note_id
 """)
 _REWORDED = Named("""
-INSERT INTO notes (party_id, scope, kind, text, subject, importance, hash, authority, session_id, from_turn,
+INSERT INTO notes (contact_id, scope, kind, text, subject, importance, hash, authority, session_id, from_turn,
                    through_turn, flush_id, durability, source_seqs, gist, observed_at)
-SELECT party_id, scope, kind, :text, :subject, importance, :hash, authority, session_id, from_turn,
+SELECT contact_id, scope, kind, :text, :subject, importance, :hash, authority, session_id, from_turn,
        through_turn,
        flush_id, durability, source_seqs, :gist, now()
   FROM notes WHERE id = :note_id RETURNING id
@@ -683,9 +683,9 @@ SELECT party_id, scope, kind, :text, :subject, importance, :hash, authority, ses
 _SUPERSEDE = Named("""
 WITH o AS (
   UPDATE notes SET superseded_by = :heir, superseded_reason = 'changed' WHERE id = :note_id
-  RETURNING id, party_id
+  RETURNING id, contact_id
 )
-INSERT INTO note_changes (party_id, old_id, new_id, cause) SELECT party_id, id, :heir, 'edit' FROM o
+INSERT INTO note_changes (contact_id, old_id, new_id, cause) SELECT contact_id, id, :heir, 'edit' FROM o
 """)
 _NOTE_EVENT = Named("""
 WITH s AS (

@@ -107,7 +107,7 @@ WITH d AS MATERIALIZED (
   UPDATE spend_days d SET reserved_micro = d.reserved_micro + h.amount
     FROM held h WHERE d.scope = '{TOKENS}' AND d.day = h.day
 ), r AS (
-  INSERT INTO reservations (session_id, party_id, day, amount_micro, scopes, asked_scopes)
+  INSERT INTO reservations (session_id, contact_id, day, amount_micro, scopes, asked_scopes)
   SELECT 0, 0, day, amount, '{{{TOKENS}}}', 1 FROM held RETURNING id
 )
 SELECT EXISTS (SELECT FROM d) AS is_there, (SELECT id FROM r) AS id, (SELECT longest FROM held) AS output_tokens
@@ -126,7 +126,7 @@ WITH d AS (
   ON CONFLICT DO NOTHING
   RETURNING day, spent_micro
 )
-INSERT INTO reservations (session_id, party_id, day, amount_micro, settled_micro, state, scopes, ended_at, asked_scopes)
+INSERT INTO reservations (session_id, contact_id, day, amount_micro, settled_micro, state, scopes, ended_at, asked_scopes)
 SELECT 0, 0, day, spent_micro, spent_micro, 'settled', '{{{TOKENS}}}', now(), 1 FROM d WHERE spent_micro > 0
 """)
 """Day's row, with the ledger's tokens of calls that an earlier version made without a reservation."""

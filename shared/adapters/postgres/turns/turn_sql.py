@@ -134,7 +134,7 @@ def render_is_relayed(network: str) -> str:
 
 WHOSE_NETWORK = """CASE WHEN p.anonymous THEN p.network END AS network,
          CASE WHEN p.anonymous THEN to_char(now() AT TIME ZONE :timezone, 'HH24') END AS hour"""
-"""Network of an anonymous party `p`, and the hour of the day that its spending counts for."""
+"""Network of an anonymous contact `p`, and the hour of the day that its spending counts for."""
 
 
 _LENT = """slice AS (
@@ -160,7 +160,7 @@ def render_caps(*, unless: str = "NULL", lent: bool = False) -> str:
     shared = "NOT EXISTS (SELECT FROM slice)" if lent else "true"
     return f"""want AS (
   SELECT scope, micro, day, coalesce(cap, {unless}) AS cap FROM (
-    SELECT 'party:' || party_id AS scope, micro, day,
+    SELECT 'contact:' || contact_id AS scope, micro, day,
            least(CASE WHEN {has_owner} THEN {customer} WHEN anonymous THEN {visitor} ELSE {person} END,
                  agent_cap(config, 'person_per_day_usd')) AS cap FROM cost
     UNION ALL SELECT 'session:' || id, micro, day, least({session}, agent_cap(config, 'session_usd')) FROM cost
@@ -245,10 +245,10 @@ def render_core_notes(agent: str) -> str:
     """Return the notes for the core block of session `s` and its agent, by a special index."""
     told = "id, kind, text, subject, authority, importance, observed_at, event_date"
     return f"""(SELECT jsonb_agg({_NOTE} ORDER BY n.importance DESC, n.id)
-          FROM (SELECT m.* FROM party_family(s.party_id) AS family(id)
+          FROM (SELECT m.* FROM contact_family(s.contact_id) AS family(id)
                  CROSS JOIN LATERAL (
                    SELECT {told} FROM notes
-                    WHERE party_id = family.id AND scope = {agent} AND superseded_by IS NULL
+                    WHERE contact_id = family.id AND scope = {agent} AND superseded_by IS NULL
                       AND forgotten_at IS NULL AND expired_at IS NULL AND authority <> 'tool'
                     ORDER BY importance DESC, id DESC LIMIT {CORE_CANDIDATES}) m
                  ORDER BY m.importance DESC, m.id DESC LIMIT {CORE_CANDIDATES}) n) AS notes"""
@@ -277,7 +277,7 @@ def render_frozen_prefix(agent: str) -> str:
            AND (sent.plan ? 'hour' OR sent.created_at > now() - interval '{SHORT_LIFE.seconds} s')
            AND (p.sha256 IS NULL) = (sent.known = '{{}}')
            AND (sent.known = '{{}}' OR cardinality(sent.known) = (
-             SELECT count(*) FROM party_family(s.party_id) AS family(id) JOIN notes n ON n.party_id = family.id
+             SELECT count(*) FROM contact_family(s.contact_id) AS family(id) JOIN notes n ON n.contact_id = family.id
               WHERE n.id = ANY (sent.known) AND n.scope = {agent} AND n.forgotten_at IS NULL))) AS frozen"""
 
 
@@ -296,9 +296,9 @@ RECALLABLE = """(
     SELECT coalesce(max(l.through_turn), 0) FROM links l
      WHERE l.session_id = s.id AND l.active AND l.kind IN ('new', 'separator'))
   OR EXISTS (SELECT FROM knowledge k WHERE k.agent_id = s.agent_id)
-  OR EXISTS (SELECT FROM party_family(s.party_id) AS family(id)
+  OR EXISTS (SELECT FROM contact_family(s.contact_id) AS family(id)
               CROSS JOIN LATERAL (
-                SELECT FROM sessions o WHERE o.party_id = family.id AND o.agent_id + 0 = s.agent_id
+                SELECT FROM sessions o WHERE o.contact_id = family.id AND o.agent_id + 0 = s.agent_id
                    AND o.id <> s.id AND o.indexed_turn > 0 OFFSET 0) k))"""
 """Whether there is anything that a turn could be reminded of, notes aside.
 
@@ -311,7 +311,7 @@ _VIEW = """s.id, s.base_turn, s.flushed_turn, s.view_epoch, s.cycle, s.head, s.c
 _OF_SESSION = ", ".join(
     f"sessions.{name}"
     for name in (
-        "id", "agent_id", "party_id", "answered_turn", "base_turn", "flushed_turn", "indexed_turn", "erased_turn",
+        "id", "agent_id", "contact_id", "answered_turn", "base_turn", "flushed_turn", "indexed_turn", "erased_turn",
         "turn_epoch", "view_epoch", "cycle", "head", "model", "compaction", "compact_at", "goal", "mode", "context_tokens", "token_ratio",
         "token_ratios", "token_scale", "measured_by", "hold_compaction", "compaction_rest",
     )
@@ -326,7 +326,7 @@ _WHEN_TURNS_BEGAN = f"""
 
 
 BROUGHT = """(p.anonymous AND (
-           EXISTS (SELECT FROM addresses o WHERE o.party_id = p.id AND o.channel = 'web'
+           EXISTS (SELECT FROM addresses o WHERE o.contact_id = p.id AND o.channel = 'web'
                       AND (o.chat LIKE 'x:%' OR o.chat LIKE 'sub:%'))
            OR EXISTS (SELECT FROM addresses o WHERE o.session_id = s.id AND o.channel = 'web'
                          AND (o.chat LIKE 'x:%' OR o.chat LIKE 'sub:%'))))"""
@@ -343,20 +343,20 @@ def _render_claim(*, turn_times: str, after_death: str = "false", more: str = ""
                 OR c.config ? 'model' OR s.model <> '' THEN
            ceil(:micro_per_input_token::float8 * (greatest(s.context_tokens, 2000) + 4000)
                 + :micro_output::float8)::bigint END AS micro,
-         (now() AT TIME ZONE :timezone)::date AS day, s.id, s.party_id, p.anonymous, c.config,
+         (now() AT TIME ZONE :timezone)::date AS day, s.id, s.contact_id, p.anonymous, c.config,
          {WHOSE_NETWORK}, c.name AS agent, p.kind, p.display_name, p.timezone,
          {BROUGHT} AS brought
-    FROM s JOIN parties p ON p.id = s.party_id JOIN agents c ON c.id = s.agent_id
+    FROM s JOIN contacts p ON p.id = s.contact_id JOIN agents c ON c.id = s.agent_id
 {_hold(lent=True)}), r AS (
-  INSERT INTO reservations (session_id, party_id, turn_no, day, amount_micro, scopes, slice_id, asked_scopes,
+  INSERT INTO reservations (session_id, contact_id, turn_no, day, amount_micro, scopes, slice_id, asked_scopes,
                             may_be_sent)
-  SELECT c.id, c.party_id, t.turn_no, c.day, c.micro, h.scopes, l.id, w.asked, t.attempt = 1
+  SELECT c.id, c.contact_id, t.turn_no, c.day, c.micro, h.scopes, l.id, w.asked, t.attempt = 1
     FROM cost c CROSS JOIN t CROSS JOIN (SELECT ARRAY(SELECT scope FROM held ORDER BY scope) AS scopes) h
    CROSS JOIN whole w LEFT JOIN slice l ON true
    WHERE w.is_held AND (w.asked > 0 OR l.id IS NOT NULL)
   RETURNING id, slice_id
 )
-SELECT {_VIEW}, s.party_id, s.turn_epoch, s.model, s.compaction, s.compact_at, s.goal, s.mode, s.erased_turn, s.token_ratio, s.token_ratios, s.token_scale, s.measured_by,
+SELECT {_VIEW}, s.contact_id, s.turn_epoch, s.model, s.compaction, s.compact_at, s.goal, s.mode, s.erased_turn, s.token_ratio, s.token_ratios, s.token_scale, s.measured_by,
        t.turn_no, t.attempt, t.faults, t.process_faults, t.stop_requested, t.told_waiting, t.address_id, t.channel,
        coalesce(extract(epoch FROM now() - t.waits_since), 0)::float8 AS waited_seconds, r.id AS reservation_id, r.slice_id, coalesce(c.micro, 0) AS reserved_micro,
        {REFUSED_SCOPE} AS refused_scope, {IS_NEAR} AS is_near,
@@ -366,7 +366,7 @@ SELECT {_VIEW}, s.party_id, s.turn_epoch, s.model, s.compaction, s.compact_at, s
        EXISTS (SELECT FROM pins WHERE pins.session_id = s.id) AS has_pins,
        {after_death} AS after_death, {turn_times} AS turn_times,
        c.agent AS agent_name, c.config AS agent_config, {NOBODY_COMES} AS nobody_comes, {NO_PICTURES} AS no_pictures,
-       {render_is_relayed("c.network")} AS is_guest, c.anonymous, c.brought, c.kind AS party_kind, c.display_name, c.timezone,
+       {render_is_relayed("c.network")} AS is_guest, c.anonymous, c.brought, c.kind AS contact_kind, c.display_name, c.timezone,
        {RECALLABLE} AS recallable{more}
   FROM s CROSS JOIN t CROSS JOIN cost c LEFT JOIN r ON true
 """
@@ -554,12 +554,12 @@ WITH s AS (
      FROM s, jsonb_to_recordset(:calls::jsonb) AS x(id text, name text)
   ON CONFLICT (session_id, turn_no, call_id) DO UPDATE SET epoch = excluded.epoch
 ), u AS (
-  INSERT INTO usage (session_id, party_id, turn_no, purpose, status, model, input_tokens, output_tokens,
+  INSERT INTO usage (session_id, contact_id, turn_no, purpose, status, model, input_tokens, output_tokens,
                      cache_read_tokens, cache_write_tokens, known, cost_micro, request_id)
-  SELECT :session_id, x.party_id, :turn, 'chat', x.status, x.model, x.input_tokens, x.output_tokens,
+  SELECT :session_id, x.contact_id, :turn, 'chat', x.status, x.model, x.input_tokens, x.output_tokens,
          x.cache_read_tokens, x.cache_write_tokens, x.known, x.cost_micro, x.request_id
     FROM s, jsonb_to_recordset(:usage::jsonb) AS
-      x(party_id bigint, status text, model text, input_tokens bigint,
+      x(contact_id bigint, status text, model text, input_tokens bigint,
          output_tokens bigint, cache_read_tokens bigint, cache_write_tokens bigint, known bool,
          cost_micro bigint, request_id text)
   {WRITTEN}), tot AS (
@@ -693,14 +693,14 @@ claim and answer.
 
 RESERVE = Named(f"""
 WITH cost AS (
-  SELECT nullif(:micro::bigint, 0) AS micro, (now() AT TIME ZONE :timezone)::date AS day, s.id, s.party_id,
+  SELECT nullif(:micro::bigint, 0) AS micro, (now() AT TIME ZONE :timezone)::date AS day, s.id, s.contact_id,
          p.anonymous,
          a.config, {WHOSE_NETWORK}
-    FROM sessions s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id
+    FROM sessions s JOIN contacts p ON p.id = s.contact_id JOIN agents a ON a.id = s.agent_id
       WHERE s.id = :session_id
 {_hold()}), r AS (
-  INSERT INTO reservations (session_id, party_id, turn_no, job_id, day, amount_micro, scopes, asked_scopes)
-  SELECT c.id, c.party_id, :turn, :job_id, c.day, c.micro, (SELECT array_agg(scope ORDER BY scope) FROM held),
+  INSERT INTO reservations (session_id, contact_id, turn_no, job_id, day, amount_micro, scopes, asked_scopes)
+  SELECT c.id, c.contact_id, :turn, :job_id, c.day, c.micro, (SELECT array_agg(scope ORDER BY scope) FROM held),
          w.asked
     FROM cost c CROSS JOIN whole w WHERE w.is_held AND w.asked > 0
   RETURNING id
@@ -712,11 +712,11 @@ SELECT (SELECT id FROM r) AS id, {SHORTAGES}
 RESERVE_FOR_NOBODY = Named(f"""
 WITH cost AS (
   SELECT nullif(:micro::bigint, 0) AS micro, (now() AT TIME ZONE :timezone)::date AS day, 0::bigint AS id,
-         0::bigint AS party_id, false AS anonymous, '{{}}'::jsonb AS config, NULL::text AS network,
+         0::bigint AS contact_id, false AS anonymous, '{{}}'::jsonb AS config, NULL::text AS network,
          NULL::text AS hour
 {_hold()}), r AS (
-  INSERT INTO reservations (session_id, party_id, day, amount_micro, scopes, asked_scopes)
-  SELECT c.id, c.party_id, c.day, c.micro, (SELECT array_agg(scope ORDER BY scope) FROM held), w.asked
+  INSERT INTO reservations (session_id, contact_id, day, amount_micro, scopes, asked_scopes)
+  SELECT c.id, c.contact_id, c.day, c.micro, (SELECT array_agg(scope ORDER BY scope) FROM held), w.asked
     FROM cost c CROSS JOIN whole w WHERE w.is_held AND w.asked > 0
   RETURNING id
 )
@@ -732,10 +732,10 @@ WITH mine AS (
   SELECT id, session_id, day, scopes, amount_micro, :micro::bigint - amount_micro AS more FROM reservations
    WHERE id = :reservation_id AND state = 'held' AND amount_micro < :micro::bigint FOR UPDATE
 ), cost AS (
-  SELECT m.more AS micro, m.day, s.id, s.party_id, p.anonymous, a.config, m.scopes,
+  SELECT m.more AS micro, m.day, s.id, s.contact_id, p.anonymous, a.config, m.scopes,
          substring(array_to_string(m.scopes, ' ') FROM 'network:([^ ]+)') AS network,
          substring(array_to_string(m.scopes, ' ') FROM 'visitors:([^ ]+)') AS hour
-    FROM mine m JOIN sessions s ON s.id = m.session_id JOIN parties p ON p.id = s.party_id
+    FROM mine m JOIN sessions s ON s.id = m.session_id JOIN contacts p ON p.id = s.contact_id
     JOIN agents a ON a.id = s.agent_id
 {_hold(among=SCOPES_OF_MINE, unless=NO_LIMIT)}), r AS (
   UPDATE reservations r SET amount_micro = :micro, may_be_sent = true FROM mine, whole w
@@ -764,10 +764,10 @@ UPDATE reservations SET may_be_sent = true WHERE id = :reservation_id AND state 
 
 WARN = Named(f"""
 WITH cost AS (
-  SELECT 0::bigint AS micro, (now() AT TIME ZONE :timezone)::date AS day, s.id, s.party_id, p.anonymous,
+  SELECT 0::bigint AS micro, (now() AT TIME ZONE :timezone)::date AS day, s.id, s.contact_id, p.anonymous,
          a.config,
          {WHOSE_NETWORK}
-    FROM sessions s JOIN parties p ON p.id = s.party_id JOIN agents a ON a.id = s.agent_id
+    FROM sessions s JOIN contacts p ON p.id = s.contact_id JOIN agents a ON a.id = s.agent_id
       WHERE s.id = :session_id
 ), {render_caps()}, w AS (
   UPDATE spend_days d SET warned_at = now() FROM want
@@ -776,7 +776,7 @@ WITH cost AS (
   RETURNING d.scope
 ), s AS (
   UPDATE sessions SET next_event_seq = next_event_seq + 1
-   WHERE id = :session_id AND EXISTS (SELECT FROM w WHERE scope ~ '^(party|session):')
+   WHERE id = :session_id AND EXISTS (SELECT FROM w WHERE scope ~ '^(contact|session):')
      RETURNING next_event_seq - 1 AS event_seq
 ), ev AS (
   INSERT INTO events (session_id, event_seq, kind, turn_no, payload)
@@ -866,13 +866,13 @@ UPDATE spend_days d SET reserved_micro = d.reserved_micro - done.amount_micro,
 """A turn that is put back has paid for the rounds that it committed, though no answer settled them."""
 
 
-def _render_spent(purpose: str, *, party: str = ":party_id", turn: str = ":turn") -> str:
+def _render_spent(purpose: str, *, contact: str = ":contact_id", turn: str = ":turn") -> str:
     """Store calls in the ledger and settle their reservation; common tables, the last one open."""
     return f"""
 WITH u AS (
-  INSERT INTO usage (session_id, party_id, turn_no, purpose, status, model, input_tokens, output_tokens,
+  INSERT INTO usage (session_id, contact_id, turn_no, purpose, status, model, input_tokens, output_tokens,
                      cache_read_tokens, cache_write_tokens, known, cost_micro, request_id)
-  SELECT :session_id, {party}, {turn}, '{purpose}', x.status, x.model, x.input_tokens, x.output_tokens,
+  SELECT :session_id, {contact}, {turn}, '{purpose}', x.status, x.model, x.input_tokens, x.output_tokens,
          x.cache_read_tokens, x.cache_write_tokens, x.known, x.cost_micro, x.request_id
     FROM jsonb_to_recordset(:spent::jsonb) AS x(status text, model text, input_tokens bigint,
          output_tokens bigint, cache_read_tokens bigint, cache_write_tokens bigint, known bool,
@@ -906,14 +906,14 @@ DESCRIBED = Named(f"""{_render_spent("chat")}, seen AS (
 )
 {_ADDED_UP}""")
 """Description and cost of a picture in one commit; the first description stays."""
-_PARTY_OF_SESSION = "(SELECT party_id FROM sessions WHERE id = :session_id)"
-HEARD = Named(f"""{_render_spent("transcribe", party=_PARTY_OF_SESSION, turn="NULL")}, heard AS (
+_CONTACT_OF_SESSION = "(SELECT contact_id FROM sessions WHERE id = :session_id)"
+HEARD = Named(f"""{_render_spent("transcribe", contact=_CONTACT_OF_SESSION, turn="NULL")}, heard AS (
   UPDATE attachments SET words = :words WHERE id = :attachment_id AND session_id = :session_id
      AND words IS NULL
 )
 {_ADDED_UP}""")
 """Transcript and cost of a recording in one commit; it has no turn yet."""
-SPOKEN = Named(f"""{_render_spent("speech", party=_PARTY_OF_SESSION)}, spoken AS (
+SPOKEN = Named(f"""{_render_spent("speech", contact=_CONTACT_OF_SESSION)}, spoken AS (
   UPDATE spoken_answers SET body = :body
    WHERE session_id = :session_id AND turn_no = :turn AND form = :form AND state = 'due' AND body IS NULL
 )
@@ -921,7 +921,7 @@ SPOKEN = Named(f"""{_render_spent("speech", party=_PARTY_OF_SESSION)}, spoken AS
 """A spoken answer and what it cost, in one commit; where its row is erased, nothing is kept."""
 
 LOST = Named(f"""
-WITH s AS (SELECT id, party_id FROM sessions WHERE {FENCE} FOR NO KEY UPDATE), dead AS (
+WITH s AS (SELECT id, contact_id FROM sessions WHERE {FENCE} FOR NO KEY UPDATE), dead AS (
   SELECT r.id, r.may_be_sent, {COMMITTED_MICRO} AS committed FROM reservations r, s
    WHERE r.session_id = :session_id AND r.turn_no = :turn AND r.job_id IS NULL AND r.state = 'held'
      AND r.id IS DISTINCT FROM :reservation_id::bigint
@@ -931,8 +931,8 @@ WITH s AS (SELECT id, party_id FROM sessions WHERE {FENCE} FOR NO KEY UPDATE), d
     FROM dead WHERE r.id = dead.id AND r.state = 'held'
   RETURNING r.amount_micro, r.settled_micro, r.settled_micro > dead.committed AS had_call, r.scopes, r.day
 ), calls AS (
-  SELECT s.party_id FROM s, r WHERE r.had_call
-  UNION ALL SELECT party_id FROM s WHERE :had_call AND NOT EXISTS (SELECT FROM r)
+  SELECT s.contact_id FROM s, r WHERE r.had_call
+  UNION ALL SELECT contact_id FROM s WHERE :had_call AND NOT EXISTS (SELECT FROM r)
 ), owed AS (
   SELECT scope, day, sum(amount_micro)::bigint AS held, sum(settled_micro)::bigint AS spent
     FROM r, unnest(scopes) AS scope GROUP BY scope, day
@@ -940,9 +940,9 @@ WITH s AS (SELECT id, party_id FROM sessions WHERE {FENCE} FOR NO KEY UPDATE), d
   UPDATE spend_days d SET reserved_micro = d.reserved_micro - owed.held, spent_micro = d.spent_micro + owed.spent
     FROM owed WHERE d.day = owed.day AND d.scope = owed.scope
 ), u AS (
-  INSERT INTO usage (session_id, party_id, turn_no, purpose, status, model, input_tokens, output_tokens,
+  INSERT INTO usage (session_id, contact_id, turn_no, purpose, status, model, input_tokens, output_tokens,
                      cache_read_tokens, cache_write_tokens, known, cost_micro)
-  SELECT :session_id, party_id, :turn, 'chat', 'aborted', :model, :input_tokens::bigint, 0, 0, 0, false, NULL
+  SELECT :session_id, contact_id, :turn, 'chat', 'aborted', :model, :input_tokens::bigint, 0, 0, 0, false, NULL
      FROM calls
   {WRITTEN}), tot AS (
   UPDATE session_totals SET total_tokens = total_tokens + number * :input_tokens::bigint,

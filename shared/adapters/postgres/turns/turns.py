@@ -329,7 +329,7 @@ class PostgresTurns(PoolStore):
             blocks=blocks_to_json(blocks),
             tokens=tokens,
             calls=[{"id": call.id, "name": call.name} for call in calls],
-            usage=[{**row, "party_id": claim.party_id} for row in build_usage_rows(spent)],
+            usage=[{**row, "contact_id": claim.contact_id} for row in build_usage_rows(spent)],
             sums=sum_spending(spent),
         )
         seq = await self._pool.fetchval(*statement)
@@ -515,14 +515,14 @@ class PostgresTurns(PoolStore):
         self,
         session_id: int,
         *,
-        party_id: int,
+        contact_id: int,
         turn: int,
         spent: Sequence[Spending],
         purpose: str = "delegate",
     ) -> None:
         """Book what a tool of a turn has used; the tool settles its reservations."""
         statement = turn_sql.DELEGATED[purpose](
-            session_id=session_id, party_id=party_id, turn=turn, spent=build_usage_rows(spent),
+            session_id=session_id, contact_id=contact_id, turn=turn, spent=build_usage_rows(spent),
             sums=sum_spending(spent), reservation_id=None, settled_micro=0,
         )  # fmt: skip
         await self._pool.execute(*statement)
@@ -849,7 +849,8 @@ def _build_cap_error(shortages: Sequence[Shortage], caps: Caps) -> CapReached:
 
 def _waste(claim: Claim, spent: Sequence[Spending], settled_micro: int) -> tuple[str, *tuple[object, ...]]:
     return turn_sql.WASTE(
-        session_id=claim.session_id, party_id=claim.party_id, turn=claim.turn, spent=build_usage_rows(spent),
+        session_id=claim.session_id, contact_id=claim.contact_id, turn=claim.turn,
+        spent=build_usage_rows(spent),
         sums=sum_spending(spent), reservation_id=claim.reservation_id, settled_micro=settled_micro,
     )  # fmt: skip
 

@@ -20,7 +20,7 @@ from shared.core.tools.web_address import Address, is_public
 from shared.ports import ToolContext, ToolFailed, ToolOutput
 from tests.kit.sample_pictures import image
 
-CONTEXT = ToolContext(session_id=1, party_id=1, scope="default", turn=1, key="k")
+CONTEXT = ToolContext(session_id=1, contact_id=1, scope="default", turn=1, key="k")
 LOOPBACK = ipaddress.ip_address("127.0.0.1")
 PAGE = """<!doctype html><html><head><title>The  title</title><style>b{}</style></head><body>
 <nav>Menu</nav><h1>Head</h1><p>Some <b>bold</b> words &amp; <a href="/x">a link</a>.</p>

@@ -21,7 +21,7 @@ from shared.ports import ToolContext, ToolFailed, ToolOutput
 from tests.kit.free_ports import free_port
 
 ROOT = Path(__file__).resolve().parents[4]
-CONTEXT = ToolContext(session_id=1, party_id=1, scope="default", turn=1, key="k")
+CONTEXT = ToolContext(session_id=1, contact_id=1, scope="default", turn=1, key="k")
 SERVER = McpServer(
     name="ours",
     command=sys.executable,

@@ -22,7 +22,7 @@ from shared.ports import ToolContext
 from shared.services.turns.toolbox import Toolbox
 
 ROOT = Path(__file__).resolve().parents[4]
-CONTEXT = ToolContext(session_id=1, party_id=1, scope="default", turn=1, key="k")
+CONTEXT = ToolContext(session_id=1, contact_id=1, scope="default", turn=1, key="k")
 LINES = "SELECT count(*) FROM audit WHERE action = 'mcp.tools_changed'"
 
 

@@ -147,7 +147,7 @@ def channel_of(store: PostgresPush, service: RunningPush, **more: Any) -> WebPus
 async def test_an_operator_with_no_page_hears_once_who_waits_and_who_wrote(sending: House) -> None:
     await sending.operators_browser(language="de")
     await sending.pool.execute(
-        "UPDATE parties SET display_name = 'Ada' WHERE id = $1", sending.visitor.party_id
+        "UPDATE contacts SET display_name = 'Ada' WHERE id = $1", sending.visitor.contact_id
     )
     assert await sending.told() == []
     await sending.ask_for_human()
@@ -204,9 +204,9 @@ async def test_a_visitor_hears_of_all_their_conversations_and_of_no_other_channe
     (told,) = await sending.told()
     assert told["message"]["tag"] == str(other)
     elsewhere = await sending.pool.fetchval(
-        """INSERT INTO addresses (channel, account, chat, party_id, session_id)
+        """INSERT INTO addresses (channel, account, chat, contact_id, session_id)
            VALUES ('telegram', '7', '1', $1, $2) RETURNING id""",
-        mine.party_id,
+        mine.contact_id,
         mine.session_id,
     )
     sending.visitor = replace(mine, address_id=elsewhere)

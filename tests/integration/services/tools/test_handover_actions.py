@@ -44,8 +44,8 @@ class Inbox:
         )
         if name:
             await self.pool.execute(
-                """UPDATE parties SET display_name = $2
-                    WHERE id = (SELECT party_id FROM sessions WHERE id = $1)""",
+                """UPDATE contacts SET display_name = $2
+                    WHERE id = (SELECT contact_id FROM sessions WHERE id = $1)""",
                 row.session_id,
                 name,
             )

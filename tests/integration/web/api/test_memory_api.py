@@ -13,8 +13,8 @@ from tests.kit.web.fixtures import Frame, Server, Starter
 async def keep(server: Server, welcome: Frame, text: str, **values: Any) -> str:
     columns = {"kind": "fact", "importance": 5, "authority": "person", **values}
     public_id = await server.services.pool.fetchval(
-        """INSERT INTO notes (party_id, scope, kind, text, importance, authority, hash, gist, session_id)
-           SELECT party_id, 'default', $2, $3, $4, $5, $6, $7, id FROM sessions WHERE public_id = $1
+        """INSERT INTO notes (contact_id, scope, kind, text, importance, authority, hash, gist, session_id)
+           SELECT contact_id, 'default', $2, $3, $4, $5, $6, $7, id FROM sessions WHERE public_id = $1
            RETURNING public_id""",
         welcome["session"], columns["kind"], text, columns["importance"], columns["authority"],
         note_hash(text), list(gist_of(text)),

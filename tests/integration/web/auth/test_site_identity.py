@@ -150,7 +150,7 @@ async def test_the_same_person_on_two_browsers_has_one_conversation(starter: Sta
     assert texts(second) == ["My parcel?"]
     await there.say("And from the phone", cid="c2")
     assert (await screen.until("msg", cid="c2"))["text"] == "And from the phone"
-    name = await server.services.pool.fetchval("SELECT display_name FROM parties WHERE display_name <> ''")
+    name = await server.services.pool.fetchval("SELECT display_name FROM contacts WHERE display_name <> ''")
     assert name == "Ada L."
     _, other = await server.greet(identity=signed(sub="43"))
     assert other["session"] != first["session"]
@@ -163,7 +163,7 @@ async def test_what_a_person_calls_themselves_on_the_site_is_not_stored(starter:
     server = await with_people(starter)
     await talked(server, identity=signed(sub="ada-of-the-site", email="ada@example.org"))
     pool = server.services.pool
-    for table in ("addresses", "parties", "visitors", "sessions"):
+    for table in ("addresses", "contacts", "visitors", "sessions"):
         rows = [row["row"] for row in await pool.fetch(f"SELECT t::text AS row FROM {table} t")]
         assert "ada-of-the-site" not in str(rows)
         assert sum("ada@example.org" in row for row in rows) == (table == "addresses")
@@ -205,7 +205,7 @@ async def test_an_empty_conversation_is_simply_left(starter: Starter) -> None:
     _, after = await server.greet(token=before["token"], identity=signed())
     assert after["session"] == first["session"]
     assert (await stranger.until("bye"))["reason"] == "moved"
-    assert await server.services.pool.fetchval("SELECT count(*) FROM party_links") == 0
+    assert await server.services.pool.fetchval("SELECT count(*) FROM contact_links") == 0
     assert await sound(server)
 
 

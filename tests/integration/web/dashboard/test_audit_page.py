@@ -154,9 +154,9 @@ async def test_an_entry_names_whom_it_is_about_as_every_other_page_does(dashboar
     async with dashboard.pool.acquire() as connection:
         named = await seed.a_session(connection, person="Maria")
         visitor = await seed.a_session(connection, person="")
-    person = await dashboard.pool.fetchval("SELECT public_id FROM parties WHERE id = $1", visitor.party_id)
+    person = await dashboard.pool.fetchval("SELECT public_id FROM contacts WHERE id = $1", visitor.contact_id)
     await dashboard.get(f"/sessions/{named.public_id}")
-    await dashboard.pool.execute("UPDATE parties SET anonymous = true WHERE id = $1", visitor.party_id)
+    await dashboard.pool.execute("UPDATE contacts SET anonymous = true WHERE id = $1", visitor.contact_id)
     assert await dashboard.status("GET", f"/api/v1/people/{person}/export") == 200
     about = {entry["about"]: entry["person"] for entry in (await dashboard.get("/audit"))["entries"]}
     assert about[str(named.public_id)]["name"] == "Maria"

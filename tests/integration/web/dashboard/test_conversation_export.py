@@ -31,12 +31,12 @@ async def talks(dashboard: Dashboard) -> tuple[seed.Seeded, seed.Seeded]:
         await seed.talk(connection, talk, turns=TURNS)
         other = await seed.a_session(connection, person="Maria too", turns=2)
         await connection.execute(
-            "UPDATE sessions SET party_id = $2 WHERE id = $1", other.session_id, talk.party_id
+            "UPDATE sessions SET contact_id = $2 WHERE id = $1", other.session_id, talk.contact_id
         )
         await connection.execute("UPDATE sessions SET goal = 'elsewhere' WHERE id = $1", other.session_id)
         await a_note(connection, talk, "Plans a trip to Lisbon")
         elsewhere = seed.Seeded(
-            session_id=other.session_id, public_id=other.public_id, party_id=talk.party_id,
+            session_id=other.session_id, public_id=other.public_id, contact_id=talk.contact_id,
             address_id=other.address_id,
         )  # fmt: skip
         await a_note(connection, elsewhere, "Said elsewhere that she sails")

@@ -74,7 +74,7 @@ async def test_costs_by_each_group_are_what_the_ledger_says(dashboard: Dashboard
                    count(*) FILTER (WHERE cost_micro IS NULL) AS unknown_calls,
                    {", ".join(f"sum({kind})::bigint AS {kind}" for kind in KINDS)}
               FROM usage u JOIN sessions s ON s.id = u.session_id JOIN agents a ON a.id = s.agent_id
-              JOIN parties p ON p.id = u.party_id GROUP BY 1"""
+              JOIN contacts p ON p.id = u.contact_id GROUP BY 1"""
     )
     names = ("key", "calls", "cost_micro", "unknown_calls", *KINDS)
     told = {row["key"]: {name: row[name] for name in names} for row in page["rows"]}
@@ -268,11 +268,11 @@ async def test_the_sheet_is_the_filtered_list_in_its_order(dashboard: Dashboard)
 async def test_no_cell_of_a_sheet_is_a_formula(dashboard: Dashboard) -> None:
     await a_month(dashboard)
     for start in ("+1", "-1", "@sum", "\tx", "\rx", "=1"):
-        await dashboard.pool.execute("INSERT INTO parties (display_name) VALUES ($1)", start)
+        await dashboard.pool.execute("INSERT INTO contacts (display_name) VALUES ($1)", start)
     await dashboard.pool.execute(
-        """WITH s AS (INSERT INTO sessions (party_id, agent_id)
-             SELECT p.id, (SELECT min(id) FROM agents) FROM parties p
-              WHERE NOT EXISTS (SELECT FROM sessions s WHERE s.party_id = p.id) RETURNING id)
+        """WITH s AS (INSERT INTO sessions (contact_id, agent_id)
+             SELECT p.id, (SELECT min(id) FROM agents) FROM contacts p
+              WHERE NOT EXISTS (SELECT FROM sessions s WHERE s.contact_id = p.id) RETURNING id)
            INSERT INTO session_totals (session_id) SELECT id FROM s"""
     )
     names = [row["person"] for row in await sheet(dashboard, "/export/sessions.csv")]

@@ -80,8 +80,8 @@ async def test_what_the_person_had_forgotten_or_corrected_does_not_come_back(
     assert (await add(dashboard, person=maria, text=FACT))[1]["code"] == "replaced"
     await dashboard.pool.execute(
         "UPDATE notes SET text = '', subject = '', forgotten_at = now() WHERE superseded_by IS NULL"
-        " AND party_id = $1",
-        crowd.maria.party_id,
+        " AND contact_id = $1",
+        crowd.maria.contact_id,
     )
     assert (await add(dashboard, person=maria, text="Eats everything"))[1]["code"] == "blocked"
 
@@ -142,5 +142,5 @@ async def test_note_for_a_merged_person_belongs_to_the_whole_person(
     _, told = await add(dashboard, person=joined, text="Sails at weekends")
     assert told["note"]["person"]["name"] == "Jo"
     assert await dashboard.pool.fetchval(
-        "SELECT party_id FROM notes WHERE public_id = $1", told["note"]["id"]
-    ) == (crowd.jo.party_id)
+        "SELECT contact_id FROM notes WHERE public_id = $1", told["note"]["id"]
+    ) == (crowd.jo.contact_id)

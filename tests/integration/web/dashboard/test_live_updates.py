@@ -99,13 +99,14 @@ async def test_live_topic_is_announced_when_its_rows_change(dashboard: Dashboard
             ("sessions", "UPDATE sessions SET last_active_at = clock_timestamp() WHERE id = $1"),
             ("handovers", """INSERT INTO handovers (session_id, address_id, state, asked_by)
                              SELECT $1, id, 'waiting', 'person' FROM addresses LIMIT 1"""),
-            ("costs", """INSERT INTO usage (session_id, party_id, purpose, model, input_tokens, output_tokens,
-                           cache_read_tokens, cache_write_tokens) VALUES ($1, 1, 'chat', 'm', 1, 1, 0, 0)"""),
+            ("costs", """INSERT INTO usage (session_id, contact_id, purpose, model, input_tokens,
+                           output_tokens, cache_read_tokens, cache_write_tokens)
+                         VALUES ($1, 1, 'chat', 'm', 1, 1, 0, 0)"""),
             ("deliveries", """INSERT INTO deliveries (session_id, turn_no, part, channel, address_id, state)
                               SELECT id, 1, 0, 'telegram', (SELECT id FROM addresses LIMIT 1), 'uncertain'
                                 FROM sessions WHERE id = $1"""),
-            ("notes", """INSERT INTO notes (party_id, scope, kind, text, hash)
-                         SELECT party_id, 'default', 'fact', w, sha256(w::bytea)
+            ("notes", """INSERT INTO notes (contact_id, scope, kind, text, hash)
+                         SELECT contact_id, 'default', 'fact', w, sha256(w::bytea)
                            FROM sessions, unnest(ARRAY['one', 'two']) w WHERE id = $1"""),
             ("notes", """UPDATE notes SET forgotten_at = now(), undo_until = now()
                            + CASE text WHEN 'one' THEN interval '1 day' ELSE interval '2 days' END

@@ -267,10 +267,10 @@ async def answered(pool: Pool, seeded: seed.Seeded, turn: int) -> None:
         seeded.session_id, turn,
     )  # fmt: skip
     await pool.execute(
-        """INSERT INTO usage (session_id, party_id, turn_no, purpose, model, input_tokens, output_tokens,
+        """INSERT INTO usage (session_id, contact_id, turn_no, purpose, model, input_tokens, output_tokens,
                               cache_read_tokens, cache_write_tokens)
            VALUES ($1, $2, $3, 'chat', 'm', 1, 1, 0, 0)""",
-        seeded.session_id, seeded.party_id, turn,
+        seeded.session_id, seeded.contact_id, turn,
     )  # fmt: skip
 
 

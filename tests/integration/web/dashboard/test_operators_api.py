@@ -238,9 +238,9 @@ async def test_provider_operator_has_no_password(dashboard: Dashboard) -> None:
 @pytest.mark.parametrize("path", ["/api/v1/sessions/{}", "/api/v1/sessions/{}/messages"])
 async def test_a_refreshing_screen_hides_no_reading(dashboard: Dashboard, path: str) -> None:
     public_id = await dashboard.pool.fetchval(
-        """WITH p AS (INSERT INTO parties (display_name) VALUES ('x') RETURNING id),
+        """WITH p AS (INSERT INTO contacts (display_name) VALUES ('x') RETURNING id),
                 a AS (SELECT id FROM agents ORDER BY id LIMIT 1)
-           INSERT INTO sessions (party_id, agent_id) SELECT p.id, a.id FROM p, a RETURNING public_id"""
+           INSERT INTO sessions (contact_id, agent_id) SELECT p.id, a.id FROM p, a RETURNING public_id"""
     )
     headers = {"X-Evertalk-Refresh": "1"}
     for _ in range(3):

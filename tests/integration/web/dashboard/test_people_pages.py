@@ -37,17 +37,17 @@ async def test_everybody_is_listed_once_and_the_last_one_seen_comes_first(
     assert page["next"] is None
     for one in page["people"]:
         row = await dashboard.pool.fetchrow(
-            """WITH p AS (SELECT f AS id FROM parties r, party_family(r.id) f
+            """WITH p AS (SELECT f AS id FROM contacts r, contact_family(r.id) f
                            WHERE r.public_id = $1::text::uuid)
                SELECT count(*) AS sessions, sum(s.next_turn - 1) AS turns, max(s.last_active_at) AS seen,
                       sum(t.cost_micro) AS cost, sum(t.cost_unknown_calls) AS unknown,
                       sum(t.input_tokens + t.cache_read_tokens + t.cache_write_tokens
                           + t.output_tokens) AS tokens,
-                      (SELECT count(*) FROM notes WHERE party_id IN (SELECT id FROM p)) AS notes,
+                      (SELECT count(*) FROM notes WHERE contact_id IN (SELECT id FROM p)) AS notes,
                       (SELECT array_agg(DISTINCT channel ORDER BY channel) FROM addresses
-                        WHERE party_id IN (SELECT id FROM p)) AS channels
+                        WHERE contact_id IN (SELECT id FROM p)) AS channels
                  FROM sessions s LEFT JOIN session_totals t ON t.session_id = s.id
-                WHERE s.party_id IN (SELECT id FROM p)""",
+                WHERE s.contact_id IN (SELECT id FROM p)""",
             one["id"],
         )
         assert row is not None
@@ -77,7 +77,7 @@ async def test_pages_searches_and_channels_agree(dashboard: Dashboard, crowd: Cr
         seen += [one["id"] for one in page["people"]]
         if not (cursor := page["next"] or ""):
             break
-    roots = await dashboard.pool.fetchval("SELECT count(*) FROM parties WHERE merged_into IS NULL")
+    roots = await dashboard.pool.fetchval("SELECT count(*) FROM contacts WHERE merged_into IS NULL")
     assert len(seen) == len(set(seen)) == roots
     found = await dashboard.get("/people?q=mari")
     assert [one["name"] for one in found["people"]] == ["Maria"]

@@ -30,8 +30,8 @@ async def a_full_house(dashboard: Dashboard) -> None:
                 turns=2, context=number * 1000, limit=10_000,
             )  # fmt: skip
         await connection.execute(
-            """INSERT INTO notes (party_id, scope, kind, text, hash)
-               SELECT p.id, 'default', 'fact', 'Likes tea ' || p.id, '' FROM parties p"""
+            """INSERT INTO notes (contact_id, scope, kind, text, hash)
+               SELECT p.id, 'default', 'fact', 'Likes tea ' || p.id, '' FROM contacts p"""
         )
         await connection.execute(
             """INSERT INTO alerts (kind, key, opened_at, ended_at)

@@ -116,7 +116,7 @@ async def test_of_a_visitors_address_only_a_keyed_hash_is_stored(starter: Starte
             await socket.send_json({"t": "hello", "v": 1, "site": "default", "last_seq": 0})
             assert (await socket.receive_json(timeout=10))["t"] == "welcome"
         seen.append(
-            await server.services.pool.fetchval("SELECT network FROM parties ORDER BY id DESC LIMIT 1")
+            await server.services.pool.fetchval("SELECT network FROM contacts ORDER BY id DESC LIMIT 1")
         )
     assert seen[0] == seen[1] != seen[2]
     plain = hashlib.sha256(b"198.51.100.7/32").hexdigest()

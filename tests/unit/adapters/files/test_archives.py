@@ -121,7 +121,7 @@ def test_an_archive_without_a_manifest_is_none(tmp_path: Path) -> None:
 
 def erased(number: int, at: datetime = NOW) -> Erased:
     return Erased(
-        at=at, party=bytes([number]) * 32, scope="messages", about={"session": "s", "seqs": [number]}
+        at=at, contact=bytes([number]) * 32, scope="messages", about={"session": "s", "seqs": [number]}
     )
 
 

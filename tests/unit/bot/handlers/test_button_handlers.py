@@ -72,7 +72,7 @@ class Everything:
 
 def place(chat_id: int) -> ChatRow:
     return ChatRow(
-        address_id=5, bot_id=1, chat_id=chat_id, thread_id=0, party_id=2, session_id=3,
+        address_id=5, bot_id=1, chat_id=chat_id, thread_id=0, contact_id=2, session_id=3,
         session_public_id=UUID(int=4), title="", settings={}, unreachable=False,
     )  # fmt: skip
 

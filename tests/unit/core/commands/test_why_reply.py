@@ -66,7 +66,7 @@ class Stores:
         return MessagesFound(hits=tuple(self.earlier), timezone="UTC")
 
     async def load_owner(self, session_id: int) -> NoteSource:
-        return NoteSource(session_id=session_id, party_id=1, scope="main")
+        return NoteSource(session_id=session_id, contact_id=1, scope="main")
 
     async def load_sent(
         self, whose: NoteSource, note_ids: Sequence[int], texts: Sequence[str], *, limit: int

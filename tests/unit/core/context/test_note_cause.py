@@ -8,7 +8,7 @@ import pytest
 
 from shared.core.context.notes import NoteSource
 
-SOURCE = NoteSource(session_id=1, party_id=1, scope="main")
+SOURCE = NoteSource(session_id=1, contact_id=1, scope="main")
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def test_what_is_known_of_one_person_is_kept_from_everybody_else() -> None:
 def test_workspace_files_are_read_for_one_known_person_only(
     kind: str, anonymous: bool, channel: str, config: dict[str, str], trusts: bool, private: bool
 ) -> None:
-    state = state_of(party_kind=kind, anonymous=anonymous, channel=channel, agent_config=config)
+    state = state_of(contact_kind=kind, anonymous=anonymous, channel=channel, agent_config=config)
     assert circumstances_of(state, trusts_visitors=trusts).private is private
 
 

@@ -56,7 +56,7 @@ def entry(seq: int, text: str = "Hello", *, turn: int | None = None, tokens: int
 
 def waiting(covered: int = 0, turns: int = 1_000, *, newest_first: bool = False) -> ImportToSummarise:
     return ImportToSummarise(
-        session_id=1, party_id=1, state="due", covered=covered, turns=turns, searchable_turns=turns,
+        session_id=1, contact_id=1, state="due", covered=covered, turns=turns, searchable_turns=turns,
         is_newest_first=newest_first, agent_config={}, timezone=None, anonymous=False, spent=NOTHING,
     )  # fmt: skip
 

@@ -10,8 +10,8 @@ from shared.ports import ToolContext, ToolFailed
 from shared.services.tools.calculator import CalculatorTool, calculate
 from shared.services.tools.current_time import CurrentTimeTool
 
-CONTEXT = ToolContext(session_id=1, party_id=1, scope="default", turn=1, key="k")
-BERLIN = ToolContext(session_id=1, party_id=1, scope="default", turn=1, key="k", timezone="Europe/Berlin")
+CONTEXT = ToolContext(session_id=1, contact_id=1, scope="default", turn=1, key="k")
+BERLIN = ToolContext(session_id=1, contact_id=1, scope="default", turn=1, key="k", timezone="Europe/Berlin")
 
 
 class Fixed:
@@ -107,7 +107,9 @@ async def test_time_is_given_in_the_persons_zone() -> None:
 async def test_another_zone_may_be_asked_for_and_the_deployment_s_stands_in() -> None:
     assert "America/St_Johns (UTC-02:30)" in await CLOCK.run({"timezone": "America/St_Johns"}, context=BERLIN)
     assert "Asia/Tokyo (UTC+09:00)" in await CLOCK.run({}, context=CONTEXT)
-    strange = ToolContext(session_id=1, party_id=1, scope="default", turn=1, key="k", timezone="Mars/Olympus")
+    strange = ToolContext(
+        session_id=1, contact_id=1, scope="default", turn=1, key="k", timezone="Mars/Olympus"
+    )
     assert "Asia/Tokyo" in await CLOCK.run({}, context=strange)
 
 

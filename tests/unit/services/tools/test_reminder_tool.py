@@ -19,7 +19,7 @@ from tests.kit.scripted_model import Words
 
 NOW = datetime(2026, 11, 21, 22, 30, tzinfo=UTC)
 CONTEXT = ToolContext(
-    session_id=1, party_id=2, scope="ada", turn=3, key="1:3:t1", address_id=4, timezone="America/Lima"
+    session_id=1, contact_id=2, scope="ada", turn=3, key="1:3:t1", address_id=4, timezone="America/Lima"
 )
 
 
@@ -79,7 +79,7 @@ async def test_reminder_is_kept_by_the_persons_clock_and_confirmed() -> None:
     )
     assert store.kept == [
         NewReminder(
-            key="1:3:t1", party_id=2, session_id=1, address_id=4, text="call Anna",
+            key="1:3:t1", contact_id=2, session_id=1, address_id=4, text="call Anna",
             due_at=datetime(2026, 11, 22, 14, 0, tzinfo=UTC),
             turn=3,
         )

@@ -20,7 +20,7 @@ from shared.services.turns.subagent import SubagentLimits
 from shared.services.turns.toolbox import Toolbox
 from tests.kit.scripted_model import ScriptedModel, Words
 
-CONTEXT = ToolContext(session_id=1, party_id=2, scope="ada", turn=3, key="1:3:t1", call_id="t1")
+CONTEXT = ToolContext(session_id=1, contact_id=2, scope="ada", turn=3, key="1:3:t1", call_id="t1")
 NO_CAPS = Caps(total=None, person=None, visitor=None, session=None)
 PRICES = Prices(input=1.0, output=5.0, cache_read=0.1, cache_write=1.25, dated="2026-11-01")
 
@@ -61,9 +61,9 @@ class Money:
         pass
 
     async def record_delegated(
-        self, session_id: int, *, party_id: int, turn: int, spent: Sequence[Spending]
+        self, session_id: int, *, contact_id: int, turn: int, spent: Sequence[Spending]
     ) -> None:
-        assert (session_id, party_id, turn) == (1, 2, 3)
+        assert (session_id, contact_id, turn) == (1, 2, 3)
         self.booked += spent
 
 

@@ -125,11 +125,11 @@ async def test_agent_cap_alert_opens_once_per_agent_and_threshold(desk: Desk) ->
     await spend(f"session:{seeded[0].session_id}", 800_000)
     assert await desk.look(RICH) == (1, 0)
     assert await desk.look(RICH) == (0, 0)
-    party = await desk.pool.fetchval("SELECT party_id FROM sessions WHERE id = $1", seeded[1].session_id)
-    await spend(f"party:{party}", 1_700_000)
+    contact = await desk.pool.fetchval("SELECT contact_id FROM sessions WHERE id = $1", seeded[1].session_id)
+    await spend(f"contact:{contact}", 1_700_000)
     assert await desk.look(RICH) == (0, 0)
     assert await desk.open() == [("agent_cap_80", name, {"agent": name, "count": 2})]
-    await spend(f"party:{party}", 2_000_000)
+    await spend(f"contact:{contact}", 2_000_000)
     assert await desk.look(RICH) == (1, 0)
     assert await desk.open() == [
         ("agent_cap_100", name, {"agent": name, "count": 1}),
@@ -154,7 +154,7 @@ async def test_refusal_by_agent_cap_opens_used_up_alert(desk: Desk) -> None:
         f"session:{seeded.session_id}",
     )
     assert await desk.look() == (1, 0)
-    for other in ("total", "party", None):
+    for other in ("total", "contact", None):
         await desk.pool.execute(REFUSED, seeded.session_id, other)
         assert await desk.look() == (0, 0)
     await desk.pool.execute(REFUSED, seeded.session_id, "session")
@@ -209,7 +209,7 @@ async def test_a_refusal_of_before_is_none_by_the_total_cap(desk: Desk) -> None:
     assert [row[0] for row in await desk.open()] == ["spend_100", "spend_80"]
 
 
-@pytest.mark.parametrize("scope", ["party", "session", None])
+@pytest.mark.parametrize("scope", ["contact", "session", None])
 async def test_personal_cap_opens_no_alert_of_the_total(desk: Desk, scope: str | None) -> None:
     """However little was spent of it: a cap below the price of one call refuses the first message."""
     async with desk.pool.acquire() as connection:
@@ -227,9 +227,9 @@ async def test_personal_cap_opens_no_alert_of_the_total(desk: Desk, scope: str |
     [
         ("answered", None, "total"),
         ("failed", "cap_reached", "total"),
-        ("refused", "too_long", "party"),
+        ("refused", "too_long", "contact"),
         ("refused", None, "session"),
-        ("refused", "cap_reached", "party:7"),
+        ("refused", "cap_reached", "contact:7"),
     ],
 )
 async def test_only_a_turn_that_a_cap_refused_says_whose(
@@ -248,7 +248,7 @@ async def test_only_a_turn_that_a_cap_refused_says_whose(
 async def test_spender_of_a_third_of_the_money_raises_one_alert(desk: Desk) -> None:
     network = f"network:{'ab' * 16}"
     rows = [
-        ("party:7", 1_666_666),
+        ("contact:7", 1_666_666),
         (network, 1_700_000),
         ("session:9", 4_000_000),
         ("visitors:03", 3_000_000),
@@ -259,7 +259,7 @@ async def test_spender_of_a_third_of_the_money_raises_one_alert(desk: Desk) -> N
     assert await desk.look() == (1, 0)
     told = {"source": "network:abababab", "used_micro": 1_700_000, "cap_micro": 5_000_000}
     assert await desk.open() == [("spend_source", network, told)]
-    await desk.pool.execute("UPDATE spend_days SET spent_micro = 1700000 WHERE scope = 'party:7'")
+    await desk.pool.execute("UPDATE spend_days SET spent_micro = 1700000 WHERE scope = 'contact:7'")
     assert await desk.look() == (1, 0)
     assert await desk.look() == (0, 0)
 

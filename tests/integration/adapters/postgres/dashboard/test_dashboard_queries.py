@@ -105,7 +105,7 @@ async def test_the_columns_are_what_sql_says(pool: Pool, insights: Insights) -> 
     rows = {row["id"]: row for row in await every_page(insights)}
     facts = await pool.fetch(
         """SELECT s.*, t.*, p.display_name FROM sessions s JOIN session_totals t ON t.session_id = s.id
-             JOIN parties p ON p.id = s.party_id"""
+             JOIN contacts p ON p.id = s.contact_id"""
     )
     for fact in facts:
         row = rows[str(fact["public_id"])]
@@ -134,7 +134,7 @@ async def test_filters_keep_what_they_name(pool: Pool, insights: Insights) -> No
         "SELECT count(*) FROM sessions WHERE context_limit > 0 AND context_tokens >= 0.7 * context_limit"
     )
     assert len(await every_page(insights, search="person 2")) == await count(
-        "SELECT count(*) FROM parties WHERE display_name = 'Person 2'"
+        "SELECT count(*) FROM contacts WHERE display_name = 'Person 2'"
     )
     lately = datetime.now(UTC) - timedelta(minutes=9.5)
     assert len(await every_page(insights, since=lately)) == 10
@@ -462,11 +462,11 @@ async def test_a_search_that_means_very_many_follows_the_order(
     monkeypatch.setattr("shared.adapters.postgres.dashboard.session_list.NEAR_ROWS", 7)
     monkeypatch.setattr("shared.adapters.postgres.dashboard.session_list.FEW_FOUND", 1)
     assert [row["id"] for row in await every_page(insights, search="person", sort="-turns")] == usual
-    await pool.execute("ANALYZE parties")
+    await pool.execute("ANALYZE contacts")
     for few in (3, 4000):
         monkeypatch.setattr("shared.adapters.postgres.dashboard.session_list.FEW_PEOPLE", few)
         assert [row["id"] for row in await every_page(insights, search="person", sort="-turns")] == usual
-    assert len(usual) == await pool.fetchval("SELECT count(*) FROM parties WHERE display_name <> ''")
+    assert len(usual) == await pool.fetchval("SELECT count(*) FROM contacts WHERE display_name <> ''")
 
 
 async def test_an_id_is_found_by_its_beginning(pool: Pool, insights: Insights) -> None:
@@ -500,24 +500,24 @@ async def test_search_uses_rare_pieces_and_common_ones_as_last_resort(
 ) -> None:
     """The statistics say which pieces nearly everybody has; without any, all pieces lead."""
     await pool.execute(
-        """INSERT INTO parties (display_name)
+        """INSERT INTO contacts (display_name)
            SELECT 'number ' || to_hex(n * 7919) FROM generate_series(1, 5000) n"""
     )
     rare = f"number {4321 * 7919:x}"
     for words, most in ((rare, 1), (rare[3:], 1), ("number", 4001), ("ber", 4001), ("nobody", 0)):
         expected = await pool.fetch(
-            "SELECT id FROM parties WHERE strpos(display_name, $1) > 0 ORDER BY id", words
+            "SELECT id FROM contacts WHERE strpos(display_name, $1) > 0 ORDER BY id", words
         )
         for statistics in (False, True):
             if statistics:
-                await pool.execute("ANALYZE parties")
+                await pool.execute("ANALYZE contacts")
             found = json.loads(await pool.fetchval(*build_matches_query(words)))["people"]
             if most > 4000:
                 assert found is None
             else:
                 assert sorted(found or []) == [row["id"] for row in expected]
                 assert len(expected) == most
-    look = find_pieces("$1::text", "parties_by_pieces")
+    look = find_pieces("$1::text", "contacts_by_pieces")
     (led_by,) = await pool.fetch(look, rare)
     assert "num" not in led_by["pieces"]
     assert led_by["rare"]

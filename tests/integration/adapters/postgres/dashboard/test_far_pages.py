@@ -117,11 +117,11 @@ async def test_notes_are_found_however_far_back_they_are(
     async with pool.acquire() as connection:
         seeded = await seed.a_session(connection, person="Maria")
         await connection.execute(
-            """INSERT INTO notes (party_id, scope, kind, text, subject, hash)
+            """INSERT INTO notes (contact_id, scope, kind, text, subject, hash)
                SELECT $1, 'default', 'fact', CASE WHEN n % 7 = 0 THEN 'Likes Übergrößen 100%' ELSE 'Tea' END,
                       CASE WHEN n % 9 = 0 THEN 'Boots' ELSE '' END, sha256(n::text::bytea)
                  FROM generate_series(1, 40) n""",
-            seeded.party_id,
+            seeded.contact_id,
         )
         if usual:
             await connection.execute("ANALYZE notes")
@@ -157,10 +157,10 @@ async def test_people_are_found_by_name_place_and_id(pool: Pool, usual: bool) ->
             )  # fmt: skip
         if usual:
             # Of four people each piece is a quarter's: the indexes are known to find too many.
-            await connection.execute("ANALYZE parties, addresses")
-    insights, first = PeopleInsights(pool), await pool.fetchval("SELECT min(public_id::text) FROM parties")
+            await connection.execute("ANALYZE contacts, addresses")
+    insights, first = PeopleInsights(pool), await pool.fetchval("SELECT min(public_id::text) FROM contacts")
     name = await pool.fetchval(
-        "SELECT nullif(display_name, '') FROM parties WHERE public_id = $1::uuid", first
+        "SELECT nullif(display_name, '') FROM contacts WHERE public_id = $1::uuid", first
     )
     for words, names in (
         ("ma", ["Maria Silva", "Mark"]), ("a sil", ["Maria Silva"]), ("ZOË", ["Zoë"]), ("il", []),
@@ -213,13 +213,13 @@ async def test_more_than_seemed_rare_are_all_found(pool: Pool) -> None:
     async with pool.acquire() as connection:
         await seed.a_session(connection)
     for statement in (
-        """INSERT INTO parties (display_name)
+        """INSERT INTO contacts (display_name)
            SELECT CASE WHEN n > 1100 THEN 'Maria ' ELSE 'Zoë ' END || n FROM generate_series(1, 1500) n""",
-        """INSERT INTO sessions (party_id, agent_id, last_active_at)
-           SELECT p.id, (SELECT min(id) FROM agents), now() - p.id * interval '1 min' FROM parties p""",
-        """INSERT INTO notes (party_id, scope, kind, text, hash)
+        """INSERT INTO sessions (contact_id, agent_id, last_active_at)
+           SELECT p.id, (SELECT min(id) FROM agents), now() - p.id * interval '1 min' FROM contacts p""",
+        """INSERT INTO notes (contact_id, scope, kind, text, hash)
            SELECT id, 'default', 'fact', 'Of ' || display_name, sha256(id::text::bytea)
-             FROM parties ORDER BY id DESC""",
+             FROM contacts ORDER BY id DESC""",
     ):
         await pool.execute(statement)
     people, sessions, notes = PeopleInsights(pool), Insights(pool), MemoryInsights(pool)

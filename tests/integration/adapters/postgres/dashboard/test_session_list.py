@@ -237,10 +237,10 @@ async def test_what_is_asked_each_second_walks_through_no_idle_conversations(gue
     """Neither by a beat, a look for the unanswered, a page that is followed, nor a scrape."""
     await guest.ask("Hello")
     for statement in (
-        "INSERT INTO parties (display_name) SELECT 'Person ' || n FROM generate_series(1, 4000) n",
-        """INSERT INTO sessions (party_id, agent_id, last_active_at)
+        "INSERT INTO contacts (display_name) SELECT 'Person ' || n FROM generate_series(1, 4000) n",
+        """INSERT INTO sessions (contact_id, agent_id, last_active_at)
            SELECT p.id, (SELECT min(id) FROM agents), now() - interval '30 days'
-             FROM parties p WHERE display_name LIKE 'Person%'""",
+             FROM contacts p WHERE display_name LIKE 'Person%'""",
     ):
         await guest.app.pool.execute(statement)
     await caught_up(guest)

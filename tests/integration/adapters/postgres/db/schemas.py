@@ -7,6 +7,7 @@ import os
 import re
 from urllib.parse import parse_qs, urlsplit
 
+import asyncpg
 from alembic import command
 from sqlalchemy import Connection
 
@@ -27,6 +28,14 @@ async def downgrade(database_url: str, revision: str) -> None:
     async with engine.begin() as connection:
         await connection.run_sync(down)
     await engine.dispose()
+
+
+async def add_contact(connection: asyncpg.Connection, name: str) -> None:
+    """Store a contact in a database of any schema; before 0095 their table was called parties."""
+    table = await connection.fetchval(
+        "SELECT coalesce(to_regclass('contacts'), to_regclass('parties'))::text"
+    )
+    await connection.execute(f"INSERT INTO {table} (display_name) VALUES ($1)", name)
 
 
 async def schema_of(database_url: str) -> str:

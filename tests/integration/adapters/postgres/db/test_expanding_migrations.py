@@ -1,12 +1,12 @@
 """A migration only adds, so that the processes of the versions before go on working while it happens.
 
-What no process uses any more may go two versions later: name such a revision in `CONTRACTS`, with the reason.
+What no process uses any more may go two versions later: name such a revision in `CONTRACTS`
+(`tests/kit/schema_contracts.py`), with the reason.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -23,10 +23,10 @@ from shared.adapters.postgres.db.migrate import (
 )
 from shared.adapters.postgres.db.readiness import BRIDGE_END, is_newer, load_releases
 from shared.adapters.postgres.operations.invariants import check_invariants
-from tests.integration.adapters.postgres.db.schemas import downgrade
+from tests.integration.adapters.postgres.db.schemas import add_contact, downgrade
 from tests.kit.app_driver import running_app, settings_for, visit
+from tests.kit.schema_contracts import find_contracts
 
-CONTRACTS: Mapping[str, str] = {}
 COLUMNS = """
 SELECT c.relname::text AS relation, a.attname::text AS name, format_type(a.atttypid, a.atttypmod) AS type,
        a.attnotnull AND NOT a.atthasdef AND a.attidentity = '' AS must_be_given,
@@ -66,10 +66,6 @@ def test_revisions_are_numbered_so_that_a_program_knows_a_newer_one() -> None:
     numbers = [one.revision for one in scripts.walk_revisions()]
     assert all(is_newer(later, earlier) for later, earlier in pairwise(numbers))
     assert not any(is_newer(found, numbers[0]) for found in (None, "half", *numbers))
-
-
-def since(steps: int) -> set[str]:
-    return {before(number) for number in range(steps)}
 
 
 class Schema:
@@ -120,8 +116,8 @@ def words(rule: str) -> set[str]:
 @pytest.mark.row("F52")
 @pytest.mark.parametrize("steps", [1, 2])
 async def test_statements_of_the_versions_before_go_on_working(empty_database_url: str, steps: int) -> None:
-    if since(steps) & CONTRACTS.keys():
-        pytest.skip("; ".join(CONTRACTS[one] for one in since(steps) & CONTRACTS.keys()))
+    if cause := find_contracts(after=before(steps)):
+        pytest.skip(cause)
     await migrate(empty_database_url, revision=before(steps))
     connection = await asyncpg.connect(empty_database_url)
     old = await Schema.of(connection)
@@ -142,9 +138,8 @@ async def test_statements_of_the_versions_before_go_on_working(empty_database_ur
 @pytest.mark.parametrize("former", ["0036", *(one.newest for one in load_releases())])
 async def test_statements_of_a_numbered_version_still_work(empty_database_url: str, former: str) -> None:
     """Processes of that version may still run while its data are upgraded."""
-    cause = [CONTRACTS[one] for one in CONTRACTS if one > former]
-    if cause:
-        pytest.skip("; ".join(cause))
+    if cause := find_contracts(after=former):
+        pytest.skip(cause)
     if former < BRIDGE_END:
         engine = create_engine(empty_database_url)
         async with engine.begin() as running:
@@ -171,7 +166,7 @@ async def test_a_life_before_the_change_goes_on_after_it(database_url: str, redi
         await downgrade(database_url, before(steps))
         assert (await read_schema_state(database_url)).found == before(steps)
     # What a process of that version does meanwhile.
-    await connection.execute("INSERT INTO parties (display_name) VALUES ('Ada')")
+    await add_contact(connection, "Ada")
     rows = await connection.fetch("SELECT session_id, seq, blocks FROM entries ORDER BY 1, 2")
     await connection.reload_schema_state()
     await migrate(database_url)
@@ -185,10 +180,10 @@ async def test_a_life_before_the_change_goes_on_after_it(database_url: str, redi
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ("ALTER TABLE parties DROP COLUMN display_name CASCADE", "parties.display_name is gone"),
-        ("ALTER TABLE parties ADD COLUMN shoe_size INT NOT NULL", "is new and has to be given"),
-        ("ALTER TABLE parties ALTER COLUMN display_name TYPE VARCHAR(20)", "character varying(20) now"),
-        ("CREATE UNIQUE INDEX one_name ON parties (display_name)", "makes rows of parties unique"),
+        ("ALTER TABLE contacts DROP COLUMN display_name CASCADE", "contacts.display_name is gone"),
+        ("ALTER TABLE contacts ADD COLUMN shoe_size INT NOT NULL", "is new and has to be given"),
+        ("ALTER TABLE contacts ALTER COLUMN display_name TYPE VARCHAR(20)", "character varying(20) now"),
+        ("CREATE UNIQUE INDEX one_name ON contacts (display_name)", "makes rows of contacts unique"),
         ("DROP FUNCTION name_pieces(text) CASCADE", "name_pieces(text) is gone"),
     ],
 )
@@ -196,7 +191,7 @@ async def test_what_would_break_the_versions_before_is_noticed(
     empty_database_url: str, change: str, told: str
 ) -> None:
     connection = await asyncpg.connect(empty_database_url)
-    await connection.execute("CREATE TABLE parties (id bigint, display_name text)")
+    await connection.execute("CREATE TABLE contacts (id bigint, display_name text)")
     await connection.execute("CREATE FUNCTION name_pieces(text) RETURNS text LANGUAGE sql AS 'SELECT $1'")
     old = await Schema.of(connection)
     await connection.execute(change)

@@ -31,9 +31,9 @@ SELECT coalesce(sum(people), 0)::int AS people, coalesce(sum(new_today), 0)::int
   FROM hourly_stats
 """
 CALL = """
-INSERT INTO usage (at, session_id, party_id, purpose, model, input_tokens, output_tokens, cache_read_tokens,
+INSERT INTO usage (at, session_id, contact_id, purpose, model, input_tokens, output_tokens, cache_read_tokens,
                    cache_write_tokens, cost_micro)
-SELECT coalesce($2, now()), id, party_id, 'chat', 'a-model', 7, 5, 3, 2, 11 FROM sessions WHERE id = $1
+SELECT coalesce($2, now()), id, contact_id, 'chat', 'a-model', 7, 5, 3, 2, 11 FROM sessions WHERE id = $1
 """
 
 
@@ -220,12 +220,12 @@ async def test_person_is_new_in_the_first_hour_of_a_day(guest: Visit) -> None:
     app = guest.app
     day = await guest.one("SELECT date_trunc('day', now(), 'UTC')")
     hours = [day + timedelta(hours=9), day + timedelta(hours=11)]
-    party = await guest.one("SELECT party_id FROM sessions WHERE id = $1", guest.session_id)
+    contact = await guest.one("SELECT contact_id FROM sessions WHERE id = $1", guest.session_id)
     counted: dict[datetime, list[int]] = {hour: [0, 0] for hour in hours}
     for hour in (hours[1], hours[0], hours[1]):
         async with app.pool.acquire() as connection:
             found = await connection.fetch(
-                *hour_counts._ADD_PEOPLE(zone="UTC", hours=[hour], parties=[party])
+                *hour_counts._ADD_PEOPLE(zone="UTC", hours=[hour], contacts=[contact])
             )
         for row in found:
             counted[row["hour"]][0] += row["people"]

@@ -20,7 +20,7 @@ from shared.adapters.postgres.db.migrate import (
     read_schema_state,
 )
 from shared.adapters.postgres.people.admin_store import AgentTable
-from tests.integration.adapters.postgres.db.schemas import schema_of
+from tests.integration.adapters.postgres.db.schemas import add_contact, schema_of
 
 
 async def test_the_rows_of_administration_are_those_of_the_database(database_url: str) -> None:
@@ -93,9 +93,9 @@ async def test_an_upgrade_from_the_revision_before_keeps_what_is_there(
     assert newest is not None
     await migrate(empty_database_url, revision=str(newest.down_revision))
     connection = await asyncpg.connect(empty_database_url)
-    await connection.execute("INSERT INTO parties (display_name) VALUES ('Ada')")
+    await add_contact(connection, "Ada")
     await migrate(empty_database_url)
-    assert await connection.fetchval("SELECT display_name FROM parties") == "Ada"
+    assert await connection.fetchval("SELECT display_name FROM contacts") == "Ada"
     await connection.close()
     assert await schema_of(database_url) == await schema_of(empty_database_url)
 
@@ -109,9 +109,9 @@ async def test_four_first_starts_at_once_all_succeed(empty_database_url: str) ->
 @pytest.fixture
 async def connection(database_url: str) -> asyncpg.Connection:
     connection = await asyncpg.connect(database_url)
-    await connection.execute("INSERT INTO parties DEFAULT VALUES")
+    await connection.execute("INSERT INTO contacts DEFAULT VALUES")
     await connection.execute(
-        "INSERT INTO sessions (party_id, agent_id) SELECT p.id, a.id FROM parties p, agents a"
+        "INSERT INTO sessions (contact_id, agent_id) SELECT p.id, a.id FROM contacts p, agents a"
     )
     return connection
 
@@ -155,7 +155,7 @@ async def test_a_job_is_due_once_per_key_and_runs_once_per_session(connection: a
 
 async def test_this_month_has_a_partition_of_its_own(connection: asyncpg.Connection) -> None:
     where = await connection.fetchval(
-        """INSERT INTO usage (session_id, party_id, purpose, model, input_tokens, output_tokens,
+        """INSERT INTO usage (session_id, contact_id, purpose, model, input_tokens, output_tokens,
                               cache_read_tokens, cache_write_tokens)
            VALUES (1, 1, 'chat', 'm', 1, 1, 0, 0) RETURNING tableoid::regclass::text"""
     )

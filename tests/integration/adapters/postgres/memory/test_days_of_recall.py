@@ -48,7 +48,8 @@ async def ran(
     )
     whose = await PostgresNotes(pool).load_owner(stored.session_id)
     context = ToolContext(
-        session_id=stored.session_id, party_id=whose.party_id, scope=whose.scope, turn=stored.last_turn + 1,
+        session_id=stored.session_id, contact_id=whose.contact_id, scope=whose.scope,
+        turn=stored.last_turn + 1,
         key="k", base_turn=stored.last_turn, timezone=timezone,
     )  # fmt: skip
     return str(await next(one for one in tools if one.spec.name == tool).run(arguments, context=context))

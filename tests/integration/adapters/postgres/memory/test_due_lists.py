@@ -23,8 +23,8 @@ UPDATE jobs SET key = key || ' of another day', state = 'done', ended_at = now()
 UPDATE due_tidyings SET due_at = now() WHERE due_at < now() + interval '26 hours';
 """
 FORMER_NOTES = """
-INSERT INTO note_words (note_id, party_id, terms, vector)
-SELECT n.id, n.party_id, 1, to_tsvector('simple', n.text) FROM notes n
+INSERT INTO note_words (note_id, contact_id, terms, vector)
+SELECT n.id, n.contact_id, 1, to_tsvector('simple', n.text) FROM notes n
  WHERE NOT EXISTS (SELECT FROM note_words w WHERE w.note_id = n.id)
 """
 
@@ -33,7 +33,7 @@ SELECT n.id, n.party_id, 1, to_tsvector('simple', n.text) FROM notes n
 class Someone:
     """A person with one conversation, and the address that leads to it."""
 
-    party_id: int
+    contact_id: int
     session_id: int
     address_id: int
 
@@ -44,16 +44,16 @@ async def add_someone(pool: Pool, chat: str = "one", *, agent: str = "of-lists")
            ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING id""",
         agent,
     )
-    party_id = await pool.fetchval("INSERT INTO parties (display_name) VALUES ('Ada') RETURNING id")
+    contact_id = await pool.fetchval("INSERT INTO contacts (display_name) VALUES ('Ada') RETURNING id")
     session_id = await pool.fetchval(
-        "INSERT INTO sessions (party_id, agent_id) VALUES ($1, $2) RETURNING id", party_id, agent_id
+        "INSERT INTO sessions (contact_id, agent_id) VALUES ($1, $2) RETURNING id", contact_id, agent_id
     )
     address_id = await pool.fetchval(
-        """INSERT INTO addresses (channel, account, chat, party_id, session_id)
+        """INSERT INTO addresses (channel, account, chat, contact_id, session_id)
            VALUES ('web', 'lists', $1, $2, $3) RETURNING id""",
-        chat, party_id, session_id,
+        chat, contact_id, session_id,
     )  # fmt: skip
-    return Someone(party_id=party_id, session_id=session_id, address_id=address_id)
+    return Someone(contact_id=contact_id, session_id=session_id, address_id=address_id)
 
 
 @pytest.fixture
@@ -68,10 +68,10 @@ async def add_note(
     more: str = "",
 ) -> int:
     note_id: int = await pool.fetchval(
-        f"""INSERT INTO notes (party_id, scope, kind, text, hash{", durability" if more else ""})
+        f"""INSERT INTO notes (contact_id, scope, kind, text, hash{", durability" if more else ""})
             VALUES ($1, 'of-lists', 'fact', $2, sha256($2::text::bytea){f", '{more}'" if more else ""})
             RETURNING id""",
-        ada.party_id, text,
+        ada.contact_id, text,
     )  # fmt: skip
     return note_id
 
@@ -249,7 +249,7 @@ async def test_tidying_of_a_merged_person_is_asked_for_once(pool: Pool, ada: Som
     other = await add_someone(pool, "two")
     await add_note(pool, ada)
     await add_note(pool, other)
-    await pool.execute("UPDATE parties SET merged_into = $1 WHERE id = $2", other.party_id, ada.party_id)
+    await pool.execute("UPDATE contacts SET merged_into = $1 WHERE id = $2", other.contact_id, ada.contact_id)
     (job_id,) = await ask(pool)
     found = await pool.fetchval("SELECT session_id FROM jobs WHERE id = $1", job_id)
     assert found == other.session_id

@@ -134,7 +134,9 @@ async def test_a_usual_word_is_looked_for_backwards_in_time(
 async def test_others_find_nothing_and_who_was_linked_finds_both(pool: Pool, talked: Stored) -> None:
     other = await store(pool, conversation("two", ("I play the piano, too.", "Nice.")))
     assert await seqs(pool, other, "piano") == [1]
-    await pool.execute("UPDATE parties SET merged_into = $1 WHERE id = $2", other.party_id, talked.party_id)
+    await pool.execute(
+        "UPDATE contacts SET merged_into = $1 WHERE id = $2", other.contact_id, talked.contact_id
+    )
     assert await seqs(pool, other, "piano") == [1]
     await pool.execute("UPDATE sessions SET archived_at = now() WHERE id = $1", talked.session_id)
     both = await found(pool, other, "piano")

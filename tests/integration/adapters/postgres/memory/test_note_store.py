@@ -39,8 +39,8 @@ class Story:
 
     async def ids(self) -> list[str]:
         rows = await self.guest.app.pool.fetch(
-            "SELECT left(public_id::text, 8) AS id FROM notes WHERE party_id = $1 ORDER BY id",
-            self.whose.party_id,
+            "SELECT left(public_id::text, 8) AS id FROM notes WHERE contact_id = $1 ORDER BY id",
+            self.whose.contact_id,
         )
         return [f"n{row['id']}" for row in rows]
 
@@ -81,7 +81,7 @@ class Story:
 
     async def _texts(self) -> set[str]:
         rows = await self.guest.app.pool.fetch(
-            "SELECT text FROM notes WHERE party_id = $1 AND text <> ''", self.whose.party_id
+            "SELECT text FROM notes WHERE contact_id = $1 AND text <> ''", self.whose.contact_id
         )
         return {row["text"] for row in rows}
 
@@ -99,7 +99,9 @@ class Story:
 
 
 def _said(whose: NoteSource) -> NoteSource:
-    return NoteSource(session_id=whose.session_id, party_id=whose.party_id, scope=whose.scope, by_person=True)
+    return NoteSource(
+        session_id=whose.session_id, contact_id=whose.contact_id, scope=whose.scope, by_person=True
+    )
 
 
 @given(steps=st.lists(STEP, min_size=4, max_size=25))
@@ -188,7 +190,7 @@ async def test_a_save_whose_result_was_lost_is_recognised_by_its_call(guest: Vis
     await guest.ask("My dog is called Bertil.")
     whose = await guest.app.stores.notes.load_owner(guest.session_id)
     call = NoteSource(
-        session_id=whose.session_id, party_id=whose.party_id, scope=whose.scope, from_turn=1,
+        session_id=whose.session_id, contact_id=whose.contact_id, scope=whose.scope, from_turn=1,
         through_turn=1, call_id="c1", call_key="1:1:c1",
     )  # fmt: skip
     note = note_from({"text": "The dog is called Bertil."})

@@ -233,8 +233,8 @@ NOTED = ("Ada keeps her bicycle in the cellar.", "Ada's parrot is called Papagen
 
 async def keep_notes(pool: Pool, stored: Stored) -> None:
     await pool.execute(
-        """INSERT INTO notes (party_id, scope, kind, text, hash, observed_at)
-           SELECT s.party_id, a.name, 'fact', x.text, sha256(x.text::bytea), now()
+        """INSERT INTO notes (contact_id, scope, kind, text, hash, observed_at)
+           SELECT s.contact_id, a.name, 'fact', x.text, sha256(x.text::bytea), now()
              FROM sessions s JOIN agents a ON a.id = s.agent_id, unnest($2::text[]) AS x(text)
             WHERE s.id = $1""",
         stored.session_id,

@@ -81,11 +81,11 @@ async def test_the_names_of_both_sides_are_those_of_now(
 ) -> None:
     query = RecallQuery(session_id=talked.session_id, base_turn=talked.last_turn, words=("invoice",))
     assert (await PostgresRecall(pool).search(query)).names == {"person": "Ada", "assistant": "Robin"}
-    await pool.execute("UPDATE parties SET display_name = 'Ada Lovelace'")
+    await pool.execute("UPDATE contacts SET display_name = 'Ada Lovelace'")
     await pool.execute("UPDATE agents SET config = '{}'")
     named = {"person": "Ada Lovelace", "assistant": ASSISTANT}
     assert (await PostgresRecall(pool).search(query)).names == named
-    await pool.execute("UPDATE parties SET kind = 'group'")
+    await pool.execute("UPDATE contacts SET kind = 'group'")
     assert (await PostgresRecall(pool).search(query)).names == {"assistant": ASSISTANT}
 
 
@@ -113,7 +113,9 @@ async def test_others_find_nothing_and_a_merged_person_finds_all(
     same_agent = "UPDATE sessions SET agent_id = (SELECT agent_id FROM sessions WHERE id = $1) WHERE id = $2"
     await pool.execute(same_agent, talked.session_id, other.session_id)
     assert await best(pool, other, "Which invoice?") == []
-    await pool.execute("UPDATE parties SET merged_into = $1 WHERE id = $2", other.party_id, talked.party_id)
+    await pool.execute(
+        "UPDATE contacts SET merged_into = $1 WHERE id = $2", other.contact_id, talked.contact_id
+    )
     assert LINES[8] in await best(pool, other, "Which invoice?")
 
 
@@ -147,13 +149,13 @@ async def test_days_and_numbers_narrow_the_search(pool: asyncpg.Pool[asyncpg.Rec
     assert [p.text for p in await PostgresRecall(pool).load_range(query)] == list(LINES[1:3])
 
 
-async def test_notes_are_found_by_their_party_until_they_are_forgotten(
+async def test_notes_are_found_by_their_contact_until_they_are_forgotten(
     pool: asyncpg.Pool[asyncpg.Record], talked: Stored
 ) -> None:
     note = await pool.fetchval(
-        """INSERT INTO notes (party_id, scope, kind, text, hash)
+        """INSERT INTO notes (contact_id, scope, kind, text, hash)
            VALUES ($1, $2, 'fact', 'Ada is afraid of thunderstorms.', '\\x01') RETURNING id""",
-        talked.party_id, talked.agent,
+        talked.contact_id, talked.agent,
     )  # fmt: skip
     question = "Are thunderstorms a problem?"
     assert await best(pool, talked, question) == []
@@ -171,10 +173,10 @@ async def test_message_that_a_note_cites_is_found_with_it(
     question = "Does Ada have a sibling in Norway?"
     assert LINES[0] not in await best(pool, talked, question)
     await pool.execute(
-        """INSERT INTO notes (party_id, scope, kind, text, subject, hash, session_id, from_turn, through_turn,
-                              source_seqs)
+        """INSERT INTO notes (contact_id, scope, kind, text, subject, hash, session_id, from_turn,
+                              through_turn, source_seqs)
            VALUES ($1, $2, 'fact', 'Ada has a sibling in Norway.', 'family', '\\x01', $3, 1, 5, '[1]')""",
-        talked.party_id, talked.agent, talked.session_id,
+        talked.contact_id, talked.agent, talked.session_id,
     )  # fmt: skip
     await PostgresRecallIndex(pool).index_notes()
     assert LINES[0] in await best(pool, talked, question)
@@ -196,9 +198,9 @@ async def test_what_only_a_tool_vouches_for_is_never_recalled(
     pool: asyncpg.Pool[asyncpg.Record], talked: Stored
 ) -> None:
     await pool.execute(
-        """INSERT INTO notes (party_id, scope, kind, text, hash, authority)
+        """INSERT INTO notes (contact_id, scope, kind, text, hash, authority)
            VALUES ($1, $2, 'fact', 'Transfer the thunderstorms.', '\\x01', 'tool')""",
-        talked.party_id, talked.agent,
+        talked.contact_id, talked.agent,
     )  # fmt: skip
     await PostgresRecallIndex(pool).index_notes()
     assert await best(pool, talked, "Are thunderstorms a problem?") == []

@@ -25,9 +25,9 @@ def store(guest: Visit) -> PostgresReminders:
 
 
 async def new(guest: Visit, key: str = "k1", *, hours: float = 1.0, text: str = "call Anna") -> NewReminder:
-    party = await guest.one("SELECT party_id FROM sessions WHERE id = $1", guest.session_id)
+    contact = await guest.one("SELECT contact_id FROM sessions WHERE id = $1", guest.session_id)
     return NewReminder(
-        key=key, party_id=party, session_id=guest.session_id, address_id=guest.address_id, text=text,
+        key=key, contact_id=contact, session_id=guest.session_id, address_id=guest.address_id, text=text,
         due_at=datetime.now(UTC) + timedelta(hours=hours),
     )  # fmt: skip
 

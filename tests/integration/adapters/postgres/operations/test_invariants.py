@@ -26,9 +26,9 @@ DROP TRIGGER entries_are_only_added ON entry_rows;
 """The database refuses most of these by itself; the checks are for the day on which it could not."""
 
 SPENT = """
-INSERT INTO reservations (session_id, party_id, turn_no, day, amount_micro, settled_micro, state, scopes,
+INSERT INTO reservations (session_id, contact_id, turn_no, day, amount_micro, settled_micro, state, scopes,
                           ended_at)
-SELECT s.id, s.party_id, 1, current_date, 70, CASE WHEN x.state = 'held' THEN NULL ELSE 50 END, x.state,
+SELECT s.id, s.contact_id, 1, current_date, 70, CASE WHEN x.state = 'held' THEN NULL ELSE 50 END, x.state,
        '{total}', CASE WHEN x.state = 'held' THEN NULL ELSE now() END
   FROM (SELECT * FROM sessions ORDER BY id LIMIT 1) s, (VALUES ('settled'), ('held')) x(state);
 INSERT INTO spend_days (scope, day, reserved_micro, spent_micro) VALUES ('total', current_date, 70, 50);
@@ -46,8 +46,8 @@ INSERT INTO passages (session_id, number, seq, part, turn_no, author, sitting, a
 VALUES (1, 999, 1, 0, 0, 'person', 1, now(), 'found', 1, 'found:1')
 """
 NOTE = """
-INSERT INTO notes (party_id, scope, kind, text, hash)
-SELECT party_id, 'default', 'fact', 'Likes tea.', '\\x01' FROM sessions WHERE id = 1
+INSERT INTO notes (contact_id, scope, kind, text, hash)
+SELECT contact_id, 'default', 'fact', 'Likes tea.', '\\x01' FROM sessions WHERE id = 1
 """
 SERVED = """
 UPDATE addresses SET account = '7';
@@ -303,8 +303,8 @@ BROKEN = [
     (
         "I4",
         "a session without an address is not searchable",
-        """INSERT INTO sessions (party_id, agent_id, next_turn, answered_turn)
-           SELECT party_id, agent_id, 2, 1 FROM sessions WHERE id = 1""",
+        """INSERT INTO sessions (contact_id, agent_id, next_turn, answered_turn)
+           SELECT contact_id, agent_id, 2, 1 FROM sessions WHERE id = 1""",
     ),
     (
         "I11",
@@ -316,14 +316,14 @@ BROKEN = [
     (
         "I4",
         "a searchable note has no vector",
-        f"""{NOTE}; INSERT INTO note_words (note_id, party_id, terms, vector)
-                    SELECT id, party_id, 1, 'lost:1' FROM notes ON CONFLICT DO NOTHING;
+        f"""{NOTE}; INSERT INTO note_words (note_id, contact_id, terms, vector)
+                    SELECT id, contact_id, 1, 'lost:1' FROM notes ON CONFLICT DO NOTHING;
             DELETE FROM unencoded_notes""",
     ),
     (
         "I12",
         "a vector is of no searchable note",
-        "INSERT INTO note_vectors (note_id, party_id, encoder) VALUES (999, 1, 'lost')",
+        "INSERT INTO note_vectors (note_id, contact_id, encoder) VALUES (999, 1, 'lost')",
     ),
     (
         "I12",
@@ -360,16 +360,16 @@ BROKEN = [
     ),
     ("I6", "counts as running", "UPDATE flushes SET outcome = 'running', ended_at = NULL"),
     ("I6", "than any flush has read", "UPDATE sessions SET flushed_turn = answered_turn WHERE id = 1"),
-    ("I7", "address leads", "UPDATE addresses SET party_id = 1 WHERE session_id = 2"),
+    ("I7", "address leads", "UPDATE addresses SET contact_id = 1 WHERE session_id = 2"),
     ("I7", "turn came from", "UPDATE turns SET address_id = 2 WHERE session_id = 1 AND turn_no = 3"),
     ("I7", "answer goes to", "UPDATE deliveries SET address_id = 2 WHERE session_id = 1 AND turn_no = 3"),
-    ("I7", "note was taken", "UPDATE notes SET party_id = 2"),
+    ("I7", "note was taken", "UPDATE notes SET contact_id = 2"),
     ("I1", "one that is not there", "UPDATE notes SET superseded_by = 999"),
     ("I1", "in a circle", "UPDATE notes SET superseded_by = id"),
     (
         "I7",
         "replaced by one of somebody else",
-        """INSERT INTO notes (party_id, scope, kind, text, hash) VALUES (2, 'other', 'fact', 'Other', 'x');
+        """INSERT INTO notes (contact_id, scope, kind, text, hash) VALUES (2, 'other', 'fact', 'Other', 'x');
            UPDATE notes SET superseded_by = (SELECT max(id) FROM notes) WHERE scope = 'default'""",
     ),
     ("I12", "can still be read", "UPDATE notes SET forgotten_at = now()"),
@@ -383,7 +383,7 @@ BROKEN = [
         "not of one session",
         "UPDATE flushes SET session_id = 2 WHERE id = (SELECT max(flush_id) FROM links)",
     ),
-    ("I7", "charged to somebody else", "UPDATE usage SET party_id = 2 WHERE session_id = 1"),
+    ("I7", "charged to somebody else", "UPDATE usage SET contact_id = 2 WHERE session_id = 1"),
     ("I9", "ledger and the totals", "UPDATE session_totals SET cache_read_tokens = 5 WHERE session_id = 1"),
     ("I9", "ledger and the totals", "DELETE FROM usage WHERE id = (SELECT max(id) FROM usage)"),
     ("I9", "spent by purpose", "UPDATE session_spend SET calls = calls + 1 WHERE session_id = 1"),
@@ -493,12 +493,12 @@ BROKEN = [
     (
         "I9",
         "not the total",
-        """INSERT INTO reservations (session_id, party_id, day, amount_micro, settled_micro, state, scopes,
+        """INSERT INTO reservations (session_id, contact_id, day, amount_micro, settled_micro, state, scopes,
                                      asked_scopes, ended_at)
-           SELECT 1, party_id, current_date, 5, 5, 'settled', ARRAY['party:' || party_id], 2, now()
+           SELECT 1, contact_id, current_date, 5, 5, 'settled', ARRAY['contact:' || contact_id], 2, now()
              FROM sessions WHERE id = 1;
            INSERT INTO spend_days (scope, day, spent_micro)
-           SELECT 'party:' || party_id, current_date, 5 FROM sessions WHERE id = 1
+           SELECT 'contact:' || contact_id, current_date, 5 FROM sessions WHERE id = 1
            ON CONFLICT (scope, day) DO UPDATE SET spent_micro = spend_days.spent_micro + 5""",
     ),
     (
@@ -574,16 +574,17 @@ BROKEN = [
     ),
     ("I7", "leads to no session", "UPDATE addresses SET session_id = 999 WHERE session_id = 1"),
     ("I7", "opens the place of a signed-in person", "UPDATE visitors SET identified = true"),
-    ("I7", "who is merged, a group", "UPDATE parties SET merged_into = 1 WHERE id = 2"),
+    ("I7", "who is merged, a group", "UPDATE contacts SET merged_into = 1 WHERE id = 2"),
     (
         "I7",
         "joined are not one",
-        """INSERT INTO party_links (kept_party_id, joined_party_id, kept_session_id, archived_session_id, day)
+        """INSERT INTO contact_links
+             (kept_contact_id, joined_contact_id, kept_session_id, archived_session_id, day)
            VALUES (1, 2, 1, 2, current_date)""",
     ),
     ("I7", "archived without a link", "UPDATE sessions SET archived_at = now() WHERE id = 2"),
     ("I7", "archived session has an address", "UPDATE sessions SET archived_at = now() WHERE id = 1"),
-    ("I7", "belongs to a person who is merged", "UPDATE parties SET merged_into = 1 WHERE id = 2"),
+    ("I7", "belongs to a person who is merged", "UPDATE contacts SET merged_into = 1 WHERE id = 2"),
     (
         "I1",
         "in the place of none",
@@ -670,9 +671,9 @@ BROKEN = [
     (
         "I7",
         "for a link that is no more",
-        """WITH n AS (INSERT INTO notes (party_id, scope, kind, text, hash)
+        """WITH n AS (INSERT INTO notes (contact_id, scope, kind, text, hash)
                       VALUES (2, 'default', 'fact', 'x', '') RETURNING id)
-           UPDATE notes SET superseded_by = n.id, party_link_id = 1 FROM n""",
+           UPDATE notes SET superseded_by = n.id, contact_link_id = 1 FROM n""",
     ),
 ]
 

@@ -153,12 +153,12 @@ async def cannot_be_changed(app_role: Connection, table: str) -> None:
 @pytest.mark.control("S39")
 async def test_who_only_reads_sees_no_hash_and_writes_nothing(with_roles: House) -> None:
     readonly = await asyncpg.connect(with_roles.of("readonly"))
-    assert await readonly.fetchval("SELECT count(*) FROM parties") == 0
+    assert await readonly.fetchval("SELECT count(*) FROM contacts") == 0
     for table in SECRET:
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await readonly.execute(f"SELECT * FROM {table}")
     for change in (
-        "INSERT INTO parties DEFAULT VALUES",
+        "INSERT INTO contacts DEFAULT VALUES",
         "SELECT make_months(3)",
         "SELECT drop_months('usage', 9)",
         "SELECT note_timeline()",

@@ -11,8 +11,8 @@ from shared.adapters.postgres.operations.invariants import check_invariants
 from tests.kit.dashboard import seed
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
-ANOTHER = "INSERT INTO sessions (party_id, agent_id) SELECT $1, min(id) FROM agents"
-RENAME = "UPDATE parties SET display_name = $2 WHERE id = $1"
+ANOTHER = "INSERT INTO sessions (contact_id, agent_id) SELECT $1, min(id) FROM agents"
+RENAME = "UPDATE contacts SET display_name = $2 WHERE id = $1"
 
 
 async def expect_kept(pool: Pool, promise: str) -> None:

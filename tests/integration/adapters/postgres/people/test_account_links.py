@@ -37,7 +37,7 @@ class Place:
     channel: str
     address_id: int
     first_session: int
-    party_id: int
+    contact_id: int
     numbers: list[int] = field(default_factory=list)
 
     @property
@@ -48,8 +48,8 @@ class Place:
 
     @property
     async def person(self) -> int:
-        sql = "SELECT coalesce(merged_into, id) FROM parties WHERE id = $1"
-        return int(await self.pool.fetchval(sql, self.party_id))
+        sql = "SELECT coalesce(merged_into, id) FROM contacts WHERE id = $1"
+        return int(await self.pool.fetchval(sql, self.contact_id))
 
     async def code(self) -> str:
         code = await PostgresAccountLinks(self.pool).issue_code(await self.session_id, self.address_id)
@@ -82,15 +82,15 @@ class Place:
     async def notes(self, *texts: str) -> None:
         for text in texts:
             await self.pool.execute(
-                """INSERT INTO notes (party_id, scope, kind, text, session_id, hash)
-                   SELECT s.party_id, 'default', 'fact', $2, s.id, $3 FROM sessions s WHERE s.id = $1""",
+                """INSERT INTO notes (contact_id, scope, kind, text, session_id, hash)
+                   SELECT s.contact_id, 'default', 'fact', $2, s.id, $3 FROM sessions s WHERE s.id = $1""",
                 await self.session_id, text, hashlib.sha256(text.encode()).digest(),
             )  # fmt: skip
 
     async def remembers(self) -> list[str]:
         rows = await self.pool.fetch(
             """SELECT text FROM notes WHERE superseded_by IS NULL AND forgotten_at IS NULL
-                  AND party_id IN (SELECT party_family(s.party_id) FROM sessions s WHERE s.id = $1)
+                  AND contact_id IN (SELECT contact_family(s.contact_id) FROM sessions s WHERE s.id = $1)
                 ORDER BY text""",
             await self.session_id,
         )
@@ -110,14 +110,14 @@ async def enrolled_bot(pool: Pool) -> AsyncIterator[None]:
 async def visitor(pool: Pool) -> Place:
     row = await PostgresVisitors(pool).create(generate_token(), site="default")
     assert row is not None
-    return Place(pool, "web", row.address_id, row.session_id, row.party_id)
+    return Place(pool, "web", row.address_id, row.session_id, row.contact_id)
 
 
 async def chat(pool: Pool, number: int = 42, *, thread: int = 0, group: bool = False) -> Place:
     row = await PostgresTelegramChats(pool).open(
         BOT, chat_id=number, thread_id=thread, kind="group" if group else "person", title="Ada"
     )
-    return Place(pool, "telegram", row.address_id, row.session_id, row.party_id)
+    return Place(pool, "telegram", row.address_id, row.session_id, row.contact_id)
 
 
 async def turns_of(place: Place) -> list[int]:
@@ -210,8 +210,8 @@ async def test_guesses_count_for_the_person_wherever_they_are_typed(pool: Pool) 
 async def test_many_guessers_together_are_stopped_too(pool: Pool) -> None:
     page = await visitor(pool)
     await pool.execute(
-        "INSERT INTO link_guesses (session_id, party_id) SELECT $1, $2 FROM generate_series(1, 200)",
-        page.first_session, page.party_id,
+        "INSERT INTO link_guesses (session_id, contact_id) SELECT $1, $2 FROM generate_series(1, 200)",
+        page.first_session, page.contact_id,
     )  # fmt: skip
     phone = await chat(pool)
     assert await phone.types(await page.code()) == "no_code"
@@ -239,7 +239,7 @@ async def test_linking_keeps_the_typing_session_and_archives_the_other(pool: Poo
     joined = await phone.joins(page)
     assert (joined.session_id, joined.archived_session_id) == (phone.first_session, page.first_session)
     assert await page.session_id == await phone.session_id == phone.first_session
-    assert await page.person == await phone.person == phone.party_id
+    assert await page.person == await phone.person == phone.contact_id
     rows = await pool.fetch("SELECT id FROM sessions WHERE archived_at IS NOT NULL")
     assert [row["id"] for row in rows] == [page.first_session]
 
@@ -249,7 +249,7 @@ async def test_a_token_opens_the_session_that_goes_on(pool: Pool) -> None:
     row = await PostgresVisitors(pool).create(token, site="default")
     assert row is not None
     phone = await chat(pool)
-    await phone.joins(Place(pool, "web", row.address_id, row.session_id, row.party_id))
+    await phone.joins(Place(pool, "web", row.address_id, row.session_id, row.contact_id))
     found = await PostgresVisitors(pool).find(token)
     assert found is not None
     assert found.session_id == phone.first_session
@@ -260,7 +260,7 @@ async def test_a_code_typed_twice_did_its_work_once(pool: Pool) -> None:
     code = await page.code()
     first, second = await phone.types(code), await phone.types(code)
     assert (first.again, second.again) == (False, True)
-    assert await pool.fetchval("SELECT count(*) FROM party_links") == 1
+    assert await pool.fetchval("SELECT count(*) FROM contact_links") == 1
 
 
 async def test_groups_and_public_places_are_never_joined(pool: Pool) -> None:
@@ -326,7 +326,7 @@ async def test_of_two_who_type_the_same_code_one_joins(pool: Pool) -> None:
         assert sorted(type(outcome).__name__ for outcome in told) == ["Joined", "str"]
         assert "no_code" in told
         winner = one if isinstance(told[0], Joined) else two
-        assert await page.person == winner.party_id
+        assert await page.person == winner.contact_id
 
 
 async def test_two_links_that_cross_are_one(pool: Pool) -> None:
@@ -344,17 +344,17 @@ async def test_three_channels_are_one_person_and_flat(pool: Pool) -> None:
     page, phone, other = await visitor(pool), await chat(pool), await visitor(pool)
     await phone.joins(page)
     await other.joins(phone)
-    assert {await one.person for one in (page, phone, other)} == {other.party_id}
+    assert {await one.person for one in (page, phone, other)} == {other.contact_id}
     assert {await one.session_id for one in (page, phone, other)} == {other.first_session}
-    assert await pool.fetchval("SELECT count(*) FROM parties WHERE merged_into = $1", other.party_id) == 2
+    assert await pool.fetchval("SELECT count(*) FROM contacts WHERE merged_into = $1", other.contact_id) == 2
 
 
 async def test_a_topic_begun_later_belongs_to_the_one_person(pool: Pool) -> None:
     page, phone = await visitor(pool), await chat(pool)
     await page.joins(phone)
     topic = await chat(pool, thread=5)
-    party = await pool.fetchval("SELECT party_id FROM sessions WHERE id = $1", topic.first_session)
-    assert party == page.party_id
+    contact = await pool.fetchval("SELECT contact_id FROM sessions WHERE id = $1", topic.first_session)
+    assert contact == page.contact_id
 
 
 async def test_other_conversations_of_the_joined_one_share_the_one_memory(pool: Pool) -> None:
@@ -373,8 +373,8 @@ async def test_what_both_remember_counts_once_and_what_the_winner_forgot_stays_f
     await phone.notes("Likes tea", "Has a boat", "Was ill")
     await pool.execute(
         """UPDATE notes SET forgotten_at = now(), text = '', subject = '', event_date = NULL
-            WHERE text = 'Was ill' AND party_id = $1""",
-        phone.party_id,
+            WHERE text = 'Was ill' AND contact_id = $1""",
+        phone.contact_id,
     )
     joined = await phone.joins(page)
     assert joined.notes_merged == 2
@@ -392,8 +392,8 @@ async def test_a_link_that_fails_at_its_last_step_changes_nothing(
         with pytest.raises(asyncpg.DivisionByZeroError):
             await phone.types(code)
     assert await page.session_id == page.first_session
-    assert await page.person == page.party_id
-    assert await pool.fetchval("SELECT count(*) FROM party_links") == 0
+    assert await page.person == page.contact_id
+    assert await pool.fetchval("SELECT count(*) FROM contact_links") == 0
     assert isinstance(await phone.types(code), Joined)
 
 
@@ -403,26 +403,26 @@ async def test_a_link_that_fails_at_its_last_step_changes_nothing(
 async def test_what_both_spent_today_counts_for_the_one_and_only_once(pool: Pool) -> None:
     page, phone = await visitor(pool), await chat(pool)
     for place, micro in ((page, 300), (phone, 500)):
-        scope = f"party:{place.party_id}"
+        scope = f"contact:{place.contact_id}"
         await pool.execute(
-            f"""INSERT INTO reservations (session_id, party_id, day, amount_micro, settled_micro, state,
+            f"""INSERT INTO reservations (session_id, contact_id, day, amount_micro, settled_micro, state,
                                          scopes, ended_at)
                VALUES ($1, $2, {TODAY}, $3, $3, 'settled',
                        ARRAY[$4], now())""",
-            place.first_session, place.party_id, micro, scope,
+            place.first_session, place.contact_id, micro, scope,
         )  # fmt: skip
         await pool.execute(
             f"""INSERT INTO spend_days (scope, day, spent_micro)
                VALUES ($1, {TODAY}, $2)""",
             scope, micro,
         )  # fmt: skip
-    spent = "SELECT spent_micro FROM spend_days WHERE scope = 'party:' || $1::text"
+    spent = "SELECT spent_micro FROM spend_days WHERE scope = 'contact:' || $1::text"
     await phone.joins(page)
-    assert await pool.fetchval(spent, str(phone.party_id)) == 800
+    assert await pool.fetchval(spent, str(phone.contact_id)) == 800
     await page.parts()
     await phone.joins(page)
-    assert await pool.fetchval(spent, str(phone.party_id)) == 800
-    assert await pool.fetchval(spent, str(page.party_id)) == 300
+    assert await pool.fetchval(spent, str(phone.contact_id)) == 800
+    assert await pool.fetchval(spent, str(page.contact_id)) == 300
 
 
 # Parting.
@@ -443,7 +443,7 @@ async def test_parting_brings_everything_back_to_its_place(pool: Pool) -> None:
     )  # fmt: skip
     assert await page.session_id == page.first_session
     assert await phone.session_id == phone.first_session
-    assert await page.person == page.party_id
+    assert await page.person == page.contact_id
     assert await page.remembers() == ["Likes tea", "Lives in Bodø"]
     assert await phone.remembers() == ["Has a boat", "Learnt while one", "Likes tea"]
 
@@ -493,7 +493,7 @@ async def test_unlinked_address_has_nothing_to_unlink(pool: Pool) -> None:
 async def test_three_who_are_one_part_in_any_order(pool: Pool, first: int) -> None:
     page, phone, other = await visitor(pool), await chat(pool), await visitor(pool)
     for place in (page, phone, other):
-        await place.notes("Likes tea", f"From {place.channel} {place.party_id}")
+        await place.notes("Likes tea", f"From {place.channel} {place.contact_id}")
     await phone.joins(page)
     await other.joins(phone)
     people = PostgresAccountLinks(pool)
@@ -502,7 +502,7 @@ async def test_three_who_are_one_part_in_any_order(pool: Pool, first: int) -> No
     assert isinstance(await other.parts(links[first].id), Parted)
     if first == 1:
         assert await page.session_id == await phone.session_id == phone.first_session
-        assert await page.person == phone.party_id
+        assert await page.person == phone.contact_id
     else:
         assert await page.session_id == page.first_session
         assert await phone.session_id == other.first_session
@@ -510,8 +510,8 @@ async def test_three_who_are_one_part_in_any_order(pool: Pool, first: int) -> No
     assert isinstance(await remaining.parts(), Parted)
     for place in (page, phone, other):
         assert await place.session_id == place.first_session
-        assert await place.person == place.party_id
-        assert await place.remembers() == [f"From {place.channel} {place.party_id}", "Likes tea"]
+        assert await place.person == place.contact_id
+        assert await place.remembers() == [f"From {place.channel} {place.contact_id}", "Likes tea"]
 
 
 async def test_the_archived_conversation_can_be_read_from_either_side(pool: Pool) -> None:
@@ -556,7 +556,7 @@ async def test_whatever_people_do_at_once_everybody_has_one_place(pool: Pool, se
     chance = random.Random(seed)
     places = [await visitor(pool) for _ in range(3)] + [await chat(pool, 500 + n) for n in range(3)]
     for place in places:
-        await place.notes("Likes tea", f"Own {place.party_id}")
+        await place.notes("Likes tea", f"Own {place.contact_id}")
     codes: list[str] = []
 
     async def act(place: Place) -> None:
@@ -583,5 +583,5 @@ async def test_whatever_people_do_at_once_everybody_has_one_place(pool: Pool, se
     await asyncio.gather(*map(act, places))
     await answer_all(pool)
     for place in places:
-        party = await pool.fetchval("SELECT party_id FROM sessions WHERE id = $1", await place.session_id)
-        assert party == await place.person
+        contact = await pool.fetchval("SELECT contact_id FROM sessions WHERE id = $1", await place.session_id)
+        assert contact == await place.person

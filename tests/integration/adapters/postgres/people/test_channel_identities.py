@@ -58,7 +58,7 @@ async def write(pool: Pool, row: VisitorRow, text: str, cid: str) -> None:
 
 async def test_six_browsers_at_once_are_one_person(pool: Pool) -> None:
     rows = await asyncio.gather(*(come(pool) for _ in range(6)))
-    assert len({(row.session_id, row.address_id, row.party_id) for row in rows}) == 1
+    assert len({(row.session_id, row.address_id, row.contact_id) for row in rows}) == 1
     assert await pool.fetchval("SELECT count(*) FROM sessions") == 1
     assert await pool.fetchval("SELECT count(*) FROM visitors WHERE identified") == 6
 
@@ -99,9 +99,9 @@ async def test_a_place_left_for_another_conversation_takes_none_either(pool: Poo
 async def test_codes_of_the_old_place_open_nothing(pool: Pool) -> None:
     token, before = await stranger(pool, "Hello")
     await pool.execute(
-        """INSERT INTO one_time_codes (code_hash, purpose, party_id, address_id, expires_at)
+        """INSERT INTO one_time_codes (code_hash, purpose, contact_id, address_id, expires_at)
            VALUES ('x', 'link', $1, $2, now() + interval '1 h')""",
-        before.party_id,
+        before.contact_id,
         before.address_id,
     )
     identities = PostgresIdentities(pool, people=PostgresAccountLinks(pool))
@@ -116,7 +116,7 @@ async def test_a_name_is_that_of_the_newest_signature(pool: Pool) -> None:
     await come(pool, name="Ada")
     await come(pool, name="Ada L.")
     await come(pool)
-    assert await pool.fetchval("SELECT display_name FROM parties") == "Ada L."
+    assert await pool.fetchval("SELECT display_name FROM contacts") == "Ada L."
 
 
 async def test_an_unknown_site_has_no_people(pool: Pool) -> None:
@@ -150,8 +150,8 @@ async def test_next_person_signing_in_sees_nothing_of_a_linked_browser(
     assert not isinstance(await people.link_account(*typer, code), str)
     kept = typer[0]
     await pool.execute(
-        """INSERT INTO reminders (key, party_id, session_id, address_id, text, due_at, tell_at)
-           SELECT 'r', party_id, session_id, id, 'Tea', now(), now() FROM addresses WHERE id = $1""",
+        """INSERT INTO reminders (key, contact_id, session_id, address_id, text, due_at, tell_at)
+           SELECT 'r', contact_id, session_id, id, 'Tea', now(), now() FROM addresses WHERE id = $1""",
         here.address_id,
     )
     ada = await come(pool, former=token)
@@ -159,8 +159,8 @@ async def test_next_person_signing_in_sees_nothing_of_a_linked_browser(
     assert before is None or ada.session_id == before.session_id
     assert await people.list_archived(ada.session_id) == ()
     assert await people.list_links(ada.session_id) == ()
-    family = "SELECT array_agg(id) FROM party_family($1) AS f(id)"
-    assert await pool.fetchval(family, ada.party_id) == [ada.party_id]
+    family = "SELECT array_agg(id) FROM contact_family($1) AS f(id)"
+    assert await pool.fetchval(family, ada.contact_id) == [ada.contact_id]
     assert await pool.fetchval("SELECT session_id FROM addresses WHERE id = $1", address_id) == kept
     assert await pool.fetchval("SELECT address_id FROM reminders") == address_id
     assert await PostgresVisitors(pool).find(token) is None

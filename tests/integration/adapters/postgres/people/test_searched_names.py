@@ -32,10 +32,10 @@ async def names(pool: Pool) -> list[str]:
 
 async def test_a_new_name_is_that_of_all_their_conversations(pool: Pool) -> None:
     ada, other = await named(pool, "Ada"), await named(pool, "Jonas")
-    await pool.execute(ANOTHER, ada.party_id)
+    await pool.execute(ANOTHER, ada.contact_id)
     await pool.execute(*NAME(address_id=ada.address_id, name="Zoë Ångström"))
     assert await names(pool) == ["zoë ångström", "jonas", "zoë ångström"]
-    await pool.execute("UPDATE sessions SET party_id = $1 WHERE id = $2", ada.party_id, other.session_id)
+    await pool.execute("UPDATE sessions SET contact_id = $1 WHERE id = $2", ada.contact_id, other.session_id)
     assert await names(pool) == ["zoë ångström"] * 3
 
 
@@ -62,15 +62,15 @@ async def test_renamed_person_is_found_by_the_new_name_only(
 async def test_a_conversation_that_begins_while_they_are_renamed_hears_of_it(pool: Pool) -> None:
     ada = await named(pool, "Ada")
     async with asyncio.TaskGroup() as tasks, pool.acquire() as connection, connection.transaction():
-        await connection.execute(RENAME, ada.party_id, "Zoë")
-        await kept_waiting(pool, tasks, ANOTHER, ada.party_id)
+        await connection.execute(RENAME, ada.contact_id, "Zoë")
+        await kept_waiting(pool, tasks, ANOTHER, ada.contact_id)
     assert await names(pool) == ["zoë", "zoë"]
 
 
 async def test_rename_during_session_creation_waits_for_it(pool: Pool) -> None:
     ada = await named(pool, "Ada")
     async with asyncio.TaskGroup() as tasks, pool.acquire() as connection, connection.transaction():
-        await connection.execute(ANOTHER, ada.party_id)
+        await connection.execute(ANOTHER, ada.contact_id)
         await kept_waiting(pool, tasks, *NAME(address_id=ada.address_id, name="Zoë"))
     assert await names(pool) == ["zoë", "zoë"]
 
@@ -80,9 +80,9 @@ async def test_sign_in_with_new_name_waits_for_joins_without_deadlock(
 ) -> None:
     ada = await named(pool, "Ada")
     async with asyncio.TaskGroup() as tasks, pool.acquire() as connection, connection.transaction():
-        await connection.execute(*LOCK_SESSIONS(session_ids=[ada.session_id], party_ids=[ada.party_id]))
+        await connection.execute(*LOCK_SESSIONS(session_ids=[ada.session_id], contact_ids=[ada.contact_id]))
         await kept_waiting(pool, tasks, *NAME(address_id=ada.address_id, name="Zoë"))
-        await connection.execute(RENAME, ada.party_id, "")
+        await connection.execute(RENAME, ada.contact_id, "")
         assert await connection.fetchval("SELECT person FROM sessions") == ""
     assert await names(pool) == ["zoë"]
 

@@ -41,8 +41,8 @@ async def a_crowd(pool: Pool) -> list[tuple[Any, ...]]:
     """A person, a group and a visitor without a name; as the list shows them."""
     await named(pool, "Ada")
     group, visitor = await named(pool, "Book Club"), await named(pool, "")
-    await pool.execute("UPDATE parties SET kind = 'group' WHERE id = $1", group.party_id)
-    await pool.execute("UPDATE parties SET anonymous = true WHERE id = $1", visitor.party_id)
+    await pool.execute("UPDATE contacts SET kind = 'group' WHERE id = $1", group.contact_id)
+    await pool.execute("UPDATE contacts SET anonymous = true WHERE id = $1", visitor.contact_id)
     return [("Ada", "person", False), ("Book Club", "group", False), (None, "person", True)]
 
 
@@ -59,7 +59,7 @@ async def test_the_list_shows_each_person(pool: Pool, sort: str, told: str) -> N
 
 async def test_names_of_old_conversations_are_filled_in_portions(pool: Pool) -> None:
     ada = await named(pool, "Ada")
-    await pool.executemany(ANOTHER, [(ada.party_id,)] * TOLD_AT_ONCE)
+    await pool.executemany(ANOTHER, [(ada.contact_id,)] * TOLD_AT_ONCE)
     await pool.execute(OF_BEFORE)
     upkeep = PostgresJobs(pool)
     assert [await upkeep.backfill_contacts() for _ in range(3)] == [TOLD_AT_ONCE, 1, 0]
@@ -81,7 +81,7 @@ async def test_rename_during_backfill_keeps_the_new_name(pool: Pool) -> None:
     await pool.execute(OF_BEFORE)
     async with asyncio.TaskGroup() as tasks, pool.acquire() as connection, connection.transaction():
         assert len(await connection.fetch(TELL_WHOSE)) == 1
-        await kept_waiting(pool, tasks, RENAME, ada.party_id, "Zoë")
+        await kept_waiting(pool, tasks, RENAME, ada.contact_id, "Zoë")
     assert await shown(pool) == [("Zoë", "person", False)]
 
 
@@ -89,7 +89,7 @@ async def test_person_being_renamed_is_skipped_by_backfill(pool: Pool) -> None:
     ada = await named(pool, "Ada")
     await pool.execute(OF_BEFORE)
     async with pool.acquire() as connection, connection.transaction():
-        await connection.execute(RENAME, ada.party_id, "Zoë")
+        await connection.execute(RENAME, ada.contact_id, "Zoë")
         assert await PostgresJobs(pool).backfill_contacts() == 0
     assert await shown(pool) == [("Zoë", "person", False)]
 
@@ -104,8 +104,8 @@ async def test_person_renamed_before_backfill_needs_none(pool: Pool) -> None:
 
 async def test_a_new_conversation_and_one_that_moves_know_their_person_at_once(pool: Pool) -> None:
     ada, other = await named(pool, "Ada"), await named(pool, "Jonas")
-    await pool.execute(ANOTHER, ada.party_id)
-    await pool.execute("UPDATE sessions SET party_id = $1 WHERE id = $2", ada.party_id, other.session_id)
+    await pool.execute(ANOTHER, ada.contact_id)
+    await pool.execute("UPDATE sessions SET contact_id = $1 WHERE id = $2", ada.contact_id, other.session_id)
     assert await pool.fetchval(UNTOLD) == 0
     assert await shown(pool) == [("Ada", "person", False)] * 3
 

@@ -23,9 +23,9 @@ async def test_a_token_is_stored_as_a_hash_only(pool: Pool) -> None:
     rows = await pool.fetch("SELECT v::text FROM visitors v")
     assert len(rows) == 1
     assert token not in rows[0][0]
-    party = await pool.fetchrow("SELECT anonymous, timezone FROM parties WHERE id = $1", made.party_id)
-    assert party is not None
-    assert (party["anonymous"], party["timezone"]) == (True, "Europe/Berlin")
+    contact = await pool.fetchrow("SELECT anonymous, timezone FROM contacts WHERE id = $1", made.contact_id)
+    assert contact is not None
+    assert (contact["anonymous"], contact["timezone"]) == (True, "Europe/Berlin")
     assert (
         await pool.fetchval("SELECT count(*) FROM session_totals WHERE session_id = $1", made.session_id) == 1
     )
@@ -65,7 +65,7 @@ async def test_visit_renews_the_token_year_and_expired_token_opens_nothing(pool:
 
 async def test_an_unknown_site_makes_nothing(pool: Pool) -> None:
     assert await PostgresVisitors(pool).create(generate_token(), site="nowhere") is None
-    assert await pool.fetchval("SELECT count(*) FROM parties") == 0
+    assert await pool.fetchval("SELECT count(*) FROM contacts") == 0
 
 
 async def test_a_session_that_is_not_there_has_no_events(pool: Pool) -> None:

@@ -15,7 +15,7 @@ from shared.adapters.postgres.privacy.retention import RULES, Sweep
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 ERASURE = """
-INSERT INTO erasures (party_hash, actor, scope, state, at, work, finished_at)
+INSERT INTO erasures (contact_hash, actor, scope, state, at, work, finished_at)
 VALUES ('\\x01', 'ada', 'everything', $1, now() - make_interval(days => $2),
         CASE WHEN $1 = 'running' THEN '{}'::jsonb END, CASE WHEN $1 = 'done' THEN now() END)
 """
@@ -71,7 +71,7 @@ async def test_an_erasure_that_was_done_stays_on_record_for_its_time(owner: Conn
 @pytest.mark.control("S14", "S40")
 async def test_an_erasure_at_work_ends_and_stays_whose_it_is(owner: Connection) -> None:
     await owner.execute(ERASURE, "running", 0)
-    for change in ("actor = 'eve'", "party_hash = '\\x02'", "scope = 'messages'", "at = now()",
+    for change in ("actor = 'eve'", "contact_hash = '\\x02'", "scope = 'messages'", "at = now()",
                    "about = '{}'"):  # fmt: skip
         with pytest.raises(asyncpg.IntegrityConstraintViolationError, match="stays on record"):
             await owner.execute(f"UPDATE erasures SET {change}")

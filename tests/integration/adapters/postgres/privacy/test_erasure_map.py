@@ -40,7 +40,7 @@ async def test_every_column_that_can_hold_words_is_decided_upon(module_database_
 async def test_rows_with_an_owner_are_never_kept_without_saying_why(module_database_url: str) -> None:
     for table, columns in (await load_columns(module_database_url)).items():
         action = ACTIONS[table]
-        if {"session_id", "party_id"} & set(columns) and isinstance(action, Keep):
+        if {"session_id", "contact_id"} & set(columns) and isinstance(action, Keep):
             assert action.why, table
 
 

@@ -31,7 +31,7 @@ INSERT INTO one_time_codes (code_hash, purpose, expires_at)
   VALUES ('\\x03', 'link', now() - interval '5 days');
 INSERT INTO checkpoints (session_id, from_turn, through_turn, created_at)
   SELECT id, 1, 1, now() - interval '100 days' FROM sessions;
-INSERT INTO erasures (party_hash, actor, scope, state, finished_at, at)
+INSERT INTO erasures (contact_hash, actor, scope, state, finished_at, at)
   VALUES ('\\x04', 'person', 'everything', 'done', now(), now() - interval '1100 days');
 """
 
@@ -82,9 +82,9 @@ async def test_whole_months_go_with_their_partitions(guest: Visit) -> None:
              TO ('2020-02-01 00:00+00')"""
     )
     await pool.execute(
-        """INSERT INTO usage (at, session_id, party_id, purpose, model, input_tokens, output_tokens,
+        """INSERT INTO usage (at, session_id, contact_id, purpose, model, input_tokens, output_tokens,
                               cache_read_tokens, cache_write_tokens)
-           SELECT '2020-01-15', s.id, s.party_id, 'chat', 'm', 1, 1, 0, 0 FROM sessions s"""
+           SELECT '2020-01-15', s.id, s.contact_id, 'chat', 'm', 1, 1, 0, 0 FROM sessions s"""
     )
     assert (await guest.app.retention.sweep()) == {"usage": 1}
     assert await pool.fetchval("SELECT to_regclass('usage_2020_01')") is None

@@ -162,11 +162,11 @@ async def test_a_place_has_one_session_and_its_topics_one_each(pool: Pool) -> No
     same = await asyncio.gather(*(place(pool) for _ in range(4)))
     assert len({row.session_id for row in same}) == 1
     topic = await place(pool, thread=12)
-    assert topic.party_id == same[0].party_id
+    assert topic.contact_id == same[0].contact_id
     assert topic.session_id != same[0].session_id
     group = await place(pool, chat=-100, title="Family")
-    assert group.party_id != topic.party_id
-    kind = await pool.fetchval("SELECT kind FROM parties WHERE id = $1", group.party_id)
+    assert group.contact_id != topic.contact_id
+    kind = await pool.fetchval("SELECT kind FROM contacts WHERE id = $1", group.contact_id)
     assert kind == "group"
 
 
@@ -184,9 +184,9 @@ async def test_unapproved_telegram_chat_is_capped_like_a_visitor(pool: Pool) -> 
         BOT, username="ever_bot", agent="default", audience="public", access="open", mode="polling"
     )
     stranger = await place(pool, chat=77, title="Eve")
-    anonymous = "SELECT anonymous FROM parties WHERE id = $1"
-    assert await pool.fetchval(anonymous, stranger.party_id)
-    assert not await pool.fetchval(anonymous, known.party_id)
+    anonymous = "SELECT anonymous FROM contacts WHERE id = $1"
+    assert await pool.fetchval(anonymous, stranger.contact_id)
+    assert not await pool.fetchval(anonymous, known.contact_id)
 
 
 async def test_a_group_that_became_a_supergroup_keeps_its_session(pool: Pool) -> None:

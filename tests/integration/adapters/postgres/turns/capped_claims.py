@@ -36,11 +36,15 @@ def cost(micro: int) -> tuple[Spending, ...]:
     )  # fmt: skip
 
 
-async def sessions_of(guest: Visit, number: int, *, one_party: bool = False) -> list[Visit]:
+async def sessions_of(guest: Visit, number: int, *, one_contact: bool = False) -> list[Visit]:
     found = [await visit(guest.app) for _ in range(number)]
-    if one_party:
-        await guest.app.pool.execute("UPDATE sessions SET party_id = (SELECT min(party_id) FROM sessions)")
-        await guest.app.pool.execute("UPDATE addresses SET party_id = (SELECT min(party_id) FROM sessions)")
+    if one_contact:
+        await guest.app.pool.execute(
+            "UPDATE sessions SET contact_id = (SELECT min(contact_id) FROM sessions)"
+        )
+        await guest.app.pool.execute(
+            "UPDATE addresses SET contact_id = (SELECT min(contact_id) FROM sessions)"
+        )
     for one in found:
         await one.say("Hello")
     return found

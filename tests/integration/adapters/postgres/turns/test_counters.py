@@ -123,9 +123,9 @@ async def open_turn(connection: Connection | Pool, number: int) -> None:
         number,
     )
     await connection.execute(
-        """INSERT INTO usage (session_id, party_id, turn_no, purpose, model, input_tokens, output_tokens,
+        """INSERT INTO usage (session_id, contact_id, turn_no, purpose, model, input_tokens, output_tokens,
                               cache_read_tokens, cache_write_tokens)
-           SELECT id, party_id, $1, 'chat', 'm', 1, 1, 1, 1 FROM sessions LIMIT 1""",
+           SELECT id, contact_id, $1, 'chat', 'm', 1, 1, 1, 1 FROM sessions LIMIT 1""",
         number,
     )
 

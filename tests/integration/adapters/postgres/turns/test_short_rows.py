@@ -21,11 +21,12 @@ FIRST = "0044"
 """The schema that the history of migrations begins with."""
 WHOLE = "SELECT seq, role, author, blocks, tokens, dedupe_key, cid, replaces_seq FROM entries ORDER BY seq"
 LIFE = """
-INSERT INTO parties DEFAULT VALUES;
-INSERT INTO sessions (party_id, agent_id, next_seq, next_turn)
-SELECT p.id, a.id, 5, 2 FROM parties p, agents a;
-INSERT INTO addresses (channel, account, chat, party_id, session_id) SELECT 'web', 'default', 'x', p.id, s.id
-  FROM parties p, sessions s;
+INSERT INTO contacts DEFAULT VALUES;
+INSERT INTO sessions (contact_id, agent_id, next_seq, next_turn)
+SELECT p.id, a.id, 5, 2 FROM contacts p, agents a;
+INSERT INTO addresses (channel, account, chat, contact_id, session_id)
+SELECT 'web', 'default', 'x', p.id, s.id
+  FROM contacts p, sessions s;
 INSERT INTO turns (session_id, turn_no, channel, address_id)
 SELECT s.id, 1, 'web', a.id FROM sessions s, addresses a;
 INSERT INTO entries (session_id, seq, role, author, blocks, tokens, dedupe_key, cid, replaces_seq)
@@ -53,7 +54,7 @@ async def test_rows_of_before_and_of_the_version_before_read_the_same(database_u
     await connection.execute(WHOLE_LIFE)
     rows = await connection.fetch(WHOLE)
     assert await connection.fetchval("SELECT count(*) FROM entry_rows WHERE words IS NOT NULL") == 0
-    await connection.execute("TRUNCATE parties, entry_rows, turns, turn_entries RESTART IDENTITY CASCADE")
+    await connection.execute("TRUNCATE contacts, entry_rows, turns, turn_entries RESTART IDENTITY CASCADE")
     await connection.execute(LIFE)
     assert await connection.fetch(WHOLE) == rows
     short = await connection.fetch("SELECT words, blocks IS NULL, role, cid FROM entry_rows ORDER BY seq")

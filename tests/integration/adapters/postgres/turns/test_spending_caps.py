@@ -41,7 +41,7 @@ async def test_hundred_sessions_stay_below_the_total_cap(guest: Visit) -> None:
 
 @pytest.mark.control("S28")
 async def test_hundred_sessions_of_one_person_stay_below_the_personal_cap(guest: Visit) -> None:
-    found = await sessions_of(guest, RIVALS, one_party=True)
+    found = await sessions_of(guest, RIVALS, one_contact=True)
     limits = caps(person=20 * ONE_CLAIM, visitor=20 * ONE_CLAIM, session=2 * ONE_CLAIM, total=10**9)
 
     async def one_turn(one: Visit) -> bool:
@@ -51,7 +51,7 @@ async def test_hundred_sessions_of_one_person_stay_below_the_personal_cap(guest:
         return refused
 
     refused = await asyncio.gather(*(one_turn(one) for one in found))
-    held, spent = await day_of(guest, "party:%")
+    held, spent = await day_of(guest, "contact:%")
     assert (held, spent) == (0, 20 * ONE_CLAIM)
     assert sum(refused) == RIVALS - 20
     assert await day_of(guest, "total") == (0, 20 * ONE_CLAIM)
@@ -105,7 +105,7 @@ async def test_visitors_of_one_network_share_its_cap_however_many_they_are(guest
 async def test_all_visitors_together_have_a_share_of_the_day_in_an_hour(guest: Visit) -> None:
     found = await sessions_of(guest, 6)
     await guest.app.pool.execute(
-        "UPDATE parties SET anonymous = false WHERE id = (SELECT party_id FROM sessions WHERE id = $1)",
+        "UPDATE contacts SET anonymous = false WHERE id = (SELECT contact_id FROM sessions WHERE id = $1)",
         guest.session_id,
     )
     limits = caps(hour=4 * ONE_CLAIM, total=10**9)
@@ -128,20 +128,20 @@ async def test_sign_in_or_removed_cap_keeps_books_balanced(
     limits = caps(visitor=10**9, network=10**9, hour=10**9, total=10**9)
     claim = await claim_of(guest, limits)
     assert claim.reservation_id is not None
-    await guest.app.pool.execute("UPDATE parties SET anonymous = false, network = NULL, network_at = NULL")
+    await guest.app.pool.execute("UPDATE contacts SET anonymous = false, network = NULL, network_at = NULL")
     await guest.app.stores.turns.raise_reservation(
         claim.reservation_id, 2 * ONE_CLAIM, caps=caps(total=10**9)
     )
-    assert await day_of(guest, "network:%") == await day_of(guest, "party:%") == (2 * ONE_CLAIM, 0)
+    assert await day_of(guest, "network:%") == await day_of(guest, "contact:%") == (2 * ONE_CLAIM, 0)
     await end(guest, claim, 70)
-    for scope in ("network:%", "visitors:%", "party:%", "total"):
+    for scope in ("network:%", "visitors:%", "contact:%", "total"):
         assert await day_of(guest, scope) == (0, 70)
 
 
 async def comes_from(guest: Visit, network: str) -> None:
     await guest.app.pool.execute(
-        """UPDATE parties SET network = $2, network_at = now()
-            WHERE id = (SELECT party_id FROM sessions WHERE id = $1)""",
+        """UPDATE contacts SET network = $2, network_at = now()
+            WHERE id = (SELECT contact_id FROM sessions WHERE id = $1)""",
         guest.session_id, network,
     )  # fmt: skip
 
@@ -166,7 +166,7 @@ async def test_a_turn_that_grows_sets_more_aside_or_is_refused_whole(guest: Visi
 async def test_an_agents_own_caps_hold_where_they_are_smaller(guest: Visit) -> None:
     pool, limits = guest.app.pool, caps(person=10**9, visitor=10**9, session=ONE_CLAIM)
     for written, scope in (
-        ('{"caps": {"person_per_day_usd": 0.000001}}', "party"),
+        ('{"caps": {"person_per_day_usd": 0.000001}}', "contact"),
         ('{"caps": {"session_usd": 0.000001}}', "session"),
         ('{"caps": {"session_usd": "lots", "person_per_day_usd": null}}', None),
         ('{"caps": [1]}', None),
@@ -205,9 +205,9 @@ async def job_of(guest: Visit) -> int:
 async def pay(guest: Visit, job_id: int, micro: int) -> None:
     await guest.app.pool.execute(
         f"""WITH t AS (UPDATE session_totals SET cost_micro = cost_micro + $3 WHERE session_id = $1), u AS (
-           INSERT INTO usage (session_id, party_id, job_id, purpose, status, model, input_tokens,
+           INSERT INTO usage (session_id, contact_id, job_id, purpose, status, model, input_tokens,
                               output_tokens, cache_read_tokens, cache_write_tokens, cost_micro)
-           SELECT id, party_id, $2, 'flush', 'done', 'a-model', 0, 0, 0, 0, $3 FROM sessions WHERE id = $1
+           SELECT id, contact_id, $2, 'flush', 'done', 'a-model', 0, 0, 0, 0, $3 FROM sessions WHERE id = $1
            RETURNING *) {ADD_UP}""",
         guest.session_id, job_id, micro,
     )  # fmt: skip
@@ -281,7 +281,7 @@ async def test_cap_warning_comes_once_per_day_and_scope(guest: Visit) -> None:
         )
     )
     warned = [one for one in told if one is not None]
-    assert [one.scopes for one in warned] == [("party", "total")]
+    assert [one.scopes for one in warned] == [("contact", "total")]
     assert warned[0].payload["text"] == "Most is used."
     await first.say("Again")
     again = await claim_of(first, limits)

@@ -79,7 +79,7 @@ async def test_new_day_begins_with_the_ledgers_unreserved_tokens(
 ) -> None:
     for model, cost in (("odd", None), ("priced", 7), ("demo", None)):
         await pool.execute(
-            """INSERT INTO usage (session_id, party_id, purpose, model, input_tokens, output_tokens,
+            """INSERT INTO usage (session_id, contact_id, purpose, model, input_tokens, output_tokens,
                                   cache_read_tokens, cache_write_tokens, cost_micro)
                VALUES (1, 1, 'chat', $1, 600, 100, 300, 100, $2)""",
             model, cost,
@@ -105,7 +105,7 @@ async def test_reservation_of_a_dead_call_counts_in_full(
 
 
 @pytest.mark.parametrize(
-    "change", ["scopes = '{tokens,total}'", "party_id = 1", "turn_no = 1", "job_id = 1", "slice_id = 1"]
+    "change", ["scopes = '{tokens,total}'", "contact_id = 1", "turn_no = 1", "job_id = 1", "slice_id = 1"]
 )
 async def test_database_refuses_tokens_among_money(
     pool: Pool, store: PostgresTokenReservations, change: str

@@ -41,7 +41,7 @@ async def test_claim_that_one_scope_refuses_holds_none(guest: Visit, refuses: st
     await guest.say("Hello")
     claim = await claim_of(guest, limits)
     assert claim.refused_scope is not None
-    assert claim.refused_scope.partition(":")[0] == refuses.replace("visitor", "party")
+    assert claim.refused_scope.partition(":")[0] == refuses.replace("visitor", "contact")
     assert (claim.reservation_id, await guest.one(ROWS)) == (None, 0)
     assert await day_of(guest, "%") == (0, 0)
 
@@ -140,7 +140,7 @@ async def test_turns_that_wait_for_each_other_leave_two_rows_at_most(guest: Visi
     await asyncio.gather(*(answer(one) for one in found))
     assert refusals > len(found)
     assert await guest.one(ROWS) <= 2 * len(found)
-    assert await day_of(guest, "total") == await day_of(guest, "party:%") == (0, len(found))
+    assert await day_of(guest, "total") == await day_of(guest, "contact:%") == (0, len(found))
     await assert_sums_agree(guest)
 
 
@@ -152,12 +152,12 @@ async def test_waiting_processes_that_die_cost_no_person_money(guest: Visit) -> 
     for _ in range(3):
         await asyncio.gather(*(claim_of(one, limits) for one in found))
         await guest.app.pool.execute("UPDATE sessions SET leased_by = NULL")
-    assert (await day_of(guest, "total"))[0] == (await day_of(guest, "party:%"))[0] <= 2 * ONE_CLAIM
+    assert (await day_of(guest, "total"))[0] == (await day_of(guest, "contact:%"))[0] <= 2 * ONE_CLAIM
     for one in found:
         claim = await claim_of(one, limits)
         await turns.record_lost(claim, model="a-model", input_tokens=1)
         await end(one, claim, 0)
-    persons, total = await day_of(guest, "party:%"), await day_of(guest, "total")
+    persons, total = await day_of(guest, "contact:%"), await day_of(guest, "total")
     assert persons == total
     assert total[1] <= 2 * ONE_CLAIM
     await assert_sums_agree(guest)
