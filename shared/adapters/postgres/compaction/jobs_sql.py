@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shared.adapters.postgres.db.leases import LEASE_SECONDS
 from shared.adapters.postgres.db.pool import Named
 from shared.adapters.postgres.turns.spend_sql import ADD_UP, RETURNING, render_total
 from shared.adapters.postgres.turns.turn_sql import (
@@ -10,10 +9,10 @@ from shared.adapters.postgres.turns.turn_sql import (
     NO_PICTURES,
     NOBODY_COMES,
     OVERFLOW_COMES_FIRST,
-    render_core_notes,
     render_frozen_prefix,
     render_is_relayed,
 )
+from shared.core.context.memory import CORE_CANDIDATES
 
 STATE = Named(f"""
 SELECT s.*, a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS nobody_comes, {NO_PICTURES} AS no_pictures,
@@ -21,7 +20,7 @@ SELECT s.*, a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS no
        (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
        (SELECT jsonb_agg(f.threshold) FROM flushes f
          WHERE f.session_id = s.id AND f.cycle = s.cycle AND f.outcome <> 'failed') AS thresholds,
-{render_core_notes("a.name")},
+       core_notes(s.contact_id, a.name, {CORE_CANDIDATES}) AS notes,
 {render_frozen_prefix("a.name")},
        coalesce((SELECT (c.parts->>'system')::bigint + (c.parts->>'tools')::bigint FROM turn_context_audit c
                   WHERE c.session_id = s.id ORDER BY c.turn_id DESC, c.id DESC LIMIT 1), 0) AS fixed_tokens,
@@ -35,19 +34,17 @@ SELECT s.*, a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS no
 _KNOWN = "j.kind IN ('flush', 'compact', 'tidy', 'import')"
 """In a rolling deploy the jobs of a newer revision wait for its workers."""
 
-_MAY_RUN = f"""j.kind <> ALL (ARRAY(
+_MAY_RUN = """j.kind <> ALL (ARRAY(
   SELECT k.kind FROM job_kinds k WHERE k.paused OR k.concurrency <= (
-    SELECT count(*) FROM jobs r JOIN workers w ON w.id = r.leased_by AND w.stopped_at IS NULL
-       AND w.beat > now() - interval '{LEASE_SECONDS} s'
+    SELECT count(*) FROM jobs r JOIN workers w ON w.id = r.leased_by AND worker_is_alive(w)
      WHERE r.state = 'running' AND r.kind = k.kind)))"""
 """Unless an operator paused its kind, or as many of them run as may: then it stays due. What runs already ends."""
 
-_COMES_LAST = f"""(j.kind <> 'import' OR NOT EXISTS (
+_COMES_LAST = """(j.kind <> 'import' OR NOT EXISTS (
   SELECT FROM jobs o WHERE o.kind <> 'import' AND o.state = 'due' AND o.due_at <= now()
      AND o.due_at > now() - interval '1 minute')
  AND NOT EXISTS (
-  SELECT FROM jobs o JOIN workers w ON w.id = o.leased_by AND w.stopped_at IS NULL
-     AND w.beat > now() - interval '{LEASE_SECONDS} s'
+  SELECT FROM jobs o JOIN workers w ON w.id = o.leased_by AND worker_is_alive(w)
    WHERE o.kind = 'import' AND o.state = 'running' AND o.id <> j.id)
  AND NOT EXISTS (
   SELECT FROM turns t JOIN sessions x ON x.id = t.session_id
@@ -74,8 +71,7 @@ UPDATE jobs j
  WHERE j.id = :job_id AND {_KNOWN} AND {_MAY_RUN} AND {_COMES_LAST}
    AND (j.state = 'due' AND j.due_at <= now()
         OR j.state = 'running' AND NOT EXISTS (
-             SELECT FROM workers w WHERE w.id = j.leased_by AND w.stopped_at IS NULL
-                AND w.beat > now() - interval '{LEASE_SECONDS} s'))
+             SELECT FROM workers w WHERE w.id = j.leased_by AND worker_is_alive(w)))
    AND NOT EXISTS (SELECT FROM jobs o JOIN workers w ON w.id = o.leased_by
                     WHERE o.session_id = j.session_id AND o.state = 'running' AND o.id <> j.id)
 RETURNING j.*
@@ -86,8 +82,7 @@ DUE_JOBS = Named(f"""
 SELECT id, kind, attempt FROM jobs j
  WHERE {_KNOWN} AND {_MAY_RUN} AND {_COMES_LAST} AND (j.state = 'due' AND j.due_at <= now()
     OR j.state = 'running' AND NOT EXISTS (
-         SELECT FROM workers w WHERE w.id = j.leased_by AND w.stopped_at IS NULL
-            AND w.beat > now() - interval '{LEASE_SECONDS} s'))
+         SELECT FROM workers w WHERE w.id = j.leased_by AND worker_is_alive(w)))
  ORDER BY due_at LIMIT :limit
 """)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shared.adapters.postgres.db.leases import WORKER_IS_ALIVE
 from shared.adapters.postgres.db.pool import Named
 from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
 from shared.adapters.postgres.turns.turn_sql import UNKNOWN_TO_ITS_HOLDER, WARN_PERCENT
@@ -50,22 +49,22 @@ WITH spent AS (
   SELECT p ->> 'provider' AS provider, bool_or((p ->> 'refused')::boolean) AS refused,
          jsonb_path_query_array(jsonb_agg(p -> 'sessions'), '$[*][*]') AS sessions
     FROM workers w, jsonb_array_elements(coalesce(w.health -> 'providers', '[]')) p
-   WHERE {WORKER_IS_ALIVE} AND ((p ->> 'open')::boolean OR (p ->> 'refused')::boolean) GROUP BY 1
+   WHERE worker_is_alive(w) AND ((p ->> 'open')::boolean OR (p ->> 'refused')::boolean) GROUP BY 1
 ), windows AS (
   SELECT p ->> 'provider' AS provider, (p ->> 'window')::bigint AS least_, (p ->> 'expected')::bigint AS expected,
          coalesce(nullif(left(regexp_replace(p ->> 'model', '[^A-Za-z0-9_.:-]+', '-', 'g'), 200), ''), 'model') AS model,
          coalesce(p -> 'sessions', '[]') AS sessions
-    FROM workers w, jsonb_array_elements(coalesce(w.health -> 'windows', '[]')) p WHERE {WORKER_IS_ALIVE}
+    FROM workers w, jsonb_array_elements(coalesce(w.health -> 'windows', '[]')) p WHERE worker_is_alive(w)
 ), rejections AS (
   SELECT DISTINCT ON (1) coalesce(nullif(left(regexp_replace(p ->> 'model', '[^A-Za-z0-9_.:-]+', '-', 'g'), 200), ''), 'model') AS model,
          p ->> 'provider' AS provider, p ->> 'code' AS code, p ->> 'wording' AS wording, (p ->> 'count')::bigint AS number,
          (SELECT s.public_id::text FROM sessions s WHERE s.id = (p ->> 'session')::bigint) AS session,
          {_name_sessions("coalesce(p -> 'sessions', '[]')")} AS sessions
     FROM workers w, jsonb_array_elements(coalesce(w.health -> 'rejections', '[]')) p
-   WHERE {WORKER_IS_ALIVE} ORDER BY 1, 5 DESC
+   WHERE worker_is_alive(w) ORDER BY 1, 5 DESC
 ), disk AS (
   SELECT (w.health -> 'disk' ->> 'free')::bigint AS free, (w.health -> 'disk' ->> 'total')::bigint AS total
-    FROM workers w WHERE {WORKER_IS_ALIVE} AND w.health ? 'disk'
+    FROM workers w WHERE worker_is_alive(w) AND w.health ? 'disk'
    ORDER BY (w.health -> 'disk' ->> 'free')::bigint LIMIT 1
 ), work AS (
   SELECT extract(epoch FROM now() - max(at))::bigint AS silent FROM (
@@ -95,7 +94,7 @@ WITH spent AS (
                          ORDER BY ended_at DESC LIMIT {NEWEST_REFUSED}) x
              JOIN sessions t ON t.id = x.session_id AND t.answered_turn = x.turn_no
             WHERE x.opened_at >= date_trunc('day', now() AT TIME ZONE :timezone) AT TIME ZONE :timezone
-              AND x.ended_at > (SELECT min(w.started_at) FROM workers w WHERE w.role <> 'worker' AND {WORKER_IS_ALIVE}))) AS used_up
+              AND x.ended_at > (SELECT min(w.started_at) FROM workers w WHERE w.role <> 'worker' AND worker_is_alive(w)))) AS used_up
     FROM spent s WHERE s.used * 100 >= :cap_micro::bigint * {WARN_PERCENT}
 ), seen(kind, key, detail) AS (
   SELECT CASE level WHEN {WARN_PERCENT} THEN 'spend_80' ELSE 'spend_100' END, 'total',
@@ -149,11 +148,11 @@ WITH spent AS (
      AND coalesce(h.snoozed_until <= now(), true) AND h.asked_at < now() - make_interval(secs => :handover_seconds::float8)
   UNION ALL
   SELECT 'no_backup', 'data', '{{}}' WHERE EXISTS (
-    SELECT FROM workers w WHERE {WORKER_IS_ALIVE} AND (w.health ->> 'backup_failed')::boolean)
+    SELECT FROM workers w WHERE worker_is_alive(w) AND (w.health ->> 'backup_failed')::boolean)
   UNION ALL
   SELECT 'duty_late', d.name, jsonb_build_object('duty', d.name) FROM duties d
    WHERE {DUTY_IS_LATE} AND EXISTS (
-         SELECT FROM workers w WHERE w.role = 'worker' AND {WORKER_IS_ALIVE}
+         SELECT FROM workers w WHERE w.role = 'worker' AND worker_is_alive(w)
             AND w.started_at < now() - make_interval(secs => greatest(d.seconds * {LATE_PERIODS}, {LATE_SECONDS})))
   UNION ALL
   SELECT 'stuck_turn', '', jsonb_build_object('count', count(*)) {UNKNOWN_TO_ITS_HOLDER} HAVING count(*) > 0
@@ -195,12 +194,12 @@ SELECT (SELECT count(*) FROM opened WHERE fresh) AS opened, (SELECT count(*) FRO
 the total, since the processes know the cap of now.
 """
 
-CUT_OFF = f"""
+CUT_OFF = """
 UPDATE alert_sends s
    SET state = CASE WHEN target = 'webhook' THEN 'due' ELSE 'uncertain' END,
        error = CASE WHEN target = 'webhook' THEN error ELSE 'cut_off' END,
        sent_by = NULL, ended_at = CASE WHEN target = 'webhook' THEN NULL ELSE now() END
- WHERE state = 'sending' AND NOT EXISTS (SELECT FROM workers w WHERE w.id = s.sent_by AND {WORKER_IS_ALIVE})
+ WHERE state = 'sending' AND NOT EXISTS (SELECT FROM workers w WHERE w.id = s.sent_by AND worker_is_alive(w))
 """
 """End of sends whose process died: a webhook's receiver recognises repeats, so it is sent again; others stay
 uncertain.
@@ -247,12 +246,12 @@ UPDATE alert_sends SET state = 'due', error = :code, sent_by = NULL,
  WHERE id = :send_id AND sent_by = :worker_id AND state = 'sending' RETURNING id
 """)
 
-SOMEBODY = f"SELECT EXISTS (SELECT FROM workers w WHERE w.role IN ('web', 'bot') AND {WORKER_IS_ALIVE})"
+SOMEBODY = "SELECT EXISTS (SELECT FROM workers w WHERE w.role IN ('web', 'bot') AND worker_is_alive(w))"
 
-OLDER_PROCESSES = Named(f"""
+OLDER_PROCESSES = Named("""
 SELECT count(*) FROM workers w JOIN workers mine ON mine.id = :worker_id AND w.role = mine.role
    AND w.id < mine.id
- WHERE {WORKER_IS_ALIVE}
+ WHERE worker_is_alive(w)
 """)
 
 OUTAGE = Named("""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from shared.adapters.postgres.dashboard.alerts_sql import DUTY_IS_LATE
-from shared.adapters.postgres.db.leases import WORKER_IS_ALIVE
 from shared.adapters.postgres.db.pool import Named
 from shared.core.compaction.jobs import LATE
 from shared.core.ops.job_views import ASKED_AGAIN, JOB_KINDS, JobMatch
 
-_ORPHAN = f"NOT EXISTS (SELECT FROM workers w WHERE w.id = j.leased_by AND {WORKER_IS_ALIVE})"
+_ORPHAN = "NOT EXISTS (SELECT FROM workers w WHERE w.id = j.leased_by AND worker_is_alive(w))"
 _TAKEN = "EXISTS (SELECT FROM jobs o WHERE o.key = j.key AND o.state IN ('due', 'running') AND o.id <> j.id)"
 _NEWER = "EXISTS (SELECT FROM jobs n WHERE n.session_id = j.session_id AND n.key = j.key AND n.id > j.id)"
 _ERASED = "EXISTS (SELECT FROM sessions e WHERE e.id = j.session_id AND e.erased_turn > 0 AND e.erased_turn >= e.answered_turn)"
@@ -159,7 +158,7 @@ SELECT json_build_object(
     FROM shown j JOIN sessions s ON s.id = j.session_id JOIN contacts p ON p.id = s.contact_id), '[]'::json),
   'before', CASE WHEN (SELECT count(*) FROM page) > :limit THEN (SELECT min(id)::text FROM shown) END,
   'workers', coalesce((SELECT json_agg(json_build_object('id', w.id, 'role', w.role, 'pid', w.pid, 'beat', w.beat,
-      'started_at', w.started_at, 'stopped_at', w.stopped_at, 'alive', {WORKER_IS_ALIVE},
+      'started_at', w.started_at, 'stopped_at', w.stopped_at, 'alive', worker_is_alive(w),
       'job', (SELECT j.id FROM jobs j WHERE j.leased_by = w.id AND j.state = 'running' LIMIT 1)) ORDER BY w.id DESC)
     FROM (SELECT * FROM workers WHERE beat > now() - interval '1 hour' ORDER BY id DESC LIMIT 20) w), '[]'::json),
   'duties', coalesce((SELECT json_agg(json_build_object('name', d.name, 'seconds', d.seconds,
@@ -168,7 +167,7 @@ SELECT json_build_object(
       'worker', w.pid, 'started_at', d.started_at, 'succeeded_at', d.succeeded_at, 'due_at', d.due_at,
       'duration_ms', d.duration_ms, 'runs', d.runs, 'failed_runs', d.failed_runs, 'failures', d.failures,
       'error', nullif(d.last_error, '')) ORDER BY d.seconds, d.name)
-    FROM duties d LEFT JOIN workers w ON w.id = d.leased_by AND {WORKER_IS_ALIVE}), '[]'::json),
+    FROM duties d LEFT JOIN workers w ON w.id = d.leased_by AND worker_is_alive(w)), '[]'::json),
   'imports', coalesce((SELECT json_agg(json_build_object('session', s.public_id, 'session_kind', p.kind,
       'anonymous', p.anonymous,
       'person_id', coalesce((SELECT public_id FROM contacts WHERE id = p.merged_into), p.public_id),
@@ -184,7 +183,7 @@ SELECT json_build_object(
       'waiting', (SELECT count(*) FROM telegram_updates u WHERE u.bot_id = b.bot_id AND u.handled_at IS NULL))
       ORDER BY b.bot_id)
     FROM telegram_bots b LEFT JOIN leases l ON l.name = 'telegram:' || b.bot_id
-    LEFT JOIN workers w ON w.id = l.leased_by AND {WORKER_IS_ALIVE}), '[]'::json)
+    LEFT JOIN workers w ON w.id = l.leased_by AND worker_is_alive(w)), '[]'::json)
 )::text
 """
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shared.adapters.postgres.db.leases import WORKER_IS_ALIVE
 from shared.adapters.postgres.db.pool import Named
 
 CALLS_OF_ANSWERS = 500
@@ -53,7 +52,7 @@ SELECT json_build_object(
 """)
 """Durations of turns and jobs that ended since the last scrape; an edge moves past each row once."""
 
-GAUGES = f"""
+GAUGES = """
 SELECT json_build_object(
   'unanswered', (SELECT count(DISTINCT session_id) FROM turns WHERE ended_at IS NULL),
   'oldest_job_seconds', (SELECT extract(epoch FROM now() - min(due_at))::float8 FROM jobs
@@ -74,25 +73,25 @@ SELECT json_build_object(
   'handovers', (SELECT json_object_agg(v.state, (SELECT count(*) FROM handovers h
                    WHERE h.ended_at IS NULL AND h.state = v.state))
                   FROM (VALUES ('waiting'), ('human')) v(state)),
-  'workers', (SELECT coalesce(json_object_agg(role, n), '{{}}'::json)
-                FROM (SELECT w.role, count(*) AS n FROM workers w WHERE {WORKER_IS_ALIVE} GROUP BY w.role) x),
+  'workers', (SELECT coalesce(json_object_agg(role, n), '{}'::json)
+                FROM (SELECT w.role, count(*) AS n FROM workers w WHERE worker_is_alive(w) GROUP BY w.role) x),
   'updates_waiting', (SELECT count(*) FROM telegram_updates WHERE handled_at IS NULL),
-  'screens', (SELECT coalesce(json_object_agg(kind, n), '{{}}'::json) FROM (
+  'screens', (SELECT coalesce(json_object_agg(kind, n), '{}'::json) FROM (
       SELECT s.key AS kind, sum(s.value::int) AS n
-        FROM workers w, jsonb_each_text(coalesce(w.health -> 'screens', '{{}}')) s
-       WHERE {WORKER_IS_ALIVE} GROUP BY s.key) x),
-  'redis_errors', (SELECT coalesce(json_object_agg(kind, n), '{{}}'::json) FROM (
+        FROM workers w, jsonb_each_text(coalesce(w.health -> 'screens', '{}')) s
+       WHERE worker_is_alive(w) GROUP BY s.key) x),
+  'redis_errors', (SELECT coalesce(json_object_agg(kind, n), '{}'::json) FROM (
       SELECT e.key AS kind, sum(e.value::bigint) AS n
-        FROM workers w, jsonb_each_text(coalesce(w.health -> 'redis_errors', '{{}}')) e
-       WHERE {WORKER_IS_ALIVE} GROUP BY e.key) x),
-  'breakers', (SELECT coalesce(json_object_agg(role, outs), '{{}}'::json) FROM (
+        FROM workers w, jsonb_each_text(coalesce(w.health -> 'redis_errors', '{}')) e
+       WHERE worker_is_alive(w) GROUP BY e.key) x),
+  'breakers', (SELECT coalesce(json_object_agg(role, outs), '{}'::json) FROM (
       SELECT w.role, json_build_object(
           'open', count(DISTINCT p ->> 'provider') FILTER (WHERE (p ->> 'open')::boolean),
           'refused', count(DISTINCT p ->> 'provider')
                        FILTER (WHERE (p ->> 'open')::boolean AND (p ->> 'refused')::boolean)) AS outs
         FROM workers w LEFT JOIN LATERAL jsonb_array_elements(coalesce(w.health -> 'providers', '[]')) p ON true
-       WHERE {WORKER_IS_ALIVE} GROUP BY w.role) x),
-  'alerts', (SELECT coalesce(json_object_agg(kind, n), '{{}}'::json)
+       WHERE worker_is_alive(w) GROUP BY w.role) x),
+  'alerts', (SELECT coalesce(json_object_agg(kind, n), '{}'::json)
                FROM (SELECT kind, count(*) AS n FROM alerts WHERE ended_at IS NULL GROUP BY kind) x),
   'duties', (SELECT coalesce(json_agg(json_build_object('name', d.name, 'runs', d.runs, 'failed_runs', d.failed_runs,
         'duration_seconds', d.duration_ms / 1000.0,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from shared.adapters.postgres.dashboard.alerts_sql import FALLEN_BACK, FALLS_IN_A_ROW
 from shared.adapters.postgres.db.connecting import connect
-from shared.adapters.postgres.db.leases import LEASE_SECONDS
 
-_NARROWED = f"""
+_NARROWED = """
 SELECT p ->> 'provider', p ->> 'model', min((p ->> 'window')::bigint), max((p ->> 'expected')::bigint)
   FROM workers w, jsonb_array_elements(coalesce(w.health -> 'windows', '[]')) p
- WHERE w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s' GROUP BY 1, 2 ORDER BY 1, 2
+ WHERE worker_is_alive(w) GROUP BY 1, 2 ORDER BY 1, 2
 """
 
 
@@ -23,17 +22,17 @@ async def list_narrowed_windows(database_url: str) -> list[tuple[str, str, int, 
     return [(row[0], row[1], row[2], row[3]) for row in rows]
 
 
-_LEARNED = f"""
+_LEARNED = """
 SELECT p ->> 'provider', p ->> 'model', p ->> 'ability', min((p ->> 'number')::bigint)
   FROM workers w, jsonb_array_elements(coalesce(w.health -> 'learned', '[]')) p
- WHERE w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s'
+ WHERE worker_is_alive(w)
  GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
 """
-_REJECTIONS = f"""
+_REJECTIONS = """
 SELECT DISTINCT ON (1, 2) p ->> 'provider', p ->> 'model',
        coalesce(nullif(p ->> 'wording', ''), p ->> 'code'), (p ->> 'count')::bigint
   FROM workers w, jsonb_array_elements(coalesce(w.health -> 'rejections', '[]')) p
- WHERE w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s' ORDER BY 1, 2, 4 DESC
+ WHERE worker_is_alive(w) ORDER BY 1, 2, 4 DESC
 """
 
 

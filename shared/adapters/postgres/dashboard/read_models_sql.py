@@ -354,7 +354,7 @@ SELECT json_build_object(
 """
 """Limits are written out: a plan for any number would look dearer each time than a new one for ours."""
 
-_PROVIDERS = f"""(
+_PROVIDERS = """(
   SELECT coalesce(json_agg(x ORDER BY x.host), '[]'::json) FROM (
     SELECT p ->> 'provider' AS host,
            CASE WHEN bool_or((p ->> 'refused')::boolean AND (p ->> 'open')::boolean) THEN 'refused'
@@ -367,17 +367,17 @@ _PROVIDERS = f"""(
            coalesce(json_agg(DISTINCT jsonb_build_object('role', w.role, 'reason', p ->> 'reason'))
                       FILTER (WHERE (p ->> 'open')::boolean AND p ->> 'reason' <> ''), '[]'::json) AS reasons
       FROM workers w, jsonb_array_elements(coalesce(w.health -> 'providers', '[]')) p
-     WHERE w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s' GROUP BY 1) x)
+     WHERE worker_is_alive(w) GROUP BY 1) x)
 """
 """States of providers, as the heartbeats of all living processes report them; each has its own circuit
 breakers.
 """
 
-_LEARNED = f"""(
+_LEARNED = """(
   SELECT coalesce(json_agg(x ORDER BY x.model), '[]'::json) FROM (
     SELECT p ->> 'provider' AS host, p ->> 'model' AS model, json_agg(DISTINCT p ->> 'ability') AS refused
       FROM workers w, jsonb_array_elements(coalesce(w.health -> 'learned', '[]')) p
-     WHERE w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s' GROUP BY 1, 2) x)
+     WHERE worker_is_alive(w) GROUP BY 1, 2) x)
 """
 """Parts of requests that model servers have refused, as all living processes report with their heartbeats."""
 
@@ -390,8 +390,7 @@ SELECT json_build_object(
   'jobs_dead', (SELECT count(*) FROM jobs WHERE state = 'dead' AND ended_at > now() - interval '1 day'
                    AND NOT outcome ? 'cancelled'),
   'jobs_retrying', (SELECT count(*) FROM jobs WHERE state IN ('due', 'running') AND last_error <> ''),
-  'workers', (SELECT count(*) FROM workers WHERE role = 'worker' AND stopped_at IS NULL
-                 AND beat > now() - interval '{LEASE_SECONDS} s'),
+  'workers', (SELECT count(*) FROM workers w WHERE w.role = 'worker' AND worker_is_alive(w)),
   'charged_micro', (SELECT coalesce(max(spent_micro), 0) +
                     {SPENT_OF_OPEN.format(day="(now() AT TIME ZONE :timezone)::date")} FROM spend_days
                      WHERE scope = 'total' AND day = (now() AT TIME ZONE :timezone)::date),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared.adapters.postgres.db.leases import LEASE_SECONDS
 from shared.adapters.postgres.db.pool import PoolStore, store_method
 
 
@@ -31,14 +30,13 @@ class PostgresTelegramBots(PoolStore):
         return [BotState(**dict(row)) for row in await self._pool.fetch(_BOTS)]
 
 
-_BOTS = f"""
+_BOTS = """
 SELECT b.bot_id, b.username, b.access, b.mode, b.problem, w.pid AS served_by,
        (SELECT count(*) FROM deliveries d JOIN addresses a ON a.id = d.address_id
          WHERE d.channel = 'telegram' AND d.state = 'uncertain' AND a.account = b.bot_id::text
            AND d.created_at > now() - interval '30 days') AS uncertain
   FROM telegram_bots b
   LEFT JOIN leases l ON l.name = 'telegram:' || b.bot_id
-  LEFT JOIN workers w ON w.id = l.leased_by AND w.stopped_at IS NULL
-        AND w.beat > now() - interval '{LEASE_SECONDS} s'
+  LEFT JOIN workers w ON w.id = l.leased_by AND worker_is_alive(w)
  ORDER BY b.bot_id
 """

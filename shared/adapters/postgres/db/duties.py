@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from shared.adapters.postgres.db.leases import WORKER_IS_ALIVE
 from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 
-_HELD = f"EXISTS (SELECT FROM workers w WHERE w.id = d.leased_by AND {WORKER_IS_ALIVE})"
+_HELD = "EXISTS (SELECT FROM workers w WHERE w.id = d.leased_by AND worker_is_alive(w))"
 """Whether a worker that is alive performs the duty `d`."""
 _QUICK = "set_config('synchronous_commit', 'off', true)"
 """A claim may be lost in a crash of the server, and is made again: no commit waits for the disk."""

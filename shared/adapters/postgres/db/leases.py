@@ -5,17 +5,18 @@ from __future__ import annotations
 from shared.adapters.postgres.db.pool import PoolStore, store_method
 
 LEASE_SECONDS = 4
-"""A lease lapses this long after the last heartbeat of its process, which sends one each second."""
-WORKER_IS_ALIVE = f"w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s'"
-"""Condition that a row `w` of workers is alive, so that its leases hold."""
+"""Seconds after the last heartbeat of a process at which its leases lapse; it sends one each second.
 
-_TAKE = f"""
+The database's function `worker_is_alive` has the same number.
+"""
+
+_TAKE = """
 INSERT INTO leases AS l (name, leased_by, epoch) VALUES ($1, $2, 1)
 ON CONFLICT (name) DO UPDATE
    SET leased_by = $2, epoch = l.epoch + (l.leased_by IS DISTINCT FROM $2)::int,
        taken_at = CASE WHEN l.leased_by = $2 THEN l.taken_at ELSE now() END
  WHERE l.leased_by = $2 OR NOT EXISTS (
-         SELECT FROM workers w WHERE w.id = l.leased_by AND {WORKER_IS_ALIVE})
+         SELECT FROM workers w WHERE w.id = l.leased_by AND worker_is_alive(w))
 RETURNING epoch
 """
 

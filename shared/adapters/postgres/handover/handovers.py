@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 from uuid import UUID
 
-from shared.adapters.postgres.db.leases import LEASE_SECONDS
 from shared.adapters.postgres.db.pool import Connection, Named, PoolStore, Record, store_method
 from shared.adapters.postgres.people.operator_auth import append_audit
 from shared.core.identity.handover import (
@@ -473,12 +472,11 @@ SELECT coalesce(
   (SELECT id FROM addresses WHERE session_id = :session_id ORDER BY id DESC LIMIT 1))
 """)
 
-_IS_RUNNING = Named(f"""
+_IS_RUNNING = Named("""
 SELECT EXISTS (
   SELECT FROM sessions s JOIN turns t ON t.session_id = s.id AND t.turn_no = s.answered_turn + 1
    WHERE s.id = :session_id AND (
-         EXISTS (SELECT FROM workers w WHERE w.id = s.leased_by AND w.stopped_at IS NULL
-                    AND w.beat > now() - interval '{LEASE_SECONDS} s')
+         EXISTS (SELECT FROM workers w WHERE w.id = s.leased_by AND worker_is_alive(w))
       OR EXISTS (SELECT FROM turn_steps p
                   WHERE p.session_id = s.id AND p.turn_no = t.turn_no AND p.status = 'intent')
       OR EXISTS (SELECT FROM reminders r WHERE r.session_id = s.id AND r.turn_no = t.turn_no)))

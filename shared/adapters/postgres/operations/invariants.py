@@ -13,7 +13,6 @@ from shared.adapters.postgres.db.hour_counts import (
     render_recount,
     render_within,
 )
-from shared.adapters.postgres.db.leases import WORKER_IS_ALIVE
 from shared.adapters.postgres.db.listing import TRUTH, render_difference
 from shared.adapters.postgres.handover.push import BROWSERS_AT_MOST
 from shared.adapters.postgres.people.login_tries import PLACES_AT_MOST
@@ -805,7 +804,7 @@ _ENDS = {
                   AND f.at > now() - interval '60 s')
            AND EXISTS (SELECT FROM workers w
                         WHERE w.role = CASE t.channel WHEN 'web' THEN 'web' ELSE 'bot' END
-                          AND w.started_at < now() - interval '60 s' AND {WORKER_IS_ALIVE})""",
+                          AND w.started_at < now() - interval '60 s' AND worker_is_alive(w))""",
     "I10: a turn is being answered by nobody, and is not waiting": f"""
         SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
           JOIN sessions s ON s.id = t.session_id

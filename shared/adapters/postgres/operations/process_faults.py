@@ -7,7 +7,6 @@ from typing import TypeAlias
 import asyncpg
 
 from shared.adapters.postgres.compaction.jobs_sql import END_JOB, MARK_TROUBLED
-from shared.adapters.postgres.db.leases import WORKER_IS_ALIVE
 from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.core.ops.process_faults import (
     MAX_PROCESS_FAULTS,
@@ -25,14 +24,14 @@ VALUES (:fault_id, :role, :cause, :place, :work, (SELECT id FROM sessions WHERE 
 ON CONFLICT (id) DO NOTHING RETURNING id
 """)
 _COUNT = Named("SELECT count(*) FROM process_faults WHERE work = :work")
-_REST_TURN = Named(f"""
+_REST_TURN = Named("""
 UPDATE sessions SET leased_by = NULL,
        retry_at = CASE WHEN :rest_seconds::float8 > 0 THEN
           greatest(retry_at, now() + make_interval(secs => :rest_seconds))
                        ELSE now() END
  WHERE id = :session_id AND answered_turn = :turn - 1 AND next_turn > :turn
    AND (turn_epoch = :epoch OR NOT EXISTS
-        (SELECT FROM workers w WHERE w.id = leased_by AND {WORKER_IS_ALIVE}))
+        (SELECT FROM workers w WHERE w.id = leased_by AND worker_is_alive(w)))
 """)
 """Also where another process has claimed the turn since, and has stood still at it, too.
 

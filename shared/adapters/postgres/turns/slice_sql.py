@@ -5,7 +5,6 @@ Tokens of calls without a price are reserved in the shared row `tokens`, without
 
 from __future__ import annotations
 
-from shared.adapters.postgres.db.leases import WORKER_IS_ALIVE
 from shared.adapters.postgres.db.pool import Named
 
 MAKE_DAYS = Named("""
@@ -22,7 +21,7 @@ _NAMED = """named AS (
          cap, (now() AT TIME ZONE :timezone)::date AS day
     FROM unnest(:names::text[], :limits::bigint[]) AS x(name, cap)
 )"""
-_PROCESSES = f"(SELECT greatest(1, count(*)) FROM workers w WHERE w.role <> 'worker' AND {WORKER_IS_ALIVE})"
+_PROCESSES = "(SELECT greatest(1, count(*)) FROM workers w WHERE w.role <> 'worker' AND worker_is_alive(w))"
 TAKE = Named(f"""
 WITH {_NAMED}, d AS MATERIALIZED (
   SELECT d.scope, d.day, n.cap, d.spent_micro, d.reserved_micro, d.warned_at
@@ -79,9 +78,9 @@ SELECT s.id, r.scope, r.cap, r.spent_micro, r.reserved_micro FROM s LEFT JOIN re
 """)
 """No row where the slice is closed; else the scopes that refuse, or one row without a scope."""
 CLOSE = Named("SELECT close_slice(:slice_id)")
-LAPSED = f"""
+LAPSED = """
 SELECT s.id FROM spend_slices s
- WHERE s.closed_at IS NULL AND NOT EXISTS (SELECT FROM workers w WHERE w.id = s.worker_id AND {WORKER_IS_ALIVE})
+ WHERE s.closed_at IS NULL AND NOT EXISTS (SELECT FROM workers w WHERE w.id = s.worker_id AND worker_is_alive(w))
  ORDER BY s.id LIMIT 20
 """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.adapters.postgres.db.leases import LEASE_SECONDS, WORKER_IS_ALIVE
+from shared.adapters.postgres.db.leases import LEASE_SECONDS
 from shared.adapters.postgres.db.pool import Named
 from shared.adapters.postgres.turns.slice_sql import TOKENS
 from shared.adapters.postgres.turns.spend_sql import WRITTEN, render_total
@@ -149,29 +149,17 @@ _LENT = """slice AS (
 
 
 def render_caps(*, unless: str = "NULL", lent: bool = False) -> str:
-    """The caps of every scope of `cost`; of the deployment's and the agent's the smaller one holds.
+    """Return the part `want`: each scope of `cost` with its cap, by the function `spending_caps`.
 
-    The parameter `limits` has `Caps.limits`; `unless` stands for a cap that is not set.
+    The parameter `limits` has `Caps.limits`; `unless` stands for a cap that is not set. A slice that is `lent`
+    covers the scopes that all share.
     """
-    visitor, person, session, total, network, hour, guests, secretary, customer = (
-        f"(:limits::bigint[])[{n}]" for n in range(1, 10)
-    )
-    has_owner = f"network LIKE '{SECRETARY_NETWORK}%'"
-    shared = "NOT EXISTS (SELECT FROM slice)" if lent else "true"
+    uncovered = "x.scope <> 'total' AND x.scope NOT LIKE 'visitors:%' OR NOT EXISTS (SELECT FROM slice)"
     return f"""want AS (
-  SELECT scope, micro, day, coalesce(cap, {unless}) AS cap FROM (
-    SELECT 'contact:' || contact_id AS scope, micro, day,
-           least(CASE WHEN {has_owner} THEN {customer} WHEN anonymous THEN {visitor} ELSE {person} END,
-                 agent_cap(config, 'person_per_day_usd')) AS cap FROM cost
-    UNION ALL SELECT 'session:' || id, micro, day, least({session}, agent_cap(config, 'session_usd')) FROM cost
-    UNION ALL SELECT 'total', micro, day, {total} FROM cost WHERE {shared}
-    UNION ALL SELECT 'network:' || network, micro, day,
-           CASE WHEN network = '{GUEST_NETWORK}' THEN {guests} WHEN {has_owner} THEN {secretary}
-                ELSE {network} END
-      FROM cost WHERE network IS NOT NULL
-    UNION ALL SELECT 'visitors:' || hour, micro, day, {hour} FROM cost
-     WHERE hour IS NOT NULL AND {shared}
-  ) x
+  SELECT x.scope, c.micro, c.day, coalesce(x.cap, {unless}) AS cap
+    FROM cost c CROSS JOIN LATERAL
+         spending_caps(:limits::bigint[], c.config, c.contact_id, c.id, c.anonymous, c.network, c.hour) x
+   WHERE {uncovered if lent else "true"}
 )"""
 
 
@@ -241,19 +229,6 @@ _NOTE = """jsonb_build_object('id', n.id, 'kind', n.kind, 'text', n.text, 'subje
                  'event_date', n.event_date)"""
 
 
-def render_core_notes(agent: str) -> str:
-    """Return the notes for the core block of session `s` and its agent, by a special index."""
-    told = "id, kind, text, subject, authority, importance, observed_at, event_date"
-    return f"""(SELECT jsonb_agg({_NOTE} ORDER BY n.importance DESC, n.id)
-          FROM (SELECT m.* FROM contact_family(s.contact_id) AS family(id)
-                 CROSS JOIN LATERAL (
-                   SELECT {told} FROM notes
-                    WHERE contact_id = family.id AND scope = {agent} AND superseded_by IS NULL
-                      AND forgotten_at IS NULL AND expired_at IS NULL AND authority <> 'tool'
-                    ORDER BY importance DESC, id DESC LIMIT {CORE_CANDIDATES}) m
-                 ORDER BY m.importance DESC, m.id DESC LIMIT {CORE_CANDIDATES}) n) AS notes"""
-
-
 def render_frozen_prefix(agent: str) -> str:
     """Return the prefix of the last request of session `s` and its agent; null if it is built again.
 
@@ -290,21 +265,6 @@ SELECT {render_frozen_prefix("a.name")}
 slower, and most conversations have neither notes nor pins.
 """
 
-
-RECALLABLE = """(
-  s.indexed_turn > 0 AND least(s.indexed_turn, s.base_turn) > (
-    SELECT coalesce(max(l.through_turn), 0) FROM links l
-     WHERE l.session_id = s.id AND l.active AND l.kind IN ('new', 'separator'))
-  OR EXISTS (SELECT FROM knowledge k WHERE k.agent_id = s.agent_id)
-  OR EXISTS (SELECT FROM contact_family(s.contact_id) AS family(id)
-              CROSS JOIN LATERAL (
-                SELECT FROM sessions o WHERE o.contact_id = family.id AND o.agent_id + 0 = s.agent_id
-                   AND o.id <> s.id AND o.indexed_turn > 0 OFFSET 0) k))"""
-"""Whether there is anything that a turn could be reminded of, notes aside.
-
-`+ 0` keeps the way through the person's few sessions: a plan that was made while there were few of all would walk
-through each of the agent's in every turn.
-"""
 
 _VIEW = """s.id, s.base_turn, s.flushed_turn, s.view_epoch, s.cycle, s.head, s.context_tokens, s.hold_compaction,
        s.compaction_rest"""
@@ -362,12 +322,12 @@ SELECT {_VIEW}, s.contact_id, s.turn_epoch, s.model, s.compaction, s.compact_at,
        {REFUSED_SCOPE} AS refused_scope, {IS_NEAR} AS is_near,
        (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
        ARRAY(SELECT f.threshold FROM flushes f WHERE f.session_id = s.id AND f.cycle = s.cycle) AS thresholds,
-{render_core_notes("c.agent")},
+       core_notes(s.contact_id, c.agent, {CORE_CANDIDATES}) AS notes,
        EXISTS (SELECT FROM pins WHERE pins.session_id = s.id) AS has_pins,
        {after_death} AS after_death, {turn_times} AS turn_times,
        c.agent AS agent_name, c.config AS agent_config, {NOBODY_COMES} AS nobody_comes, {NO_PICTURES} AS no_pictures,
        {render_is_relayed("c.network")} AS is_guest, c.anonymous, c.brought, c.kind AS contact_kind, c.display_name, c.timezone,
-       {RECALLABLE} AS recallable{more}
+       is_recallable(s.id, s.contact_id, s.agent_id, s.indexed_turn, s.base_turn) AS recallable{more}
   FROM s CROSS JOIN t CROSS JOIN cost c LEFT JOIN r ON true
 """
 
@@ -384,10 +344,10 @@ WITH s AS (
    WHERE id = :session_id AND answered_turn < next_turn - 1
      AND (held_after IS NULL OR answered_turn < held_after)
      AND (retry_at IS NULL OR retry_at <= now())
-     AND (leased_by IS NULL OR NOT EXISTS (SELECT FROM workers w WHERE w.id = leased_by AND {WORKER_IS_ALIVE}))
+     AND (leased_by IS NULL OR NOT EXISTS (SELECT FROM workers w WHERE w.id = leased_by AND worker_is_alive(w)))
      AND EXISTS (SELECT FROM turns t
                   WHERE t.session_id = :session_id AND t.turn_no = answered_turn + 1 AND t.channel = :channel)
-     AND EXISTS (SELECT FROM workers w WHERE w.id = :worker_id AND {WORKER_IS_ALIVE})
+     AND EXISTS (SELECT FROM workers w WHERE w.id = :worker_id AND worker_is_alive(w))
   RETURNING {_OF_SESSION}
 ), t AS (
   UPDATE turns SET state = 'claimed', attempt = attempt + 1, epoch = s.turn_epoch,
@@ -505,7 +465,7 @@ WITH s AS (
    WHERE sessions.id = seen.id AND sessions.xmin = seen.version
      AND {_MAY_WRITE}
      AND answered_turn = next_turn - 1 AND held_after IS NULL AND retry_at IS NULL AND leased_by IS NULL
-     AND EXISTS (SELECT FROM workers w WHERE w.id = :worker_id AND {WORKER_IS_ALIVE})
+     AND EXISTS (SELECT FROM workers w WHERE w.id = :worker_id AND worker_is_alive(w))
   RETURNING {_OF_SESSION}, sessions.next_seq - 1 AS seq, sessions.next_event_seq - 1 AS event_seq,
             sessions.next_turn - 1 AS turn_no{told}
 ), t AS (
@@ -676,7 +636,7 @@ UPDATE sessions SET leased_by = NULL, retry_at = now(), turn_epoch = turn_epoch 
 STUCK_SECONDS = 15
 UNKNOWN_TO_ITS_HOLDER = f"""
   FROM turns t JOIN sessions s ON s.id = t.session_id AND s.answered_turn = t.turn_no - 1
-  JOIN workers w ON w.id = s.leased_by AND {WORKER_IS_ALIVE}
+  JOIN workers w ON w.id = s.leased_by AND worker_is_alive(w)
  WHERE t.ended_at IS NULL AND coalesce(s.leased_at, t.claimed_at) < w.beat - interval '{STUCK_SECONDS} s'
    AND w.health ? 'turns' AND NOT w.health -> 'turns' @> to_jsonb(s.id)
 """
@@ -821,13 +781,13 @@ SELECT r.id FROM reservations r
     OR r.turn_no IS NOT NULL AND NOT EXISTS (
          SELECT FROM turns t WHERE t.session_id = r.session_id AND t.turn_no = r.turn_no AND t.ended_at IS NULL)
     OR r.job_id IS NOT NULL AND NOT EXISTS (
-         SELECT FROM jobs j JOIN workers w ON w.id = j.leased_by AND {WORKER_IS_ALIVE}
+         SELECT FROM jobs j JOIN workers w ON w.id = j.leased_by AND worker_is_alive(w)
           WHERE j.id = r.job_id AND j.state = 'running' AND j.started_at <= r.created_at)
     OR r.scopes = '{{{TOKENS}}}' AND r.created_at < now() - interval '{TOKEN_CALL_SECONDS} s'
     OR r.turn_no IS NULL AND r.job_id IS NULL AND r.scopes <> '{{{TOKENS}}}'
        AND r.created_at < now() - interval '{UNBOUND_SECONDS} s'
        AND NOT EXISTS (
-         SELECT FROM sessions s JOIN workers w ON w.id = s.leased_by AND {WORKER_IS_ALIVE}
+         SELECT FROM sessions s JOIN workers w ON w.id = s.leased_by AND worker_is_alive(w)
            JOIN turns t ON t.session_id = s.id AND t.turn_no = s.answered_turn + 1
           WHERE s.id = r.session_id AND coalesce(s.leased_at, t.claimed_at) <= r.created_at))
  ORDER BY r.id LIMIT 100
@@ -959,14 +919,13 @@ repeated deaths cannot pass a cap. An attempt that waited for money, or a later 
 settles for its rounds. Without caps, `had_call` reports the last attempt alone.
 """
 
-UNANSWERED = Named(f"""
+UNANSWERED = Named("""
 SELECT s.id FROM turns t JOIN sessions s ON s.id = t.session_id AND t.turn_no = s.answered_turn + 1
  WHERE t.ended_at IS NULL AND s.answered_turn < s.next_turn - 1 AND (s.held_after IS NULL OR s.answered_turn < s.held_after)
    AND t.channel = :channel
    AND (s.retry_at IS NULL OR s.retry_at <= now())
    AND (s.leased_by IS NULL OR NOT EXISTS (
-         SELECT FROM workers w WHERE w.id = s.leased_by AND w.stopped_at IS NULL
-            AND w.beat > now() - interval '{LEASE_SECONDS} s'))
+         SELECT FROM workers w WHERE w.id = s.leased_by AND worker_is_alive(w)))
    AND (:accounts::text[] IS NULL OR EXISTS (
          SELECT FROM addresses a WHERE a.id = t.address_id AND a.account = ANY (:accounts)))
  ORDER BY t.session_id LIMIT :limit

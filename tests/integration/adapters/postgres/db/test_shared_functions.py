@@ -1,0 +1,59 @@
+"""Functions of the database that several statements call, beside the constants of the code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shared.adapters.postgres.db.leases import LEASE_SECONDS
+from shared.core.session.turns import GUEST_NETWORK, SECRETARY_NETWORK, Caps
+
+CAPS = Caps(
+    visitor=1, person=2, session=3, total=4, network=5, visitors_hour=6, guests=7, secretary=8, customer=9
+)
+
+
+@pytest.mark.parametrize(
+    ("silent_seconds", "is_alive"), [(LEASE_SECONDS - 1, True), (LEASE_SECONDS + 0.1, False)]
+)
+async def test_worker_is_alive_until_its_leases_lapse(
+    pool: Any, silent_seconds: float, is_alive: bool
+) -> None:
+    beat = f"now() - interval '{silent_seconds} s'"
+    await pool.execute(f"INSERT INTO workers (role, pid, beat) VALUES ('web', 1, {beat}), ('bot', 2, {beat})")
+    await pool.execute("UPDATE workers SET stopped_at = now() WHERE role = 'bot'")
+    alive = [row["role"] for row in await pool.fetch("SELECT role FROM workers w WHERE worker_is_alive(w)")]
+    assert alive == (["web"] if is_alive else [])
+
+
+@pytest.mark.parametrize(
+    ("network", "anonymous", "hour", "caps"),
+    [
+        (None, False, None, {"person": 2, "session": 3, "total": 4}),
+        ("10.1.2.0/24", True, "09", {"person": 1, "session": 3, "total": 4, "network": 5, "visitors": 6}),
+        (GUEST_NETWORK, True, None, {"person": 1, "session": 3, "total": 4, "network": 7}),
+        (f"{SECRETARY_NETWORK}5", False, None, {"person": 9, "session": 3, "total": 4, "network": 8}),
+    ],
+)
+async def test_each_scope_of_a_call_has_its_cap(
+    pool: Any, network: str | None, anonymous: bool, hour: str | None, caps: dict[str, int]
+) -> None:
+    rows = await pool.fetch(
+        "SELECT * FROM spending_caps($1, '{}'::jsonb, 17, 4, $2, $3, $4)",
+        CAPS.limits,
+        anonymous,
+        network,
+        hour,
+    )
+    scopes = {row["scope"].partition(":")[0]: row["cap"] for row in rows}
+    scopes["person"] = scopes.pop("contact")
+    assert scopes == caps
+
+
+async def test_smaller_cap_of_deployment_and_agent_holds(pool: Any) -> None:
+    config = {"caps": {"person_per_day_usd": 0.000001, "session_usd": 5}}
+    rows = await pool.fetch(
+        "SELECT * FROM spending_caps($1, $2, 17, 4, false, NULL, NULL)", CAPS.limits, config
+    )
+    assert {row["scope"]: row["cap"] for row in rows} == {"contact:17": 1, "session:4": 3, "total": 4}
