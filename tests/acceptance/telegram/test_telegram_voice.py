@@ -76,7 +76,7 @@ async def test_the_bot_shows_that_it_listens(
     here: Deployment, module_transcriptions: RunningTranscriptions
 ) -> None:
     ann = await here.person(first_name="Ann")
-    await module_transcriptions.next({"latency": 1})
+    await module_transcriptions.next({"latency": 4})
     await ann.send_voice(recording("My cat Miso purrs."))
     await ann.sees("What a fine name.")
     calls = [one for one in await here.api.calls() if one["params"].get("chat_id") == ann.id]
