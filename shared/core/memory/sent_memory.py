@@ -12,7 +12,7 @@ from shared.core.context.prompts import NO_LONGER
 from shared.core.memory.recall import LATER_NOTE_MARK, NOTE_MARK, OF_FILES
 
 _HEAD = re.compile(r"(?:[A-Z][a-z]+, )?([0-9]{4}-[0-9]{2}-[0-9]{2})(?: \([a-z0-9 ]+\))?:")
-_MESSAGE = re.compile(r"(?:#([0-9]{1,18})|earlier) [^\n:]{1,80}: ")
+_MESSAGE = re.compile(r"(?:#([0-9]{1,18})|earlier) ([^\n:]{1,80}): ")
 _NOTE_MARKS = (NOTE_MARK, LATER_NOTE_MARK)
 _FILE = re.compile(r"\[([^\n\]]+)\] ")
 
@@ -25,6 +25,7 @@ class SentPassage(NamedTuple):
     seq: int
     """Number in the conversation; 0 for a message of an earlier conversation."""
     text: str
+    author: str = "person"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,9 @@ def parse_recalled(text: str) -> SentMemory:
         elif head == "":
             files += [found[1]] if (found := _FILE.match(line)) else []
         elif found := _MESSAGE.match(line):
-            passages.append(SentPassage(day=head, seq=int(found[1] or 0), text=line[found.end() :]))
+            passages.append(
+                SentPassage(day=head, seq=int(found[1] or 0), text=line[found.end() :], author=found[2])
+            )
     return SentMemory(passages=tuple(passages), notes=tuple(notes), files=tuple(dict.fromkeys(files)))
 
 

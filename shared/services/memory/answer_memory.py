@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, date, datetime, tzinfo
 from typing import Protocol
 
 from shared.core.context.notes import KeptNote, NoteSource
-from shared.core.memory.search import MessageHit, MessagesFound, SaidMessage
+from shared.core.memory.past_summaries import SUMMARY
+from shared.core.memory.search import MessageHit, MessagesFound, SaidMessage, SearchKey
 from shared.core.memory.sent_memory import SentPassage, parse_note_lines, parse_recalled
 from shared.core.session.turns import StoredTurn
 from shared.core.values.local_time import resolve_zone
@@ -26,6 +27,7 @@ class StoredTurnStore(Protocol):
 class SaidMessageStore(Protocol):
     async def load_messages(self, session_id: int, seqs: Sequence[int]) -> Mapping[int, SaidMessage]: ...
     async def search(self, session_id: int, text: str, *, linked: bool = True) -> MessagesFound: ...
+    async def find_summary(self, session_id: int, text: str, *, day: date) -> SearchKey | None: ...
 
 
 class SentNoteStore(Protocol):
@@ -123,7 +125,18 @@ class AnswerMemoryReader:
         said = await self._messages.load_messages(session_id, [one.seq for one in passages if one.seq])
         shown: list[ShownPassage] = []
         for passage in passages:
-            if passage.seq == 0:
+            if passage.author == SUMMARY:
+                cited = await self._messages.find_summary(
+                    session_id, passage.text, day=date.fromisoformat(passage.day)
+                )
+                if cited is not None:
+                    shown.append(
+                        ShownPassage(
+                            session_id=cited.session_id, seq=cited.seq, is_here=False, at=cited.at,
+                            author=SUMMARY, text=passage.text,
+                        )
+                    )  # fmt: skip
+            elif passage.seq == 0:
                 hit = await self._find_earlier(session_id, passage)
                 if hit is not None:
                     shown.append(

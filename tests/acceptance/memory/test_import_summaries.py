@@ -141,6 +141,19 @@ async def test_turn_recalls_the_summary_of_an_import(guest: Visit, provider: Run
     assert "Zanzibarine" in recalled
 
 
+async def test_why_names_the_summary_of_an_import(guest: Visit) -> None:
+    made = await imported(guest, past())
+    await run_all(guest)
+    await guest.ask("Where did we decide to keep the bicycle of Zanzibarine?")
+    outcome = await guest.app.commands.run(
+        session_id=guest.session_id, address_id=guest.address_id, name="why"
+    )
+    assert ", Summary: " in outcome.result
+    assert FACT in outcome.result
+    assert "is not shown" not in outcome.result
+    assert {place.session_id for place in outcome.places} == {made.session_id}
+
+
 async def test_summaries_of_an_import_leave_the_live_view_and_the_gauge(guest: Visit) -> None:
     await guest.ask("Hello, I am here.")
     what = "SELECT (base_turn, head, view_epoch, cycle, context_tokens)::text FROM sessions WHERE id = $1"

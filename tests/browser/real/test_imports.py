@@ -58,7 +58,12 @@ async def test_export_is_imported_found_and_undone(page: Page, export: Path) -> 
     made = panel.get_by_role("listitem")
     await expect(made).to_contain_text("4,000 messages of Telegram")
     await expect(panel.get_by_role("button", name="Choose a file")).to_be_visible()
+    await expect(made).to_contain_text("Being summarised: 0 %")
+    await made.get_by_role("button", name="Stop the summaries").click()
+    await expect(made).to_contain_text("Summaries stopped at 0 %. Everything can still be found.")
     assert await look_for_faults(page) == []
+    await made.get_by_role("button", name="Summarise", exact=True).click()
+    await expect(made).to_contain_text("Being summarised: 0 %")
     await made.get_by_role("button", name="Undo").click()
     await expect(made.get_by_role("alert")).to_contain_text("Press again")
     await made.get_by_role("button", name="Undo").click()

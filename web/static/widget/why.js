@@ -81,7 +81,7 @@ export function because(tools, before) {
 
   /** @param {Recalled} one */
   function said(one) {
-    const who = { person: t("you"), assistant: t("assistant") }[one.role] ?? t("team");
+    const who = { person: t("you"), assistant: t("assistant"), summary: t("summary") }[one.role] ?? t("team");
     const hint = h("p", { class: "note-hint", role: "alert", hidden: true });
     let sure = false;
     const forget = () => {

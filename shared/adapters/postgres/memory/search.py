@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from shared.adapters.postgres.db.pool import PoolStore, Record, store_method
@@ -90,6 +90,22 @@ class PostgresMessageSearch(PoolStore):
             for row in rows
             if row["text"] not in (None, sql.ERASED)
         }
+
+    @store_method
+    async def find_summary(self, session_id: int, text: str, *, day: date) -> SearchKey | None:
+        """Return the message that a recalled item of an import's summary cites; None if it was erased.
+
+        `day` is the day of the message by the clock of its person.
+        """
+        noon = datetime(day.year, day.month, day.day, 12, tzinfo=UTC)
+        row = await self._pool.fetchrow(
+            *sql.SUMMARY(
+                session_id=session_id, text=text, after=noon - timedelta(hours=30),
+                before=noon + timedelta(hours=30),
+            ),
+            timeout=SECONDS,
+        )  # fmt: skip
+        return None if row is None else SearchKey(at=row["at"], session_id=row["session_id"], seq=row["seq"])
 
     @store_method
     async def search_all(

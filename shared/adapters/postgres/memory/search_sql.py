@@ -224,3 +224,12 @@ SELECT te.turn_no AS turn, e.author, e.at, {_LIVE_TEXT} AS text
   JOIN sessions s ON s.id = te.session_id AND te.turn_no > s.erased_turn
  WHERE te.session_id = :session_id AND te.seq = :seq AND e.{_WHO}
 """)
+SUMMARY = Named("""
+SELECT x.session_id, x.seq, x.at
+  FROM sessions me JOIN parties p ON p.id = me.party_id
+  JOIN past_imports i ON i.party_id IN (SELECT party_family(coalesce(p.merged_into, p.id)))
+  JOIN passages x ON x.session_id = i.session_id AND x.at >= :after AND x.at < :before
+ WHERE me.id = :session_id AND i.digest IS NOT NULL AND x.author = 'summary' AND x.text = :text
+ ORDER BY x.number DESC LIMIT 1
+""")
+"""Passage of an import's summary by its text, among those of the person, by the index of time."""

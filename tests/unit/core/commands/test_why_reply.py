@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, cast
 
 import pytest
@@ -64,6 +64,9 @@ class Stores:
 
     async def search(self, session_id: int, text: str, *, linked: bool = True) -> MessagesFound:
         return MessagesFound(hits=tuple(self.earlier), timezone="UTC")
+
+    async def find_summary(self, session_id: int, text: str, *, day: date) -> SearchKey | None:
+        return next((hit.key for hit in self.earlier if hit.author == "summary"), None)
 
     async def load_owner(self, session_id: int) -> NoteSource:
         return NoteSource(session_id=session_id, contact_id=1, scope="main")

@@ -36,6 +36,10 @@ def test_recalled_text_is_read_as_it_was_rendered() -> None:
         SentPassage(day="2026-11-17", seq=3, text="The boat leaks.\nBadly."),
         SentPassage(day="2026-11-17", seq=0, text="It was red."),
     )
+    assert [one.author for one in read.passages] == ["person", "person"]
+    summary = passage("They row.", owner=2)._replace(author="summary")
+    [read_summary] = parse_recalled(render(summary)).passages
+    assert (read_summary.author, read_summary.seq) == ("summary", 0)
     assert read.notes == ("Has a boat.",)
     assert read.files == ("boats.md › Prices",)
 
