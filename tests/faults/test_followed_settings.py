@@ -103,9 +103,9 @@ def saved_values(fake_url: str) -> dict[str, str]:
 
 @asynccontextmanager
 async def running(case: Case, *modules: str, **more: str) -> AsyncIterator[list[Process]]:
-    """Real processes with an environment of their own, as a container starts them."""
+    """Processes with an environment of their own, as a container starts them."""
     async with AsyncExitStack() as stack:
-        yield [await stack.enter_async_context(Process(name, case.settings(**more))) for name in modules]
+        yield [await stack.enter_async_context(case.process(name, **more)) for name in modules]
 
 
 async def test_stored_key_answers_the_next_turn_without_restart(case: Case, fake: RunningFake) -> None:

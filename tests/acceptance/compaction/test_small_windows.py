@@ -19,6 +19,7 @@ from shared.core.context.recall_query import RecallQuery
 from shared.core.memory.recall import pack_passages, rank_passages, render_passages
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.messages_api.harness import RunningFake
+from tests.kit.night import rest_at_night
 
 SMALL = 4_600
 """No tool of the chat fits into a fifth of it."""
@@ -184,7 +185,7 @@ async def test_failed_small_flush_keeps_cursor_and_reads_turns_later(
         assert len(await notes(guest) & set(FACTS.values())) >= 2
 
 
-@pytest.mark.parametrize("seed", [3, 11])
+@pytest.mark.parametrize("seed", rest_at_night([3, 11], by_day=[3]))
 async def test_facts_stay_in_prompt_or_recall_after_window_is_halved(
     database_url: str, redis_url: str, provider: RunningFake, seed: int
 ) -> None:

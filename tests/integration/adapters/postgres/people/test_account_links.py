@@ -24,6 +24,7 @@ from shared.core.identity.people import CODE_ALPHABET, GUESSES, Joined, Parted
 from shared.core.session.turns import Accepted, Inbound
 from shared.core.values.errors import SessionMoved
 from tests.kit.midday import TODAY
+from tests.kit.night import rest_at_night
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 BOT = 7_000
@@ -551,7 +552,7 @@ async def test_messages_of_two_places_at_once_never_share_a_turn(pool: Pool) -> 
 # Everything at once.
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", rest_at_night([1, 2, 3], by_day=[1]))
 async def test_whatever_people_do_at_once_everybody_has_one_place(pool: Pool, seed: int) -> None:
     chance = random.Random(seed)
     places = [await visitor(pool) for _ in range(3)] + [await chat(pool, 500 + n) for n in range(3)]

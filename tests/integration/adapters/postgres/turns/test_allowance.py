@@ -16,11 +16,14 @@ from shared.core.session.turns import Caps, Claim
 from shared.core.values.errors import CapReached
 from tests.integration.adapters.postgres.turns.capped_claims import ONE_CLAIM, caps, day_of, end, sessions_of
 from tests.kit.app_driver import Visit
+from tests.kit.night import rest_at_night
 
 USED = "SELECT spent_micro + reserved_micro FROM spend_days WHERE scope = $1"
 OPEN = "SELECT count(*) FROM spend_slices WHERE closed_at IS NULL"
 STALE = "UPDATE workers SET beat = now() - interval '1 min' WHERE id = $1"
 LIVE = "UPDATE workers SET beat = now() WHERE id = $1"
+WITH_OTHER_CAPS = (0, 1, 5)
+"""Seeds that draw caps of 20, 6 and 80 claims; only the last has room for slices."""
 AMPLE = caps(total=10_000 * ONE_CLAIM, visitor=10**12, hour=10_000 * ONE_CLAIM)
 
 
@@ -237,7 +240,7 @@ async def test_calls_near_a_cap_use_the_shared_row(guest: Visit) -> None:
 
 
 @pytest.mark.control("S28")
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", rest_at_night(range(6), by_day=WITH_OTHER_CAPS))
 async def test_whatever_dies_is_stolen_or_returned_the_money_adds_up(
     guest: Visit, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
