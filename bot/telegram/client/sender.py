@@ -34,7 +34,6 @@ from aiogram.types import (
     InlineQueryResultArticle,
     InlineQueryResultsButton,
     InputTextMessageContent,
-    LinkPreviewOptions,
     MessageEntity,
     ReactionTypeEmoji,
     ReplyParameters,
@@ -155,7 +154,6 @@ class Sender:
                 message_thread_id=thread_id or None,
                 text=part.text,
                 entities=to_aiogram_entities(part),
-                link_preview_options=LinkPreviewOptions(is_disabled=True),
                 disable_notification=silent or None,
                 reply_parameters=to_reply_parameters(reply_to),
                 reply_markup=keyboard,
@@ -198,19 +196,13 @@ class Sender:
                 message_id=message_id,
                 text=part.text,
                 entities=to_aiogram_entities(part),
-                link_preview_options=LinkPreviewOptions(is_disabled=True),
                 reply_markup=keyboard,
             )
 
-        options: dict[str, Any] = {
-            "chat_id": chat_id, "priority": priority, "patience": patience, "tries": tries,
-            "repeatable": True, "message": (chat_id, message_id), "replaceable": True,
-        }  # fmt: skip
-        outcome = await self.call(build_method(part), **options)
-        if is_entity_error(outcome) and part.entities:
-            log.warning("entities_rejected", bot_id=self.bot_id, chat_id=chat_id)
-            outcome = await self.call(build_method(strip_entities(part)), **options)
-        return outcome
+        return await self._call_formatted(
+            build_method, part, chat_id=chat_id, priority=priority, patience=patience, tries=tries,
+            repeatable=True, message=(chat_id, message_id), replaceable=True,
+        )  # fmt: skip
 
     async def send_document(
         self,
@@ -246,14 +238,9 @@ class Sender:
                 else SendDocument(document=file, **method_fields)
             )
 
-        options: dict[str, Any] = {
-            "chat_id": target.chat_id, "priority": Priority.FINAL, "patience": patience, "tries": tries,
-            "observer": observer,
-        }  # fmt: skip
-        outcome = await self.call(build_method(target.thread_id), **options)
-        if is_missing_thread(outcome) and target.thread_id:
-            outcome = await self.call(build_method(0), **options)
-        return outcome
+        return await self._call_in_topic(
+            build_method, target, priority=Priority.FINAL, patience=patience, tries=tries, observer=observer
+        )
 
     async def edit_keyboard(
         self,
@@ -293,14 +280,10 @@ class Sender:
                 chat_id=target.chat_id, message_thread_id=thread_id or None, action=action
             )  # fmt: skip
 
-        options: dict[str, Any] = {
-            "chat_id": target.chat_id, "priority": Priority.TYPING, "patience": 0.0, "tries": 1,
-            "counts": False, "timeout": TYPING_SECONDS,
-        }  # fmt: skip
-        outcome = await self.call(build_method(target.thread_id), **options)
-        if is_missing_thread(outcome) and target.thread_id:
-            outcome = await self.call(build_method(0), **options)
-        return outcome
+        return await self._call_in_topic(
+            build_method, target, priority=Priority.TYPING, patience=0.0, tries=1, counts=False,
+            timeout=TYPING_SECONDS,
+        )  # fmt: skip
 
     async def react(
         self,
@@ -353,7 +336,6 @@ class Sender:
             content = InputTextMessageContent(
                 message_text=part.text,
                 entities=to_aiogram_entities(part),
-                link_preview_options=LinkPreviewOptions(is_disabled=True),
             )
             article = InlineQueryResultArticle(
                 id="answer", title=first_line.strip()[:_TITLE_CHARS] or "…", input_message_content=content
@@ -370,7 +352,6 @@ class Sender:
                 inline_message_id=inline_message_id,
                 text=part.text,
                 entities=to_aiogram_entities(part),
-                link_preview_options=LinkPreviewOptions(is_disabled=True),
             )
 
         return await self._call_guest(
@@ -386,11 +367,7 @@ class Sender:
     ) -> CallOutcome:
         key = chat_id + (_GUEST_CHATS if chat_id > 0 else -_GUEST_CHATS)
         options |= {"chat_id": key, "patience": GUEST_PATIENCE_SECONDS, "tries": 1}
-        outcome = await self.call(build_method(part), **options)
-        if is_entity_error(outcome) and part.entities:
-            log.warning("entities_rejected", bot_id=self.bot_id, chat_id=chat_id)
-            outcome = await self.call(build_method(strip_entities(part)), **options)
-        return outcome
+        return await self._call_formatted(build_method, part, **options)
 
     # -- business accounts ----------------------------------------------------------------------------
 
@@ -405,17 +382,11 @@ class Sender:
                 chat_id=chat_id,
                 text=part.text,
                 entities=to_aiogram_entities(part),
-                link_preview_options=LinkPreviewOptions(is_disabled=True),
             )
 
-        options: dict[str, Any] = {
-            "chat_id": chat_id + _CUSTOMER_CHATS, "priority": Priority.FINAL, "patience": patience,
-        }  # fmt: skip
-        outcome = await self.call(build_method(part), **options)
-        if is_entity_error(outcome) and part.entities:
-            log.warning("entities_rejected", bot_id=self.bot_id, chat_id=chat_id)
-            outcome = await self.call(build_method(strip_entities(part)), **options)
-        return outcome
+        return await self._call_formatted(
+            build_method, part, chat_id=chat_id + _CUSTOMER_CHATS, priority=Priority.FINAL, patience=patience
+        )
 
     # -- chats and their members ------------------------------------------------------------------------
 
@@ -449,6 +420,25 @@ class Sender:
             method, chat_id=chat_id, priority=Priority.NOTICE, patience=patience, repeatable=True,
             counts=False,
         )  # fmt: skip
+
+    async def _call_formatted(
+        self, build_method: Callable[[MessagePart], TelegramMethod[Any]], part: MessagePart, **options: Any
+    ) -> CallOutcome:
+        """Make a call with a text, without formatting if Telegram refuses it."""
+        outcome = await self.call(build_method(part), **options)
+        if is_entity_error(outcome) and part.entities:
+            log.warning("entities_rejected", bot_id=self.bot_id, chat_id=options["chat_id"])
+            outcome = await self.call(build_method(strip_entities(part)), **options)
+        return outcome
+
+    async def _call_in_topic(
+        self, build_method: Callable[[int], TelegramMethod[Any]], target: ChatTarget, **options: Any
+    ) -> CallOutcome:
+        """Make a call for a topic, and for the chat if the topic is gone."""
+        outcome = await self.call(build_method(target.thread_id), chat_id=target.chat_id, **options)
+        if is_missing_thread(outcome) and target.thread_id:
+            outcome = await self.call(build_method(0), chat_id=target.chat_id, **options)
+        return outcome
 
     async def call(
         self,
@@ -490,10 +480,7 @@ def to_aiogram_entities(part: MessagePart) -> list[MessageEntity] | None:
 
 
 def to_reply_parameters(message_id: int | None) -> ReplyParameters | None:
-    """Return the parameters of a reply, which is sent even if its message was deleted; None for None."""
-    if message_id is None:
-        return None
-    return ReplyParameters(message_id=message_id, allow_sending_without_reply=True)
+    return None if message_id is None else ReplyParameters(message_id=message_id)
 
 
 def strip_entities(part: MessagePart) -> MessagePart:

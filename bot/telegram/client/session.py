@@ -10,10 +10,12 @@ from typing import Any, cast
 
 import aiohttp
 from aiogram import Bot
+from aiogram.client.default import DefaultBotProperties
 from aiogram.client.session.aiohttp import AiohttpSession
 from aiogram.client.telegram import PRODUCTION, TelegramAPIServer
 from aiogram.exceptions import TelegramAPIError, TelegramNetworkError, TelegramRetryAfter
 from aiogram.methods import GetUpdates, TelegramMethod
+from aiogram.types import LinkPreviewOptions
 
 from bot.aiogram_loader import get_response_models
 from bot.telegram.client.update_json import parse_json
@@ -165,7 +167,11 @@ def create_bot(token: str, *, api_url: str | None = None, timeout: float = REQUE
     if not _TOKEN.fullmatch(token):
         raise InvalidBotToken("not of the form 123456:ABC…")
     server = PRODUCTION if api_url is None else TelegramAPIServer.from_base(api_url)
-    return Bot(token, session=TelegramSession(api=server, timeout=timeout))
+    # `link_preview_is_disabled` would also be sent by a name that the Bot API has given up.
+    usual = DefaultBotProperties(
+        link_preview=LinkPreviewOptions(is_disabled=True), allow_sending_without_reply=True
+    )
+    return Bot(token, session=TelegramSession(api=server, timeout=timeout), default=usual)
 
 
 def get_session(bot: Bot) -> TelegramSession:

@@ -6,8 +6,7 @@ Callback data can be forged: the handler of a press checks that it came from the
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from hashlib import sha256
 from typing import Self
@@ -91,23 +90,20 @@ class ButtonPress(CallbackData, prefix=VERSION, frozen=True):
         return super().unpack(value if found["word"] else f"{value}{cls.__separator__}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Button:
-    label: str
-    press: ButtonPress
-
-
-def build_keyboard(rows: Sequence[Sequence[Button]]) -> InlineKeyboardMarkup | None:
+def build_keyboard(rows: Iterable[Sequence[InlineKeyboardButton]]) -> InlineKeyboardMarkup | None:
     """Build an inline keyboard without empty rows; return None if there are no buttons.
 
     Telegram refuses an empty keyboard in some calls.
     """
-    rows_of_buttons = [
-        [InlineKeyboardButton(text=button.label, callback_data=button.press.pack()) for button in row]
-        for row in rows
-        if row
-    ]
-    return InlineKeyboardMarkup(inline_keyboard=rows_of_buttons) if rows_of_buttons else None
+    filled = [list(row) for row in rows if row]
+    return InlineKeyboardMarkup(inline_keyboard=filled) if filled else None
+
+
+def build_button(
+    address_id: int, subject: int, label: str, action: ButtonAction, word: str = ""
+) -> InlineKeyboardButton:
+    press = ButtonPress(action=action, address_id=address_id, subject=subject, word=word)
+    return InlineKeyboardButton(text=label, callback_data=press.pack())
 
 
 SWITCH_SETTINGS = ("notices", "announce", "drafts", "rich")
@@ -148,24 +144,12 @@ def build_rating_buttons(chat: ChatRow, handover_id: int) -> InlineKeyboardMarku
     """Build a row of one to five stars that rate an operator's help; return None for a group."""
     if chat.chat_id < 0:
         return None
-    return build_keyboard([[
-        Button(
-            label=f"{stars} ★",
-            press=ButtonPress(
-                action=ButtonAction.RATE, address_id=chat.address_id, subject=handover_id, word=str(stars)
-            ),
-        )
-        for stars in range(1, 6)
-    ]])  # fmt: skip
+    stars = range(1, 6)
+    return build_keyboard([[_button(chat, handover_id, f"{n} ★", ButtonAction.RATE, str(n)) for n in stars]])
 
 
 def build_summary_buttons(chat: ChatRow, link_id: int) -> InlineKeyboardMarkup | None:
-    return _row(
-        chat,
-        link_id,
-        ("view", ButtonAction.VIEW_SUMMARY),
-        ("undo", ButtonAction.UNDO_SUMMARY),
-    )
+    return _row(chat, link_id, ("view", ButtonAction.VIEW_SUMMARY), ("undo", ButtonAction.UNDO_SUMMARY))
 
 
 def build_note_buttons(
@@ -187,7 +171,7 @@ def build_note_buttons(
     bins = [
         _button(chat, note_id, f"🗑 {number}", ButtonAction.ARCHIVE_NOTE, mark) for number, note_id in notes
     ]
-    rows = [bins[start : start + BUTTONS_PER_ROW] for start in range(0, len(bins), BUTTONS_PER_ROW)]
+    rows = _number_rows(bins)
     if undo is not None:
         rows.append([_button(chat, undo, texts.say("undo"), ButtonAction.RESTORE_NOTE, mark)])
     paging = [("previous", back), ("following", on), ("all_notes", 0 if all_notes else None)]
@@ -209,28 +193,21 @@ def build_search_buttons(
         _button(chat, int(hit.mid[1:]), f"→ {number}", ButtonAction.OPEN_RESULT, str(hit.key.session_id))
         for number, hit in enumerate(() if linked else found.hits, 1)
     ]
-    rows = [numbers[start : start + BUTTONS_PER_ROW] for start in range(0, len(numbers), BUTTONS_PER_ROW)]
     paging = [] if is_first_page else [_button(chat, 0, texts.say("previous"), ButtonAction.OLDER_RESULTS)]
     if found.next is not None:
         at, _, rest = str(found.next).partition("-")
         word = rest.replace("-", "_")
         paging.append(_button(chat, int(at), texts.say("following"), ButtonAction.OLDER_RESULTS, word))
-    return build_keyboard([*rows, paging])
+    return build_keyboard([*_number_rows(numbers), paging])
 
 
 def build_place_buttons(chat: ChatRow, places: Sequence[Place]) -> InlineKeyboardMarkup | None:
     """Build a row for each message that a text cites by number, with a button that leads to it."""
-    return build_keyboard(
-        [
-            [
-                _button(
-                    chat, place.seq, f"→ {place.number}  {place.label}".rstrip(), ButtonAction.OPEN_RESULT,
-                    str(place.session_id),
-                )
-            ]
-            for place in places
-        ]
-    )  # fmt: skip
+    rows = []
+    for place in places:
+        label = f"→ {place.number}  {place.label}".rstrip()
+        rows.append([_button(chat, place.seq, label, ButtonAction.OPEN_RESULT, str(place.session_id))])
+    return build_keyboard(rows)
 
 
 def build_reminder_buttons(chat: ChatRow, waiting: Sequence[Reminder]) -> InlineKeyboardMarkup | None:
@@ -274,12 +251,7 @@ def build_erase_buttons(chat: ChatRow) -> InlineKeyboardMarkup | None:
 
 
 def build_edit_buttons(chat: ChatRow, turn: int) -> InlineKeyboardMarkup | None:
-    return _row(
-        chat,
-        turn,
-        ("edited_yes", ButtonAction.ANSWER_EDITED),
-        ("edited_no", ButtonAction.CLOSE),
-    )
+    return _row(chat, turn, ("edited_yes", ButtonAction.ANSWER_EDITED), ("edited_no", ButtonAction.CLOSE))
 
 
 def build_uncertain_buttons(chat: ChatRow, notice_id: int, round_number: int) -> InlineKeyboardMarkup | None:
@@ -292,17 +264,7 @@ def build_access_buttons(texts: Catalogue, chat_id: int) -> InlineKeyboardMarkup
     """Below the notice to an owner about an access request."""
     rows = [(texts.say("allow"), ButtonAction.ALLOW_ACCESS), (texts.say("deny"), ButtonAction.DENY_ACCESS)]
     word = "group" if chat_id < 0 else ""
-    return build_keyboard(
-        [
-            [
-                Button(
-                    label=label,
-                    press=ButtonPress(action=action, address_id=0, subject=abs(chat_id), word=word),
-                )
-                for label, action in rows
-            ]
-        ]
-    )
+    return build_keyboard([[build_button(0, abs(chat_id), label, action, word) for label, action in rows]])
 
 
 def build_draft_buttons(texts: Catalogue, draft_id: int, state: str) -> InlineKeyboardMarkup | None:
@@ -316,29 +278,19 @@ def build_draft_buttons(texts: Catalogue, draft_id: int, state: str) -> InlineKe
         "uncertain": (("draft_again", ButtonAction.SEND_DRAFT),),
     }  # fmt: skip
     return build_keyboard(
-        [
-            [
-                Button(label=texts.say(key), press=ButtonPress(action=action, address_id=0, subject=draft_id))
-                for key, action in keys.get(state, ())
-            ]
-        ]
+        [[build_button(0, draft_id, texts.say(key), action) for key, action in keys.get(state, ())]]
     )
 
 
 def build_settings_buttons(chat: ChatRow, *, offered: frozenset[str]) -> InlineKeyboardMarkup | None:
     """One button for each setting, saying what it is now; pressing it changes it."""
     texts = get_chat_texts(chat)
-    rows = [
-        [
-            _switch_button(
-                chat,
-                name,
-                texts.say(f"setting_{name}", value=texts.say("on" if is_setting_on(chat, name) else "off")),
-            )
-        ]
-        for name in SWITCH_SETTINGS
-        if name in offered
-    ]
+    rows = []
+    for name in SWITCH_SETTINGS:
+        if name in offered:
+            now, then = ("on", "off") if is_setting_on(chat, name) else ("off", "on")
+            label = texts.say(f"setting_{name}", value=texts.say(now))
+            rows.append([_button(chat, 0, label, ButtonAction.SETTING, f"{name}={then}")])
     language = texts.say("setting_language", value=name_language(texts.language))
     rows.append([_button(chat, 0, language, ButtonAction.SETTING, f"language={CHOOSE}")])
     rows.append([_button(chat, 0, texts.say("close"), ButtonAction.CLOSE)])
@@ -358,18 +310,17 @@ def is_setting_on(chat: ChatRow, name: str) -> bool:
     return bool(chat.settings.get(name, name in ON_BY_DEFAULT))
 
 
-def _switch_button(chat: ChatRow, name: str, label: str) -> Button:
-    return _button(
-        chat, 0, label, ButtonAction.SETTING, f"{name}={'off' if is_setting_on(chat, name) else 'on'}"
-    )
-
-
 def _row(chat: ChatRow, subject: int, *buttons: tuple[str, ButtonAction]) -> InlineKeyboardMarkup | None:
     """Each by the key of its label."""
     say = get_chat_texts(chat).say
     return build_keyboard([[_button(chat, subject, say(key), action) for key, action in buttons]])
 
 
-def _button(chat: ChatRow, subject: int, label: str, action: ButtonAction, word: str = "") -> Button:
-    press = ButtonPress(action=action, address_id=chat.address_id, subject=subject, word=word)
-    return Button(label=label, press=press)
+def _button(
+    chat: ChatRow, subject: int, label: str, action: ButtonAction, word: str = ""
+) -> InlineKeyboardButton:
+    return build_button(chat.address_id, subject, label, action, word)
+
+
+def _number_rows(buttons: Sequence[InlineKeyboardButton]) -> list[Sequence[InlineKeyboardButton]]:
+    return [buttons[at : at + BUTTONS_PER_ROW] for at in range(0, len(buttons), BUTTONS_PER_ROW)]

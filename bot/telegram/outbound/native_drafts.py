@@ -190,8 +190,9 @@ async def edit_rich(
     keyboard: InlineKeyboardMarkup | None,
 ) -> CallOutcome:
     method = EditMessageText(
-        chat_id=chat_id, message_id=message_id, rich_message=_rich(blocks), reply_markup=keyboard
-    )
+        chat_id=chat_id, message_id=message_id, rich_message=_rich(blocks), link_preview_options=None,
+        reply_markup=keyboard,
+    )  # fmt: skip
     return await sender.call(
         method,
         chat_id=chat_id,

@@ -15,7 +15,7 @@ from aiogram.types import InlineKeyboardMarkup
 from bot.telegram.client.calls import Rate, RateLimits, ScaledClock
 from bot.telegram.client.sender import Sender
 from bot.telegram.client.session import create_bot
-from bot.telegram.outbound.buttons import Button, ButtonAction, ButtonPress, build_keyboard
+from bot.telegram.outbound.buttons import ButtonAction, build_button, build_keyboard
 from bot.telegram.outbound.delivery import AnswerDelivery
 from bot.telegram.outbound.delivery_context import DeliveryContext, DeliveryTexts
 from bot.telegram.outbound.draft_streaming import EditPacing
@@ -281,8 +281,7 @@ class Desk:
         if not self.buttons:
             return None
         action = ButtonAction.STOP if state == "running" else ButtonAction.REGENERATE
-        press = ButtonPress(action=action, address_id=place.address_id, subject=turn)
-        return build_keyboard([[Button(label=action.name.title(), press=press)]])
+        return build_keyboard([[build_button(place.address_id, turn, action.name.title(), action)]])
 
     async def _file(self, session_id: int, public_id: str) -> bytes | None:
         return await PostgresAttachments(self.pool).load_body(session_id, public_id)

@@ -6,9 +6,9 @@ import pytest
 from aiogram.filters.callback_data import MAX_CALLBACK_LENGTH
 
 from bot.telegram.outbound.buttons import (
-    Button,
     ButtonAction,
     ButtonPress,
+    build_button,
     build_keyboard,
 )
 
@@ -48,9 +48,7 @@ def test_a_button_that_could_not_be_read_is_not_made() -> None:
 
 def test_a_keyboard_without_buttons_is_none() -> None:
     assert build_keyboard([[], []]) is None
-    made = build_keyboard(
-        [[Button(label="Stop", press=ButtonPress(action=ButtonAction.STOP, address_id=5, subject=2))], []]
-    )
+    made = build_keyboard([[build_button(5, 2, "Stop", ButtonAction.STOP)], []])
     assert made is not None
     assert [[(b.text, b.callback_data) for b in row] for row in made.inline_keyboard] == [
         [("Stop", "v1:stop:5:2")]
