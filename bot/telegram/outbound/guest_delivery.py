@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import structlog
 
@@ -13,11 +13,11 @@ from bot.telegram.client.calls import CallDone, CallNotSent, CallOutcome, CallUn
 from bot.telegram.client.sender import Sender
 from bot.telegram.markup.entity_text import LIVE_UNITS, MessagePart, RenderedText, render, split
 from bot.telegram.outbound.delivery_context import EMPTY_ANSWER, is_notice
+from bot.telegram.outbound.due_work import DueWork, keep_storing
 from bot.telegram.texts import explain_failure, get_texts
 from shared.adapters.postgres.telegram.deliveries import EndedTurn, PostgresDeliveries
 from shared.adapters.postgres.telegram.guest_queries import DueGuestQuery, GuestSend, PostgresGuestQueries
 from shared.core.session.turns import ReplyEvent, RunEnded
-from shared.core.values.errors import StorageUnavailable
 from shared.locales import Catalogue
 from shared.runtime import BackgroundTasks, CrashPoint
 
@@ -29,7 +29,6 @@ RETRY_SECONDS = 0.5
 LOOK_SECONDS = 10.0
 """Seconds between looks without a wake-up, in case one was lost."""
 SWEEP_SECONDS = 30.0
-STORE_RETRY_SECONDS = 0.5
 CUT_MARK = "\n\n…"
 REFUSED_NOTICE, LIMIT_NOTICE = "refused", "guest_limit"
 """Texts in the place of an answer: for people without access, and above the hourly limit."""
@@ -68,71 +67,37 @@ class GuestDelivery:
         self._store = store
         self._deliveries = deliveries
         self._senders = senders
-        self._list_held_bots = list_held_bots
-        self._tasks = tasks
         self._crash_point = crash_point
-        self._running: set[tuple[int, int]] = set()
-        """Queries with a call under way, by bot and update."""
-        self._woken = asyncio.Event()
-        self._swept_at: float | None = None
-
-    def wake(self) -> None:
-        """Make `run` look for due queries at once, since a question or an answer was stored."""
-        self._woken.set()
+        self._work = DueWork(
+            "answers to guests", self.send_due, senders=senders, list_held_bots=list_held_bots, tasks=tasks,
+            retry_seconds=RETRY_SECONDS,
+        )  # fmt: skip
+        self.run = self._work.run
+        self.wake = self._work.wake
 
     def open_sink(self) -> GuestReplySink:
         return GuestReplySink(self.wake)
-
-    async def run(self) -> None:
-        """Send due answers until cancelled: at each wake-up, and at least every `LOOK_SECONDS`."""
-        pause = 0.0
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._woken.wait()
-            self._woken.clear()
-            try:
-                pause = await self.send_due(self._list_held_bots())
-            except StorageUnavailable as error:
-                log.warning("guest_queries_unavailable", reason=str(error))
-                pause = RETRY_SECONDS
 
     async def send_due(self, held: Sequence[int]) -> float:
         """Start the due sends of these bots, and return the seconds until the next look.
 
         Raises StorageUnavailable.
         """
-        ready = [bot_id for bot_id in held if bot_id in self._senders]
+        ready = self._work.list_ready(held)
         if not ready:
             return LOOK_SECONDS
         for query in await self._store.list_due(ready, holding_after=HOLDING_SECONDS):
-            if query.key not in self._running:
-                self._running.add(query.key)
-                self._tasks.start(self._send(query))
-        await self._sweep(ready)
+            self._work.start(query.key, partial(self._send, query))
+        if self._work.is_sweep_due(SWEEP_SECONDS) and (closed := await self._store.close_deliveries(ready)):
+            log.warning("guest_answers_undeliverable", count=closed)
         next_due = await self._store.find_next_due(ready, holding_after=HOLDING_SECONDS)
         return LOOK_SECONDS if next_due is None else min(LOOK_SECONDS, max(RETRY_SECONDS, next_due))
 
-    async def _sweep(self, ready: Sequence[int]) -> None:
-        """Close deliveries that belong to no query, at most every SWEEP_SECONDS."""
-        now = asyncio.get_running_loop().time()
-        if self._swept_at is None or now - self._swept_at > SWEEP_SECONDS:
-            self._swept_at = now
-            if closed := await self._store.close_deliveries(ready):
-                log.warning("guest_answers_undeliverable", count=closed)
-
     async def _send(self, query: DueGuestQuery) -> None:
-        try:
-            if query.inline_message_id is not None:
-                await self._edit(query, query.inline_message_id)
-            else:
-                await self._answer(query)
-        except StorageUnavailable as error:
-            log.warning("guest_query_deferred", update=query.update_id, reason=str(error))
-            await asyncio.sleep(RETRY_SECONDS)
-        finally:
-            self._running.discard(query.key)
-            self.wake()  # what became due during the call was not started
+        if query.inline_message_id is not None:
+            await self._edit(query, query.inline_message_id)
+        else:
+            await self._answer(query)
 
     async def _answer(self, query: DueGuestQuery) -> None:
         """Send the only answer that Telegram allows: the text if it is ready, or a line to edit later."""
@@ -143,7 +108,7 @@ class GuestDelivery:
         self._crash_point("telegram_before_guest")
         outcome = await self._senders[query.bot_id].answer_guest(query.chat_id, query.query_id, part)
         self._crash_point("telegram_after_guest")
-        await self._keep_storing(lambda: self._record(query, sends, outcome))
+        await keep_storing(lambda: self._record(query, sends, outcome))
         if isinstance(outcome, CallNotSent):
             await asyncio.sleep(RETRY_SECONDS)
 
@@ -172,21 +137,11 @@ class GuestDelivery:
             case CallNotSent() | CallUnknown():
                 await asyncio.sleep(RETRY_SECONDS)  # the look after it tries again
             case CallDone():
-                await self._keep_storing(lambda: self._store.finish(*query.key, state="done"))
+                await keep_storing(lambda: self._store.finish(*query.key, state="done"))
             case _:
                 reason = getattr(outcome, "reason", type(outcome).__name__)
                 log.warning("guest_query_lost", update=query.update_id, reason=reason)
-                await self._keep_storing(lambda: self._store.finish(*query.key, state="lost", error=reason))
-
-    async def _keep_storing(self, store: Callable[[], Awaitable[None]]) -> None:
-        """Call `store` until it succeeds, because only this process knows the outcome of a call."""
-        while True:
-            try:
-                await store()
-                return
-            except StorageUnavailable as error:
-                log.warning("guest_outcome_deferred", reason=str(error))
-                await asyncio.sleep(STORE_RETRY_SECONDS)
+                await keep_storing(lambda: self._store.finish(*query.key, state="lost", error=reason))
 
     async def _build_part(self, query: DueGuestQuery, sends: GuestSend) -> MessagePart:
         texts = get_texts(query.language)

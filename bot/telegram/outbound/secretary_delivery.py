@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import structlog
 
@@ -14,12 +13,12 @@ from bot.telegram.client.sender import ChatTarget, Sender
 from bot.telegram.inbound.secretary_rules import SecretaryRules
 from bot.telegram.markup.entity_text import MessagePart, RenderedText, render, split
 from bot.telegram.outbound.buttons import build_draft_buttons
+from bot.telegram.outbound.due_work import DueWork, keep_storing
 from bot.telegram.texts import explain_failure, get_chat_texts, get_texts
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.adapters.postgres.telegram.deliveries import EndedTurn, PostgresDeliveries
 from shared.adapters.postgres.telegram.secretary import CustomerDraft, DraftState, PostgresSecretary
 from shared.core.session.turns import ReplyEvent, RunEnded, utf16_units
-from shared.core.values.errors import StorageUnavailable
 from shared.locales import Catalogue
 from shared.runtime import BackgroundTasks, CrashPoint
 
@@ -27,7 +26,6 @@ log = structlog.get_logger(__name__)
 
 POLL_SECONDS = 1.0
 SWEEP_SECONDS = 5.0
-STORE_RETRY_SECONDS = 0.5
 RETRY_SECONDS = 5.0
 """Seconds until a call that was surely not made is tried again."""
 OWNER_AWAY_SECONDS = 60.0
@@ -76,17 +74,13 @@ class SecretaryDelivery:
         self._chats = chats
         self._rules = rules
         self._senders = senders
-        self._list_held_bots = list_held_bots
-        self._tasks = tasks
         self._crash_point = crash_point
-        self._running: set[tuple[int, int]] = set()
-        """Drafts with a call under way, by session and turn."""
-        self._woken = asyncio.Event()
-        self._swept_at: float | None = None
-
-    def wake(self) -> None:
-        """Look at once: a draft was made or approved."""
-        self._woken.set()
+        self._work = DueWork(
+            "drafts", self.work, senders=senders, list_held_bots=list_held_bots, tasks=tasks,
+            retry_seconds=POLL_SECONDS,
+        )  # fmt: skip
+        self.run = self._work.run
+        self.wake = self._work.wake
 
     async def open_orphan_sink(self, session_id: int) -> Callable[[], CustomerReplySink] | None:
         """Return a factory for the sink of a customer's session; None if no turn of a customer waits.
@@ -99,7 +93,7 @@ class SecretaryDelivery:
         return lambda: self.open_sink(session_id)
 
     def open_sink(self, session_id: int) -> CustomerReplySink:
-        return CustomerReplySink(lambda: self._keep_storing(lambda: self.settle(session_id)))
+        return CustomerReplySink(lambda: keep_storing(lambda: self.settle(session_id)))
 
     async def settle(self, session_id: int) -> None:
         """Make drafts of the session's finished answers, mark outdated ones, and hide texts never sent.
@@ -116,56 +110,33 @@ class SecretaryDelivery:
                 return get_chat_texts(chat)
         return get_texts(language)
 
-    async def run(self) -> None:
-        """Show and send due drafts when woken, or every POLL_SECONDS, until cancelled."""
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(POLL_SECONDS):
-                    await self._woken.wait()
-            self._woken.clear()
-            try:
-                await self.work(self._list_held_bots())
-            except StorageUnavailable as error:
-                log.warning("drafts_unavailable", reason=str(error))
-                await asyncio.sleep(POLL_SECONDS)
-
     async def end_overdue(self, held: Sequence[int]) -> None:
         """End drafts of these bots that expired or can no longer be sent. Raises StorageUnavailable."""
         await self._store.end_overdue(held)
 
-    async def work(self, held: Sequence[int]) -> None:
-        """Settle finished answers of these bots, and start a task for each due draft without waiting for it.
+    async def work(self, held: Sequence[int]) -> float:
+        """Settle finished answers of these bots, start a task for each due draft, and return the next pause.
 
         `held` are bot ids; bots without a sender are skipped. Expired drafts are ended every SWEEP_SECONDS.
         Raises StorageUnavailable.
         """
-        ready = [bot_id for bot_id in held if bot_id in self._senders]
-        if not ready:
-            return
-        now = asyncio.get_running_loop().time()
-        if self._swept_at is None or now - self._swept_at > SWEEP_SECONDS:
-            self._swept_at = now
-            await self._store.end_overdue(ready)
-        for session_id in await self._store.list_unsettled(ready):
-            await self.settle(session_id)
-        for draft in await self._store.list_due(ready):
-            if draft.key not in self._running:
-                self._running.add(draft.key)
-                self._tasks.start(self._handle(draft))
+        if ready := self._work.list_ready(held):
+            if self._work.is_sweep_due(SWEEP_SECONDS):
+                await self._store.end_overdue(ready)
+            for session_id in await self._store.list_unsettled(ready):
+                await self.settle(session_id)
+            for draft in await self._store.list_due(ready):
+                self._work.start(draft.key, partial(self._handle, draft))
+        return POLL_SECONDS
 
     async def _handle(self, draft: CustomerDraft) -> None:
-        try:
-            match draft.state:
-                case "due":
-                    await self._show(draft)
-                case "approved":
-                    await self._send(draft)
-                case _:
-                    await self._tell_end(draft)
-        except StorageUnavailable as error:
-            log.warning("draft_deferred", session_id=draft.session_id, turn=draft.turn, reason=str(error))
-        finally:
-            self._running.discard(draft.key)
+        match draft.state:
+            case "due":
+                await self._show(draft)
+            case "approved":
+                await self._send(draft)
+            case _:
+                await self._tell_end(draft)
 
     # -- the owner's chat -----------------------------------------------------------------------------
 
@@ -181,7 +152,7 @@ class SecretaryDelivery:
             keyboard=build_draft_buttons(texts, draft.draft_id, "shown"),
         )  # fmt: skip
         self._crash_point("telegram_after_draft")
-        await self._keep_storing(lambda: self._record_shown(draft, outcome, "shown"))
+        await keep_storing(lambda: self._record_shown(draft, outcome, "shown"))
 
     async def _tell_end(self, draft: CustomerDraft) -> None:
         """Edit the draft's message to tell its outcome; send a new one silently if it was never shown."""
@@ -197,7 +168,7 @@ class SecretaryDelivery:
             outcome = await sender.edit_text(
                 draft.owner_chat_id, draft.prompt_id, part, keyboard=keyboard, priority=Priority.NOTICE
             )
-        await self._keep_storing(lambda: self._record_shown(draft, outcome, draft.state))
+        await keep_storing(lambda: self._record_shown(draft, outcome, draft.state))
 
     async def _record_shown(self, draft: CustomerDraft, outcome: CallOutcome, state: DraftState) -> None:
         match outcome:
@@ -264,7 +235,7 @@ class SecretaryDelivery:
             connection_id, draft.chat_id, MessagePart(text=text.text, entities=text.entities)
         )
         self._crash_point("telegram_after_customer")
-        await self._keep_storing(lambda: self._record_sent(draft, outcome))
+        await keep_storing(lambda: self._record_sent(draft, outcome))
         self.wake()
 
     async def _record_sent(self, draft: CustomerDraft, outcome: CallOutcome) -> None:
@@ -280,19 +251,6 @@ class SecretaryDelivery:
                 reason = getattr(outcome, "reason", type(outcome).__name__)
                 log.warning("customer_answer_refused", session_id=draft.session_id, reason=reason)
                 await self._store.mark_unsent(draft, state="refused", error=reason)
-
-    async def _keep_storing(self, store: Callable[[], Awaitable[None]]) -> None:
-        """Call `store` every STORE_RETRY_SECONDS until storage is available.
-
-        Only this process knows the outcome of the call to Telegram.
-        """
-        while True:
-            try:
-                await store()
-                return
-            except StorageUnavailable as error:
-                log.warning("draft_outcome_deferred", reason=str(error))
-                await asyncio.sleep(STORE_RETRY_SECONDS)
 
 
 def cut_answer(ended: EndedTurn) -> RenderedText:
