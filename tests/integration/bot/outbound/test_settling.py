@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import pytest
 
-from bot.telegram.client.calls import ScaledClock
+from bot.telegram.client.calls import RateLimits, ScaledClock
 from bot.telegram.markup.entity_text import MessagePart, render
 from bot.telegram.outbound.buttons import ButtonAction
 from bot.telegram.outbound.notifier import get_chat_target
+from bot.telegram.outbound.uncertain_notices import PLACEHOLDER
 from tests.integration.bot.outbound.delivery_driver import (
     BOT_ID,
     UNCERTAIN,
@@ -200,3 +203,55 @@ async def test_many_lost_replies_are_settled_without_a_press(
     assert (await ann.screen()).texts == [
         f"Answer {number} of many. Here it ends." for number in range(count)
     ]
+
+
+async def test_lost_replies_are_settled_in_seconds_in_a_busy_chat(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    """The clock and the limits are those of a running bot; the person writes every two seconds."""
+    desk.settles = True
+    desk.set_up(clock=ScaledClock(), limits=RateLimits())
+    count, took, chance = by_night(150, else_=6), list[float](), Random(11)
+    writing, looking = (asyncio.create_task(work) for work in (_keeps_writing(ann), _keeps_looking(desk)))
+    for number in range(count):
+        desk.beat()
+        answer = await asked(desk, ann)
+        await fake.fail("sendMessage", reset=chance.choice(("before", "after")))
+        since = time.monotonic()
+        await answer.end(f"Answer {number} of many.")
+        while await desk.states(answer) != ["delivered"] and time.monotonic() - since < 60.0:
+            await asyncio.sleep(0.05)
+        took.append(time.monotonic() - since)
+    for task in (writing, looking):
+        task.cancel()
+    await asyncio.wait([writing, looking])
+    assert sum(seconds <= 10.0 for seconds in took) >= 0.95 * count, sorted(took)
+    assert (await ann.screen()).texts == [f"Answer {number} of many." for number in range(count)]
+    lives = _find_lives(await ann.views())
+    assert len(lives) >= count // 2
+    assert sorted(lives)[int(0.99 * (len(lives) - 1))] <= 5.0, sorted(lives)
+
+
+async def _keeps_writing(ann: Person) -> None:
+    while True:
+        await asyncio.sleep(2.0)
+        await ann.say("And another thing.")
+
+
+async def _keeps_looking(desk: Desk) -> None:
+    """The rounds of a running bot."""
+    while True:
+        await asyncio.sleep(1.0)
+        await desk.delivery.uncertain.send_due([BOT_ID])
+        await desk.recover()
+
+
+def _find_lives(views: list[dict[str, Any]]) -> list[float]:
+    """Return the seconds for which each notice stood in the chat."""
+    shown = {view["message_id"]: view["at"] for view in views if view.get("text") in (PLACEHOLDER, UNCERTAIN)}
+    ends: dict[int, float] = {}
+    for view in views:
+        number = view.get("message_id", 0)
+        if number in shown and view.get("text") not in (PLACEHOLDER, UNCERTAIN):
+            ends.setdefault(number, view["at"])
+    return [ends[number] - at for number, at in shown.items()]
