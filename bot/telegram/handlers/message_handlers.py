@@ -236,8 +236,9 @@ class MessageHandlers:
                 late_for=batch.late_for,
             ),
         )
+        store = self._sessions.accept_and_claim if batch.late_for is None else self._sessions.accept
         try:
-            await self._sessions.accept(inbound)
+            await store(inbound)
         except SessionMoved:
             await self._accept(message, await self._find_current_chat(chat), batch)
             return

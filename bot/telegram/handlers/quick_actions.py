@@ -71,7 +71,7 @@ class QuickActions:
 
     async def send_message(self, chat: ChatRow, text: str, *, update_id: int, key: str | None = None) -> None:
         """Store a message of the person; a second one with the same key changes nothing."""
-        await self._sessions.accept(
+        await self._sessions.accept_and_claim(
             Inbound(
                 session_id=chat.session_id,
                 address_id=chat.address_id,

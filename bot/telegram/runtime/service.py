@@ -204,6 +204,7 @@ class TelegramService:
         self._closing = True
         await asyncio.gather(*(runner.close() for runner in self._runners.values()))
         await self._dispatcher.close()
+        await self._app.sessions.release_unanswered()
         await self._tasks.drain(2.0)
         for context in self._contexts.values():
             await context.sender.close()

@@ -14,22 +14,34 @@ from shared.core.values.files import Attached
 from shared.core.values.messages import Block, Text, text_without_files
 
 
-class MessageReceipt(Protocol):
-    """Rows that a channel stores in the transaction of a message, or not at all.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiptParts:
+    """A channel's parts of the statement that stores a message, the same for all messages of the channel.
 
-    `transaction` is the connection of the store that runs it.
+    Parameters are named; besides those of the channel there are those of the message, such as `:session_id`.
     """
 
-    def claim(self, transaction: Any, inbound: Inbound) -> Awaitable[bool]:
-        """Lock what the message was made of; False refuses the message, and nothing is stored."""
+    lock: str
+    """Query that locks what the message was made of; its one value is whether the message may be stored."""
+    records: tuple[str, ...]
+    """Statements that store the channel's rows; `s.seq` and `s.turn_no` are those of the entry."""
+
+
+class MessageReceipt(Protocol):
+    """Rows that a channel stores in the statement of a message, or not at all.
+
+    `connection` is that of the store that asks.
+    """
+
+    @property
+    def parts(self) -> ReceiptParts: ...
+
+    def get_values(self) -> Mapping[str, object]:
+        """Return the values of the parameters of `parts`."""
         ...
 
-    def find_joined_turn(self, transaction: Any, inbound: Inbound) -> Awaitable[int | None]:
+    def find_joined_turn(self, connection: Any, inbound: Inbound) -> Awaitable[int | None]:
         """Return the turn that the message continues; None where it continues none."""
-        ...
-
-    def record(self, transaction: Any, inbound: Inbound, *, seq: int, turn: int) -> Awaitable[None]:
-        """Store the channel's rows of a message that was stored as the entry `seq`."""
         ...
 
     def find_stored(self, transaction: Any, inbound: Inbound, *, is_stored: bool) -> Awaitable[int | None]:

@@ -473,11 +473,16 @@ class SessionService:
         return await self._turns.hold(session_id, turn=turn, seconds=REST_SECONDS)
 
     async def break_off(self, session_id: int, *, turn: int) -> None:
-        """Put back the turn that this process answers, whose question is about to change.
+        """Put back the turn that this process answers or is about to, whose question is about to change.
 
         What the attempt cost is stored. The caller changes the question soon and wakes the turn; it waits
         `REST_SECONDS` at most. Does nothing if this process does not answer the turn.
         """
+        begun = self._begun.get(session_id)
+        if begun is not None and begun[0].turn == turn:
+            del self._begun[session_id]
+            await self._release_claim(begun[0])
+            return
         if self._answering.get(session_id) != turn:
             return
         ended = self._put_off.setdefault(session_id, asyncio.Event())

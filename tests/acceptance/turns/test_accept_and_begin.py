@@ -104,6 +104,17 @@ async def test_claim_is_equal_with_and_without_its_message(guest: Visit) -> None
     await guest.answered()
 
 
+async def test_rest_of_a_message_joins_a_turn_that_was_claimed_with_it(guest: Visit) -> None:
+    begun = await begin(guest, "The first part.")
+
+    assert await guest.app.sessions.hold_for_rest(guest.session_id, turn=begun.turn)
+
+    assert guest.app.sessions.list_active_sessions() == frozenset()
+    assert await guest.app.stores.edits.wake(guest.session_id)
+    await guest.answered()
+    assert (await turn(guest))[0] == "answered"
+
+
 async def test_while_an_answer_is_under_way_it_is_only_stored(guest: Visit) -> None:
     await begin(guest, "What is my cat called?")
     second = await begin(guest, "And my dog?")

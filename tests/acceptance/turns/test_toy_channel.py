@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import asyncpg
 import pytest
 
 from shared.adapters.postgres.db.pool import Connection
 from shared.bootstrap import foundation
 from shared.bootstrap.app import App, open_app
 from shared.bootstrap.configured_parts import Role
-from shared.core.session.turns import Accepted, Inbound, ReplyEvent, Stored
+from shared.core.session.turns import Accepted, Inbound, ReceiptParts, ReplyEvent, Stored
 from shared.core.values.errors import LeaseLost
 from shared.services.turns.turn_dispatcher import OpenReplySink, TurnDispatcher
 from tests.kit.app_driver import settings_for
@@ -36,8 +37,10 @@ SELECT 'toy', 'post', $1, s.contact_id, s.id, $1 FROM s RETURNING id, session_id
 """
 
 
-class PenBroken(Exception):
-    """The channel fails while it stores its rows."""
+_LETTER = ReceiptParts(
+    lock="SELECT true FROM letters WHERE id = :letter AND handled_at IS NULL FOR UPDATE",
+    records=("UPDATE letters SET handled_at = now(), seq = s.seq / :pens FROM s WHERE letters.id = :letter",),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,18 +50,15 @@ class LetterReceipt:
     letter: int
     breaks: bool = False
 
-    async def claim(self, transaction: Connection, inbound: Inbound) -> bool:
-        waiting = "SELECT id FROM letters WHERE id = $1 AND handled_at IS NULL FOR UPDATE"
-        return await transaction.fetchval(waiting, self.letter) is not None
+    @property
+    def parts(self) -> ReceiptParts:
+        return _LETTER
 
-    async def find_joined_turn(self, transaction: Connection, inbound: Inbound) -> int | None:
+    def get_values(self) -> Mapping[str, object]:
+        return {"letter": self.letter, "pens": 0 if self.breaks else 1}
+
+    async def find_joined_turn(self, connection: object, inbound: Inbound) -> int | None:
         return None
-
-    async def record(self, transaction: Connection, inbound: Inbound, *, seq: int, turn: int) -> None:
-        ended = "UPDATE letters SET handled_at = now(), seq = $2 WHERE id = $1"
-        await transaction.execute(ended, self.letter, seq)
-        if self.breaks:
-            raise PenBroken
 
     async def find_stored(self, transaction: Connection, inbound: Inbound, *, is_stored: bool) -> int | None:
         if not is_stored:
@@ -98,14 +98,15 @@ class ToyChannel:
         written = "INSERT INTO letters (sender, text) VALUES ($1, $2) RETURNING id"
         return int(await self.one(written, sender, text))
 
-    async def accept(self, letter: int, *, breaks: bool = False) -> Accepted:
+    async def accept(self, letter: int, *, breaks: bool = False, claims: bool = False) -> Accepted:
         row = await self.app.pool.fetchrow("SELECT sender, text FROM letters WHERE id = $1", letter)
         assert row is not None
         known = "SELECT id, session_id FROM addresses WHERE channel = 'toy' AND chat = $1"
         place = await self.app.pool.fetchrow(known, row["sender"])
         place = place or await self.app.pool.fetchrow(_ADDRESS, row["sender"])
         assert place is not None
-        return await self.app.sessions.accept(
+        store = self.app.sessions.accept_and_claim if claims else self.app.sessions.accept
+        return await store(
             Inbound(
                 session_id=place["session_id"],
                 address_id=place["id"],
@@ -165,7 +166,7 @@ async def test_third_channel_answers_turns_that_were_not_dispatched(toy: ToyChan
 async def test_message_is_not_stored_when_its_channel_fails(toy: ToyChannel) -> None:
     letter = await toy.post("ada", "Keep this.")
 
-    with pytest.raises(PenBroken):
+    with pytest.raises(asyncpg.DivisionByZeroError):
         await toy.accept(letter, breaks=True)
 
     assert await toy.one("SELECT count(*) FROM entries") == 0
@@ -182,3 +183,38 @@ async def test_letter_is_stored_once_when_ten_read_it(toy: ToyChannel) -> None:
     assert sorted(each.repeated for each in results) == [False, *[True] * 9]
     assert {each.seq for each in results} == {await toy.one("SELECT max(seq) FROM letters")}
     assert await toy.one("SELECT count(*) FROM entries WHERE author = 'person'") == 2
+
+
+async def test_letter_is_stored_and_claimed_by_one_commit(toy: ToyChannel) -> None:
+    await toy.post("ada", "First.")
+    await toy.read()
+    await toy.next_answer()
+    letter = await toy.post("ada", "Second.")
+    with pytest.raises(asyncpg.DivisionByZeroError):
+        await toy.accept(letter, breaks=True, claims=True)
+    assert await toy.one("SELECT count(*) FROM turns") == 1
+    before = await toy.one(_TRANSACTIONS)
+
+    await toy.accept(letter, claims=True)
+
+    written = await toy.one("SELECT xmin::text::bigint FROM letters WHERE id = $1", letter)
+    assert written >= before
+    assert await toy.one("SELECT xmin::text::bigint FROM turns WHERE turn_no = 2") == written
+    assert await toy.one("SELECT state FROM turns WHERE turn_no = 2") == "claimed"
+    assert await toy.one("SELECT seq FROM letters WHERE id = $1", letter) == 3
+
+
+async def test_letter_that_ended_elsewhere_is_not_claimed(toy: ToyChannel) -> None:
+    await toy.post("ada", "First.")
+    await toy.read()
+    await toy.next_answer()
+    letter = await toy.post("ada", "Second.")
+    await toy.one("UPDATE letters SET handled_at = now() WHERE id = $1", letter)
+
+    with pytest.raises(LeaseLost):
+        await toy.accept(letter, claims=True)
+
+    assert await toy.one("SELECT count(*) FROM turns") == 1
+
+
+_TRANSACTIONS = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"

@@ -78,7 +78,7 @@ class PostgresTelegramInbox(PoolStore):
         )
 
     async def rehearse(self) -> None:
-        """Prepare the statements that end updates with their message, on the connections of a turn.
+        """Prepare the statements that store messages and end their updates, on the connections of a turn.
 
         Nothing is stored. Raises StorageUnavailable.
         """
@@ -86,8 +86,13 @@ class PostgresTelegramInbox(PoolStore):
 
     @store_method
     async def _rehearse(self) -> None:
-        async with self._pool.acquire() as connection, connection.transaction():
-            await rehearse_receipts(connection)
+        async with self._pool.acquire() as connection:
+            rehearsal = connection.transaction()
+            await rehearsal.start()
+            try:
+                await rehearse_receipts(connection)
+            finally:
+                await rehearsal.rollback()
 
     @store_method
     async def list_waiting(

@@ -1,11 +1,13 @@
-"""Rows that Telegram keeps of a message, stored in the transaction of the message itself."""
+"""Rows that Telegram keeps of a message, stored in the statement of the message itself."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from shared.adapters.postgres.db.pool import Connection, Named
-from shared.core.session.turns import Inbound
+from shared.adapters.postgres.db.pool import Connection, Named, Pool
+from shared.adapters.postgres.turns.turn_sql import join_receipt
+from shared.core.session.turns import Inbound, ReceiptParts
 from shared.core.values.errors import LeaseLost
 
 
@@ -28,26 +30,26 @@ class TelegramReceipt:
     late_for: int | None = None
     """Id of an earlier message that this one continues, to join its turn if possible; None without one."""
 
-    async def claim(self, transaction: Connection, inbound: Inbound) -> bool:
-        """Lock the updates; return whether all are unhandled and at least one message is not stored.
+    @property
+    def parts(self) -> ReceiptParts:
+        return _PARTS
 
-        Without messages the second condition holds. All messages are stored if an edit arrived before them.
-        """
-        is_ours: bool = await transaction.fetchval(
-            *_CLAIM(
-                bot_id=self.bot_id,
-                update_ids=self.update_ids,
-                chat_id=self.chat_id,
-                message_ids=self.message_ids,
-            )
-        )
-        return is_ours
+    def get_values(self) -> Mapping[str, object]:
+        nothing = (None,) * len(self.message_ids)
+        return {
+            "bot_id": self.bot_id,
+            "update_ids": self.update_ids,
+            "chat_id": self.chat_id,
+            "message_ids": self.message_ids,
+            "own_texts": self.own_texts or nothing,
+            "files": self.files or nothing,
+        }
 
-    async def find_joined_turn(self, transaction: Connection, inbound: Inbound) -> int | None:
+    async def find_joined_turn(self, connection: Pool | Connection, inbound: Inbound) -> int | None:
         """Return the turn of the message `late_for`; None without one, or if that message is not stored."""
         if self.late_for is None:
             return None
-        turn: int | None = await transaction.fetchval(
+        turn: int | None = await connection.fetchval(
             *_TURN_OF_MESSAGE(
                 session_id=inbound.session_id,
                 bot_id=self.bot_id,
@@ -56,20 +58,6 @@ class TelegramReceipt:
             )
         )
         return turn
-
-    async def record(self, transaction: Connection, inbound: Inbound, *, seq: int, turn: int) -> None:
-        """Mark the updates as handled, and store each message of the chat with its entry `seq` and `turn`.
-
-        Messages that are stored already stay unchanged.
-        """
-        await transaction.execute(
-            *_RECORD(
-                bot_id=self.bot_id, update_ids=self.update_ids, chat_id=self.chat_id,
-                message_ids=self.message_ids, own_texts=self.own_texts or (None,) * len(self.message_ids),
-                files=self.files or (None,) * len(self.message_ids), session_id=inbound.session_id, seq=seq,
-                turn=turn,
-            )
-        )  # fmt: skip
 
     async def find_stored(self, transaction: Connection, inbound: Inbound, *, is_stored: bool) -> int | None:
         """Mark the updates of a message that its edit stored first as handled; return its `seq`, else None.
@@ -122,17 +110,18 @@ class TelegramEditReceipt:
         )  # fmt: skip
 
 
-async def rehearse_receipts(transaction: Connection) -> None:
-    """Prepare the statements of receipts on this connection by running them for no message."""
-    for statement in (_CLAIM, _RECORD):
-        await transaction.fetch(*statement.rehearse())
+async def rehearse_receipts(connection: Connection) -> None:
+    """Prepare the statements of messages with a receipt on this connection by running them for no message."""
+    statements = join_receipt(_PARTS)
+    for statement in (statements.accept_and_claim, statements.accept_and_claim_known, statements.accept):
+        await connection.fetch(*statement.rehearse(session_id=0))
 
 
 FOLLOW_WORDING = Named("""
 UPDATE telegram_messages SET seq = :new WHERE session_id = :session_id AND seq = :old
 """)
 """Redirection of chat messages to the newest wording of their entry."""
-_CLAIM = Named("""
+_LOCK = """
 WITH mine AS (
   SELECT update_id FROM telegram_updates
    WHERE bot_id = :bot_id AND update_id = ANY (:update_ids::bigint[]) AND handled_at IS NULL
@@ -143,24 +132,28 @@ SELECT (SELECT count(*) FROM mine) = cardinality(:update_ids::bigint[])
          SELECT count(*) FROM telegram_messages
           WHERE bot_id = :bot_id AND chat_id = :chat_id AND message_id = ANY (:message_ids::bigint[])
             AND seq IS NOT NULL))
-""")
-"""Lock on the updates of a message. A process that waited for it sees the rows as they are afterwards."""
+"""
+"""Lock on the updates of a message: whether all are unhandled and at least one message is not stored.
+
+Without messages the second condition holds. All messages are stored if an edit arrived before them.
+"""
+_END = """
+UPDATE telegram_updates SET handled_at = now() FROM s
+ WHERE bot_id = :bot_id AND update_id = ANY (:update_ids::bigint[]) AND handled_at IS NULL
+"""
+_KEEP_MESSAGES = """
+INSERT INTO telegram_messages (bot_id, chat_id, message_id, session_id, seq, turn_no, own_text,
+                               file_unique_id)
+SELECT :bot_id, :chat_id, x.message_id, :session_id, s.seq, s.turn_no, x.own_text, x.file
+  FROM s, unnest(:message_ids::bigint[], :own_texts::text[], :files::text[]) AS x(message_id, own_text, file)
+ON CONFLICT DO NOTHING
+"""
+"""The messages of the chat that an entry is made of; messages that are stored already stay unchanged."""
+_PARTS = ReceiptParts(lock=_LOCK, records=(_END, _KEEP_MESSAGES))
 _TURN_OF_MESSAGE = Named("""
 SELECT turn_no FROM telegram_messages
  WHERE session_id = :session_id AND bot_id = :bot_id AND chat_id = :chat_id AND message_id = :message_id
 """)
-_RECORD = Named("""
-WITH ended AS (
-  UPDATE telegram_updates SET handled_at = now()
-   WHERE bot_id = :bot_id AND update_id = ANY (:update_ids::bigint[]) AND handled_at IS NULL
-)
-INSERT INTO telegram_messages (bot_id, chat_id, message_id, session_id, seq, turn_no, own_text,
-                               file_unique_id)
-SELECT :bot_id, :chat_id, x.message_id, :session_id, :seq, :turn, x.own_text, x.file
-  FROM unnest(:message_ids::bigint[], :own_texts::text[], :files::text[]) AS x(message_id, own_text, file)
-ON CONFLICT DO NOTHING
-""")
-"""End of a message's updates, and the messages of the chat that its entry is made of."""
 _COUNT_WAITING = Named("""
 SELECT count(*) FROM telegram_updates
  WHERE bot_id = :bot_id AND update_id = ANY (:update_ids::bigint[]) AND handled_at IS NULL

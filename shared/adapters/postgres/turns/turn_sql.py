@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cache
+
 from shared.adapters.postgres.db.leases import LEASE_SECONDS
 from shared.adapters.postgres.db.pool import Named
 from shared.adapters.postgres.turns.slice_sql import TOKENS
@@ -9,7 +12,7 @@ from shared.adapters.postgres.turns.spend_sql import WRITTEN, render_total
 from shared.core.context.build_context import RENDERER_VERSION
 from shared.core.context.memory import CORE_CANDIDATES
 from shared.core.session.failed_messages import FAILED_FORMS
-from shared.core.session.turns import GUEST_NETWORK, SECRETARY_NETWORK
+from shared.core.session.turns import GUEST_NETWORK, SECRETARY_NETWORK, ReceiptParts
 from shared.core.values.money import LONG_LIFE, SHORT_LIFE
 
 WOKEN_ATTEMPTS = 20
@@ -38,6 +41,20 @@ _MAY_WRITE = """archived_at IS NULL AND (left_by IS NULL OR NOT :address_id = AN
      AND NOT EXISTS (SELECT FROM entry_rows WHERE session_id = :session_id AND dedupe_key = :dedupe_key)"""
 
 
+_ONLY_IF_RECEIVED = "AND (SELECT * FROM receipt)"
+
+
+def _lock_receipt(parts: ReceiptParts | None) -> str:
+    """Return the first part of a statement with a receipt; `_ONLY_IF_RECEIVED` refers to it."""
+    return "" if parts is None else f"receipt AS ({parts.lock}), "
+
+
+def _record_receipt(parts: ReceiptParts | None) -> str:
+    """Return parts behind others of a statement, for the rows of a receipt."""
+    records = () if parts is None else parts.records
+    return "".join(f"\n), received_{number} AS ({record}" for number, record in enumerate(records))
+
+
 def _accept(*, before: str = "", only: str = "") -> str:
     """Return the statement that accepts a message; a turn collects messages of one address only.
 
@@ -58,7 +75,13 @@ WITH {before}s AS (
   SELECT :session_id, turn_no, :channel, :address_id FROM s ON CONFLICT DO NOTHING{_MESSAGE}"""
 
 
-ACCEPT = Named(f"{_accept()}) SELECT seq, turn_no, event_seq, now() AS at FROM s")
+def _accept_with(parts: ReceiptParts | None) -> Named:
+    only = "" if parts is None else _ONLY_IF_RECEIVED
+    begun = f"{_accept(before=_lock_receipt(parts), only=only)}{_record_receipt(parts)}"
+    return Named(f"{begun}) SELECT seq, turn_no, event_seq, now() AS at FROM s")
+
+
+ACCEPT = _accept_with(None)
 _CAN_BE_JOINED = """next_turn = answered_turn + 2 AND EXISTS (
          SELECT FROM turns t WHERE t.session_id = :session_id AND t.turn_no = answered_turn + 1
             AND NOT t.stop_requested)
@@ -69,19 +92,27 @@ _CAN_BE_JOINED = """next_turn = answered_turn + 2 AND EXISTS (
 CAN_BE_JOINED = Named(f"""
 SELECT true FROM sessions WHERE id = :session_id AND answered_turn = :turn - 1 AND {_CAN_BE_JOINED}
 """)
-ACCEPT_LATE = Named(f"""
-WITH s AS (
+
+
+def _accept_late(parts: ReceiptParts) -> Named:
+    """Return the statement for the remaining part of a message whose turn is not claimed.
+
+    The partial answer was discarded.
+    """
+    return Named(f"""
+WITH {_lock_receipt(parts)}s AS (
   UPDATE sessions
      SET next_seq = next_seq + 1, next_event_seq = next_event_seq + 1, last_channel = :channel,
          last_active_at = now(), retry_at = NULL
    WHERE id = :session_id AND {_MAY_WRITE} AND leased_by IS NULL AND {_CAN_BE_JOINED}
-     AND answered_turn = :turn - 1
+     AND answered_turn = :turn - 1 {_ONLY_IF_RECEIVED}
      AND EXISTS (SELECT FROM turns t
                   WHERE t.session_id = :session_id AND t.turn_no = :turn AND t.address_id = :address_id)
-  RETURNING next_seq - 1 AS seq, next_event_seq - 1 AS event_seq, answered_turn + 1 AS turn_no{_MESSAGE}
+  RETURNING next_seq - 1 AS seq, next_event_seq - 1 AS event_seq, answered_turn + 1 AS turn_no{_MESSAGE}{_record_receipt(parts)}
 ) SELECT seq, turn_no, event_seq, now() AS at FROM s
 """)
-"""Remaining part of a message whose turn is not claimed; the partial answer was discarded."""
+
+
 _MY_SAMPLE = """mine AS (
   SELECT FROM sample_plays
    WHERE session_id = :session_id AND played = :played AND played < total FOR UPDATE
@@ -453,9 +484,9 @@ _AND_THE_VIEW = f"""{_AND_THE_MESSAGE},
 """View as `LOAD` finds it, with JSON as text, which the driver reads within a record."""
 
 
-def _accept_and_claim(*, turn_times: str, told: str = "", more: str) -> str:
+def _accept_and_claim(parts: ReceiptParts | None, *, turn_times: str, told: str = "", more: str) -> str:
     return f"""
-WITH s AS (
+WITH {_lock_receipt(parts)}s AS (
   UPDATE sessions
      SET next_seq = sessions.next_seq + 1, next_event_seq = sessions.next_event_seq + 1,
          next_turn = sessions.next_turn + 1, open_turn = NULL, open_address = :address_id,
@@ -466,16 +497,29 @@ WITH s AS (
      AND {_MAY_WRITE}
      AND answered_turn = next_turn - 1 AND held_after IS NULL AND retry_at IS NULL AND leased_by IS NULL
      AND EXISTS (SELECT FROM workers w WHERE w.id = :worker_id AND worker_is_alive(w))
+     {"" if parts is None else _ONLY_IF_RECEIVED}
   RETURNING {_OF_SESSION}, sessions.next_seq - 1 AS seq, sessions.next_event_seq - 1 AS event_seq,
             sessions.next_turn - 1 AS turn_no{told}
 ), t AS (
   INSERT INTO turns (session_id, turn_no, channel, address_id, state, attempt, epoch, claimed_at)
   SELECT :session_id, turn_no, :channel, :address_id, 'claimed', 1, turn_epoch, now() FROM s
-     RETURNING {_OF_TURN}{_MESSAGE}
+     RETURNING {_OF_TURN}{_MESSAGE}{_record_receipt(parts)}
 {_render_claim(turn_times=turn_times, more=more)}"""
 
 
-ACCEPT_AND_CLAIM = Named(_accept_and_claim(turn_times=_WHEN_TURNS_BEGAN, more=_AND_THE_VIEW))
+def _claim_unknown(parts: ReceiptParts | None) -> Named:
+    return Named(_accept_and_claim(parts, turn_times=_WHEN_TURNS_BEGAN, more=_AND_THE_VIEW))
+
+
+def _claim_known(parts: ReceiptParts | None) -> Named:
+    told = """, seen.version = :version::xid AND sessions.next_seq - 2 = :last_seq::bigint AS is_known"""
+    times = f"CASE WHEN NOT s.is_known THEN {_WHEN_TURNS_BEGAN} END"
+    return Named(
+        _accept_and_claim(parts, told=told, turn_times=times, more=f"{_AND_THE_MESSAGE}, s.is_known")
+    )
+
+
+ACCEPT_AND_CLAIM = _claim_unknown(None)
 """A message of an idle conversation, and the right to answer it, in one commit; no row when it is not idle.
 
 Nor when anything was changed in the conversation while this waited for its row: what is read of it here is all
@@ -485,18 +529,36 @@ The log gets of a row all that lies between its first change and its last: what 
 here. The turn has the time of this first claim, and the conversation was active when the answer says so.
 """
 
-ACCEPT_AND_CLAIM_KNOWN = Named(
-    _accept_and_claim(
-        told=""", seen.version = :version::xid AND sessions.next_seq - 2 = :last_seq::bigint AS is_known""",
-        turn_times=f"CASE WHEN NOT s.is_known THEN {_WHEN_TURNS_BEGAN} END",
-        more=f"{_AND_THE_MESSAGE}, s.is_known",
-    )
-)
+ACCEPT_AND_CLAIM_KNOWN = _claim_known(None)
 """Form of `ACCEPT_AND_CLAIM` without entries, since an unneeded part is prepared anyway.
 
 `version` and `last_seq` are those of the cached view: a standby that was behind reuses numbers of lost
 transactions.
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithReceipt:
+    """The statements that store a message, with a channel's rows in them."""
+
+    accept: Named
+    accept_late: Named
+    accept_and_claim: Named
+    accept_and_claim_known: Named
+
+
+@cache
+def join_receipt(parts: ReceiptParts) -> WithReceipt:
+    """Return the statements that also lock and store what a channel keeps of a message.
+
+    Nothing is stored unless the lock allows it. A statement that waited for the lock sees the locked rows as they
+    are afterwards and all others as before: the message's key then refuses a message that was stored meanwhile.
+    """
+    return WithReceipt(
+        accept=_accept_with(parts), accept_late=_accept_late(parts),
+        accept_and_claim=_claim_unknown(parts), accept_and_claim_known=_claim_known(parts),
+    )  # fmt: skip
+
 
 FENCE = "id = :session_id AND turn_epoch = :epoch AND leased_by = :worker_id AND answered_turn = :turn - 1"
 

@@ -82,7 +82,7 @@ _USUAL = (
     turn_sql.ACCEPT_AND_CLAIM, turn_sql.ACCEPT_AND_CLAIM_KNOWN, turn_sql.ACCEPT, turn_sql.CLAIM,
     turn_sql.LOAD, ANSWER, ANSWER_PLAIN,
 )  # fmt: skip
-"""Statements of a usual turn, with a receipt and without."""
+"""Statements of a usual turn without a receipt."""
 REHEARSED_CONNECTIONS = 2
 """A turn uses one connection, and a second one while something else has the first."""
 
@@ -118,7 +118,7 @@ class PostgresTurns(PoolStore):
         """Store a person's message, once per dedupe key; raises UnknownSession, SessionMoved,
         StorageUnavailable.
 
-        A receipt stores what its channel keeps of the message in the same transaction. With one also
+        A receipt stores what its channel keeps of the message in the same statement. With one also
         LeaseLost: another process stores the message, or a part of it, and this one changed nothing.
         """
         arguments = build_message_arguments(inbound, channel, tokens)
@@ -159,8 +159,8 @@ class PostgresTurns(PoolStore):
         micro_per_input_token: float,
         micro_output: float,
     ) -> tuple[Accepted, Claim] | None:
-        """Store a message of an idle conversation and take its turn, which brings its entries along: as this
-        process remembers them, if it does.
+        """Store a message of an idle conversation, as `accept` does, and take its turn, which brings its
+        entries along: as this process remembers them, if it does.
 
         They are left to `load` where there are pictures among them, or where something happened since what is
         remembered. None, and nothing was stored, where it is not idle: `accept` and `claim` say how it is.
@@ -171,12 +171,15 @@ class PostgresTurns(PoolStore):
             "worker_id": worker_id, "micro_per_input_token": micro_per_input_token,
             "micro_output": micro_output, "timezone": caps.timezone, "limits": caps.limits, "loan": hold.row,
         }  # fmt: skip
+        unknown, remembered = turn_sql.ACCEPT_AND_CLAIM, turn_sql.ACCEPT_AND_CLAIM_KNOWN
+        if (receipt := inbound.receipt) is not None:
+            joined = turn_sql.join_receipt(receipt.parts)
+            unknown, remembered = joined.accept_and_claim, joined.accept_and_claim_known
+            arguments |= receipt.get_values()
         statement = (
-            turn_sql.ACCEPT_AND_CLAIM(**arguments)
+            unknown(**arguments)
             if known is None
-            else turn_sql.ACCEPT_AND_CLAIM_KNOWN(
-                **arguments, version=known.version, last_seq=known.entries[-1].seq
-            )
+            else remembered(**arguments, version=known.version, last_seq=known.entries[-1].seq)
         )
         try:
             row = await self._pool.fetchrow(*statement)
@@ -210,16 +213,13 @@ class PostgresTurns(PoolStore):
         self, inbound: Inbound, receipt: MessageReceipt, arguments: Mapping[str, object]
     ) -> Record | None:
         """Store the message and what its channel keeps of it; None if neither may be stored."""
-        async with self._pool.acquire() as connection, connection.transaction():
-            if not await receipt.claim(connection, inbound):
-                return None
-            row, turn = None, await receipt.find_joined_turn(connection, inbound)
-            if turn is not None:
-                row = await connection.fetchrow(*turn_sql.ACCEPT_LATE(**arguments, turn=turn))
-            row = row or await connection.fetchrow(*turn_sql.ACCEPT(**arguments))
+        statements, values = turn_sql.join_receipt(receipt.parts), {**arguments, **receipt.get_values()}
+        turn = await receipt.find_joined_turn(self._pool, inbound)
+        if turn is not None:
+            row = await self._pool.fetchrow(*statements.accept_late(**values, turn=turn))
             if row is not None:
-                await receipt.record(connection, inbound, seq=row["seq"], turn=row["turn_no"])
-            return row
+                return row
+        return await self._pool.fetchrow(*statements.accept(**values))
 
     async def _find_stored(
         self, inbound: Inbound, receipt: MessageReceipt, *, is_stored: bool
