@@ -37,6 +37,7 @@ from bot.telegram.outbound.draft_streaming import (
 from bot.telegram.outbound.final_delivery import FinalDelivery
 from bot.telegram.outbound.native_drafts import NativeDraft, make_draft_id
 from shared.adapters.postgres.telegram.chats import ChatRow
+from shared.adapters.postgres.telegram.deliveries import EndedTurn, PartRow
 from shared.core.session.turns import (
     Delta,
     Organizing,
@@ -104,6 +105,8 @@ class StreamingReply:
         self._turn = 0
         self._asked_at = 0
         self._has_checked_earlier = False
+        self._is_unseen = False
+        """The turn is at its first attempt, and no message of its answer was sent."""
         self._epoch = 0
         self._draft_changed = asyncio.Event()
         self._is_idle = False
@@ -172,11 +175,12 @@ class StreamingReply:
     async def _handle_started(self, event: RunStarted) -> None:
         self._epoch = event.epoch
         if event.turn == self._turn and not self._draft.is_ended:
+            self._is_unseen = False
             self._draft.begin(event.attempt)
             return
         await self._stop_showing()
         self._turn, self._asked_at, self._maybe_shown = event.turn, event.address_id, None
-        self._has_checked_earlier = False
+        self._has_checked_earlier, self._is_unseen = False, event.attempt == 1
         in_order = await self._deliver_earlier(event.turn)
         self._draft = self._open_draft(event.attempt)
         self._start_typing()
@@ -240,22 +244,43 @@ class StreamingReply:
         elif event.payload.get("role") in ("assistant", "notice"):
             await self._stop_showing()
             await self._stop_typing()
-            await self._deliver(int(event.payload.get("turn", self._turn)))
+            await self._deliver(int(event.payload.get("turn", self._turn)), self._read_answer(event))
 
-    async def _deliver(self, turn: int) -> None:
-        """Deliver the turn, after earlier turns that had to wait."""
+    def _read_answer(self, event: Stored) -> EndedTurn | None:
+        """Return the answer that this process has just stored, if no part of it was sent; else None.
+
+        Its row is then as the answer's commit left it; `FinalDelivery` checks that before it sends anything.
+        """
+        said, turn = event.payload, event.payload.get("turn")
+        is_whole = event.ends == "answered" and said.get("role") == "assistant" and bool(said.get("text"))
+        is_ours = turn == self._turn and self._is_unseen and self._asked_at == self._chat.address_id
+        if not is_whole or not is_ours or said.keys() & {"attachments", "error", "name", "replaces"}:
+            return None
+        return EndedTurn(
+            session_id=self._chat.session_id, turn=self._turn, address_id=self._asked_at, state="answered",
+            text=str(said["text"]), error_code="", stop=str(said.get("stop") or ""),
+            parts=(PartRow(part=0, state="queued", remote_id=None, attempt=0),),
+        )  # fmt: skip
+
+    async def _deliver(self, turn: int, ended: EndedTurn | None) -> None:
+        """Deliver the turn, after earlier turns that had to wait; without `ended` it is loaded."""
         self._final_delivery.mark_pending(self._chat.session_id, turn)
         if turn == self._turn and not self._has_checked_earlier:
             await self._is_in_order(turn)
         for earlier in self._final_delivery.list_pending(self._chat.session_id, before=turn):
             if not await self._deliver_turn(earlier):
                 return
-        await self._deliver_turn(turn, maybe_shown=self._maybe_shown)
+        await self._deliver_turn(turn, maybe_shown=self._maybe_shown, ended=ended)
 
     async def _deliver_turn(
-        self, turn: int, *, patience: float | None = None, maybe_shown: MaybeShown | None = None
+        self,
+        turn: int,
+        *,
+        patience: float | None = None,
+        maybe_shown: MaybeShown | None = None,
+        ended: EndedTurn | None = None,
     ) -> bool:
-        ended = await self._context.deliveries.load_ended_turn(self._chat.session_id, turn)
+        ended = ended or await self._context.deliveries.load_ended_turn(self._chat.session_id, turn)
         if ended is None:
             return False
         chat: ChatRow | None = self._chat
@@ -303,6 +328,7 @@ class StreamingReply:
             return
         part, seen = opening
         reply_to = await self._context.find_question(self._chat, self._turn) if number == 0 else None
+        self._is_unseen = False
         self._context.crash_point("telegram_before_bubble")
         outcome = await sender.send_text(
             self._target, part, reply_to=reply_to, silent=number > 0,

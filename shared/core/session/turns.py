@@ -175,6 +175,8 @@ class Stored:
     event_seq: int
     kind: str
     payload: Mapping[str, Any]
+    ends: Literal["answered", "stopped", "refused", "failed"] | None = None
+    """State of the turn that the event has ended in the same commit; None for other events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -729,8 +729,9 @@ class SessionService:
         self._crash_point("after_answer")
         self._agent_loop.mark_stored(answered.outcome)
         log_token_usage(claim, answered.outcome)
-        await emit(Stored(event_seq=stored.event_seq, kind="msg", payload=stored.payload))
-        await emit(RunEnded(turn=claim.turn, state=answered.outcome.state))
+        ends = answered.outcome.state
+        await emit(Stored(event_seq=stored.event_seq, kind="msg", payload=stored.payload, ends=ends))
+        await emit(RunEnded(turn=claim.turn, state=ends))
         if (measured := await self._measured(claim, answered, stored)) is not None:
             await emit(measured)
         self._crash_point("after_delivered")
