@@ -8,7 +8,8 @@ import re
 import time
 from bisect import insort
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
 from math import inf
@@ -249,9 +250,9 @@ class RateLimits:
     The windows are a little longer than Telegram's: clocks differ.
     """
 
-    overall: Rate = Rate(limit=25, seconds=1.0, reserved=5)
+    overall: Rate = Rate(limit=28, seconds=1.1, reserved=5)
     typing: Rate = Rate(limit=5, seconds=1.0)
-    """In all chats together: with many chats, typing would take the place of their answers."""
+    """In all chats together, where the answers under way leave room for them."""
     private: tuple[Rate, ...] = (Rate(limit=3, seconds=3.2, reserved=1),)
     group: tuple[Rate, ...] = (Rate(limit=3, seconds=3.2), Rate(limit=20, seconds=61.0, reserved=2))
     waiting: int = 1_000
@@ -280,8 +281,9 @@ class _RateWindow:
         self._rate = rate
         self._moments: deque[float] = deque(maxlen=rate.limit)
 
-    def get_ready_time(self, priority: Priority) -> float:
-        limit = max(1, self._rate.limit - self._get_reserved(priority))
+    def get_ready_time(self, priority: Priority, *, expected: int = 0) -> float:
+        """Return when a call may go that leaves room for `expected` others."""
+        limit = max(1, self._rate.limit - self._get_reserved(priority) - expected)
         if len(self._moments) < limit:
             return -inf
         return self._moments[-limit] + self._rate.seconds
@@ -321,6 +323,8 @@ class CallQueue:
         self._queued: list[QueuedCall] = []
         self._busy: set[Hashable] = set()
         self._next = 1
+        self.expected = 0
+        """Answers under way: typing leaves them room."""
 
     def __len__(self) -> int:
         return len(self._queued)
@@ -368,6 +372,7 @@ class CallQueue:
         """Telegram has answered: the next call for the same message may go."""
         if call.message is not None:
             self._busy.discard(call.message)
+        self._overall.move(call.taken_at, now)
         if call.counts and call.chat_id is not None:
             for window in self._get_windows(call.chat_id):
                 window.move(call.taken_at, now)
@@ -383,7 +388,8 @@ class CallQueue:
     def _get_ready_time(self, call: QueuedCall) -> float:
         moments = [self.get_hold_until(call.chat_id)]
         if call.priority != Priority.CALLBACK:
-            moments.append(self._overall.get_ready_time(call.priority))
+            expected = self.expected if call.priority is Priority.TYPING else 0
+            moments.append(self._overall.get_ready_time(call.priority, expected=expected))
         if call.priority is Priority.TYPING:
             moments.append(self._typing.get_ready_time(call.priority))
         if call.counts and call.chat_id is not None:
@@ -469,6 +475,15 @@ class RateLimiter:
             return CallDone()
         held = self.get_hold_seconds(call.chat_id)
         return CallNotSent(reason="no turn in time", retry_after=held or None, is_final=True)
+
+    @contextmanager
+    def expect_answer(self) -> Iterator[None]:
+        """Leave room for an answer that is under way; typing that waits for room is shown later."""
+        self._queue.expected += 1
+        try:
+            yield
+        finally:
+            self._queue.expected -= 1
 
     def release(self, call: QueuedCall) -> None:
         self._queue.finish(call, self._clock.now())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -271,6 +272,10 @@ class Sender:
         return first
 
     # -- typing, reactions, callbacks -----------------------------------------------------------------
+
+    def expect_answer(self) -> AbstractContextManager[None]:
+        """Leave room for an answer that is under way before typing in any chat."""
+        return self._rate_limiter.expect_answer()
 
     async def send_typing(self, target: ChatTarget, *, action: str = "typing") -> CallOutcome:
         """Show an activity such as typing, at once or not at all, since a late one would be wrong."""

@@ -506,13 +506,14 @@ class TypingIndicator:
                 await asyncio.wait([self._task])
 
     async def _run(self) -> None:
-        await self._pause(self._after)
-        while not self._stopped.is_set():
-            outcome = await self._sender.send_typing(self._target)
-            if isinstance(outcome, ChatUnreachable | ChatClosed):
-                return
-            wanted = outcome.retry_after if isinstance(outcome, CallNotSent) else None
-            await self._pause(max(self._every, wanted or 0.0))
+        with self._sender.expect_answer():
+            await self._pause(self._after)
+            while not self._stopped.is_set():
+                outcome = await self._sender.send_typing(self._target)
+                if isinstance(outcome, ChatUnreachable | ChatClosed):
+                    return
+                wanted = outcome.retry_after if isinstance(outcome, CallNotSent) else None
+                await self._pause(max(self._every, wanted or 0.0))
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
