@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -141,6 +142,7 @@ HOSTS: Mapping[str, Mapping[str, ModelCard]] = _read_hosts()
 TABLE = HOSTS[MAKER]
 
 
+@lru_cache(maxsize=256)
 def find_known_card(name: str, host: str = MAKER) -> ModelCard | None:
     """The table's row, under the asked name; a dated snapshot counts as its model."""
     rows = HOSTS.get(host, {})
