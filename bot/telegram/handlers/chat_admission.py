@@ -26,7 +26,8 @@ from bot.telegram.inbound.updates import ChatRef, IncomingMessage, MessageAuthor
 from bot.telegram.outbound.notifier import Notifier
 from bot.telegram.outbound.uncertain_notices import UncertainNotices
 from bot.telegram.texts import get_chat_texts, get_texts, say_hello_to_group
-from shared.adapters.postgres.telegram.chats import ChatRow, MessageRow
+from shared.adapters.postgres.telegram.access import AccessRow
+from shared.adapters.postgres.telegram.chats import ChatRow, MessageRow, PostgresTelegramChats
 from shared.locales import Catalogue
 
 log = structlog.get_logger(__name__)
@@ -87,13 +88,18 @@ class ChatAdmission:
             case _:
                 return texts.say("refused")
 
-    async def open_chat(self, chat_ref: ChatRef, sender: MessageAuthor) -> ChatRow:
-        chat = await self._stores.telegram_chats.open(
+    async def open_chat(
+        self, chat_ref: ChatRef, sender: MessageAuthor, *, known: ChatRow | None = None
+    ) -> ChatRow:
+        """Return the chat's row, created if needed; `known` is the row that was loaded with its access."""
+        title = chat_ref.title[:128]
+        chat = known if known is not None and known.title == (title or known.title) else None
+        chat = chat or await self._stores.telegram_chats.open(
             self._bot_id,
             chat_id=chat_ref.chat_id,
             thread_id=chat_ref.thread_id,
             kind="person" if chat_ref.is_private else "group",
-            title=chat_ref.title[:128],
+            title=title,
         )
         self._context.sender.mark_reachable(chat_ref.chat_id)
         if chat.unreachable:
@@ -103,6 +109,22 @@ class ChatAdmission:
             await self._stores.telegram_chats.change_settings(chat.address_id, {"app_language": language})
             chat = await self._stores.telegram_chats.find_chat(chat.address_id) or chat
         return chat
+
+
+class _KnownChat:
+    """The row of a message's chat, which its access is loaded with; None without access or an own row."""
+
+    def __init__(self, chats: PostgresTelegramChats, bot_id: int, message: IncomingMessage) -> None:
+        self._chats = chats
+        self._bot_id = bot_id
+        self._chat = message.chat
+        self.row: ChatRow | None = None
+
+    async def find_access(self) -> AccessRow | None:
+        self.row, access = await self._chats.find_with_access(
+            self._bot_id, self._chat.chat_id, self._chat.thread_id
+        )
+        return access
 
 
 class BatchAdmission(BaseMiddleware):
@@ -129,8 +151,10 @@ class BatchAdmission(BaseMiddleware):
         message = batch.addressed_message
         beginning = await (self.find_edited(message) if message.is_edited else self._find_beginning(batch))
         # Only one part of a message mentions the bot: the rest of one that was stored is meant, too.
-        policy = self._admission.policy
-        decision = await (policy.admit(message) if beginning is None else policy.check(message.chat))
+        policy, known = self._admission.policy, _KnownChat(self._stores.telegram_chats, self._bot_id, message)
+        decision = await (
+            policy.admit(message, find=known.find_access) if beginning is None else policy.check(message.chat)
+        )
         if isinstance(decision, UnknownChat):
             decision = NoReply(reason="the rest of what a stranger said")
         if not isinstance(decision, Allowed):
@@ -138,7 +162,7 @@ class BatchAdmission(BaseMiddleware):
             await self._stores.telegram_inbox.mark_handled(self._bot_id, batch.update_ids)
             return None
         batch = _keep_addressed(batch) if beginning is None and not message.is_edited else batch
-        chat = await self._admission.open_chat(message.chat, message.sender)
+        chat = await self._admission.open_chat(message.chat, message.sender, known=known.row)
         await self._handle_quotes(chat, batch)
         data |= {"chat": chat, "texts": get_chat_texts(chat), "beginning": beginning, "batch": batch}
         return await handler(event, data)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
@@ -14,6 +14,7 @@ from bot.telegram.inbound.updates import (
 )
 from shared.adapters.postgres.telegram.access import AccessRow, PostgresTelegramAccess
 
+FindAccess = Callable[[], Awaitable[AccessRow | None]]
 AccessMode = Literal["pairing", "allowlist", "open"]
 AccessTextKey = Literal[
     "access_code",
@@ -117,12 +118,13 @@ class ChatAccessPolicy:
         self._replied_at: dict[int, datetime] = {}
         """For those who have no row; forgotten from the oldest on."""
 
-    async def admit(self, message: IncomingMessage) -> AccessDecision:
+    async def admit(self, message: IncomingMessage, *, find: FindAccess | None = None) -> AccessDecision:
+        """Decide on a message; `find` loads the row of its chat, by default alone."""
         if await self._claim_ownership(message):
             return StrangerReply(key="access_owner", args={"name": message.sender.name})
         if not message.chat.is_private and not message.is_addressed:
             return NoReply(reason="not addressed")
-        row = await self._store.find(self._bot_id, message.chat.chat_id)
+        row = await (find() if find is not None else self._store.find(self._bot_id, message.chat.chat_id))
         found = evaluate_message(message, rules=self._rules, row=row)
         if isinstance(found, UnknownChat):
             if message.is_edited:

@@ -178,6 +178,8 @@ class PostgresTelegramAccess(PoolStore):
 
 
 _STATES: dict[bool, AccessState] = {True: "allowed", False: "refused"}
+ACCESS_COLUMNS = "state, owner, name, username, code, asked_at, told_at, decided_by"
+"""Columns of an AccessRow besides those that identify it."""
 _ROW = "bot_id, chat_id, state, owner, name, username, code, asked_at, told_at, decided_by"
 _FIND = Named(f"SELECT {_ROW} FROM telegram_access WHERE bot_id = :bot_id AND chat_id = :chat_id")
 _LAPSED = "t.state = 'pending' AND t.asked_at < now() - make_interval(hours => :hours)"

@@ -11,6 +11,7 @@ import asyncpg
 
 from shared.adapters.postgres.db.pool import Named, PoolStore, build_value, store_method
 from shared.adapters.postgres.people.account_links_sql import ONE_AT_A_TIME
+from shared.adapters.postgres.telegram.access import ACCESS_COLUMNS, AccessRow
 from shared.adapters.postgres.turns.feedback import PostgresFeedback
 
 ContactKind = Literal["person", "group"]
@@ -155,6 +156,23 @@ class PostgresTelegramChats(PoolStore):
         return _place(row)
 
     @store_method
+    async def find_with_access(
+        self, bot_id: int, chat_id: int, thread_id: int
+    ) -> tuple[ChatRow | None, AccessRow | None]:
+        """Return the place of a chat or topic, and the chat's access to the bot; None for what has no row."""
+        row = await self._pool.fetchrow(
+            *_PLACE_WITH_ACCESS(
+                bot_id=bot_id, account=str(bot_id), chat_id=chat_id, chat=str(chat_id),
+                thread_id=_thread(thread_id),
+            )
+        )  # fmt: skip
+        assert row is not None
+        access = (
+            build_value(AccessRow, row, bot_id=bot_id, chat_id=chat_id) if row["state"] is not None else None
+        )
+        return None if row["address_id"] is None else _place(row), access
+
+    @store_method
     async def find_chat(self, address_id: int) -> ChatRow | None:
         row = await self._pool.fetchrow(*_FIND_CHAT(address_id=address_id))
         return None if row is None else _place(row)
@@ -285,6 +303,15 @@ SELECT a.id AS address_id, a.account, a.chat, a.thread, a.contact_id, a.session_
 _PLACE = Named(f"""
 {_PLACES} WHERE a.channel = 'telegram' AND a.account = :bot_id AND a.chat = :chat_id AND a.thread = :thread_id
 """)
+_PLACE_WITH_ACCESS = Named(f"""
+SELECT p.*, {", ".join(f"x.{name}" for name in ACCESS_COLUMNS.split(", "))}
+  FROM (SELECT) one
+  LEFT JOIN telegram_access x ON x.bot_id = :bot_id AND x.chat_id = :chat_id
+  LEFT JOIN LATERAL ({_PLACES}
+    WHERE a.channel = 'telegram' AND a.account = :account AND a.chat = :chat AND a.thread = :thread_id
+  ) p ON true
+""")
+"""The place of a chat and its access, each null where it has no row."""
 # Whoever comes to a bot that is open to all is capped like a visitor of a page: nobody has let them in.
 _CREATE = Named("""
 WITH b AS (
