@@ -7,6 +7,7 @@ import math
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -39,6 +40,7 @@ from bot.telegram.inbound.updates import (
 )
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox, StoredUpdate
 from shared.core.values.errors import LeaseLost, StorageUnavailable
+from shared.core.values.messages import storable_json
 from shared.ports import StorageLimiter
 from shared.work_marks import mark_work
 
@@ -117,10 +119,14 @@ class Poller:
         inbox: UpdateStore,
         problems: ProblemReporter,
         on_stored: Callable[[], None],
+        hand_over: Callable[[Sequence[StoredUpdate]], None] = lambda _: None,
         on_poll: Callable[[], None] = lambda: None,
         allowed: Sequence[str] = ALLOWED_UPDATES,
         times: PollTimeouts | None = None,
     ) -> None:
+        """`hand_over` is called before `on_stored`, with updates that no other process has stored."""
+        self._hand_over = hand_over
+        self._has_stored = False
         self._bot = bot
         self._inbox = inbox
         self._problems = problems
@@ -184,6 +190,15 @@ class Poller:
             await asyncio.sleep(self._backoff.next())
             return offset
         stored = await self._retry_while_unavailable(lambda: self._inbox.store(self._bot.id, good))
+        if stored == len(good) and self._has_stored:
+            at = datetime.now(UTC)
+            self._hand_over(
+                [
+                    StoredUpdate(update_id=_get_update_id(one), body=storable_json(one), received_at=at)
+                    for one in good
+                ]
+            )
+        self._has_stored = True  # what came before may be of another process: the first ones are read
         if stored:
             self._on_stored()
         return max(offset, _get_update_id(good[-1]) + 1)
@@ -282,6 +297,14 @@ class InboxReader:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._lanes: dict[Hashable, asyncio.Task[None]] = {}
         """Task of the newest update of each lane."""
+        self._handed: list[StoredUpdate] = []
+        self._is_complete = False
+        """All that waits in the inbox, but for `_handed`, was started here."""
+        self._dropped = 0
+
+    def hand_over(self, updates: Sequence[StoredUpdate]) -> None:
+        """Take updates that were just stored, in their order, so that they are not read back; then `wake`."""
+        self._handed.extend(updates)
 
     def wake(self) -> None:
         """Signal that the inbox has an update."""
@@ -292,6 +315,7 @@ class InboxReader:
         reader.
         """
         backoff = Backoff(min_seconds=0.2, max_seconds=5.0)
+        self._is_complete = False
         try:
             while True:
                 self._woken.clear()
@@ -312,8 +336,7 @@ class InboxReader:
 
         Raises StorageUnavailable.
         """
-        known = self._batcher.pending_updates | self._tasks.keys()
-        rows = await self._inbox.list_waiting(self._bot.bot_id, limit=BATCH_SIZE, known=known)
+        rows = self._take_handed() or await self._list_waiting()
         messages: list[IncomingMessage] = []
         ignored: dict[str, list[int]] = {}
         for row in rows:
@@ -331,7 +354,23 @@ class InboxReader:
         self._batcher.put(messages)
         for reason, numbers in ignored.items():
             await self._inbox.mark_handled(self._bot.bot_id, numbers, error=reason)
-        return len(rows) == BATCH_SIZE
+        return not self._is_complete
+
+    def _take_handed(self) -> list[StoredUpdate]:
+        """Return the updates that were handed over, if nothing in the inbox comes before them."""
+        if not self._is_complete or self._dropped != self._batcher.dropped:
+            return []
+        rows, self._handed = self._handed, []
+        return rows
+
+    async def _list_waiting(self) -> list[StoredUpdate]:
+        known = self._batcher.pending_updates | self._tasks.keys()
+        self._handed, self._dropped, self._is_complete = [], self._batcher.dropped, False
+        rows = await self._inbox.list_waiting(self._bot.bot_id, limit=BATCH_SIZE, known=known)
+        found = {row.update_id for row in rows}
+        self._handed = [one for one in self._handed if one.update_id not in found]
+        self._is_complete = len(rows) < BATCH_SIZE
+        return rows
 
     def _parse(self, row: StoredUpdate) -> IncomingUpdate:
         with mark_work("update", self._bot.bot_id, row.update_id):
@@ -382,6 +421,7 @@ class InboxReader:
                 await asyncio.sleep(backoff.next())
             except LeaseLost:
                 log.info("update_lease_lost", bot=self._bot.bot_id, update=other.update_id)
+                self._is_complete = False
                 return
             except Exception as failure:
                 log.exception("update_failed", bot=self._bot.bot_id, update=other.update_id)

@@ -339,6 +339,8 @@ class MessageBatcher:
         self._queues: dict[ChatKey, _ChatQueue] = {}
         self._tasks: set[asyncio.Future[None]] = set()
         self._known_ids: set[int] = set()
+        self.dropped = 0
+        """How often messages that waited were dropped, to be read again."""
 
     @property
     def pending_updates(self) -> frozenset[int]:
@@ -484,6 +486,7 @@ class MessageBatcher:
                 await asyncio.sleep(backoff.next())
 
     def _drop_waiting(self, queue: _ChatQueue) -> None:
+        self.dropped += 1
         groups = [buffer.pending for buffer in queue.buffers.values() if buffer.pending is not None]
         for pending in groups:
             self._known_ids.difference_update(pending.superseded, (one.update_id for one in pending.messages))

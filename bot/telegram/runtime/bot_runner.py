@@ -208,6 +208,7 @@ class BotRunner:
                     inbox=self._context.stores.telegram_inbox,
                     problems=self._context.stores.telegram_chats,
                     on_stored=self.wake,
+                    hand_over=self._reader.hand_over,
                     on_poll=self._intake_started.set,
                     allowed=list_allowed_updates(self._context.identity),
                 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from aiogram import Bot
@@ -17,7 +18,8 @@ from bot.telegram.inbound.message_batching import MessageBatch, MessageBatcher
 from bot.telegram.inbound.updates import IncomingMessage
 from bot.telegram.inbound.webhook import PATH, WebhookConfig, make_webhook_handler, register_webhook
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
-from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
+from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox, StoredUpdate
+from shared.core.values.errors import LeaseLost
 from shared.core.values.files import Picture
 from tests.integration.bot.inbound.conftest import Pool
 from tests.kit.fakes.bot_api import Person, RunningBotApi
@@ -78,7 +80,10 @@ async def way_in(
     runner: web.AppRunner | None = None
     if request.param == "polling":
         times = PollTimeouts(poll=2, first_wait=0.05, max_wait=0.2)
-        poller = Poller(api, inbox=inbox, problems=places, on_stored=made.reader.wake, times=times)
+        poller = Poller(
+            api, inbox=inbox, problems=places, on_stored=made.reader.wake, hand_over=made.reader.hand_over,
+            times=times,
+        )  # fmt: skip
         made.tasks.append(asyncio.create_task(poller.run()))
         await made.comes(lambda: poller.completed_at is not None or not poller_waits(poller))
     else:
@@ -288,6 +293,77 @@ async def test_a_button_is_no_failure_before_storage_was_seen_to_be_well(
     assert len(pressed) == 3, "the first one again, the second one once"
     rows = await bot_pool.fetch("SELECT update_id, error FROM telegram_updates ORDER BY update_id")
     assert [tuple(row) for row in rows] == [(1, ""), (2, "InternalClientError")]
+
+
+class CountingInbox(PostgresTelegramInbox):
+    reads = 0
+
+    async def list_waiting(self, bot_id: int, **options: Any) -> list[StoredUpdate]:
+        self.reads += 1
+        return await super().list_waiting(bot_id, **options)
+
+
+async def test_update_that_was_handed_over_is_not_read_back(pool: Pool) -> None:
+    inbox, pressed = CountingInbox(pool), list[int]()
+    batcher = MessageBatcher(_nobody, now=lambda: datetime.now(UTC))
+
+    async def press(incoming: Update) -> None:
+        pressed.append(incoming.update_id)
+
+    reader = InboxReader(inbox, batcher, bot=BOT, on_other=press)
+    for number in (1, 2, 3):
+        await inbox.store(BOT.bot_id, [_reaction(number)])
+        reader.hand_over([_stored(_reaction(number))])
+        assert not await reader.read()
+        async with asyncio.timeout(60):
+            while pressed[-1:] != [number] or await pool.fetchval(_WAITING):
+                await asyncio.sleep(0.02)
+
+    assert (pressed, inbox.reads) == ([1, 2, 3], 1), "the first look finds what others have stored"
+
+
+async def test_update_that_was_handed_over_waits_for_dropped_ones(inbox: PostgresTelegramInbox) -> None:
+    """Another process had handled a message of the chat: what waits behind it is read again, in order."""
+    heard, lost = list[str](), [True]
+
+    async def hear(gathered: MessageBatch) -> None:
+        if lost and lost.pop():
+            await inbox.store(BOT.bot_id, [_said(3)])
+            reader.hand_over([_stored(_said(3))])
+            raise LeaseLost("elsewhere")
+        heard.append(gathered.text)
+        await inbox.mark_handled(BOT.bot_id, gathered.update_ids)
+
+    reader = InboxReader(inbox, MessageBatcher(hear, now=lambda: datetime.now(UTC)), bot=BOT, on_other=_never)
+    await reader.read()
+    await inbox.store(BOT.bot_id, [_said(1), _said(2)])
+    reader.hand_over([_stored(_said(1)), _stored(_said(2))])
+    await reader.read()
+    async with asyncio.timeout(60):
+        while len(heard) < 3:
+            await asyncio.sleep(0.02)
+            await reader.read()
+
+    assert heard == ["1", "2", "3"]
+
+
+_WAITING = "SELECT count(*) FROM telegram_updates WHERE handled_at IS NULL"
+
+
+def _stored(update: dict[str, Any]) -> StoredUpdate:
+    return StoredUpdate(update_id=update["update_id"], body=update, received_at=datetime.now(UTC))
+
+
+def _said(number: int) -> dict[str, Any]:
+    ada = {"id": 42, "is_bot": False, "first_name": "Ada"}
+    chat = {"id": 42, "type": "private", "first_name": "Ada"}
+    now = int(datetime.now(UTC).timestamp())
+    message = {"message_id": number, "date": now, "from": ada, "chat": chat, "text": str(number)}
+    return {"update_id": number, "message": message}
+
+
+async def _never(update: Update) -> None:
+    raise AssertionError(update)
 
 
 async def _nobody(gathered: MessageBatch) -> None:
