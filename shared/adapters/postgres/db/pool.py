@@ -159,6 +159,8 @@ QUERIES_PER_CONNECTION = 50_000
 _NAME = {"application_name": "evertalk"}
 _OF_A_SESSION = {"statement_timeout": "9000", "jit": "off"}
 _PREPARED = 100
+_LONGEST_PREPARED = 32 * 1024
+"""Bytes of a statement that stays prepared; the longest has 16 KiB, and the driver's usual limit is 15."""
 ACQUIRE_SECONDS = 5.0
 """How long a statement waits for a connection while slow ones hold them all."""
 _AWAY = (
@@ -240,6 +242,7 @@ async def open_pool(database_url: str, *, size: int = 10) -> asyncpg.Pool[asyncp
             command_timeout=STATEMENT_SECONDS,
             server_settings=_NAME if between.pooler else _NAME | _OF_A_SESSION,
             statement_cache_size=_PREPARED if between.keeps_prepared else 0,
+            max_cacheable_statement_size=_LONGEST_PREPARED,
         )
     except CANNOT_CONNECT as error:
         raise build_unavailable(database_url, error) from error

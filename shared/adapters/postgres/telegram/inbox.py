@@ -14,7 +14,7 @@ import asyncpg
 
 from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.adapters.postgres.telegram.receipts import rehearse_receipts
-from shared.adapters.postgres.turns.turns import REHEARSED_CONNECTIONS
+from shared.adapters.postgres.turns.turns import REHEARSALS, REHEARSED_CONNECTIONS
 from shared.core.values.messages import storable_json
 
 LATELY_SECONDS = 600.0
@@ -90,7 +90,8 @@ class PostgresTelegramInbox(PoolStore):
             rehearsal = connection.transaction()
             await rehearsal.start()
             try:
-                await rehearse_receipts(connection)
+                for _ in range(REHEARSALS):
+                    await rehearse_receipts(connection)
             finally:
                 await rehearsal.rollback()
 

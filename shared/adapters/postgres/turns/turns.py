@@ -83,8 +83,10 @@ _USUAL = (
     turn_sql.LOAD, ANSWER, ANSWER_PLAIN,
 )  # fmt: skip
 """Statements of a usual turn without a receipt."""
-REHEARSED_CONNECTIONS = 2
-"""A turn uses one connection, and a second one while something else has the first."""
+REHEARSED_CONNECTIONS = 4
+"""A turn uses one connection; in a first wave of messages a few are in use at the same moment."""
+REHEARSALS = 5
+"""Calls of a statement on a connection until PostgreSQL keeps its plan."""
 
 
 class PostgresTurns(PoolStore):
@@ -108,7 +110,7 @@ class PostgresTurns(PoolStore):
             rehearsal = connection.transaction()
             await rehearsal.start()
             try:
-                for statement in _USUAL:
+                for statement in _USUAL * REHEARSALS:
                     await connection.fetch(*statement.rehearse(session_id=0))
             finally:
                 await rehearsal.rollback()
