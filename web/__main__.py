@@ -35,17 +35,8 @@ from shared.config.settings import BadSettings, load_settings
 from shared.core.values.errors import EvertalkError, StorageUnavailable
 from shared.supervision.listening_sockets import keep_listening_sockets, take_listening_sockets
 from shared.supervision.spare import wait_as_spare
-from web.app import (
-    count_screens,
-    follow_settings,
-    list_present,
-    make_parts,
-    make_web_app,
-    start_draining,
-    start_parts,
-    stop_parts,
-)
-from web.parts import ModelInfo
+from web.app import build_web_process
+from web.ports import ModelInfo
 from web.server.http_server import Listener
 from web.server.waiting_room import open_waiting_room
 
@@ -78,21 +69,20 @@ _WAITING = Waiting(channels=build_alert_channels, room=open_waiting_room)
 
 async def _serve(services: App, ending: Ending) -> int:
     settings = services.settings
-    parts = make_parts(services, model=_model_of(services))
+    process = build_web_process(services, model=_model_of(services))
 
     warm = asyncio.Event()
-    parts.readiness.is_warm = warm.is_set
-    parts.readiness.write_state = lambda: services.heartbeat.write_state
-    server = make_web_app(services, parts)
-    services.health.count_screens(partial(count_screens, server))
+    process.readiness.is_warm = warm.is_set
+    process.readiness.write_state = lambda: services.heartbeat.write_state
+    services.health.count_screens(process.count_screens)
 
     async def follow() -> None:
-        follow_settings(server, services, model=_model_of(services))
+        process.follow_settings(model=_model_of(services))
 
     services.followers.append(follow)
-    runner = web.AppRunner(server, handle_signals=False, shutdown_timeout=5)
+    runner = web.AppRunner(process.app, handle_signals=False, shutdown_timeout=5)
     await runner.setup()
-    listener = Listener(runner, is_counted=parts.proxies.is_direct_and_unknown)
+    listener = Listener(runner, is_counted=process.limiter.proxies.is_direct_and_unknown)
     try:
         inherited = take_listening_sockets()
         port = await listener.start(settings.http_host, settings.http_port, sockets=inherited)
@@ -100,21 +90,21 @@ async def _serve(services: App, ending: Ending) -> int:
         log.error("port_listen_failed", host=settings.http_host, port=settings.http_port, reason=str(error))
         await runner.cleanup()
         return EXIT_CANNOT_START
-    services.promotion.on_promotion(parts.hub.reset)
+    services.promotion.on_promotion(process.hub.reset)
     counts = RedisCounts(resolve_server_urls(settings)[1])
-    start_parts(parts, counts=counts)
-    parts.tasks.start(warm_up(services, warm))
-    parts.tasks.run_forever(services.alert_monitor.run_sweeps)
-    parts.tasks.run_forever(services.alert_monitor.run_sends)
-    parts.tasks.run_forever(partial(run_outage_alerts, services, lambda: services.alert_monitor.carriers))
-    parts.tasks.run_forever(partial(services.push.run, partial(list_present, server)))
+    process.start(counts=counts)
+    process.tasks.start(warm_up(services, warm))
+    process.tasks.run_forever(services.alert_monitor.run_sweeps)
+    process.tasks.run_forever(services.alert_monitor.run_sends)
+    process.tasks.run_forever(partial(run_outage_alerts, services, lambda: services.alert_monitor.carriers))
+    process.tasks.run_forever(partial(services.push.run, process.list_present))
     for remark in services.models.remarks:
         log.warning("model_choice_remark", remark=remark)
     log.info("web_ready", host=settings.http_host, port=port)
     await ending.wait()
-    log.info("web_stopping", screens=parts.hub.screens)
-    start_draining(parts)
-    await stop_parts(parts)
+    log.info("web_stopping", screens=process.hub.screens)
+    process.start_draining()
+    await process.stop()
     if ending.renews:
         keep_listening_sockets(listener.list_sockets())
     await listener.stop_listening()

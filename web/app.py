@@ -1,8 +1,9 @@
-"""Puts the web process together: routes, middleware, and the parts that the handlers work with."""
+"""Puts the web process together: the one root where its services, handlers and routes are built."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,22 +26,49 @@ from shared.services.privacy.export import DataExporter
 from shared.services.tools.handover import HandoverService
 from shared.services.voice.hearing import HearingService
 from shared.services.voice.speaking import SpeakingService
-from web import dashboard, routes
-from web.api import uploads
-from web.api.commands import RUNS, Runs
+from web import dashboard
+from web.api.commands import CommandRunHandlers, Runs
+from web.api.conversations import ConversationHandlers
+from web.api.desk import VisitorReportHandlers
+from web.api.export import ExportHandlers
+from web.api.imports import ImportHandlers
+from web.api.memory import MemoryHandlers
+from web.api.messages import SessionMessageHandlers
+from web.api.push import VisitorPushHandlers
+from web.api.recovery import RecoveryHandlers
+from web.api.rest import CommandListHandlers
+from web.api.uploads import UploadHandlers, Uploads
 from web.auth.token_revocation import TokenRevocation
-from web.auth.visitors import Visitors
-from web.chat.socket_chat import chat
-from web.dashboard import DESK
-from web.parts import PARTS, CommandRunner, Handler, ModelInfo, Parts, TurnService
+from web.auth.visitors import VISITORS, Visitors
+from web.chat.command_intake import CommandIntake
+from web.chat.event_stream_chat import StreamHandlers
+from web.chat.handshake import Handshake, OpenPlace, ScreenOffers
+from web.chat.long_poll import PollHandlers
+from web.chat.message_intake import MessageIntake
+from web.chat.screen_actions import ScreenActions
+from web.chat.socket_chat import SocketHandlers
+from web.chat.socket_session import OpenSession, SocketSession
+from web.command_offer import CommandOffer
+from web.dashboard import Dashboard
+from web.dashboard.access import DashboardDoor
+from web.ports import CommandRunner, ModelInfo, Readiness, TurnService
 from web.rest.api_key_auth import API, ApiKeyAuth, check_api_key
-from web.rest.calls import add_operations
-from web.routes import DESCRIPTION, FOR_VISITORS, scope_of
+from web.rest.calls import VisitorDoor, add_operations
+from web.rest.operation import HandlerTable
+from web.routes import (
+    FOR_VISITORS,
+    ChatPageHandlers,
+    DescriptionHandlers,
+    HealthHandlers,
+    go_to_chat,
+    healthz,
+    scope_of,
+)
 from web.security import MAX_BODY_BYTES, guard
 from web.server.client_limiter import ClientLimiter
 from web.server.hub import Announcements, Hub, Replies
-from web.server.origins import Proxies
-from web.server.pages import Files
+from web.server.origins import PROXIES, Proxies
+from web.server.pages import FILES, Files
 from web.server.poll_lines import PollLines
 from web.server.rate_limits import ClientLimits
 from web.server.shared_rate_limits import CommonCounts, Counts
@@ -89,79 +117,136 @@ class Services(Protocol):
     def crash_point(self) -> CrashPoint: ...
 
 
-def make_parts(
-    services: Services,
-    *,
-    model: ModelInfo,
-    limits: ClientLimits | None = None,
-) -> Parts:
-    """Build the parts of the web process; `limits` replaces the limits of all clients, also local ones."""
-    settings, tasks = services.settings, BackgroundTasks()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebProcess:
+    """Root of one web process: its services start, drain and end together. No handler gets it."""
+
+    services: Services
+    app: web.Application
+    dashboard: Dashboard
+    handlers: HandlerTable
+    build_handlers: Callable[[], Iterable[object]]
+    """Builds the handlers of visitors and programs from what settings can replace."""
+    files: Files
+    visitors: Visitors
+    limiter: ClientLimiter
+    commands: CommandOffer
+    uploads: Uploads
+    hub: Hub
+    replies: Replies
+    revocation: TokenRevocation
+    poll_lines: PollLines
+    readiness: Readiness
+    tasks: BackgroundTasks
+
+    def follow_settings(self, *, model: ModelInfo) -> None:
+        """Use what a change of settings has replaced in the services.
+
+        Open sockets and answers that are being written are kept.
+        """
+        services, settings = self.services, self.services.settings
+        self.visitors.settings = settings
+        self.limiter.is_personal = settings.profile == "personal"
+        self.uploads.hearing = services.hearing
+        self.commands.runner, self.commands.model = services.commands, model
+        self.commands.has_handover = settings.has_handover
+        self.commands.speaks = services.speaking is not None
+        self.handlers.replace(self.build_handlers())
+        self.dashboard.follow(
+            settings=settings,
+            stores=services.stores,
+            context_inspector=services.context_inspector,
+            playground=services.playground,
+            demo=model.offline,
+        )
+
+    def count_screens(self) -> dict[str, int]:
+        """Return the number of open connections: of chat pages, of dashboards, and by transport."""
+        streams = self.dashboard.live.streams
+        return {"chat": self.hub.screens, "desk": streams, **self.hub.count_transports()}
+
+    def list_present(self) -> Present:
+        """Return the operators and addresses that have a page open in this process."""
+        places = {subscriber.address_id for subscriber in self.hub.list_subscribers()} - {0}
+        return Present(operators=tuple(self.dashboard.live.operators), addresses=tuple(places))
+
+    def start(self, *, counts: Counts | None = None) -> None:
+        """Start the background work; `counts` applies rate limits to all processes together.
+
+        None means that each process counts for itself.
+        """
+        if counts is not None:
+            windows = {**self.limiter.common_windows, **self.uploads.windows}
+            self.tasks.run_forever(CommonCounts(counts, windows).watch)
+        self.hub.start()
+        self.tasks.run_forever(self.revocation.watch)
+        self.replies.start()
+
+    def start_draining(self) -> None:
+        """Refuse new connections and messages, and tell connected clients to reconnect within 5 seconds."""
+        self.readiness.draining = True
+        self.replies.begin_to_close()
+        self.hub.close_all()
+
+    async def stop(self, *, drain_seconds: float = DRAIN_SECONDS) -> None:
+        """Let answers end, release the others, and end the background work."""
+        self.start_draining()
+        await self.replies.close(drain_seconds=drain_seconds)
+        await self.services.sessions.release_unanswered()
+        await self.tasks.drain(2.0)
+
+
+def build_web_process(
+    services: Services, *, model: ModelInfo, limits: ClientLimits | None = None
+) -> WebProcess:
+    """Build the web process; call its `start` before it serves and its `stop` after.
+
+    `limits` replaces the limits of all clients, also local ones.
+    """
+    settings, stores, tasks = services.settings, services.stores, BackgroundTasks()
     proxies = Proxies(settings.trusted_proxies, public_url=settings.public_url)
-    stores = services.stores
     hub = Hub(
         announcer=services.announcer, events=stores.events, measure=services.sessions.measure_context,
         tasks=tasks,
     )  # fmt: skip
     replies = Replies(services.sessions, hub)
     hub.on_due = replies.look_now
-    return Parts(
-        settings=settings,
-        sessions=services.sessions,
-        commands=services.commands,
+    files, readiness, poll_lines = Files(), Readiness(), PollLines(spawn=tasks.start)
+    visitors = Visitors(stores.visitors, identities=stores.identities, settings=settings, proxies=proxies)
+    limiter = ClientLimiter.create(proxies, is_personal=settings.profile == "personal", limits=limits)
+    commands = CommandOffer(
+        runner=services.commands,
         model=model,
-        exporting=DataExporter(store=stores.export, clock=SystemClock()),
-        erasing=ErasureService(
-            store=stores.erasure, announcer=services.announcer, crash_point=services.crash_point
-        ),
-        stores=stores,
-        visitors=Visitors(stores.visitors, identities=stores.identities, settings=settings, proxies=proxies),
-        proxies=proxies,
-        files=Files(),
+        has_handover=settings.has_handover,
+        speaks=services.speaking is not None,
+    )
+    uploads = Uploads(stores.uploads, stores.events, hearing=services.hearing)
+    eraser = ErasureService(
+        store=stores.erasure, announcer=services.announcer, crash_point=services.crash_point
+    )
+    intake = MessageIntake(
+        sessions=services.sessions, uploads=uploads, events=stores.events, edits=stores.edits, eraser=eraser,
+        hub=hub, replies=replies, limiter=limiter, storage_limiter=partial(storage_limiter, services.pool),
+    )  # fmt: skip
+    open_session = partial(
+        SocketSession,
+        visitors=visitors,
         hub=hub,
-        replies=replies,
-        speaking=services.speaking,
-        push=services.push,
-        answer_memory=build_answer_memory(stores, settings),
-        uploads=uploads.Uploads(stores.uploads, stores.events, hearing=services.hearing),
-        tasks=tasks,
-        limiter=ClientLimiter.create(proxies, is_personal=settings.profile == "personal", limits=limits),
-        admissions=TokenRevocation(hub, stores.visitors),
-        poll_lines=PollLines(spawn=tasks.start),
-        crash_point=services.crash_point,
-        storage_limiter=partial(storage_limiter, services.pool),
+        intake=intake,
+        commands=CommandIntake(commands=commands, hub=hub, replies=replies, tasks=tasks),
+        actions=ScreenActions(
+            sessions=services.sessions, events=stores.events, feedback=stores.feedback, hub=hub,
+            crash_point=services.crash_point,
+        ),
+    )  # fmt: skip
+    offers = ScreenOffers(commands=commands, uploads=uploads)
+    open_place = partial(
+        Handshake, hub=hub, sessions=services.sessions, events=stores.events, limiter=limiter, offers=offers
     )
-
-
-def make_web_app(services: Services, parts: Parts) -> web.Application:
-    """Build the web application; call `start_parts` before it serves and `stop_parts` after."""
-    app = web.Application(middlewares=[guard, check_api_key], client_max_size=MAX_BODY_BYTES)
-    app[PARTS] = parts
-    app[RUNS] = Runs()
-    app[API] = ApiKeyAuth(
-        keys=services.stores.api_keys,
-        sessions=services.stores.api_sessions,
-        scope_of=scope_of,
-        windows=parts.limiter.keys,
-    )
-    app[DESCRIPTION] = []
-    others: dict[tuple[str, str], Handler] = {}
-    add_operations(app, FOR_VISITORS, others)
-    add = app.router
-    add.add_get("/", routes.root)
-    add.add_get("/ws", chat)
-    add.add_get("/chat", routes.chat_page)
-    add.add_get("/widget.js", routes.widget)
-    add.add_get("/push.js", routes.push_worker)
-    add.add_get("/static/{path:.+}", routes.static)
-    add.add_get("/static-{digest:[0-9a-f]+}/{path:.+}", routes.static_for_ever)
-    add.add_get("/healthz", routes.healthz)
-    add.add_get("/readyz", routes.readyz)
-    desk = dashboard.add_dashboard(
-        app,
+    desk = dashboard.build_dashboard(
         pool=services.pool,
-        stores=services.stores,
-        settings=services.settings,
+        stores=stores,
+        settings=settings,
         commands=services.commands,
         news=services.dashboard_announcer,
         announcer=services.announcer,
@@ -170,74 +255,148 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
         job_admin=services.job_admin,
         playground=services.playground,
         breakers=services.list_breakers,
-        files=parts.uploads,
-        limiter=parts.limiter,
+        files=uploads,
+        limiter=limiter,
         push_sender=services.push,
-        demo=parts.model.offline,
-        static_root=f"/static-{parts.files.digest}",
+        demo=model.offline,
+        static_root=f"/static-{files.digest}",
     )
-    others |= {(one.method, one.path): desk.build_handler(one) for one in dashboard.OPERATIONS}
-    app[DESK] = desk
+    build_handlers = partial(
+        build_visitor_handlers,
+        services,
+        visitors=visitors,
+        limiter=limiter,
+        commands=commands,
+        uploads=uploads,
+        hub=hub,
+        replies=replies,
+        poll_lines=poll_lines,
+        tasks=tasks,
+        open_session=open_session,
+        open_place=open_place,
+        intake=intake,
+        eraser=eraser,
+        dashboard_door=desk.door,
+        runs=Runs(),
+        description=DescriptionHandlers(),
+    )
+    handlers = HandlerTable(build_handlers())
+    app = _build_app(services, visitors=visitors, limiter=limiter, files=files)
+    door = VisitorDoor(visitors=visitors, limiter=limiter, readiness=readiness)
+    others = {(one.method, one.path): desk.build_handler(one) for one in dashboard.OPERATIONS}
+    add_operations(app, FOR_VISITORS, others, door=door, handlers=handlers)
+    _add_pages(
+        app,
+        sockets=SocketHandlers(
+            readiness=readiness, visitors=visitors, limiter=limiter, hub=hub, tasks=tasks, offers=offers,
+            open_session=open_session, open_place=open_place,
+        ),
+        pages=ChatPageHandlers(files=files, visitors=visitors),
+        health=HealthHandlers(readiness=readiness, store=stores.readiness),
+    )  # fmt: skip
+    desk.add_to(app)
+    return WebProcess(
+        services=services,
+        app=app,
+        dashboard=desk,
+        handlers=handlers,
+        build_handlers=build_handlers,
+        files=files,
+        visitors=visitors,
+        limiter=limiter,
+        commands=commands,
+        uploads=uploads,
+        hub=hub,
+        replies=replies,
+        revocation=TokenRevocation(hub, stores.visitors),
+        poll_lines=poll_lines,
+        readiness=readiness,
+        tasks=tasks,
+    )
+
+
+def build_visitor_handlers(
+    services: Services,
+    *,
+    visitors: Visitors,
+    limiter: ClientLimiter,
+    commands: CommandOffer,
+    uploads: Uploads,
+    hub: Hub,
+    replies: Replies,
+    poll_lines: PollLines,
+    tasks: BackgroundTasks,
+    open_session: OpenSession,
+    open_place: OpenPlace,
+    intake: MessageIntake,
+    eraser: ErasureService,
+    dashboard_door: DashboardDoor,
+    runs: Runs,
+    description: DescriptionHandlers,
+) -> tuple[object, ...]:
+    """Build the objects whose methods handle requests of visitors and programs, each with what it needs."""
+    settings, stores = services.settings, services.stores
+    return (
+        description,
+        SessionMessageHandlers(
+            limiter=limiter, intake=intake, hub=hub, events=stores.events, tasks=tasks,
+            history=stores.history, commands=commands, speaking=services.speaking, speech=stores.speech,
+            message_search=stores.message_search, api_sessions=stores.api_sessions,
+        ),
+        CommandListHandlers(
+            commands=commands, visitors=visitors, account_links=stores.account_links, events=stores.events
+        ),
+        ConversationHandlers(visitor_store=stores.visitors, forks=stores.forks),
+        ExportHandlers(exporter=DataExporter(store=stores.export, clock=SystemClock())),
+        CommandRunHandlers(
+            visitors=visitors, dashboard_door=dashboard_door, api_sessions=stores.api_sessions,
+            commands=commands, runs=runs, tasks=tasks, replies=replies, hub=hub,
+        ),
+        MemoryHandlers(notes=stores.notes, answer_memory=build_answer_memory(stores, settings), hub=hub),
+        ImportHandlers(
+            import_files=stores.import_files, past_imports=stores.past_imports,
+            import_summaries=stores.import_summaries, eraser=eraser,
+        ),
+        RecoveryHandlers(visitors=visitors, limiter=limiter, identities=stores.identities),
+        VisitorReportHandlers(inbox=stores.inbox),
+        VisitorPushHandlers(push_sender=services.push, settings=settings, push_store=stores.push),
+        UploadHandlers(limiter=limiter, uploads=uploads, visitors=visitors),
+        StreamHandlers(
+            limiter=limiter, visitors=visitors, hub=hub, tickets=stores.tickets, tasks=tasks,
+            open_place=open_place, open_session=open_session,
+        ),
+        PollHandlers(
+            visitors=visitors, limiter=limiter, poll_lines=poll_lines, open_place=open_place, tasks=tasks,
+            hub=hub,
+        ),
+    )  # fmt: skip
+
+
+def _build_app(
+    services: Services, *, visitors: Visitors, limiter: ClientLimiter, files: Files
+) -> web.Application:
+    app = web.Application(middlewares=[guard, check_api_key], client_max_size=MAX_BODY_BYTES)
+    app[VISITORS], app[PROXIES], app[FILES] = visitors, limiter.proxies, files
+    app[API] = ApiKeyAuth(
+        keys=services.stores.api_keys,
+        sessions=services.stores.api_sessions,
+        visitors=visitors,
+        scope_of=scope_of,
+        windows=limiter.keys,
+    )
     return app
 
 
-def follow_settings(app: web.Application, services: Services, *, model: ModelInfo) -> None:
-    """Replace the application's parts by those of `services` after a change of settings.
-
-    Open sockets and answers that are being written are kept.
-    """
-    parts = app[PARTS]
-    parts.settings = services.settings
-    parts.limiter.is_personal = services.settings.profile == "personal"
-    parts.stores = services.stores
-    parts.commands = services.commands
-    parts.model = model
-    parts.speaking = services.speaking
-    parts.answer_memory = build_answer_memory(services.stores, services.settings)
-    parts.visitors.settings = services.settings
-    parts.uploads.hearing = services.hearing
-    app[DESK].follow(
-        settings=services.settings,
-        stores=services.stores,
-        context_inspector=services.context_inspector,
-        playground=services.playground,
-        demo=model.offline,
-    )
-
-
-def count_screens(app: web.Application) -> dict[str, int]:
-    """Return the number of open connections: of chat pages, of dashboards, and by transport."""
-    hub = app[PARTS].hub
-    return {"chat": hub.screens, "desk": app[DESK].live.streams, **hub.count_transports()}
-
-
-def list_present(app: web.Application) -> Present:
-    """Return the operators and addresses that have a page open in this process."""
-    places = {subscriber.address_id for subscriber in app[PARTS].hub.list_subscribers()} - {0}
-    return Present(operators=tuple(app[DESK].live.operators), addresses=tuple(places))
-
-
-def start_parts(parts: Parts, *, counts: Counts | None = None) -> None:
-    """Start the background work of the parts; `counts` applies rate limits to all processes together.
-
-    None means that each process counts for itself.
-    """
-    if counts is not None:
-        parts.tasks.run_forever(CommonCounts(counts, parts.common_windows).watch)
-    parts.hub.start()
-    parts.tasks.run_forever(parts.admissions.watch)
-    parts.replies.start()
-
-
-def start_draining(parts: Parts) -> None:
-    """Refuse new connections and messages, and tell connected clients to reconnect within 5 seconds."""
-    parts.readiness.draining = True
-    parts.replies.begin_to_close()
-    parts.hub.close_all()
-
-
-async def stop_parts(parts: Parts, *, drain_seconds: float = DRAIN_SECONDS) -> None:
-    start_draining(parts)
-    await parts.replies.close(drain_seconds=drain_seconds)
-    await parts.sessions.release_unanswered()
-    await parts.tasks.drain(2.0)
+def _add_pages(
+    app: web.Application, *, sockets: SocketHandlers, pages: ChatPageHandlers, health: HealthHandlers
+) -> None:
+    add = app.router
+    add.add_get("/", go_to_chat)
+    add.add_get("/ws", sockets.chat)
+    add.add_get("/chat", pages.chat_page)
+    add.add_get("/widget.js", pages.widget)
+    add.add_get("/push.js", pages.push_worker)
+    add.add_get("/static/{path:.+}", pages.static)
+    add.add_get("/static-{digest:[0-9a-f]+}/{path:.+}", pages.static_for_ever)
+    add.add_get("/healthz", healthz)
+    add.add_get("/readyz", health.readyz)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from aiohttp import web
 
+from shared.adapters.postgres.db.readiness import PostgresReadiness
 from shared.core.identity.api_keys import Scope
 from shared.core.values.errors import StorageUnavailable
 from web import dashboard
@@ -23,33 +25,37 @@ from web.api import (
     rest,
     uploads,
 )
+from web.auth.visitors import Visitors
 from web.chat import event_stream_chat, long_poll
-from web.parts import PARTS
+from web.ports import Readiness
 from web.protocol import wire
 from web.rest import kinds
 from web.rest.calls import Call
 from web.rest.kinds import to_json
 from web.rest.operation import Operation, OperationRouter, Reply
 from web.security import cross_origin_headers
-from web.server.pages import ASK_AGAIN, FOR_EVER, File, serve
+from web.server.pages import ASK_AGAIN, FOR_EVER, File, Files, serve
 
 description = OperationRouter("description")
-DESCRIPTION: web.AppKey[list[str]] = web.AppKey("description", list)
-"""Once it was asked for."""
 
 
-@description.on(
-    "GET /openapi.json", Annotated[dict[str, Any], kinds.describe("OpenAPI 3.1 document")], anyone=True
-)
-async def describe(call: Call) -> Reply:
-    """The OpenAPI description of this interface."""
-    kept = call.request.app[DESCRIPTION]
-    if not kept:
-        from web.rest.openapi import document
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescriptionHandlers:
+    """Handler of the description, with the text once it was asked for."""
 
-        kept.append(to_json(await asyncio.to_thread(document, OPERATIONS)))
-    headers = {"Cache-Control": "no-store", **await cross_origin_headers(call.request)}
-    return web.json_response(text=kept[0], headers=headers)
+    made: list[str] = field(default_factory=list)
+
+    @description.on(
+        "GET /openapi.json", Annotated[dict[str, Any], kinds.describe("OpenAPI 3.1 document")], anyone=True
+    )
+    async def describe(self, call: Call) -> Reply:
+        """The OpenAPI description of this interface."""
+        if not self.made:
+            from web.rest.openapi import document
+
+            self.made.append(to_json(await asyncio.to_thread(document, OPERATIONS)))
+        headers = {"Cache-Control": "no-store", **await cross_origin_headers(call.request)}
+        return web.json_response(text=self.made[0], headers=headers)
 
 
 FOR_VISITORS: tuple[Operation, ...] = (
@@ -83,69 +89,78 @@ def scope_of(method: str, path: str) -> Scope | Literal["anyone"] | None:
 READY_SECONDS = 3.0
 
 
-async def chat_page(request: web.Request) -> web.StreamResponse:
-    """The full page; its cookie makes the browser a visitor for a year."""
-    parts = request.app[PARTS]
-    site = request.query.get("site", "default")
-    if not wire.is_site(site):
-        raise web.HTTPNotFound
-    page = parts.files.page("chat.html", request.headers.get("Accept-Language", ""))
-    response = serve(request, _known(page), cache="no-store", foreign=False)
-    parts.visitors.set_cookie(request, response, site)
-    return response
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatPageHandlers:
+    """Handlers of the page /chat, of the widget, and of their files."""
+
+    files: Files
+    visitors: Visitors
+
+    async def chat_page(self, request: web.Request) -> web.StreamResponse:
+        """The full page; its cookie makes the browser a visitor for a year."""
+        site = request.query.get("site", "default")
+        if not wire.is_site(site):
+            raise web.HTTPNotFound
+        page = self.files.page("chat.html", request.headers.get("Accept-Language", ""))
+        response = serve(request, _known(page), cache="no-store", foreign=False)
+        self.visitors.set_cookie(request, response, site)
+        return response
+
+    async def widget(self, request: web.Request) -> web.StreamResponse:
+        return serve(request, _known(self.files.widget), cache=ASK_AGAIN, foreign=True)
+
+    async def push_worker(self, request: web.Request) -> web.StreamResponse:
+        """The service worker that shows notifications: at the root, so that it may serve any of our pages."""
+        worker = _known(self.files.get("push.js"))
+        return serve(request, worker, cache=ASK_AGAIN, foreign=False)
+
+    async def static(self, request: web.Request) -> web.StreamResponse:
+        return self._serve_static(request, cache=ASK_AGAIN, packed=False)
+
+    async def static_for_ever(self, request: web.Request) -> web.StreamResponse:
+        """Serve a file by its digest; a page from before an update gets the new file, not for ever."""
+        newest = request.match_info["digest"] == self.files.digest
+        return self._serve_static(request, cache=FOR_EVER if newest else ASK_AGAIN, packed=True)
+
+    def _serve_static(self, request: web.Request, *, cache: str, packed: bool) -> web.StreamResponse:
+        file = self.files.get(request.match_info["path"], packed=packed)
+        return serve(request, _known(file), cache=cache, foreign=True)
 
 
-async def widget(request: web.Request) -> web.StreamResponse:
-    return serve(request, _known(request.app[PARTS].files.widget), cache=ASK_AGAIN, foreign=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthHandlers:
+    """Handler of readiness."""
+
+    readiness: Readiness
+    store: PostgresReadiness
+
+    async def readyz(self, request: web.Request) -> web.StreamResponse:
+        """Report whether this process can store and answer: its newest written beat, schema and libraries."""
+        draining = self.readiness.draining
+        database: str = self.readiness.write_state()
+        if database == "ok" and not draining:
+            try:
+                async with asyncio.timeout(READY_SECONDS):
+                    database = "ok" if await self.store.is_migrated() else "not migrated"
+            except (StorageUnavailable, TimeoutError):
+                database = "unreachable"
+        draining = self.readiness.draining
+        ready = database == "ok" and not draining and self.readiness.is_warm()
+        status = "draining" if draining else "ready" if ready else "not ready"
+        return web.json_response(
+            {"status": status, "database": database},
+            status=200 if ready else 503,
+            headers={"Cache-Control": "no-store"},
+        )
 
 
-async def push_worker(request: web.Request) -> web.StreamResponse:
-    """The service worker that shows notifications: at the root, so that it may serve any of our pages."""
-    worker = _known(request.app[PARTS].files.get("push.js"))
-    return serve(request, worker, cache=ASK_AGAIN, foreign=False)
-
-
-async def static(request: web.Request) -> web.StreamResponse:
-    return _static(request, cache=ASK_AGAIN, packed=False)
-
-
-async def static_for_ever(request: web.Request) -> web.StreamResponse:
-    """A page that was opened before an update asks by the old name: it gets the new file, not for ever."""
-    newest = request.match_info["digest"] == request.app[PARTS].files.digest
-    return _static(request, cache=FOR_EVER if newest else ASK_AGAIN, packed=True)
-
-
-async def root(request: web.Request) -> web.StreamResponse:
+async def go_to_chat(request: web.Request) -> web.StreamResponse:
     raise web.HTTPFound("/chat")
 
 
 async def healthz(request: web.Request) -> web.StreamResponse:
     """Answer 200 while this process is alive."""
     return web.json_response({"status": "ok"}, headers={"Cache-Control": "no-store"})
-
-
-async def readyz(request: web.Request) -> web.StreamResponse:
-    """Report whether this process can store and answer: its newest written beat, schema and libraries."""
-    parts = request.app[PARTS]
-    database: str = parts.readiness.write_state()
-    if database == "ok" and not parts.readiness.draining:
-        try:
-            async with asyncio.timeout(READY_SECONDS):
-                database = "ok" if await parts.stores.readiness.is_migrated() else "not migrated"
-        except (StorageUnavailable, TimeoutError):
-            database = "unreachable"
-    ready = database == "ok" and not parts.readiness.draining and parts.readiness.is_warm()
-    status = "draining" if parts.readiness.draining else "ready" if ready else "not ready"
-    return web.json_response(
-        {"status": status, "database": database},
-        status=200 if ready else 503,
-        headers={"Cache-Control": "no-store"},
-    )
-
-
-def _static(request: web.Request, *, cache: str, packed: bool) -> web.StreamResponse:
-    file = request.app[PARTS].files.get(request.match_info["path"], packed=packed)
-    return serve(request, _known(file), cache=cache, foreign=True)
 
 
 def _known(file: File | None) -> File:

@@ -31,11 +31,11 @@ from shared.core.values.errors import (
 from shared.services.voice.hearing import NotHeard, RecordingEmpty, RecordingTooLong
 from shared.services.voice.speaking import NothingToSpeak, NotSpoken
 from web.auth.site_tokens import BadIdentity, StillAnswering
-from web.auth.visitors import UnknownSite, UnknownToken
-from web.parts import PARTS
+from web.auth.visitors import VISITORS, UnknownSite, UnknownToken
 from web.protocol import wire
 from web.server.http_server import HEADERS, Connection
-from web.server.origins import parse_origin
+from web.server.origins import PROXIES, parse_origin
+from web.server.pages import FILES
 
 log = structlog.get_logger(__name__)
 
@@ -122,7 +122,7 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     if not response.prepared:
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
-        if request.app[PARTS].proxies.scheme(request) == "https":
+        if request.app[PROXIES].scheme(request) == "https":
             response.headers.setdefault("Strict-Transport-Security", HTTPS_FOR_A_YEAR)
         response.headers["X-Request-Id"] = request[REQUEST_ID]
     return response
@@ -195,7 +195,7 @@ def error_body(request: web.Request, error: EvertalkError) -> dict[str, Any]:
 
 def _http_error(request: web.Request, error: web.HTTPException) -> web.Response:
     if error.status == 404 and _wants_page(request):
-        page = request.app[PARTS].files.page("missing.html", request.headers.get("Accept-Language", ""))
+        page = request.app[FILES].page("missing.html", request.headers.get("Accept-Language", ""))
         assert page is not None
         return web.Response(
             body=page.body, status=404, content_type="text/html", charset="utf-8",
@@ -237,7 +237,7 @@ def _refuse_foreign_names(request: web.Request) -> None:
 
     Health probes are served under any name.
     """
-    if request.path not in _PROBES and not request.app[PARTS].proxies.is_ours(request):
+    if request.path not in _PROBES and not request.app[PROXIES].is_ours(request):
         message = "This host name is not served. The server's operator can set EVERTALK_PUBLIC_URL."
         raise HttpRefusal(421, "unknown_host", message)
 
@@ -252,7 +252,6 @@ async def _refuse_foreign_writes(request: web.Request) -> None:
     """Refuse writes that a foreign page makes with our cookies; bearer tokens are no cookies."""
     if request.method in SAFE_METHODS:
         return
-    parts = request.app[PARTS]
     fetch_site = request.headers.get("Sec-Fetch-Site")
     origin = request.headers.get("Origin")
     if fetch_site == "same-origin":
@@ -261,9 +260,9 @@ async def _refuse_foreign_writes(request: web.Request) -> None:
         return  # not a browser
     if fetch_site is None and origin is not None:
         own = parse_origin(origin)
-        if own is not None and parts.proxies.is_same_origin(request, own):
+        if own is not None and request.app[PROXIES].is_same_origin(request, own):
             return
-    if _by_token(request) and (origin is None or await parts.visitors.is_page_allowed(request)):
+    if _by_token(request) and (origin is None or await request.app[VISITORS].is_page_allowed(request)):
         return
     raise HttpRefusal(403, "foreign_origin", "This page may not do that here.")
 
@@ -284,9 +283,7 @@ async def read_json(request: web.Request) -> dict[str, Any]:
 
 async def cross_origin_headers(request: web.Request, *, site: str | None = None) -> dict[str, str]:
     """For the widget on an allowed page: bearer tokens only, never cookies."""
-    if "Origin" not in request.headers or not await request.app[PARTS].visitors.is_page_allowed(
-        request, site=site
-    ):
+    if "Origin" not in request.headers or not await request.app[VISITORS].is_page_allowed(request, site=site):
         return {"Vary": "Origin"}
     return {
         "Access-Control-Allow-Origin": request.headers["Origin"],

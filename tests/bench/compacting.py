@@ -21,8 +21,8 @@ from tests.bench.turn import ANSWER, QUESTION
 from tests.bench.whole import WholeTurns, app_with_instant_model
 from tests.kit.deployment.processes import Process
 from tests.kit.fakes.messages_api.harness import running_fake
-from web.app import make_parts
-from web.parts import ModelInfo
+from web.app import build_web_process
+from web.ports import ModelInfo
 from web.server.hub import Hub
 
 LOG_TURNS = 80
@@ -39,15 +39,15 @@ async def measure(*, turns: int, blocks: int) -> dict[str, Any]:
         await fake.script([{"match": {"kind": "any"}, "times": -1, "action": SLOW}])
         app = await app_with_instant_model(settings_of(servers, folder), answer=ANSWER)
         stack.push_async_callback(app.close)
-        parts = make_parts(app, model=ModelInfo(name="bench", offline=False))
-        parts.hub.start()
-        stack.push_async_callback(parts.tasks.drain, 2.0)
+        process = build_web_process(app, model=ModelInfo(name="bench", offline=False))
+        process.hub.start()
+        stack.push_async_callback(process.tasks.drain, 2.0)
         worker = environment_of(
             servers, folder, ANTHROPIC_API_KEY="sk-ant-bench", ANTHROPIC_BASE_URL=fake.base_url
         )
         await stack.enter_async_context(Process("worker", worker))
-        await _pair(app, parts.hub, turns)
-        return _told([await _pair(app, parts.hub, turns) for _ in range(blocks)])
+        await _pair(app, process.hub, turns)
+        return _told([await _pair(app, process.hub, turns) for _ in range(blocks)])
 
 
 async def _pair(app: App, hub: Hub, turns: int) -> dict[str, Any]:

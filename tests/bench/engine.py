@@ -33,8 +33,8 @@ from tests.bench.quiet import keep_quiet
 from tests.bench.rest import rss_mib
 from tests.bench.turn import ANSWER, QUESTION
 from tests.bench.whole import WholeTurns, all_were_answered, app_with_instant_model
-from web.app import make_parts
-from web.parts import ModelInfo
+from web.app import build_web_process
+from web.ports import ModelInfo
 
 AIMS = {"digest_25k_ms": 50, "build_200k_cpu_ms": 20, "million_ratio": 1.1}
 REPEATS = 9
@@ -88,10 +88,10 @@ async def measure_long(*, entries: int, turns: int, blocks: int) -> dict[str, An
 
 async def _long(settings: Settings, entries: int, turns: int, blocks: int) -> dict[str, Any]:
     app = await app_with_instant_model(settings, answer=ANSWER)
-    parts = make_parts(app, model=ModelInfo(name="bench", offline=False))
-    parts.hub.start()
+    process = build_web_process(app, model=ModelInfo(name="bench", offline=False))
+    process.hub.start()
     try:
-        short, long = WholeTurns(app, parts.hub), WholeTurns(app, parts.hub)
+        short, long = WholeTurns(app, process.hub), WholeTurns(app, process.hub)
         began = time.perf_counter()
         for whole, size in ((short, SHORT_ENTRIES), (long, entries)):
             await whole.begin()
@@ -118,7 +118,7 @@ async def _long(settings: Settings, entries: int, turns: int, blocks: int) -> di
             "seeding_seconds": round(grown, 1),
         }
     finally:
-        await parts.tasks.drain(2.0)
+        await process.tasks.drain(2.0)
         await app.close()
 
 

@@ -23,8 +23,8 @@ from tests.bench.ground import CAPS, environment_of, ground
 from tests.bench.quiet import keep_quiet
 from tests.bench.turn import ANSWER, QUESTION
 from tests.bench.whole import WholeTurns, app_with_instant_model
-from web.app import make_parts
-from web.parts import ModelInfo
+from web.app import build_web_process
+from web.ports import ModelInfo
 
 AIM_PERCENT = 5.0
 _LOOK_SECONDS = 0.002
@@ -99,9 +99,9 @@ async def _sample_wave(
 async def _talk(folder: Path, people: int, waves: int, *, warm: bool) -> None:
     """Run one web process with its share of the people."""
     app = await app_with_instant_model(load_settings(data_dir=folder, **CAPS), answer=ANSWER)
-    parts = make_parts(app, model=ModelInfo(name="bench", offline=False))
-    parts.hub.start()
-    crowd = [WholeTurns(app, parts.hub) for _ in range(people)]
+    process = build_web_process(app, model=ModelInfo(name="bench", offline=False))
+    process.hub.start()
+    crowd = [WholeTurns(app, process.hub) for _ in range(people)]
 
     async def beat() -> None:
         while True:
@@ -124,7 +124,7 @@ async def _talk(folder: Path, people: int, waves: int, *, warm: bool) -> None:
     finally:
         beating.cancel()
         await asyncio.wait([beating])
-        await parts.tasks.drain(2.0)
+        await process.tasks.drain(2.0)
         await app.close()
 
 

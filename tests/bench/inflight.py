@@ -20,8 +20,8 @@ from tests.bench.long_log import write_log
 from tests.bench.provider import Provider, running_provider
 from tests.bench.turn import QUESTION
 from tests.bench.whole import WholeTurns
-from web.app import make_parts
-from web.parts import ModelInfo
+from web.app import build_web_process
+from web.ports import ModelInfo
 from web.server.hub import Hub
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,15 +64,15 @@ async def one(people: int, log_turns: int) -> dict[str, Any]:
         key: dict[str, Any] = {"anthropic_api_key": "sk-ant-bench", "anthropic_base_url": provider.url}
         app = await open_app(settings_of(servers, folder, **key), role="web")
         stack.push_async_callback(app.close)
-        parts = make_parts(app, model=ModelInfo(name="bench", offline=False))
-        parts.hub.start()
-        stack.push_async_callback(parts.tasks.drain, 2.0)
+        process = build_web_process(app, model=ModelInfo(name="bench", offline=False))
+        process.hub.start()
+        stack.push_async_callback(process.tasks.drain, 2.0)
         beating = asyncio.create_task(_beat(app))
         stack.callback(beating.cancel)
-        warm = [await _person(app, parts.hub, 0) for _ in range(16)]
+        warm = [await _person(app, process.hub, 0) for _ in range(16)]
         await provider.answers(deltas=5)
         await asyncio.gather(*(whole.turn(QUESTION) for whole in warm))
-        people_there = [await _person(app, parts.hub, log_turns) for _ in range(people)]
+        people_there = [await _person(app, process.hub, log_turns) for _ in range(people)]
         return await _held(provider, people_there, log_turns)
 
 

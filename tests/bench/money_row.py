@@ -23,8 +23,8 @@ from tests.bench.ground import CAPS, environment_of, ground
 from tests.bench.quiet import keep_quiet
 from tests.bench.turn import ANSWER, QUESTION
 from tests.bench.whole import WholeTurns, app_with_instant_model
-from web.app import make_parts
-from web.parts import ModelInfo
+from web.app import build_web_process
+from web.ports import ModelInfo
 
 AIM_PERCENT = 5.0
 WARM_SECONDS = 3.0
@@ -81,10 +81,10 @@ async def _sampled(connection: asyncpg.Connection[asyncpg.Record], seconds: floa
 async def _talk(folder: Path, people: int, seconds: float) -> None:
     """One web process with so many people in it."""
     app = await app_with_instant_model(load_settings(data_dir=folder, **CAPS), answer=ANSWER)
-    parts = make_parts(app, model=ModelInfo(name="bench", offline=False))
-    parts.hub.start()
+    process = build_web_process(app, model=ModelInfo(name="bench", offline=False))
+    process.hub.start()
     until = time.monotonic() + seconds + WARM_SECONDS
-    crowd = [WholeTurns(app, parts.hub) for _ in range(people)]
+    crowd = [WholeTurns(app, process.hub) for _ in range(people)]
 
     async def talks(one: WholeTurns) -> None:
         await one.begin()
@@ -102,7 +102,7 @@ async def _talk(folder: Path, people: int, seconds: float) -> None:
     finally:
         beating.cancel()
         await asyncio.wait([beating])
-        await parts.tasks.drain(2.0)
+        await process.tasks.drain(2.0)
         await app.close()
 
 

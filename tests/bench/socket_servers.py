@@ -18,8 +18,8 @@ from shared.config.settings import load_settings
 from shared.core.session.turns import Delta, RunEnded, RunStarted
 from tests.bench.quiet import keep_quiet
 from tests.bench.whole import app_with_instant_model
-from web.app import make_parts, make_web_app, start_parts, stop_parts
-from web.parts import ModelInfo, Parts
+from web.app import WebProcess, build_web_process
+from web.ports import ModelInfo
 from web.server import http_server
 from web.server.rate_limits import ClientLimits
 
@@ -70,8 +70,8 @@ class Echo:
 class House:
     """The web process with a tap for pieces of an answer, as a model would write them."""
 
-    def __init__(self, parts: Parts, pool: Any) -> None:
-        self._parts = parts
+    def __init__(self, process: WebProcess, pool: Any) -> None:
+        self._process = process
         self._pool = pool
         self._turn = 0
 
@@ -81,7 +81,7 @@ class House:
             "SELECT id FROM sessions WHERE public_id = $1", asked["session"]
         )
         self._turn += 1
-        hub, turn, offset = self._parts.hub, self._turn, 0
+        hub, turn, offset = self._process.hub, self._turn, 0
         hub.handle_event(session_id, RunStarted(turn=turn, attempt=1))
         for _ in range(asked["count"]):
             text = stamped(asked["size"])
@@ -115,14 +115,14 @@ async def _echo(stop: asyncio.Event) -> None:
 async def _house(given: argparse.Namespace, stop: asyncio.Event) -> None:
     settings = load_settings(database_url=given.database, redis_url=given.redis, data_dir=Path(given.folder))
     services = await app_with_instant_model(settings, answer="Hello.")
-    parts = make_parts(services, model=ModelInfo(name="bench", offline=False), limits=WIDE)
-    app = make_web_app(services, parts)
-    app.router.add_post("/bench", House(parts, services.pool).deltas)
-    start_parts(parts)
+    process = build_web_process(services, model=ModelInfo(name="bench", offline=False), limits=WIDE)
+    app = process.app
+    app.router.add_post("/bench", House(process, services.pool).deltas)
+    process.start()
     try:
         await _serve(app, stop)
     finally:
-        await stop_parts(parts, drain_seconds=1)
+        await process.stop(drain_seconds=1)
         await services.close()
 
 

@@ -12,8 +12,8 @@ import asyncpg
 
 from tests.bench.ground import ground, run, settings_of
 from tests.bench.whole import WholeTurns, app_with_instant_model
-from web.app import make_parts
-from web.parts import ModelInfo
+from web.app import build_web_process
+from web.ports import ModelInfo
 
 SENTENCE = (
     "We met by the river near the old bridge and talked about sardines, weather and the late train home. "
@@ -45,12 +45,12 @@ _TEXT = "SELECT sum(octet_length(blocks->0->>'text'))::bigint FROM entries"
 async def measure(*, sessions: int, turns: int) -> dict[str, Any]:
     async with ground(durable=False) as (servers, folder):
         app = await app_with_instant_model(settings_of(servers, folder), answer=TEXT[:392])
-        parts = make_parts(app, model=ModelInfo(name="bench", offline=False))
-        parts.hub.start()
+        process = build_web_process(app, model=ModelInfo(name="bench", offline=False))
+        process.hub.start()
         try:
             before = await _sizes(app.pool)
             for _ in range(sessions):
-                whole = WholeTurns(app, parts.hub)
+                whole = WholeTurns(app, process.hub)
                 await whole.begin()
                 for number in range(turns):
                     await whole.turn(TEXT[: LENGTHS[number % len(LENGTHS)]])
@@ -61,7 +61,7 @@ async def measure(*, sessions: int, turns: int) -> dict[str, Any]:
             await _settle(app.pool)
             found = dict(await app.pool.fetchrow(_MESSAGES) or {})
         finally:
-            await parts.tasks.drain(2.0)
+            await process.tasks.drain(2.0)
             await app.close()
     grown = {name: size - before.get(name, 0) for name, size in after.items()}
     return _of_messages(found) | _of_turns(grown, written, sessions * turns)

@@ -23,8 +23,8 @@ from tests.bench.ground import ground, run, settings_of
 from tests.bench.provider import WORDS, running_provider
 from tests.bench.turn import QUESTION, run_block
 from tests.bench.whole import WholeTurns
-from web.app import make_parts
-from web.parts import ModelInfo, Parts
+from web.app import WebProcess, build_web_process
+from web.ports import ModelInfo
 from web.server.hub import Subscriber
 from web.server.send_queue import SendQueue
 
@@ -38,9 +38,9 @@ async def measure(*, streams: int, blocks: int) -> dict[str, Any]:
         key: dict[str, Any] = {"anthropic_api_key": "sk-ant-bench", "anthropic_base_url": provider.url}
         app = await open_app(settings_of(servers, folder, **key), role="web")
         stack.push_async_callback(app.close)
-        parts = make_parts(app, model=ModelInfo(name="bench", offline=False))
-        parts.hub.start()
-        stack.push_async_callback(parts.tasks.drain, 2.0)
+        process = build_web_process(app, model=ModelInfo(name="bench", offline=False))
+        process.hub.start()
+        stack.push_async_callback(process.tasks.drain, 2.0)
         pool = await open_pool(servers.database_url, size=1)
         stack.push_async_callback(pool.close)
         redis = Redis.from_url(servers.redis_url)
@@ -56,14 +56,14 @@ async def measure(*, streams: int, blocks: int) -> dict[str, Any]:
         for _ in range(3):
             # As many connections with their statements prepared as will be needed at once.
             await _cpu_ms([lambda: _sdk_stream(sdk)] * streams)
-            await _cpu_ms([await _shown(app, parts) for _ in range(streams)])
+            await _cpu_ms([await _shown(app, process) for _ in range(streams)])
         await run_block(bare, 10)
         await provider.answers(deltas=DELTAS, pace=PACE_SECONDS)
         rounds = []
         for _ in range(blocks):
             commits = (await run_block(bare, BARE_TURNS)).cpu_ms
             alone = await _cpu_ms([lambda: _sdk_stream(sdk)] * streams)
-            ours = await _cpu_ms([await _shown(app, parts) for _ in range(streams)])
+            ours = await _cpu_ms([await _shown(app, process) for _ in range(streams)])
             rounds.append((commits, alone, ours))
     return _told(rounds, streams)
 
@@ -77,18 +77,18 @@ async def _sdk_stream(sdk: AsyncAnthropic) -> None:
         pass
 
 
-async def _shown(app: App, parts: Parts) -> Callable[[], Awaitable[None]]:
+async def _shown(app: App, process: WebProcess) -> Callable[[], Awaitable[None]]:
     """A turn of a new conversation with one screen; joining is not measured."""
-    whole = WholeTurns(app, parts.hub)
+    whole = WholeTurns(app, process.hub)
     await whole.begin()
-    seat = Subscriber(SendQueue(_Line(), spawn=parts.tasks.start, abort=lambda: None), public=False)
-    await parts.hub.join(whole.session_id, seat)
+    seat = Subscriber(SendQueue(_Line(), spawn=process.tasks.start, abort=lambda: None), public=False)
+    await process.hub.join(whole.session_id, seat)
     seat.begin("{}", 0)
-    parts.hub.mark_welcomed(whole.session_id, 0)
+    process.hub.mark_welcomed(whole.session_id, 0)
 
     async def turn() -> None:
         await whole.turn(QUESTION)
-        await parts.hub.leave(whole.session_id, seat)
+        await process.hub.leave(whole.session_id, seat)
 
     return turn
 

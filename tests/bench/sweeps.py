@@ -28,8 +28,8 @@ from tests.bench import dashboard_seed
 from tests.bench.ground import ground, run, settings_of
 from tests.bench.turn import ANSWER, QUESTION
 from tests.bench.whole import WholeTurns, app_with_instant_model
-from web.app import make_parts
-from web.parts import ModelInfo
+from web.app import build_web_process
+from web.ports import ModelInfo
 
 SPENT_MICRO = 900_000_000
 """Spending of the day beside a cap of which it is nine tenths."""
@@ -182,10 +182,10 @@ async def _look(pool: Pool, admin: Pool, look: Look) -> tuple[int, float]:
 async def _share(servers: EmbeddedServers, folder: Path, talk: int) -> dict[str, Any]:
     """Return what the looks after turns cost beside the turns themselves."""
     app = await app_with_instant_model(settings_of(servers, folder), answer=ANSWER)
-    parts = make_parts(app, model=ModelInfo(name="bench", offline=False))
-    parts.hub.start()
+    process = build_web_process(app, model=ModelInfo(name="bench", offline=False))
+    process.hub.start()
     try:
-        people = [WholeTurns(app, parts.hub) for _ in range(PEOPLE)]
+        people = [WholeTurns(app, process.hub) for _ in range(PEOPLE)]
         for person in people:
             await person.begin()
             await person.turn(QUESTION)
@@ -206,7 +206,7 @@ async def _share(servers: EmbeddedServers, folder: Path, talk: int) -> dict[str,
             "share_of_looks": round(by_looks / by_turns, 3),
         }
     finally:
-        await parts.tasks.drain(2.0)
+        await process.tasks.drain(2.0)
         await app.close()
 
 

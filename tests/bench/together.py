@@ -16,17 +16,17 @@ from tests.bench.floor import TABLES, BareTurns
 from tests.bench.ground import ground, ratio, run, settings_of, share
 from tests.bench.turn import ANSWER, QUESTION, Turns
 from tests.bench.whole import WholeTurns, app_with_instant_model
-from web.app import make_parts
-from web.parts import ModelInfo
+from web.app import build_web_process
+from web.ports import ModelInfo
 
 
 async def measure(*, people: int, turns: int, blocks: int) -> dict[str, Any]:
     async with ground() as (servers, folder), AsyncExitStack() as stack:
         app = await app_with_instant_model(settings_of(servers, folder), answer=ANSWER)
         stack.push_async_callback(app.close)
-        parts = make_parts(app, model=ModelInfo(name="bench", offline=False))
-        parts.hub.start()
-        stack.push_async_callback(parts.tasks.drain, 2.0)
+        process = build_web_process(app, model=ModelInfo(name="bench", offline=False))
+        process.hub.start()
+        stack.push_async_callback(process.tasks.drain, 2.0)
         pool = await open_pool(servers.database_url, size=people)
         stack.push_async_callback(pool.close)
         redis = Redis.from_url(servers.redis_url)
@@ -36,7 +36,7 @@ async def measure(*, people: int, turns: int, blocks: int) -> dict[str, Any]:
         for number in range(people):
             connection = await stack.enter_async_context(pool.acquire())
             bare.append(Apart(connection, redis, answer=ANSWER, first=number * 1_000))
-        ours: list[Turns] = [WholeTurns(app, parts.hub) for _ in range(people)]
+        ours: list[Turns] = [WholeTurns(app, process.hub) for _ in range(people)]
         for warm in (bare, ours):
             await _block(warm, max(3, turns // 4))
         pairs = [(await _block(bare, turns), await _block(ours, turns)) for _ in range(blocks)]

@@ -35,8 +35,8 @@ from shared.core.compaction.jobs import MANUAL
 from shared.core.session.turns import JobOrder
 from tests.bench.ground import ground, run, settings_of
 from tests.kit.fakes.bot_api import TOKEN, local_bot_api
-from web.app import make_parts, make_web_app, start_parts, stop_parts
-from web.parts import ModelInfo
+from web.app import build_web_process
+from web.ports import ModelInfo
 from web.server.http_server import Listener
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -175,12 +175,12 @@ async def _web_message(settings: Settings) -> Trip:
 async def _web(settings: Settings) -> AsyncIterator[ClientWebSocketResponse]:
     """The socket of a visitor who has been welcomed by the web process."""
     services = await open_app(settings, role="web")
-    parts = make_parts(services, model=ModelInfo(name="offline", offline=True))
-    runner = web.AppRunner(make_web_app(services, parts), handle_signals=False, shutdown_timeout=1)
+    process = build_web_process(services, model=ModelInfo(name="offline", offline=True))
+    runner = web.AppRunner(process.app, handle_signals=False, shutdown_timeout=1)
     await runner.setup()
     door = Listener(runner)
     base = f"http://127.0.0.1:{await door.start('127.0.0.1', 0)}"
-    start_parts(parts)
+    process.start()
     try:
         async with (
             ClientSession() as client,
@@ -191,7 +191,7 @@ async def _web(settings: Settings) -> AsyncIterator[ClientWebSocketResponse]:
             await _until(socket, "welcome")
             yield socket
     finally:
-        await stop_parts(parts, drain_seconds=1)
+        await process.stop(drain_seconds=1)
         await door.stop_listening()
         await runner.cleanup()
         await services.close()

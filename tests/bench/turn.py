@@ -39,8 +39,8 @@ from tests.bench.summaries import make_questions, make_sentences, put_behind_sum
 from tests.bench.whole import WholeTurns, all_were_answered, app_with_instant_model
 from tests.kit.deployment.processes import Process
 from tests.kit.fakes.messages_api.harness import running_fake
-from web.app import make_parts
-from web.parts import ModelInfo
+from web.app import build_web_process
+from web.ports import ModelInfo
 
 QUESTION = "What was the name of the restaurant near the river that we liked so much last summer?"
 ANSWER = "You liked the Blue Heron, because of the grilled sardines and the view over the bridge at night."
@@ -114,25 +114,25 @@ async def _turns(
     app = await app_with_instant_model(settings_of(servers, folder), answer=ANSWER)
     redis = Redis.from_url(servers.redis_url)
     bare_pool = await open_pool(servers.database_url, size=1)
-    parts = make_parts(app, model=ModelInfo(name="bench", offline=False))
-    parts.hub.start()
+    process = build_web_process(app, model=ModelInfo(name="bench", offline=False))
+    process.hub.start()
     freeze_loaded_objects()
     try:
         async with bare_pool.acquire() as connection:
             floor = BareTurns(connection, redis, answer=ANSWER)  # type: ignore[arg-type]
-            whole = WholeTurns(app, parts.hub)
+            whole = WholeTurns(app, process.hub)
             await floor.prepare()
             for warm in (floor, whole):
                 await run_block(warm, max(10, turns // 5))
             found = await _interleaved(floor, whole, turns, _groups(blocks, minutes))
         found |= await _counts(app, redis, whole, turns)
-        found |= await _behind_summaries(app, servers, folder, WholeTurns(app, parts.hub), turns)
+        found |= await _behind_summaries(app, servers, folder, WholeTurns(app, process.hub), turns)
         await all_were_answered(app)
         if profile:
             found["profile"] = await _profile(whole, turns)
         return found
     finally:
-        await parts.tasks.drain(2.0)
+        await process.tasks.drain(2.0)
         await bare_pool.close()
         await redis.aclose()
         await app.close()

@@ -16,8 +16,8 @@ from shared.bootstrap.app import App
 from tests.bench.ground import ground, run, settings_of
 from tests.bench.turn import ANSWER, QUESTION
 from tests.bench.whole import WholeTurns, all_were_answered, app_with_instant_model
-from web.app import make_parts
-from web.parts import ModelInfo
+from web.app import build_web_process
+from web.ports import ModelInfo
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -47,12 +47,12 @@ SELECT relname, n_tup_upd AS updates, n_tup_hot_upd AS hot FROM pg_stat_user_tab
 async def measure(*, sessions: int, turns: int) -> dict[str, Any]:
     async with ground(durable=False) as (servers, folder):
         app = await app_with_instant_model(settings_of(servers, folder), answer=ANSWER)
-        parts = make_parts(app, model=ModelInfo(name="bench", offline=False))
-        parts.hub.start()
+        process = build_web_process(app, model=ModelInfo(name="bench", offline=False))
+        process.hub.start()
         admin = await asyncpg.connect(servers.database_url)
         try:
             await admin.execute("CREATE EXTENSION pg_walinspect")
-            people = [WholeTurns(app, parts.hub) for _ in range(sessions)]
+            people = [WholeTurns(app, process.hub) for _ in range(sessions)]
             for person in people:
                 await person.begin()
             await _talk(app, people, admin, WARM_UP)
@@ -70,7 +70,7 @@ async def measure(*, sessions: int, turns: int) -> dict[str, Any]:
             }
         finally:
             await admin.close()
-            await parts.tasks.drain(2.0)
+            await process.tasks.drain(2.0)
             await app.close()
 
 

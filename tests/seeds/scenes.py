@@ -17,8 +17,8 @@ from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.web.callers import bearer, make_visitor
 from tests.kit.web.fixtures import Frame, Screen, hello
 from tests.kit.web.http_client import browsing
-from web.app import make_parts, make_web_app, start_parts, stop_parts
-from web.parts import ModelInfo
+from web.app import build_web_process
+from web.ports import ModelInfo
 from web.server.http_server import Listener
 
 FILLER = "Then we talked about the weather, the garden and the long way home along the river. " * 18
@@ -159,12 +159,12 @@ class Front:
 @asynccontextmanager
 async def in_front_of(guest: Visit) -> AsyncIterator[Front]:
     app = guest.app
-    parts = make_parts(app, model=ModelInfo(name=app.models.chat, offline=False))
-    runner = web.AppRunner(make_web_app(app, parts), shutdown_timeout=1)
+    process = build_web_process(app, model=ModelInfo(name=app.models.chat, offline=False))
+    runner = web.AppRunner(process.app, shutdown_timeout=1)
     await runner.setup()
     listener = Listener(runner)
     url = f"http://127.0.0.1:{await listener.start('127.0.0.1', 0)}"
-    start_parts(parts)
+    process.start()
     row, token = await make_visitor(app.pool)
     own = Visit(app=app, session_id=row.session_id, address_id=row.address_id)
     try:
@@ -172,6 +172,6 @@ async def in_front_of(guest: Visit) -> AsyncIterator[Front]:
             session = str(row.session_public_id)
             yield Front(url=url, guest=own, http=http, token=token, session=session)
     finally:
-        await stop_parts(parts, drain_seconds=5)
+        await process.stop(drain_seconds=5)
         await listener.stop_listening()
         await runner.cleanup()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, NotRequired
 from uuid import UUID
 
@@ -13,22 +13,24 @@ from aiohttp import web
 from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
+from shared.adapters.postgres.people.api_sessions import PostgresApiSessions
 from shared.core.commands.arguments import render_arguments
 from shared.core.commands.commands import Command
 from shared.core.values.errors import EvertalkError, StorageUnavailable, UnknownSession
-from web.auth.visitors import Known
-from web.chat.socket_session import COMMAND_SECONDS, UnknownCommand, result_payload
-from web.dashboard import DESK
-from web.dashboard.access import find_signed_in
-from web.parts import PARTS, Parts, audience_of
+from shared.runtime import BackgroundTasks
+from web.auth.visitors import Known, Visitors
+from web.chat.command_intake import COMMAND_SECONDS, UnknownCommand, result_payload
+from web.command_offer import CommandOffer, audience_of
+from web.dashboard.access import DashboardDoor, find_signed_in
 from web.protocol import wire
-from web.rest.api_key_auth import API, ONLY_IN_PERSON, build_known, find_by_key, record
+from web.rest.api_key_auth import ONLY_IN_PERSON, build_known, find_by_key, record
 from web.rest.arguments import Json, Shape
 from web.rest.calls import Call, unauthorized_error
 from web.rest.kinds import Cid, Error, IdempotencyKey, describe, read_cid
 from web.rest.operation import OperationRouter, Reply
 from web.security import REQUEST_ID, HttpRefusal, cross_origin_headers, error_body
 from web.server.event_stream import HEARTBEAT_SECONDS, EventStream, wants_events
+from web.server.hub import Hub, Replies
 
 log = structlog.get_logger(__name__)
 
@@ -114,71 +116,156 @@ class Runs:
     by_cid: dict[tuple[int, str], Run] = field(default_factory=dict)
 
 
-RUNS: web.AppKey[Runs] = web.AppKey("command_runs", Runs)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandRunHandlers:
+    """Handler of commands, with the runs that are under way."""
 
+    visitors: Visitors
+    dashboard_door: DashboardDoor
+    api_sessions: PostgresApiSessions
+    commands: CommandOffer
+    runs: Runs
+    tasks: BackgroundTasks
+    replies: Replies
+    hub: Hub
 
-@router.on(
-    "POST /commands/{name:[a-z][a-z0-9_]*}", CommandResult, visitor=True, scope="commands:run",
-    role="operator", finds_caller=True, refusals=(404, 409, 503),
-    events={"progress": Progress, "result": CommandResult, "error": Error},
-)  # fmt: skip
-async def run_command(
-    call: Call,
-    name: Annotated[str, describe("name of a command, without the slash")],
-    *,
-    body: Annotated[Json, Shape(CommandCall)],
-    key: IdempotencyKey = None,
-) -> Reply:
-    """Run a command in a conversation.
+    @router.on(
+        "POST /commands/{name:[a-z][a-z0-9_]*}", CommandResult, visitor=True, scope="commands:run",
+        role="operator", finds_caller=True, refusals=(404, 409, 503),
+        events={"progress": Progress, "result": CommandResult, "error": Error},
+    )  # fmt: skip
+    async def run_command(
+        self,
+        call: Call,
+        name: Annotated[str, describe("name of a command, without the slash")],
+        *,
+        body: Annotated[Json, Shape(CommandCall)],
+        key: IdempotencyKey = None,
+    ) -> Reply:
+        """Run a command in a conversation.
 
-    Pass arguments by name next to `session_id`, or as typed text in `args`. An event stream reports progress
-    and ends with `result` or `error`. The command continues if the client disconnects.
-    """
-    request, parts = call.request, call.parts
-    call.check_draining()
-    asker = await _find_asker(request, body.get("session_id"))
-    command = _find_command(parts, name, asker)
-    cid = read_cid(body.get("cid"), key)
-    given = {key: value for key, value in body.items() if key not in _RESERVED}
-    words = wire.clean(render_arguments(name, command.arguments, given))
-    Call(request=request, known=asker.known).check_rate("commands")
-    known_run = await _find_repeat(request, asker, name, cid)
-    if isinstance(known_run, dict):
-        return await _respond(request, Run(name), known_run)
-    if known_run is None:
-        await _record(request, asker, name)
-        known_run = _begin(call, asker, name, words, cid)
-    if wants_events(request):
-        return await _stream(request, known_run)
-    async with asyncio.timeout(COMMAND_SECONDS + 5):
-        return await asyncio.shield(known_run.outcome)
+        Pass arguments by name next to `session_id`, or as typed text in `args`. An event stream reports
+        progress and ends with `result` or `error`. The command continues if the client disconnects.
+        """
+        request = call.request
+        call.check_draining()
+        asker = await self._find_asker(call, body.get("session_id"))
+        command = self._find_command(name, asker)
+        cid = read_cid(body.get("cid"), key)
+        given = {key: value for key, value in body.items() if key not in _RESERVED}
+        words = wire.clean(render_arguments(name, command.arguments, given))
+        replace(call, known=asker.known).check_rate("commands")
+        known_run = await self._find_repeat(asker, name, cid)
+        if isinstance(known_run, dict):
+            return await _respond(request, Run(name), known_run)
+        if known_run is None:
+            await self._record(call, asker, name)
+            known_run = self._begin(call, asker, name, words, cid)
+        if wants_events(request):
+            return await _stream(request, known_run)
+        async with asyncio.timeout(COMMAND_SECONDS + 5):
+            return await asyncio.shield(known_run.outcome)
 
+    async def _find_asker(self, call: Call, session_id: Any) -> Asker:
+        """Return the caller: a key or a visitor with its own session, or an operator with any.
 
-async def _find_asker(request: web.Request, session_id: Any) -> Asker:
-    """Return the caller: a key or a visitor with its own session, or an operator with any.
+        Raises UnknownSession, or HttpRefusal for a caller without a valid token, key or login.
+        """
+        request, named = call.request, session_id if isinstance(session_id, str) else None
+        if (known := await find_by_key(request, named)) is not None:
+            return Asker(known=known, key=True)
+        visitor = await self.visitors.find_caller(request)
+        own = None if visitor is None or not named else await self.visitors.open(visitor, named)
+        if own is not None:
+            return Asker(known=own)
+        operator = None if "Authorization" in request.headers else await self._find_operator(call)
+        if operator is not None:
+            return Asker(known=await self._load_any_session(call, session_id), operator=operator)
+        if visitor is not None:
+            raise UnknownSession("not this visitor's session")
+        raise unauthorized_error("A visitor's token, a key or a login is needed.")
 
-    Raises UnknownSession, or HttpRefusal for a caller without a valid token, key or login.
-    """
-    named = session_id if isinstance(session_id, str) else None
-    if (known := await find_by_key(request, named)) is not None:
-        return Asker(known=known, key=True)
-    visitor = await request.app[PARTS].visitors.find_caller(request)
-    own = None if visitor is None or not named else await request.app[PARTS].visitors.open(visitor, named)
-    if own is not None:
-        return Asker(known=own)
-    operator = None if "Authorization" in request.headers else await _find_operator(request)
-    if operator is not None:
-        return Asker(known=await _load_any_session(request, session_id), operator=operator)
-    if visitor is not None:
-        raise UnknownSession("not this visitor's session")
-    raise unauthorized_error("A visitor's token, a key or a login is needed.")
+    async def _find_operator(self, call: Call) -> str | None:
+        who = await find_signed_in(call.request, self.dashboard_door)
+        if who is not None and not who.has_role("operator"):
+            raise HttpRefusal(403, "role_needed", f"This needs the role operator; you are {who.role}.")
+        return who.name if who is not None else None
 
+    async def _load_any_session(self, call: Call, session_id: Any) -> Known:
+        if not isinstance(session_id, str) or not _is_id(session_id):
+            raise UnknownSession("not an id", advice="Name the conversation by `session_id`.")
+        reached = await self.api_sessions.find(UUID(session_id))
+        if reached is None:
+            raise UnknownSession("no such session", advice="There is no such conversation.")
+        return await build_known(call.request, reached)
 
-async def _find_operator(request: web.Request) -> str | None:
-    who = await find_signed_in(request, request.app[DESK].door)
-    if who is not None and not who.has_role("operator"):
-        raise HttpRefusal(403, "role_needed", f"This needs the role operator; you are {who.role}.")
-    return who.name if who is not None else None
+    def _find_command(self, name: str, asker: Asker) -> Command:
+        if name in ONLY_IN_PERSON and (asker.key or asker.operator is not None):
+            raise HttpRefusal(403, "only_in_person", "Only the person whose conversation it is may do that.")
+        for command in self.commands.list_for(asker.audience, site=asker.known.site):
+            if command.name == name:
+                return command
+        raise HttpRefusal(404, "unknown_command", UnknownCommand.advice)
+
+    async def _find_repeat(self, asker: Asker, name: str, cid: str | None) -> Run | dict[str, Any] | None:
+        """The same request's run or result, when it came before."""
+        if cid is None:
+            return None
+        session_id = asker.known.row.session_id
+        done = await self.api_sessions.find_command_result(session_id, cid)
+        # Looked at without a pause before a new one is put there.
+        found = self.runs.by_cid.get((session_id, cid))
+        command = found.name if found is not None else (done or {}).get("command", name)
+        if command != name:
+            raise HttpRefusal(409, "cid_used", f"This cid was used for /{command}. Take a new one.")
+        return found if found is not None else None if done is None else {"error": None, **done}
+
+    async def _record(self, call: Call, asker: Asker, name: str) -> None:
+        about = f"session:{asker.known.row.session_public_id}"
+        await record(call.request, "commands.run", about=about, command=name)
+        if asker.operator is not None:
+            operators = self.dashboard_door.operators
+            await operators.record(actor=asker.operator, action=f"command.{name}", about=about)
+
+    def _begin(self, call: Call, asker: Asker, name: str, words: str, cid: str | None) -> Run:
+        """In a task of the process: a reader who hangs up does not end it."""
+        runs, run, session_id = self.runs.by_cid, Run(name), asker.known.row.session_id
+        if cid is not None:
+            if (already := runs.get((session_id, cid))) is not None:
+                return already
+            runs[session_id, cid] = run
+
+        async def work() -> None:
+            kept = 0.0
+            try:
+                run.end(await self._run(asker, run, words, cid, call.language))
+                kept = KEPT_SECONDS
+            except EvertalkError as error:
+                run.end(error)
+            except TimeoutError:
+                run.end(StorageUnavailable("command took too long"))
+            finally:
+                if not run.outcome.done():
+                    run.end(StorageUnavailable("the server restarts"))
+                if cid is not None:
+                    asyncio.get_running_loop().call_later(kept, runs.pop, (session_id, cid), None)
+
+        self.tasks.start(work())
+        return run
+
+    async def _run(self, asker: Asker, run: Run, words: str, cid: str | None, tongue: str) -> dict[str, Any]:
+        session_id = asker.known.row.session_id
+        async with asyncio.timeout(COMMAND_SECONDS):
+            outcome = await self.commands.runner.run(
+                session_id=session_id, address_id=asker.address_id, name=run.name, args=words, cid=cid,
+                progress=run.report_progress, audience=audience_of(_audience(asker)), language=tongue,
+            )  # fmt: skip
+        if run.name == "retry" and outcome.success:
+            self.replies.answer(session_id)
+        payload = result_payload(cid, outcome)
+        if outcome.event_seq:
+            self.hub.publish_locally(session_id, outcome.event_seq, "command.result", payload)
+        return {"error": None, **payload, "event_seq": outcome.event_seq}
 
 
 def _is_id(value: str) -> bool:
@@ -187,92 +274,6 @@ def _is_id(value: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-async def _load_any_session(request: web.Request, session_id: Any) -> Known:
-    if not isinstance(session_id, str) or not _is_id(session_id):
-        raise UnknownSession("not an id", advice="Name the conversation by `session_id`.")
-    reached = await request.app[API].sessions.find(UUID(session_id))
-    if reached is None:
-        raise UnknownSession("no such session", advice="There is no such conversation.")
-    return await build_known(request, reached)
-
-
-def _find_command(parts: Parts, name: str, asker: Asker) -> Command:
-    if name in ONLY_IN_PERSON and (asker.key or asker.operator is not None):
-        raise HttpRefusal(403, "only_in_person", "Only the person whose conversation it is may do that.")
-    for command in parts.commands_for(asker.audience, site=asker.known.site):
-        if command.name == name:
-            return command
-    raise HttpRefusal(404, "unknown_command", UnknownCommand.advice)
-
-
-async def _find_repeat(
-    request: web.Request, asker: Asker, name: str, cid: str | None
-) -> Run | dict[str, Any] | None:
-    """The same request's run or result, when it came before."""
-    if cid is None:
-        return None
-    session_id = asker.known.row.session_id
-    done = await request.app[API].sessions.find_command_result(session_id, cid)
-    # Looked at without a pause before a new one is put there.
-    found = request.app[RUNS].by_cid.get((session_id, cid))
-    command = found.name if found is not None else (done or {}).get("command", name)
-    if command != name:
-        raise HttpRefusal(409, "cid_used", f"This cid was used for /{command}. Take a new one.")
-    return found if found is not None else None if done is None else {"error": None, **done}
-
-
-async def _record(request: web.Request, asker: Asker, name: str) -> None:
-    about = f"session:{asker.known.row.session_public_id}"
-    await record(request, "commands.run", about=about, command=name)
-    if asker.operator is not None:
-        operators = request.app[DESK].door.operators
-        await operators.record(actor=asker.operator, action=f"command.{name}", about=about)
-
-
-def _begin(call: Call, asker: Asker, name: str, words: str, cid: str | None) -> Run:
-    """In a task of the process: a reader who hangs up does not end it."""
-    runs, run, session_id = call.request.app[RUNS].by_cid, Run(name), asker.known.row.session_id
-    if cid is not None:
-        if (already := runs.get((session_id, cid))) is not None:
-            return already
-        runs[session_id, cid] = run
-
-    async def work() -> None:
-        kept = 0.0
-        try:
-            run.end(await _run(call.parts, asker, run, words, cid, call.language))
-            kept = KEPT_SECONDS
-        except EvertalkError as error:
-            run.end(error)
-        except TimeoutError:
-            run.end(StorageUnavailable("command took too long"))
-        finally:
-            if not run.outcome.done():
-                run.end(StorageUnavailable("the server restarts"))
-            if cid is not None:
-                asyncio.get_running_loop().call_later(kept, runs.pop, (session_id, cid), None)
-
-    call.parts.tasks.start(work())
-    return run
-
-
-async def _run(
-    parts: Parts, asker: Asker, run: Run, words: str, cid: str | None, tongue: str
-) -> dict[str, Any]:
-    session_id = asker.known.row.session_id
-    async with asyncio.timeout(COMMAND_SECONDS):
-        outcome = await parts.commands.run(
-            session_id=session_id, address_id=asker.address_id, name=run.name, args=words, cid=cid,
-            progress=run.report_progress, audience=audience_of(_audience(asker)), language=tongue,
-        )  # fmt: skip
-    if run.name == "retry" and outcome.success:
-        parts.replies.answer(session_id)
-    payload = result_payload(cid, outcome)
-    if outcome.event_seq:
-        parts.hub.publish_locally(session_id, outcome.event_seq, "command.result", payload)
-    return {"error": None, **payload, "event_seq": outcome.event_seq}
 
 
 def _audience(asker: Asker) -> str:

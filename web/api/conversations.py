@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 from uuid import UUID
@@ -11,6 +12,8 @@ from uuid import UUID
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from shared.adapters.postgres.people.forks import PostgresForks
+from shared.adapters.postgres.people.visitors import PostgresVisitors
 from shared.core.session.forks import fork_title
 from shared.core.session.turns import TITLE_CHARS
 from shared.locales import catalogue
@@ -39,89 +42,103 @@ Begun = TypedDict("Begun", {"session_id": UUID})
 _NEXT = re.compile(r"[0-9]{1,18}\.[0-9]{1,18}")
 
 
-@router.on("GET /conversations", Conversations, rate="reads", scope="sessions:read")
-async def list_conversations(
-    call: Call,
-    *,
-    limit: Limit = 30,
-    before: Annotated[
-        str | None, describe("`next` of the preceding page", json_schema_extra={"maxLength": 40})
-    ] = None,
-) -> Reply:
-    """List conversations of the visitor, last active first."""
-    if before is not None and not _NEXT.fullmatch(before):
-        raise BadField("`before` is the `next` of the page before.")
-    moment, row = map(int, before.split(".")) if before else (None, None)
-    found = await call.parts.stores.visitors.list_conversations(
-        call.person.row.address_id, moment=moment, row=row, limit=limit + 1
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationHandlers:
+    """Handlers of several conversations of one visitor."""
+
+    visitor_store: PostgresVisitors
+    forks: PostgresForks
+
+    @router.on("GET /conversations", Conversations, rate="reads", scope="sessions:read")
+    async def list_conversations(
+        self,
+        call: Call,
+        *,
+        limit: Limit = 30,
+        before: Annotated[
+            str | None, describe("`next` of the preceding page", json_schema_extra={"maxLength": 40})
+        ] = None,
+    ) -> Reply:
+        """List conversations of the visitor, last active first."""
+        if before is not None and not _NEXT.fullmatch(before):
+            raise BadField("`before` is the `next` of the page before.")
+        moment, row = map(int, before.split(".")) if before else (None, None)
+        found = await self.visitor_store.list_conversations(
+            call.person.row.address_id, moment=moment, row=row, limit=limit + 1
+        )
+        more = found[limit - 1] if len(found) > limit else None
+        return {
+            "conversations": [
+                {
+                    "session_id": one.session_public_id,
+                    "title": one.title,
+                    "named": one.named,
+                    "last_active_at": one.last_active_at,
+                    "unread": one.unread,
+                }
+                for one in found[:limit]
+            ],
+            "next": None if more is None else f"{more.moment}.{more.address_id}",
+        }
+
+    @router.on("POST /conversations", Begun, status=201, rate="commands", refusals=(404, 409))
+    async def begin_conversation(self, call: Call) -> Reply:
+        """Open another conversation.
+
+        Returns the existing conversation without messages, if there is one.
+        Refused unless the site allows several conversations.
+        """
+        _check_many(call)
+        return {"session_id": await self.visitor_store.begin_conversation(call.person.row.address_id)}
+
+    @router.on(
+        "POST /sessions/{id}/messages/{mid}/fork", Forked, status=201, rate="commands", strict=True,
+        refusals=(404, 409, 503), missing="There is no such message in this conversation.",
+    )  # fmt: skip
+    async def fork_conversation(
+        self,
+        call: Call,
+        session: SessionId,
+        mid: NamedMid,
+        *,
+        cid: Cid | None = None,
+        key: IdempotencyKey = None,
+    ) -> Reply:
+        """Create a conversation from the beginning of another.
+
+        The new one is a copy up to the message; the original does not change. An answer is copied with its
+        question. A message of the visitor is not copied but returned as `draft`, to be sent again in other
+        words. The copy has the summaries and pins that were in force at that message; notes and costs stay
+        with the original. The same `cid` returns the same copy.
+        """
+        known = call.person
+        _check_many(call)
+        word = catalogue("commands", call.language).say("fork_word")
+        cid = read_cid(cid, key) or secrets.token_hex(16)
+        made = await self.forks.fork(
+            call.session_id,
+            known.row.address_id,
+            seq=mid,
+            key=cid,
+            title=lambda title: fork_title(title, word),
+        )
+        return {"session_id": made.session_public_id, "title": made.title, "draft": made.draft}
+
+    @router.on(
+        "PATCH /sessions/{id}", Success, rate="commands", strict=True, body="NewTitle", refusals=(404, 409)
     )
-    more = found[limit - 1] if len(found) > limit else None
-    return {
-        "conversations": [
-            {
-                "session_id": one.session_public_id, "title": one.title, "named": one.named,
-                "last_active_at": one.last_active_at, "unread": one.unread,
-            }
-            for one in found[:limit]
+    async def name_conversation(
+        self,
+        call: Call,
+        session: SessionId,
+        *,
+        title: Annotated[
+            str, describe("title; an empty text restores the automatic one"), Field(max_length=TITLE_CHARS)
         ],
-        "next": None if more is None else f"{more.moment}.{more.address_id}",
-    }  # fmt: skip
-
-
-@router.on("POST /conversations", Begun, status=201, rate="commands", refusals=(404, 409))
-async def begin_conversation(call: Call) -> Reply:
-    """Open another conversation.
-
-    Returns the existing conversation without messages, if there is one.
-    Refused unless the site allows several conversations.
-    """
-    _check_many(call)
-    return {"session_id": await call.parts.stores.visitors.begin_conversation(call.person.row.address_id)}
-
-
-@router.on(
-    "POST /sessions/{id}/messages/{mid}/fork", Forked, status=201, rate="commands", strict=True,
-    refusals=(404, 409, 503), missing="There is no such message in this conversation.",
-)  # fmt: skip
-async def fork_conversation(
-    call: Call,
-    session: SessionId,
-    mid: NamedMid,
-    *,
-    cid: Cid | None = None,
-    key: IdempotencyKey = None,
-) -> Reply:
-    """Create a conversation from the beginning of another.
-
-    The new one is a copy up to the message; the original does not change. An answer is copied with its
-    question. A message of the visitor is not copied but returned as `draft`, to be sent again in other words.
-    The copy has the summaries and pins that were in force at that message; notes and costs stay with the
-    original. The same `cid` returns the same copy.
-    """
-    known = call.person
-    _check_many(call)
-    word = catalogue("commands", call.language).say("fork_word")
-    cid = read_cid(cid, key) or secrets.token_hex(16)
-    made = await call.parts.stores.forks.fork(
-        call.session_id, known.row.address_id, seq=mid, key=cid, title=lambda title: fork_title(title, word)
-    )
-    return {"session_id": made.session_public_id, "title": made.title, "draft": made.draft}
-
-
-@router.on(
-    "PATCH /sessions/{id}", Success, rate="commands", strict=True, body="NewTitle", refusals=(404, 409)
-)
-async def name_conversation(
-    call: Call,
-    session: SessionId,
-    *,
-    title: Annotated[
-        str, describe("title; an empty text restores the automatic one"), Field(max_length=TITLE_CHARS)
-    ],
-) -> Reply:
-    """Set the title of a conversation."""
-    await call.parts.stores.visitors.name_conversation(call.person.row.address_id, " ".join(title.split()))
-    return {"success": True}
+    ) -> Reply:
+        """Set the title of a conversation."""
+        await self.visitor_store.name_conversation(call.person.row.address_id, " ".join(title.split()))
+        return {"success": True}
 
 
 def _check_many(call: Call) -> None:

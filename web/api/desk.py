@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from shared.adapters.postgres.handover.inbox import PostgresInbox
 from shared.core.identity.identity_claims import clean_name
 from shared.core.values.user_agent import browser_name
 from web.rest.calls import Call
@@ -20,33 +22,42 @@ LANGUAGE_CHARS = 35
 Rated = TypedDict("Rated", {"rating": Annotated[int, describe("stored rating; later ones do not change it")]})
 
 
-@router.on("PUT /contact", Success)
-async def note_contact(
-    call: Call, *, page: Annotated[str, describe("URL of the page that the visitor is on", max_length=4_000)]
-) -> Reply:
-    """Report the page that the visitor is on.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VisitorReportHandlers:
+    """Handlers of what a visitor's page reports to operators."""
 
-    Stored only while an operator is requested, without query and fragment.
-    """
-    said = {
-        "page": _plain(page),
-        "browser": browser_name(call.request.headers.get("User-Agent", "")),
-        "language": clean_name(call.language, LANGUAGE_CHARS),
-    }
-    await call.parts.stores.inbox.record_contact(call.person.row.address_id, said)
-    return DONE
+    inbox: PostgresInbox
 
+    @router.on("PUT /contact", Success)
+    async def note_contact(
+        self,
+        call: Call,
+        *,
+        page: Annotated[str, describe("URL of the page that the visitor is on", max_length=4_000)],
+    ) -> Reply:
+        """Report the page that the visitor is on.
 
-@router.on("POST /ratings", Rated, missing="There is nothing to rate here.", refusals=(404,))
-async def rate(
-    call: Call,
-    *,
-    handover: Annotated[int, describe("`rate` of the event that closed the hand-over", ge=1, lt=2**63)],
-    rating: Annotated[int, Field(ge=1, le=5)],
-) -> Reply:
-    """Rate a resolved hand-over."""
-    stored = await call.parts.stores.inbox.record_rating(call.session_id, handover, rating)
-    return None if stored is None else {"rating": stored}
+        Stored only while an operator is requested, without query and fragment.
+        """
+        said = {
+            "page": _plain(page),
+            "browser": browser_name(call.request.headers.get("User-Agent", "")),
+            "language": clean_name(call.language, LANGUAGE_CHARS),
+        }
+        await self.inbox.record_contact(call.person.row.address_id, said)
+        return DONE
+
+    @router.on("POST /ratings", Rated, missing="There is nothing to rate here.", refusals=(404,))
+    async def rate(
+        self,
+        call: Call,
+        *,
+        handover: Annotated[int, describe("`rate` of the event that closed the hand-over", ge=1, lt=2**63)],
+        rating: Annotated[int, Field(ge=1, le=5)],
+    ) -> Reply:
+        """Rate a resolved hand-over."""
+        stored = await self.inbox.record_rating(call.session_id, handover, rating)
+        return None if stored is None else {"rating": stored}
 
 
 def _plain(page: str) -> str:

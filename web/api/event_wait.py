@@ -6,9 +6,10 @@ import asyncio
 import json
 from typing import Any
 
+from shared.adapters.postgres.turns.events import PostgresEvents
+from shared.runtime import BackgroundTasks
 from web.auth.visitors import Known
-from web.parts import Parts
-from web.server.hub import Subscriber
+from web.server.hub import Hub, Subscriber
 from web.server.send_queue import SendQueue
 
 WAITING = 64
@@ -61,27 +62,27 @@ class EventWaiter:
 class EventSubscription:
     """Asynchronous context manager that yields an EventWaiter for later events than the session's newest."""
 
-    def __init__(self, parts: Parts, known: Known) -> None:
-        self._parts = parts
+    def __init__(self, hub: Hub, events: PostgresEvents, tasks: BackgroundTasks, known: Known) -> None:
+        self._hub = hub
+        self._events = events
         self._session_id = known.row.session_id
         self._waiter = EventWaiter()
-        send_queue = SendQueue(self._waiter, spawn=parts.tasks.start, abort=self._waiter.abort)
+        send_queue = SendQueue(self._waiter, spawn=tasks.start, abort=self._waiter.abort)
         self._subscriber = Subscriber(
             send_queue, public=known.audience == "public", address_id=known.row.address_id,
             admitted_by=known.admitted_by,
         )  # fmt: skip
 
     async def __aenter__(self) -> EventWaiter:
-        hub = self._parts.hub
-        await hub.join(self._session_id, self._subscriber)
+        await self._hub.join(self._session_id, self._subscriber)
         try:
-            head = await self._parts.stores.events.load_head(self._session_id)
+            head = await self._events.load_head(self._session_id)
             number = 0 if head is None else head.event_seq
         except BaseException:
             await self._leave()
             raise
         self._subscriber.begin(json.dumps({"t": "begun"}), number)
-        hub.mark_welcomed(self._session_id, number)
+        self._hub.mark_welcomed(self._session_id, number)
         return self._waiter
 
     async def __aexit__(self, *_: object) -> None:
@@ -89,4 +90,4 @@ class EventSubscription:
 
     async def _leave(self) -> None:
         self._waiter.stop_listening()
-        await asyncio.shield(self._parts.hub.leave(self._session_id, self._subscriber))
+        await asyncio.shield(self._hub.leave(self._session_id, self._subscriber))

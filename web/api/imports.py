@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -10,8 +11,12 @@ from uuid import UUID
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from shared.adapters.postgres.memory.import_files import PostgresImportFiles
+from shared.adapters.postgres.memory.import_summaries import PostgresImportSummaries
+from shared.adapters.postgres.memory.past_imports import PostgresPastImports
 from shared.core.memory.past import MOST_FILE_BYTES, PIECE_BYTES, ImportFile, PastImport
 from shared.core.session.turns import iso
+from web.ports import WebEraser
 from web.rest.api_key_auth import record
 from web.rest.arguments import BadField, In
 from web.rest.calls import Call
@@ -57,141 +62,158 @@ Imports = TypedDict("Imports", {
 PieceStored = TypedDict("PieceStored", {"received": int, "state": str})
 
 
-@router.on("GET /imports", Imports, rate="reads", scope="memory:read")
-async def list_imports(call: Call) -> Reply:
-    """List imports of the person, and the upload.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportHandlers:
+    """Handlers of imported conversations."""
 
-    Newest first.
-    """
-    _check_allowed(call)
-    stores = call.parts.stores
-    file = await stores.import_files.find(call.session_id)
-    made = await stores.past_imports.list_imports(call.session_id)
-    return {
-        "file": None if file is None else _file_payload(file),
-        "imports": [_import_payload(one) for one in made],
-        "piece_bytes": PIECE_BYTES, "most_bytes": MOST_FILE_BYTES,
-    }  # fmt: skip
+    import_files: PostgresImportFiles
+    past_imports: PostgresPastImports
+    import_summaries: PostgresImportSummaries
+    eraser: WebEraser
 
+    @router.on("GET /imports", Imports, rate="reads", scope="memory:read")
+    async def list_imports(self, call: Call) -> Reply:
+        """List imports of the person, and the upload.
 
-@router.on("POST /imports", UploadedExport, status=201, rate="commands", scope="memory:write", strict=True,
-           refusals=(403, 404, 409, 413, 503))  # fmt: skip
-async def begin_import(
-    call: Call,
-    *,
-    size: Annotated[int, describe("size of the file in bytes", ge=1)],
-    mark: Annotated[
-        str, describe("mark of the file, such as its name and time, by which an upload is resumed"),
-        Field(max_length=100, json_schema_extra={"minLength": 1}),
-    ],
-) -> Reply:  # fmt: skip
-    """Open an upload of an export.
+        Newest first.
+        """
+        _check_allowed(call)
+        file = await self.import_files.find(call.session_id)
+        made = await self.past_imports.list_imports(call.session_id)
+        return {
+            "file": None if file is None else _file_payload(file),
+            "imports": [_import_payload(one) for one in made],
+            "piece_bytes": PIECE_BYTES,
+            "most_bytes": MOST_FILE_BYTES,
+        }
 
-    The same size and mark return the upload that was interrupted; another file replaces it. Exports of
-    Telegram, ChatGPT, Claude and WhatsApp are recognised by their content.
-    """
-    _check_allowed(call)
-    if size > MOST_FILE_BYTES:
-        raise HttpRefusal(
-            413, "file_too_large", f"{MOST_FILE_BYTES // 2**20} MB are the most.", most=MOST_FILE_BYTES
-        )
-    await _record(call, "imports.upload")
-    file = await call.parts.stores.import_files.begin(call.session_id, size=size, mark=mark)
-    return _file_payload(file)
-
-
-@router.on("PUT /imports/{id}", PieceStored, scope="memory:write", takes="application/octet-stream",
-           refusals=(403, 404, 408, 413, 415))  # fmt: skip
-async def add_import_piece(
-    call: Call,
-    file_id: FileId,
-    *,
-    start: Annotated[int, In("query"), Digits(), describe("position of the piece in the file, in bytes")],
-) -> Reply:
-    """Upload a piece of the export.
-
-    The body is at most `piece_bytes` long. `received` in the response says where the next piece begins; a
-    piece that begins elsewhere changes nothing.
-    """
-    _check_allowed(call)
-    await _record(call, "imports.upload")
-    file = await _find_file(call, file_id)
-    body = await _read_piece(call)
-    received = await call.parts.stores.import_files.add_piece(file, start, body)
-    if received is None:
-        raise _unknown()
-    return {"received": received, "state": "looking" if received == file.size else "receiving"}
-
-
-@router.on("POST /imports/{id}/start", Success, rate="commands", scope="memory:write", strict=True)
-async def start_import(
-    call: Call,
-    file_id: FileId,
-    *,
-    me: Annotated[
-        str, describe("name of the person in the file, for exports of WhatsApp", max_length=100)
-    ] = "",
-) -> Reply:
-    """Run the import of an upload in the background."""
-    _check_allowed(call)
-    await _record(call, "imports.start")
-    file = await _find_file(call, file_id)
-    if file.state != "importing" and not await call.parts.stores.import_files.start(file, me=me.strip()):
-        raise HttpRefusal(409, "not_ready", "This file cannot be imported now.")
-    return DONE
-
-
-@router.on("DELETE /imports/{id}", Success, rate="commands", scope="memory:write")
-async def undo_import(call: Call, import_id: ImportId) -> Reply:
-    """Undo an import, or cancel an upload.
-
-    All messages of the import are erased. Repeating the call returns 404.
-    """
-    await _record(call, "imports.undo")
-    stores = call.parts.stores
-    file = await stores.import_files.find(call.session_id)
-    if file is not None and file.public_id == str(import_id):
-        # The worker erases what it has imported of a file that is gone.
-        await stores.import_files.delete(file)
-        return DONE
-    made = next(
-        (one for one in await stores.past_imports.list_imports(call.session_id) if one.id == str(import_id)),
-        None,
+    @router.on(
+        "POST /imports",
+        UploadedExport,
+        status=201,
+        rate="commands",
+        scope="memory:write",
+        strict=True,
+        refusals=(403, 404, 409, 413, 503),
     )
-    if made is None:
-        raise _unknown()
-    await call.parts.erasing.erase_import(made.session_id, "person")
-    return DONE
+    async def begin_import(
+        self,
+        call: Call,
+        *,
+        size: Annotated[int, describe("size of the file in bytes", ge=1)],
+        mark: Annotated[
+            str, describe("mark of the file, such as its name and time, by which an upload is resumed"),
+            Field(max_length=100, json_schema_extra={"minLength": 1}),
+        ],
+    ) -> Reply:  # fmt: skip
+        """Open an upload of an export.
 
+        The same size and mark return the upload that was interrupted; another file replaces it. Exports of
+        Telegram, ChatGPT, Claude and WhatsApp are recognised by their content.
+        """
+        _check_allowed(call)
+        if size > MOST_FILE_BYTES:
+            raise HttpRefusal(
+                413, "file_too_large", f"{MOST_FILE_BYTES // 2**20} MB are the most.", most=MOST_FILE_BYTES
+            )
+        await _record(call, "imports.upload")
+        file = await self.import_files.begin(call.session_id, size=size, mark=mark)
+        return _file_payload(file)
 
-@router.on("POST /imports/{id}/summaries", Success, rate="commands", scope="memory:write", strict=True)
-async def switch_import_summaries(
-    call: Call,
-    import_id: ImportId,
-    *,
-    on: Annotated[bool, describe("true summarises the import, false stops its summaries")],
-) -> Reply:
-    """Pause or resume summaries of an import.
+    @router.on("PUT /imports/{id}", PieceStored, scope="memory:write", takes="application/octet-stream",
+               refusals=(403, 404, 408, 413, 415))  # fmt: skip
+    async def add_import_piece(
+        self,
+        call: Call,
+        file_id: FileId,
+        *,
+        start: Annotated[int, In("query"), Digits(), describe("position of the piece in the file, in bytes")],
+    ) -> Reply:
+        """Upload a piece of the export.
 
-    Repeating the call has no effect.
-    """
-    _check_allowed(call)
-    await _record(call, "imports.summaries")
-    if not await call.parts.stores.import_summaries.switch(call.session_id, str(import_id), on=on):
-        raise _unknown()
-    return DONE
+        The body is at most `piece_bytes` long. `received` in the response says where the next piece begins; a
+        piece that begins elsewhere changes nothing.
+        """
+        _check_allowed(call)
+        await _record(call, "imports.upload")
+        file = await self._find_file(call, file_id)
+        body = await _read_piece(call)
+        received = await self.import_files.add_piece(file, start, body)
+        if received is None:
+            raise _unknown()
+        return {"received": received, "state": "looking" if received == file.size else "receiving"}
+
+    @router.on("POST /imports/{id}/start", Success, rate="commands", scope="memory:write", strict=True)
+    async def start_import(
+        self,
+        call: Call,
+        file_id: FileId,
+        *,
+        me: Annotated[
+            str, describe("name of the person in the file, for exports of WhatsApp", max_length=100)
+        ] = "",
+    ) -> Reply:
+        """Run the import of an upload in the background."""
+        _check_allowed(call)
+        await _record(call, "imports.start")
+        file = await self._find_file(call, file_id)
+        if file.state != "importing" and not await self.import_files.start(file, me=me.strip()):
+            raise HttpRefusal(409, "not_ready", "This file cannot be imported now.")
+        return DONE
+
+    @router.on("DELETE /imports/{id}", Success, rate="commands", scope="memory:write")
+    async def undo_import(self, call: Call, import_id: ImportId) -> Reply:
+        """Undo an import, or cancel an upload.
+
+        All messages of the import are erased. Repeating the call returns 404.
+        """
+        await _record(call, "imports.undo")
+        file = await self.import_files.find(call.session_id)
+        if file is not None and file.public_id == str(import_id):
+            # The worker erases what it has imported of a file that is gone.
+            await self.import_files.delete(file)
+            return DONE
+        made = next(
+            (
+                one
+                for one in await self.past_imports.list_imports(call.session_id)
+                if one.id == str(import_id)
+            ),
+            None,
+        )
+        if made is None:
+            raise _unknown()
+        await self.eraser.erase_import(made.session_id, "person")
+        return DONE
+
+    @router.on("POST /imports/{id}/summaries", Success, rate="commands", scope="memory:write", strict=True)
+    async def switch_import_summaries(
+        self,
+        call: Call,
+        import_id: ImportId,
+        *,
+        on: Annotated[bool, describe("true summarises the import, false stops its summaries")],
+    ) -> Reply:
+        """Pause or resume summaries of an import.
+
+        Repeating the call has no effect.
+        """
+        _check_allowed(call)
+        await _record(call, "imports.summaries")
+        if not await self.import_summaries.switch(call.session_id, str(import_id), on=on):
+            raise _unknown()
+        return DONE
+
+    async def _find_file(self, call: Call, file_id: UUID) -> ImportFile:
+        file = await self.import_files.find(call.session_id)
+        if file is None or file.public_id != str(file_id):
+            raise _unknown()
+        return file
 
 
 def _check_allowed(call: Call) -> None:
     if not call.person.may_import:
         raise HttpRefusal(403, "imports_not_allowed", "Conversations cannot be imported here.")
-
-
-async def _find_file(call: Call, file_id: UUID) -> ImportFile:
-    file = await call.parts.stores.import_files.find(call.session_id)
-    if file is None or file.public_id != str(file_id):
-        raise _unknown()
-    return file
 
 
 async def _read_piece(call: Call) -> bytes:

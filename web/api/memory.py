@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from shared.adapters.postgres.memory.notes import PostgresNotes
 from shared.core.context.memory import note_from, search_stems, to_new_note
 from shared.core.context.notes import KeptNote, NoteCause, NoteResult, NoteSource, NoteVersion
 from shared.core.session.turns import iso
-from shared.services.memory.answer_memory import MemoryOfAnswer
+from shared.services.memory.answer_memory import AnswerMemoryReader, MemoryOfAnswer
 from web.rest.api_key_auth import KEY, record
 from web.rest.arguments import Json, Shape
 from web.rest.calls import Call
 from web.rest.kinds import Cut, NamedMid, describe
 from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
+from web.server.hub import Hub
 
 router = OperationRouter("memory", visitor=True, rate="commands", refusals=(404, 409, 410))
 answers = OperationRouter("memory", visitor=True, scope="memory:read", rate="reads", refusals=(404, 410))
@@ -69,100 +72,134 @@ NoteChange = TypedDict("NoteChange", {
 })  # fmt: skip
 
 
-@router.on("GET /memory", Notes, scope="memory:read", refusals=(404,))
-async def list_notes(
-    call: Call, *, q: Annotated[str, Cut(300, "text to search for", change=str.strip)] = ""
-) -> Reply:
-    """List or search notes about the person.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryHandlers:
+    """Handlers of notes about the person, and of what an answer was based on."""
 
-    Newest first.
-    """
-    _check_audience(call)
-    notes = call.parts.stores.notes
-    whose, stems = await notes.load_owner(call.session_id), search_stems(q) if q else []
-    found = await notes.find(whose, stems, limit=SHOWN_AT_MOST)
-    return {"notes": list(map(_note_payload, found.notes)), "total": found.total}
+    notes: PostgresNotes
+    answer_memory: AnswerMemoryReader
+    hub: Hub
 
+    @router.on("GET /memory", Notes, scope="memory:read", refusals=(404,))
+    async def list_notes(
+        self, call: Call, *, q: Annotated[str, Cut(300, "text to search for", change=str.strip)] = ""
+    ) -> Reply:
+        """List or search notes about the person.
 
-@router.on(f"PUT {NOTE}", ChangedNote, scope="memory:write")
-async def change_note(call: Call, short_id: NoteId, *, body: Annotated[Json, Shape(NoteChange)]) -> Reply:
-    """Correct a note.
+        Newest first.
+        """
+        _check_audience(call)
+        notes = self.notes
+        whose, stems = await notes.load_owner(call.session_id), search_stems(q) if q else []
+        found = await notes.find(whose, stems, limit=SHOWN_AT_MOST)
+        return {"notes": list(map(_note_payload, found.notes)), "total": found.total}
 
-    The corrected note has a new id.
-    """
-    source = await _load_source(call, short_id)
-    old = await call.parts.stores.notes.find_note(short_id, source)
-    if old is None or old.state == "put_away":
-        raise _unknown()
-    note = note_from(body, like=to_new_note(old))
-    return _build_reply(call, await call.parts.stores.notes.change(short_id, note, source))
+    @router.on(f"PUT {NOTE}", ChangedNote, scope="memory:write")
+    async def change_note(
+        self, call: Call, short_id: NoteId, *, body: Annotated[Json, Shape(NoteChange)]
+    ) -> Reply:
+        """Correct a note.
 
+        The corrected note has a new id.
+        """
+        source = await self._load_source(call, short_id)
+        old = await self.notes.find_note(short_id, source)
+        if old is None or old.state == "put_away":
+            raise _unknown()
+        note = note_from(body, like=to_new_note(old))
+        return self._build_reply(call, await self.notes.change(short_id, note, source))
 
-@router.on(f"DELETE {NOTE}", ForgottenNote, scope="memory:write")
-async def put_note_away(call: Call, short_id: NoteId) -> Reply:
-    """Archive a note.
+    @router.on(f"DELETE {NOTE}", ForgottenNote, scope="memory:write")
+    async def put_note_away(self, call: Call, short_id: NoteId) -> Reply:
+        """Archive a note.
 
-    It can be restored for a limited time.
-    """
-    return _build_reply(
-        call, await call.parts.stores.notes.archive(short_id, await _load_source(call, short_id))
-    )
+        It can be restored for a limited time.
+        """
+        return self._build_reply(
+            call, await self.notes.archive(short_id, await self._load_source(call, short_id))
+        )
 
+    @router.on(f"POST {NOTE}/restore", ChangedNote, scope="memory:write")
+    async def restore_note(self, call: Call, short_id: NoteId) -> Reply:
+        """Restore an archived note."""
+        source = await self._load_source(call, short_id)
+        return self._build_reply(call, await self.notes.restore(short_id, source))
 
-@router.on(f"POST {NOTE}/restore", ChangedNote, scope="memory:write")
-async def restore_note(call: Call, short_id: NoteId) -> Reply:
-    """Restore an archived note."""
-    source = await _load_source(call, short_id)
-    return _build_reply(call, await call.parts.stores.notes.restore(short_id, source))
+    @router.on(f"GET {NOTE}/versions", NoteVersions, scope="memory:read", refusals=(404,))
+    async def list_note_versions(self, call: Call, short_id: NoteId) -> Reply:
+        """List the texts that a note had.
 
+        Newest first, with who changed it and when.
+        """
+        _check_audience(call)
+        notes = self.notes
+        found = await notes.list_versions(short_id, await notes.load_owner(call.session_id))
+        if found is None:
+            raise _unknown()
+        return {"versions": [build_version(one) for one in found]}
 
-@router.on(f"GET {NOTE}/versions", NoteVersions, scope="memory:read", refusals=(404,))
-async def list_note_versions(call: Call, short_id: NoteId) -> Reply:
-    """List the texts that a note had.
+    @router.on(f"POST {NOTE}/versions/{{version}}/restore", ChangedNote, scope="memory:write")
+    async def restore_note_version(self, call: Call, short_id: NoteId, version: NoteId) -> Reply:
+        """Restore a former text of a note.
 
-    Newest first, with who changed it and when.
-    """
-    _check_audience(call)
-    notes = call.parts.stores.notes
-    found = await notes.list_versions(short_id, await notes.load_owner(call.session_id))
-    if found is None:
-        raise _unknown()
-    return {"versions": [build_version(one) for one in found]}
+        The restored note has the id of the version. Repeating the call has no effect.
+        """
+        source = await self._load_source(call, short_id)
+        return self._build_reply(call, await self.notes.restore_version(short_id, version, source))
 
+    @answers.on(
+        "GET /sessions/{id}/messages/{mid}/memory", AnswerMemory,
+        missing="There is no such message in this conversation.",
+    )  # fmt: skip
+    async def show_answer_memory(
+        self,
+        call: Call,
+        session: Annotated[
+            str, describe("public id of a conversation", json_schema_extra={"format": "uuid"})
+        ],
+        mid: NamedMid,
+    ) -> Reply:
+        """Show what an answer was based on.
 
-@router.on(f"POST {NOTE}/versions/{{version}}/restore", ChangedNote, scope="memory:write")
-async def restore_note_version(call: Call, short_id: NoteId, version: NoteId) -> Reply:
-    """Restore a former text of a note.
+        Returns the notes, recalled messages, files and tools of the answer's last request, without those that
+        were deleted since. Requests are stored for a limited time; 410 is returned after that.
+        """
+        _check_audience(call)
+        reader = self.answer_memory
+        turn = await reader.find_turn(call.session_id, mid)
+        if turn is None:
+            return None
+        memory = await reader.read(call.session_id, turn)
+        if memory is None:
+            raise HttpRefusal(410, "gone", "The request of this answer is no longer stored.")
+        return _build_answer_memory(memory)
 
-    The restored note has the id of the version. Repeating the call has no effect.
-    """
-    source = await _load_source(call, short_id)
-    return _build_reply(call, await call.parts.stores.notes.restore_version(short_id, version, source))
+    async def _load_source(self, call: Call, short_id: str) -> NoteSource:
+        _check_audience(call)
+        about = f"session:{call.person.row.session_public_id}"
+        await record(call.request, "memory.write", about=about, note=short_id)
+        whose = await self.notes.load_owner(call.session_id)
+        return NoteSource(
+            session_id=whose.session_id, contact_id=whose.contact_id, scope=whose.scope, by_person=True
+        )
 
-
-@answers.on(
-    "GET /sessions/{id}/messages/{mid}/memory", AnswerMemory,
-    missing="There is no such message in this conversation.",
-)  # fmt: skip
-async def show_answer_memory(
-    call: Call,
-    session: Annotated[str, describe("public id of a conversation", json_schema_extra={"format": "uuid"})],
-    mid: NamedMid,
-) -> Reply:
-    """Show what an answer was based on.
-
-    Returns the notes, recalled messages, files and tools of the answer's last request, without those that
-    were deleted since. Requests are stored for a limited time; 410 is returned after that.
-    """
-    _check_audience(call)
-    reader = call.parts.answer_memory
-    turn = await reader.find_turn(call.session_id, mid)
-    if turn is None:
-        return None
-    memory = await reader.read(call.session_id, turn)
-    if memory is None:
-        raise HttpRefusal(410, "gone", "The request of this answer is no longer stored.")
-    return _build_answer_memory(memory)
+    def _build_reply(self, call: Call, result: NoteResult) -> Reply:
+        match result.outcome:
+            case "unknown":
+                raise _unknown()
+            case "gone":
+                raise HttpRefusal(410, "gone", "This note was erased and cannot come back.")
+            case "replaced":
+                newer = {} if result.note is None else {"note": _note_payload(result.note)}
+                raise HttpRefusal(409, "replaced", "There is a newer text for this note.", **newer)
+            case _:
+                pass
+        if result.event_seq is not None and result.payload is not None:
+            self.hub.publish(call.session_id, result.event_seq, "memory", result.payload)
+        note = result.note
+        if result.outcome == "forgotten":
+            return {"undo_until": note.undo_until if note else None}
+        return {"note": None if note is None else _note_payload(note)}
 
 
 def build_version(version: NoteVersion) -> dict[str, Any]:
@@ -198,35 +235,6 @@ def _check_audience(call: Call) -> None:
     """Refuse memory on public pages, unless an API key with the scope asks. Raises HttpRefusal."""
     if call.person.audience == "public" and KEY not in call.request:
         raise HttpRefusal(404, "not_found", "Not found.")
-
-
-async def _load_source(call: Call, short_id: str) -> NoteSource:
-    _check_audience(call)
-    about = f"session:{call.person.row.session_public_id}"
-    await record(call.request, "memory.write", about=about, note=short_id)
-    whose = await call.parts.stores.notes.load_owner(call.session_id)
-    return NoteSource(
-        session_id=whose.session_id, contact_id=whose.contact_id, scope=whose.scope, by_person=True
-    )
-
-
-def _build_reply(call: Call, result: NoteResult) -> Reply:
-    match result.outcome:
-        case "unknown":
-            raise _unknown()
-        case "gone":
-            raise HttpRefusal(410, "gone", "This note was erased and cannot come back.")
-        case "replaced":
-            newer = {} if result.note is None else {"note": _note_payload(result.note)}
-            raise HttpRefusal(409, "replaced", "There is a newer text for this note.", **newer)
-        case _:
-            pass
-    if result.event_seq is not None and result.payload is not None:
-        call.parts.hub.publish(call.session_id, result.event_seq, "memory", result.payload)
-    note = result.note
-    if result.outcome == "forgotten":
-        return {"undo_until": note.undo_until if note else None}
-    return {"note": None if note is None else _note_payload(note)}
 
 
 def _unknown() -> HttpRefusal:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, NotRequired
 from uuid import UUID
@@ -13,24 +14,23 @@ from aiohttp import web
 from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
-from shared.adapters.postgres.turns.history import HistoryPage
+from shared.adapters.postgres.memory.search import PostgresMessageSearch
+from shared.adapters.postgres.people.api_sessions import PostgresApiSessions
+from shared.adapters.postgres.turns.events import PostgresEvents
+from shared.adapters.postgres.turns.history import HistoryPage, PostgresHistory
+from shared.adapters.postgres.voice.speech import PostgresSpeech
 from shared.core.identity.identity_claims import clean_name
 from shared.core.memory.search import HITS_PER_PAGE, QUERY_CHARS, SearchKey
 from shared.core.session.turns import Accepted as Stored
 from shared.core.session.turns import AnswerEnd
 from shared.core.values.errors import ContextBudgetExceeded
 from shared.locales import catalogue
+from shared.runtime import BackgroundTasks
+from shared.services.voice.speaking import SpeakingService
 from web.api.event_wait import EventSubscription, EventWaiter
 from web.auth.visitors import Known
-from web.chat.message_intake import (
-    accept_message,
-    announce_edit,
-    build_inbound,
-    check_messages,
-    delete_message,
-    store_edit,
-)
-from web.parts import PARTS
+from web.chat.message_intake import MessageIntake
+from web.command_offer import CommandOffer
 from web.protocol import wire
 from web.rest.api_key_auth import API, KEY, NOWHERE, record
 from web.rest.arguments import BadField, In
@@ -50,7 +50,9 @@ from web.rest.kinds import (
 )
 from web.rest.operation import OperationRouter, Reply
 from web.security import REQUEST_ID, HttpRefusal, cross_origin_headers
+from web.server.client_limiter import ClientLimiter
 from web.server.event_stream import HEARTBEAT_SECONDS, EventStream, wants_events
+from web.server.hub import Hub
 
 router = OperationRouter("conversations", visitor=True, scope="sessions:read", rate="reads", refusals=(404,))
 STORED_LOOK_SECONDS = 1.0
@@ -109,316 +111,6 @@ Former = TypedDict("Former", {"versions": list[Version]})
 Found = TypedDict("Found", {"hits": list[FoundMessage], "next": str | None})
 
 
-@router.on(
-    "POST /sessions", answers={200: OpenedSession, 201: OpenedSession}, visitor=False, scope="messages:write",
-    strict=True, finds_caller=True, rate="", body="NewSession",
-)  # fmt: skip
-async def open_session(
-    call: Call,
-    *,
-    external_id: Annotated[
-        str,
-        describe("id of the person in your system; the same id always opens the same conversation"),
-        Field(max_length=ID_CHARS, pattern=r"\S", json_schema_extra={"minLength": 1}),
-    ],
-    site: Annotated[
-        ShortText,
-        describe("site that provides texts and agent; defaults to the key's site, then to `default`"),
-    ] = None,
-    agent: Annotated[ShortText, describe("name of the agent that answers a new conversation")] = None,
-    name: Annotated[str | None, describe("display name of the person", max_length=ID_CHARS)] = None,
-) -> Reply:
-    """Open a conversation for a person of your system.
-
-    The same `external_id` on the same site returns the same conversation.
-    """
-    key = call.request.get(KEY)
-    if key is None:
-        raise unauthorized_error("This needs a key with the scope messages:write.", code="key_needed")
-    place = site or key.site or "default"
-    if key.site not in (None, place):
-        raise HttpRefusal(403, "not_within_limits", "This key opens conversations on its own site only.")
-    await record(call.request, "sessions.open", about=f"site:{place}")
-    opened = await call.request.app[API].sessions.open(
-        external_id, site=place, agent=agent, agent_id=key.agent_id, name=clean_name(name or "")
-    )
-    if opened is None:
-        raise HttpRefusal(404, "unknown_place", "There is no such site or agent for this key.")
-    shown = {"session_id": opened.public_id, "site": opened.site, "created": opened.created}
-    return await json_reply(call.request, shown, status=201 if opened.created else 200)
-
-
-@router.on(
-    "POST /sessions/{id}/messages", answers={200: Answered, 202: Accepted}, rate="",
-    scope="messages:write", strict=True, refusals=(404, 409, 413, 422, 503), body="NewMessage",
-    events={"accepted": Accepted, "delta": Delta, "message": Event, "done": Done},
-)  # fmt: skip
-async def write_message(
-    call: Call,
-    session: SessionId,
-    *,
-    text: Annotated[
-        str | None,
-        describe("text of the message; optional if there are files"),
-        Field(max_length=10 * wire.MAX_CHARS, json_schema_extra={"maxLength": wire.MAX_CHARS}),
-    ] = None,
-    cid: Cid | None = None,
-    attachments: Annotated[
-        Any,
-        Field(
-            description="ids of uploaded files, from `POST /uploads`",
-            json_schema_extra={
-                "type": "array",
-                "items": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
-                "maxItems": 5,
-            },
-        ),
-    ] = None,
-    wait: Annotated[int, In("query"), Digits(0, 60), describe("maximum seconds to wait for the answer")] = 0,
-    key: IdempotencyKey = None,
-) -> Reply:
-    """Send a message, and optionally wait for its answer.
-
-    The message is stored when 202 is returned, and will be answered even if the client disconnects. `?wait=`
-    holds the response until the answer is complete; an event stream sends it while it is written.
-    """
-    request, parts, known = call.request, call.parts, call.person
-    call.check_draining()
-    if known.row.address_id == NOWHERE:
-        raise HttpRefusal(409, "not_on_the_web", "This conversation is reached on another channel only.")
-    cid = read_cid(cid, key) or secrets.token_hex(16)
-    files = wire.files({"attachments": attachments})
-    address = None if KEY in request else parts.proxies.client_key(request)
-    limits = parts.limiter.limits_for(request)
-    await check_messages(parts, limits, known, cid=cid, address=address, chars=len(text or ""))
-    inbound = await build_inbound(parts, known, text=text or "", cid=cid, files=files)
-    await record(request, "messages.write", about=f"session:{known.row.session_public_id}")
-    streamed = wants_events(request)
-    if not streamed and not wait:
-        return await json_reply(request, _accepted(await accept_message(parts, inbound)), status=202)
-    place = f"rest:{call.session_id}"
-    if not parts.limiter.session_places.take(place, parts.limiter.limits_for(request).sockets_per_session):
-        raise wire.RateLimited(retry_after_seconds=15.0, what="requests that wait")
-    try:
-        async with EventSubscription(parts, known) as events:
-            accepted = await accept_message(parts, inbound)
-            following = Following(events, accepted, known)
-            if streamed:
-                return await _stream(request, following)
-            return await _wait_for_answer(request, following, float(wait))
-    finally:
-        parts.limiter.session_places.leave(place)
-
-
-@router.on(
-    "POST /sessions/{id}/messages/{mid}/edit", Accepted, status=202, rate="", scope="messages:write",
-    strict=True, refusals=(404, 409, 413, 422, 503), missing="There is no such message in this conversation.",
-)  # fmt: skip
-async def edit_message(
-    call: Call,
-    session: SessionId,
-    mid: NamedMid,
-    *,
-    text: Annotated[
-        str, Field(max_length=10 * wire.MAX_CHARS, json_schema_extra={"maxLength": wire.MAX_CHARS})
-    ],
-    cid: Cid | None = None,
-    key: IdempotencyKey = None,
-) -> Reply:
-    """Edit a message, and answer the last again.
-
-    The former text stays in the log, see `former`. From then on the assistant reads the new text. An answer
-    that is being written restarts if nothing of it was shown.
-    """
-    request, parts, known = call.request, call.parts, call.person
-    call.check_draining()
-    if known.row.address_id == NOWHERE:
-        raise HttpRefusal(409, "not_on_the_web", "This conversation is reached on another channel only.")
-    cid = read_cid(cid, key) or secrets.token_hex(16)
-    address = None if KEY in request else parts.proxies.client_key(request)
-    limits = parts.limiter.limits_for(request)
-    await check_messages(parts, limits, known, cid=cid, address=address, chars=len(text))
-    await record(request, "messages.edit", about=f"session:{known.row.session_public_id}")
-    accepted, shown = await store_edit(parts, known, seq=mid, text=text, cid=cid)
-    announce_edit(parts, accepted, shown)
-    return _accepted(accepted)
-
-
-@router.on(
-    "DELETE /sessions/{id}/messages/{mid}", Deleted, rate="", scope="messages:write",
-    refusals=(404, 409, 503), missing="There is no such message in this conversation.",
-)  # fmt: skip
-async def erase_message(call: Call, session: SessionId, mid: NamedMid) -> Reply:
-    """Delete a message of the person.
-
-    Erases its text, files and former texts, and notes and passages that were taken from it. Answers stay.
-    Deleting it again has no effect.
-    """
-    request, parts, known = call.request, call.parts, call.person
-    call.check_draining()
-    address = None if KEY in request else parts.proxies.client_key(request)
-    limits = parts.limiter.limits_for(request)
-    await check_messages(parts, limits, known, cid=secrets.token_hex(16), address=address, chars=0)
-    await record(request, "messages.delete", about=f"session:{known.row.session_public_id}")
-    return {"mid": f"m{mid}", "event_seq": await delete_message(parts, known, seq=mid)}
-
-
-@router.on(
-    "GET /sessions/{id}/messages/{mid}", SaidBefore, missing="There is no such message in this conversation."
-)
-async def show_message(call: Call, session: SessionId, mid: NamedMid) -> Reply:
-    """Get the full text of a message.
-
-    Lists and events have only the beginning of a long message, and its length as `chars`.
-    """
-    return await call.parts.stores.history.load_message(call.session_id, mid)
-
-
-@router.on(
-    "GET /sessions/{id}/messages/{mid}/former",
-    Former,
-    missing="There is no such message in this conversation.",
-)
-async def list_former(call: Call, session: SessionId, mid: NamedMid) -> Reply:
-    """List former texts of a message, oldest first.
-
-    Each has the answers that it received.
-    """
-    versions = await call.parts.stores.history.list_versions(call.session_id, mid)
-    return None if versions is None else {"versions": versions}
-
-
-@router.on(
-    "POST /sessions/{id}/messages/{mid}/speech", scope="messages:write", rate="commands",
-    refusals=(404, 422, 429, 503), media="audio/mpeg", missing="This message cannot be read aloud here.",
-)  # fmt: skip
-async def speak_message(call: Call, session: SessionId, mid: NamedMid) -> Reply:
-    """Get an answer as speech.
-
-    The recording is made once and stored for a day.
-    """
-    parts, known = call.parts, call.person
-    await record(call.request, "messages.speak", about=f"session:{known.row.session_public_id}")
-    offered = parts.commands_for(known.audience, site=known.site)
-    if parts.speaking is None or all(command.name != "voice" for command in offered):
-        return None
-    turn = await parts.stores.speech.find_answered_turn(call.session_id, mid)
-    if turn is None:
-        return None
-    texts = catalogue("commands", call.language)
-    body = await parts.speaking.speak(call.session_id, turn, form="mp3", texts=texts)
-    headers = {"Content-Type": "audio/mpeg", **await cross_origin_headers(call.request)}
-    return web.Response(body=body, headers=headers)
-
-
-@router.on("GET /sessions/{id}/messages", Messages)
-async def list_messages(
-    call: Call,
-    session: SessionId,
-    *,
-    limit: Limit = 50,
-    before: Annotated[int | None, Digits(1), describe("`before` of the page of newer messages")] = None,
-) -> Reply:
-    """List the newest messages, oldest first.
-
-    Pass `before` of an answer to get the page of older messages; null if there is none.
-    """
-    rows = await call.parts.stores.events.list_messages_before(call.session_id, before, limit=limit)
-    earlier = rows[0].event_seq if len(rows) == limit else None
-    return {"messages": [_message_payload(call.person, row) for row in rows], "before": earlier}
-
-
-@router.on("GET /sessions/{id}/events", Events)
-async def list_events(
-    call: Call,
-    session: SessionId,
-    *,
-    limit: Limit = 100,
-    after: Annotated[int, Digits(), describe("number of the last event that the client has")] = 0,
-) -> Reply:
-    """List events after a number, for polling.
-
-    Event numbers have no gaps. If `log_epoch` has grown, a backup was restored: start again at 0.
-    """
-    events = call.parts.stores.events
-    head = await events.load_head(call.session_id)
-    rows = await events.list_after(call.session_id, after, limit=limit)
-    return {
-        "events": [_message_payload(call.person, row) for row in rows],
-        "next": rows[-1].event_seq if rows else after,
-        "head": head.event_seq if head else 0,
-        "log_epoch": head.log_epoch if head else 0,
-    }
-
-
-@router.on("GET /sessions/{id}/history", History)
-async def show_history(
-    call: Call,
-    session: SessionId,
-    *,
-    limit: Limit = 50,
-    before: Annotated[
-        int | None, Digits(1), describe("event number; returns the newest events with a lower number")
-    ] = None,
-    after: Annotated[
-        int | None, Digits(), describe("event number; returns the oldest events with a higher number")
-    ] = None,
-    since: Annotated[
-        Moment, describe("time such as 2026-11-03T00:00:00Z; returns the first events since then")
-    ] = None,
-    around: Annotated[Mid, describe("`mid` of a message; returns the events from it on")] = None,
-) -> Reply:
-    """List messages, command results and active summaries, oldest first.
-
-    Select the position by one of `before`, `after`, `since` and `around`; the default is the end. Pass
-    `before` of the answer for older events and `after` for newer ones; null if there are none.
-    """
-    if sum(place is not None for place in (before, after, since, around)) > 1:
-        raise BadField("Give one of `before`, `after`, `since` and `around`.")
-    history, of = call.parts.stores.history, call.session_id
-    summaries = call.person.audience != "public"
-    page: HistoryPage | None
-    if after is not None:
-        page = await history.list_after(of, after, limit=limit, summaries=summaries)
-    elif since is not None:
-        page = await history.list_since(of, since, limit=limit, summaries=summaries)
-    elif around is not None:
-        page = await history.list_around(of, around, limit=limit, summaries=summaries)
-    else:
-        page = await history.list_before(of, before, limit=limit, summaries=summaries)
-    if page is None:
-        raise HttpRefusal(404, "unknown_message", "There is no such message in this conversation.")
-    shown = [_message_payload(call.person, row) for row in page.events]
-    return {"events": shown, "before": page.before, "after": page.after}
-
-
-@router.on("GET /sessions/{id}/search", Found)
-async def search_messages(
-    call: Call,
-    session: SessionId,
-    *,
-    limit: Limit = HITS_PER_PAGE,
-    q: Annotated[str, describe("text to search for", max_length=QUERY_CHARS, pattern=r"\S")],
-    before: Annotated[
-        str | None, describe("`next` of the preceding page", json_schema_extra={"maxLength": 60})
-    ] = None,
-) -> Reply:
-    """Search messages, newest first.
-
-    Finds messages with all words, including summarised ones.
-
-    An excerpt is a list of text parts; `hit` marks the matching ones. For frequent words a page may have few
-    results or none and still have `next`, which searches further back.
-    """
-    key = None if before is None else SearchKey.parse(before)
-    if before is not None and key is None:
-        raise BadField("`before` is the `next` of the page before.")
-    found = await call.parts.stores.message_search.search(
-        call.session_id, wire.clean(q), before=key, limit=limit, linked=call.person.audience != "public"
-    )
-    return {"hits": [wire.hit_payload(hit) for hit in found.hits], "next": found.next and str(found.next)}
-
-
 class Following:
     """Accepted message whose answer is awaited, with the events of its conversation."""
 
@@ -449,84 +141,418 @@ class Following:
         return frame if frame["t"] == "delta" else None
 
 
-async def _wait_for_answer(request: web.Request, following: Following, seconds: float) -> web.StreamResponse:
-    answer = await _known_answer(request, following)
-    deadline = asyncio.get_running_loop().time() + seconds
-    while not following.over and (left := deadline - asyncio.get_running_loop().time()) > 0:
-        frame = await following.next(min(left, HEARTBEAT_SECONDS))
-        answer = frame if following.state == "done" else answer
-    if answer is None:
-        answer = await _read_stored_answer(request, following, deadline)
-    shown = _accepted(following.accepted)
-    if answer is None:
-        return await json_reply(request, shown, status=202)
-    if answer.get("error") == ContextBudgetExceeded.code:
-        raise HttpRefusal(422, ContextBudgetExceeded.code, answer["text"], advice=answer["text"], **shown)
-    return await json_reply(request, {**shown, "answer": answer})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionMessageHandlers:
+    """Handlers of messages: writing and reading them, and the events around them."""
 
+    limiter: ClientLimiter
+    intake: MessageIntake
+    hub: Hub
+    events: PostgresEvents
+    tasks: BackgroundTasks
+    history: PostgresHistory
+    commands: CommandOffer
+    speaking: SpeakingService | None
+    speech: PostgresSpeech
+    message_search: PostgresMessageSearch
+    api_sessions: PostgresApiSessions
 
-async def _stream(request: web.Request, following: Following) -> web.StreamResponse:
-    """Stream the events of a turn until it ends, the client disconnects or STREAM_SECONDS pass.
+    @router.on(
+        "POST /sessions", answers={200: OpenedSession, 201: OpenedSession}, visitor=False,
+        scope="messages:write", strict=True, finds_caller=True, rate="", body="NewSession",
+    )  # fmt: skip
+    async def open_session(
+        self,
+        call: Call,
+        *,
+        external_id: Annotated[
+            str,
+            describe("id of the person in your system; the same id always opens the same conversation"),
+            Field(max_length=ID_CHARS, pattern=r"\S", json_schema_extra={"minLength": 1}),
+        ],
+        site: Annotated[
+            ShortText,
+            describe("site that provides texts and agent; defaults to the key's site, then to `default`"),
+        ] = None,
+        agent: Annotated[ShortText, describe("name of the agent that answers a new conversation")] = None,
+        name: Annotated[str | None, describe("display name of the person", max_length=ID_CHARS)] = None,
+    ) -> Reply:
+        """Open a conversation for a person of your system.
 
-    It also ends when no more events come. A disconnect does not cancel the turn.
-    """
-    stream = EventStream(request, request_id=request[REQUEST_ID], headers=await cross_origin_headers(request))
-    answer = await _known_answer(request, following)
-    await stream.open()
-    await stream.send("accepted", _accepted(following.accepted))
-    if answer is not None:
-        await stream.send("message", answer)
-    deadline = asyncio.get_running_loop().time() + STREAM_SECONDS
-    quiet_since = asyncio.get_running_loop().time()
-    while not following.over and not stream.gone and asyncio.get_running_loop().time() < deadline:
-        frame = await following.next(1.0)
-        now = asyncio.get_running_loop().time()
-        if frame is not None:
-            await stream.send("delta" if frame["t"] == "delta" else "message", frame)
-            quiet_since = now
-        elif now - quiet_since >= HEARTBEAT_SECONDS:
-            await stream.beat()
-            quiet_since = now
-    if following.state != "done" and not stream.gone:
-        answer = await _read_stored_answer(request, following, asyncio.get_running_loop().time())
+        The same `external_id` on the same site returns the same conversation.
+        """
+        key = call.request.get(KEY)
+        if key is None:
+            raise unauthorized_error("This needs a key with the scope messages:write.", code="key_needed")
+        place = site or key.site or "default"
+        if key.site not in (None, place):
+            raise HttpRefusal(403, "not_within_limits", "This key opens conversations on its own site only.")
+        await record(call.request, "sessions.open", about=f"site:{place}")
+        opened = await call.request.app[API].sessions.open(
+            external_id, site=place, agent=agent, agent_id=key.agent_id, name=clean_name(name or "")
+        )
+        if opened is None:
+            raise HttpRefusal(404, "unknown_place", "There is no such site or agent for this key.")
+        shown = {"session_id": opened.public_id, "site": opened.site, "created": opened.created}
+        return await json_reply(call.request, shown, status=201 if opened.created else 200)
+
+    @router.on(
+        "POST /sessions/{id}/messages", answers={200: Answered, 202: Accepted}, rate="",
+        scope="messages:write", strict=True, refusals=(404, 409, 413, 422, 503), body="NewMessage",
+        events={"accepted": Accepted, "delta": Delta, "message": Event, "done": Done},
+    )  # fmt: skip
+    async def write_message(
+        self,
+        call: Call,
+        session: SessionId,
+        *,
+        text: Annotated[
+            str | None,
+            describe("text of the message; optional if there are files"),
+            Field(max_length=10 * wire.MAX_CHARS, json_schema_extra={"maxLength": wire.MAX_CHARS}),
+        ] = None,
+        cid: Cid | None = None,
+        attachments: Annotated[
+            Any,
+            Field(
+                description="ids of uploaded files, from `POST /uploads`",
+                json_schema_extra={
+                    "type": "array",
+                    "items": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
+                    "maxItems": 5,
+                },
+            ),
+        ] = None,
+        wait: Annotated[
+            int, In("query"), Digits(0, 60), describe("maximum seconds to wait for the answer")
+        ] = 0,
+        key: IdempotencyKey = None,
+    ) -> Reply:
+        """Send a message, and optionally wait for its answer.
+
+        The message is stored when 202 is returned, and will be answered even if the client disconnects.
+        `?wait=` holds the response until the answer is complete; an event stream sends it while it is
+        written.
+        """
+        request, known = call.request, call.person
+        call.check_draining()
+        if known.row.address_id == NOWHERE:
+            raise HttpRefusal(409, "not_on_the_web", "This conversation is reached on another channel only.")
+        cid = read_cid(cid, key) or secrets.token_hex(16)
+        files = wire.files({"attachments": attachments})
+        address = None if KEY in request else self.limiter.client_key(request)
+        limits = self.limiter.limits_for(request)
+        await self.intake.check_rate(limits, known, cid=cid, address=address, chars=len(text or ""))
+        inbound = await self.intake.build_inbound(known, text=text or "", cid=cid, files=files)
+        await record(request, "messages.write", about=f"session:{known.row.session_public_id}")
+        streamed = wants_events(request)
+        if not streamed and not wait:
+            return await json_reply(request, _accepted(await self.intake.accept(inbound)), status=202)
+        place = f"rest:{call.session_id}"
+        if not self.limiter.session_places.take(place, self.limiter.limits_for(request).sockets_per_session):
+            raise wire.RateLimited(retry_after_seconds=15.0, what="requests that wait")
+        try:
+            async with EventSubscription(self.hub, self.events, self.tasks, known) as events:
+                accepted = await self.intake.accept(inbound)
+                following = Following(events, accepted, known)
+                if streamed:
+                    return await self._stream(request, following)
+                return await self._wait_for_answer(request, following, float(wait))
+        finally:
+            self.limiter.session_places.leave(place)
+
+    @router.on(
+        "POST /sessions/{id}/messages/{mid}/edit",
+        Accepted,
+        status=202,
+        rate="",
+        scope="messages:write",
+        strict=True,
+        refusals=(404, 409, 413, 422, 503),
+        missing="There is no such message in this conversation.",
+    )
+    async def edit_message(
+        self,
+        call: Call,
+        session: SessionId,
+        mid: NamedMid,
+        *,
+        text: Annotated[
+            str, Field(max_length=10 * wire.MAX_CHARS, json_schema_extra={"maxLength": wire.MAX_CHARS})
+        ],
+        cid: Cid | None = None,
+        key: IdempotencyKey = None,
+    ) -> Reply:
+        """Edit a message, and answer the last again.
+
+        The former text stays in the log, see `former`. From then on the assistant reads the new text. An
+        answer that is being written restarts if nothing of it was shown.
+        """
+        request, known = call.request, call.person
+        call.check_draining()
+        if known.row.address_id == NOWHERE:
+            raise HttpRefusal(409, "not_on_the_web", "This conversation is reached on another channel only.")
+        cid = read_cid(cid, key) or secrets.token_hex(16)
+        address = None if KEY in request else self.limiter.client_key(request)
+        limits = self.limiter.limits_for(request)
+        await self.intake.check_rate(limits, known, cid=cid, address=address, chars=len(text))
+        await record(request, "messages.edit", about=f"session:{known.row.session_public_id}")
+        accepted, shown = await self.intake.store_edit(known, seq=mid, text=text, cid=cid)
+        self.intake.announce_edit(accepted, shown)
+        return _accepted(accepted)
+
+    @router.on(
+        "DELETE /sessions/{id}/messages/{mid}", Deleted, rate="", scope="messages:write",
+        refusals=(404, 409, 503), missing="There is no such message in this conversation.",
+    )  # fmt: skip
+    async def erase_message(self, call: Call, session: SessionId, mid: NamedMid) -> Reply:
+        """Delete a message of the person.
+
+        Erases its text, files and former texts, and notes and passages that were taken from it. Answers stay.
+        Deleting it again has no effect.
+        """
+        request, known = call.request, call.person
+        call.check_draining()
+        address = None if KEY in request else self.limiter.client_key(request)
+        limits = self.limiter.limits_for(request)
+        await self.intake.check_rate(limits, known, cid=secrets.token_hex(16), address=address, chars=0)
+        await record(request, "messages.delete", about=f"session:{known.row.session_public_id}")
+        return {"mid": f"m{mid}", "event_seq": await self.intake.delete(known, seq=mid)}
+
+    @router.on(
+        "GET /sessions/{id}/messages/{mid}",
+        SaidBefore,
+        missing="There is no such message in this conversation.",
+    )
+    async def show_message(self, call: Call, session: SessionId, mid: NamedMid) -> Reply:
+        """Get the full text of a message.
+
+        Lists and events have only the beginning of a long message, and its length as `chars`.
+        """
+        return await self.history.load_message(call.session_id, mid)
+
+    @router.on(
+        "GET /sessions/{id}/messages/{mid}/former",
+        Former,
+        missing="There is no such message in this conversation.",
+    )
+    async def list_former(self, call: Call, session: SessionId, mid: NamedMid) -> Reply:
+        """List former texts of a message, oldest first.
+
+        Each has the answers that it received.
+        """
+        versions = await self.history.list_versions(call.session_id, mid)
+        return None if versions is None else {"versions": versions}
+
+    @router.on(
+        "POST /sessions/{id}/messages/{mid}/speech", scope="messages:write", rate="commands",
+        refusals=(404, 422, 429, 503), media="audio/mpeg", missing="This message cannot be read aloud here.",
+    )  # fmt: skip
+    async def speak_message(self, call: Call, session: SessionId, mid: NamedMid) -> Reply:
+        """Get an answer as speech.
+
+        The recording is made once and stored for a day.
+        """
+        known = call.person
+        await record(call.request, "messages.speak", about=f"session:{known.row.session_public_id}")
+        offered = self.commands.list_for(known.audience, site=known.site)
+        if self.speaking is None or all(command.name != "voice" for command in offered):
+            return None
+        turn = await self.speech.find_answered_turn(call.session_id, mid)
+        if turn is None:
+            return None
+        texts = catalogue("commands", call.language)
+        body = await self.speaking.speak(call.session_id, turn, form="mp3", texts=texts)
+        headers = {"Content-Type": "audio/mpeg", **await cross_origin_headers(call.request)}
+        return web.Response(body=body, headers=headers)
+
+    @router.on("GET /sessions/{id}/messages", Messages)
+    async def list_messages(
+        self,
+        call: Call,
+        session: SessionId,
+        *,
+        limit: Limit = 50,
+        before: Annotated[int | None, Digits(1), describe("`before` of the page of newer messages")] = None,
+    ) -> Reply:
+        """List the newest messages, oldest first.
+
+        Pass `before` of an answer to get the page of older messages; null if there is none.
+        """
+        rows = await self.events.list_messages_before(call.session_id, before, limit=limit)
+        earlier = rows[0].event_seq if len(rows) == limit else None
+        return {"messages": [_message_payload(call.person, row) for row in rows], "before": earlier}
+
+    @router.on("GET /sessions/{id}/events", Events)
+    async def list_events(
+        self,
+        call: Call,
+        session: SessionId,
+        *,
+        limit: Limit = 100,
+        after: Annotated[int, Digits(), describe("number of the last event that the client has")] = 0,
+    ) -> Reply:
+        """List events after a number, for polling.
+
+        Event numbers have no gaps. If `log_epoch` has grown, a backup was restored: start again at 0.
+        """
+        events = self.events
+        head = await events.load_head(call.session_id)
+        rows = await events.list_after(call.session_id, after, limit=limit)
+        return {
+            "events": [_message_payload(call.person, row) for row in rows],
+            "next": rows[-1].event_seq if rows else after,
+            "head": head.event_seq if head else 0,
+            "log_epoch": head.log_epoch if head else 0,
+        }
+
+    @router.on("GET /sessions/{id}/history", History)
+    async def show_history(
+        self,
+        call: Call,
+        session: SessionId,
+        *,
+        limit: Limit = 50,
+        before: Annotated[
+            int | None, Digits(1), describe("event number; returns the newest events with a lower number")
+        ] = None,
+        after: Annotated[
+            int | None, Digits(), describe("event number; returns the oldest events with a higher number")
+        ] = None,
+        since: Annotated[
+            Moment, describe("time such as 2026-11-03T00:00:00Z; returns the first events since then")
+        ] = None,
+        around: Annotated[Mid, describe("`mid` of a message; returns the events from it on")] = None,
+    ) -> Reply:
+        """List messages, command results and active summaries, oldest first.
+
+        Select the position by one of `before`, `after`, `since` and `around`; the default is the end. Pass
+        `before` of the answer for older events and `after` for newer ones; null if there are none.
+        """
+        if sum(place is not None for place in (before, after, since, around)) > 1:
+            raise BadField("Give one of `before`, `after`, `since` and `around`.")
+        history, of = self.history, call.session_id
+        summaries = call.person.audience != "public"
+        page: HistoryPage | None
+        if after is not None:
+            page = await history.list_after(of, after, limit=limit, summaries=summaries)
+        elif since is not None:
+            page = await history.list_since(of, since, limit=limit, summaries=summaries)
+        elif around is not None:
+            page = await history.list_around(of, around, limit=limit, summaries=summaries)
+        else:
+            page = await history.list_before(of, before, limit=limit, summaries=summaries)
+        if page is None:
+            raise HttpRefusal(404, "unknown_message", "There is no such message in this conversation.")
+        shown = [_message_payload(call.person, row) for row in page.events]
+        return {"events": shown, "before": page.before, "after": page.after}
+
+    @router.on("GET /sessions/{id}/search", Found)
+    async def search_messages(
+        self,
+        call: Call,
+        session: SessionId,
+        *,
+        limit: Limit = HITS_PER_PAGE,
+        q: Annotated[str, describe("text to search for", max_length=QUERY_CHARS, pattern=r"\S")],
+        before: Annotated[
+            str | None, describe("`next` of the preceding page", json_schema_extra={"maxLength": 60})
+        ] = None,
+    ) -> Reply:
+        """Search messages, newest first.
+
+        Finds messages with all words, including summarised ones.
+
+        An excerpt is a list of text parts; `hit` marks the matching ones. For frequent words a page may have
+        few results or none and still have `next`, which searches further back.
+        """
+        key = None if before is None else SearchKey.parse(before)
+        if before is not None and key is None:
+            raise BadField("`before` is the `next` of the page before.")
+        found = await self.message_search.search(
+            call.session_id, wire.clean(q), before=key, limit=limit, linked=call.person.audience != "public"
+        )
+        return {"hits": [wire.hit_payload(hit) for hit in found.hits], "next": found.next and str(found.next)}
+
+    async def _wait_for_answer(
+        self, request: web.Request, following: Following, seconds: float
+    ) -> web.StreamResponse:
+        answer = await self._known_answer(request, following)
+        deadline = asyncio.get_running_loop().time() + seconds
+        while not following.over and (left := deadline - asyncio.get_running_loop().time()) > 0:
+            frame = await following.next(min(left, HEARTBEAT_SECONDS))
+            answer = frame if following.state == "done" else answer
+        if answer is None:
+            answer = await self._read_stored_answer(request, following, deadline)
+        shown = _accepted(following.accepted)
+        if answer is None:
+            return await json_reply(request, shown, status=202)
+        if answer.get("error") == ContextBudgetExceeded.code:
+            raise HttpRefusal(422, ContextBudgetExceeded.code, answer["text"], advice=answer["text"], **shown)
+        return await json_reply(request, {**shown, "answer": answer})
+
+    async def _stream(self, request: web.Request, following: Following) -> web.StreamResponse:
+        """Stream the events of a turn until it ends, the client disconnects or STREAM_SECONDS pass.
+
+        It also ends when no more events come. A disconnect does not cancel the turn.
+        """
+        stream = EventStream(
+            request, request_id=request[REQUEST_ID], headers=await cross_origin_headers(request)
+        )
+        answer = await self._known_answer(request, following)
+        await stream.open()
+        await stream.send("accepted", _accepted(following.accepted))
         if answer is not None:
             await stream.send("message", answer)
-    await stream.send("done", {"turn": following.accepted.turn, "state": following.state})
-    return await stream.end()
+        deadline = asyncio.get_running_loop().time() + STREAM_SECONDS
+        quiet_since = asyncio.get_running_loop().time()
+        while not following.over and not stream.gone and asyncio.get_running_loop().time() < deadline:
+            frame = await following.next(1.0)
+            now = asyncio.get_running_loop().time()
+            if frame is not None:
+                await stream.send("delta" if frame["t"] == "delta" else "message", frame)
+                quiet_since = now
+            elif now - quiet_since >= HEARTBEAT_SECONDS:
+                await stream.beat()
+                quiet_since = now
+        if following.state != "done" and not stream.gone:
+            answer = await self._read_stored_answer(request, following, asyncio.get_running_loop().time())
+            if answer is not None:
+                await stream.send("message", answer)
+        await stream.send("done", {"turn": following.accepted.turn, "state": following.state})
+        return await stream.end()
 
+    async def _known_answer(self, request: web.Request, following: Following) -> dict[str, Any] | None:
+        """Return the stored answer to a repeated message; None for a new message, or if there is none yet."""
+        return await self._find_answer(request, following) if following.accepted.repeated else None
 
-async def _known_answer(request: web.Request, following: Following) -> dict[str, Any] | None:
-    """Return the stored answer to a repeated message; None for a new message, or if there is none yet."""
-    return await _find_answer(request, following) if following.accepted.repeated else None
+    async def _read_stored_answer(
+        self, request: web.Request, following: Following, deadline: float
+    ) -> dict[str, Any] | None:
+        """Return the stored answer; None if there is none yet.
 
+        If the events ended early, as for a slow reader, it is waited for until `deadline`, a time of the
+        loop.
+        """
+        loop = asyncio.get_running_loop()
+        while (answer := await self._find_answer(request, following)) is None:
+            left = deadline - loop.time()
+            if left <= 0 or not following.over:
+                return None
+            await asyncio.sleep(min(left, STORED_LOOK_SECONDS))
+        return answer
 
-async def _read_stored_answer(
-    request: web.Request, following: Following, deadline: float
-) -> dict[str, Any] | None:
-    """Return the stored answer; None if there is none yet.
-
-    If the events ended early, as for a slow reader, it is waited for until `deadline`, a time of the loop.
-    """
-    loop = asyncio.get_running_loop()
-    while (answer := await _find_answer(request, following)) is None:
-        left = deadline - loop.time()
-        if left <= 0 or not following.over:
+    async def _find_answer(self, request: web.Request, following: Following) -> dict[str, Any] | None:
+        """Return the stored answer to a message and mark its turn as done; None if there is none."""
+        accepted = following.accepted
+        number = await self.api_sessions.find_answer(
+            accepted.session_id, accepted.turn, after=accepted.event_seq
+        )
+        if number is None:
             return None
-        await asyncio.sleep(min(left, STORED_LOOK_SECONDS))
-    return answer
-
-
-async def _find_answer(request: web.Request, following: Following) -> dict[str, Any] | None:
-    """Return the stored answer to a message and mark its turn as done; None if there is none."""
-    accepted = following.accepted
-    number = await request.app[API].sessions.find_answer(
-        accepted.session_id, accepted.turn, after=accepted.event_seq
-    )
-    if number is None:
-        return None
-    rows = await request.app[PARTS].stores.events.list_after(accepted.session_id, number - 1, limit=1)
-    following.state = "done"
-    return dict(_message_payload(following.known, rows[0])) if rows else None
+        rows = await self.events.list_after(accepted.session_id, number - 1, limit=1)
+        following.state = "done"
+        return dict(_message_payload(following.known, rows[0])) if rows else None
 
 
 def _accepted(accepted: Stored) -> dict[str, Any]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from typing_extensions import TypedDict
 
+from shared.adapters.postgres.handover.push import PostgresPush
+from shared.config.settings import Settings
 from shared.core.identity.push import parse_target
+from shared.services.admin.push_sender import PushSender
 from web.rest.calls import Call, unauthorized_error
 from web.rest.kinds import DONE, BrowserKey, Endpoint, Success, describe
 from web.rest.operation import OperationRouter, Reply
@@ -17,42 +21,50 @@ PushKey = TypedDict(
 )
 
 
-@router.on("GET /push-key", PushKey, visitor=False, anyone=True, rate="", refusals=(503,))
-async def show_push_key(call: Call) -> Reply:
-    """Get the public key for push subscriptions."""
-    return {"key": await call.parts.push.public_key()}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VisitorPushHandlers:
+    """Handlers of a visitor's notifications."""
 
+    push_sender: PushSender
+    settings: Settings
+    push_store: PostgresPush
 
-@router.on("PUT /push", Success, body="NewVisitorPush", refusals=(404,))
-async def notify_visitor(
-    call: Call,
-    *,
-    endpoint: Endpoint,
-    p256dh: BrowserKey,
-    auth: BrowserKey,
-    renews: Annotated[
-        bool, describe("true renews an existing subscription only; 404 if there is none")
-    ] = False,
-) -> Reply:
-    """Subscribe this browser to notifications of answers.
+    @router.on("GET /push-key", PushKey, visitor=False, anyone=True, rate="", refusals=(503,))
+    async def show_push_key(self, call: Call) -> Reply:
+        """Get the public key for push subscriptions."""
+        return {"key": await self.push_sender.public_key()}
 
-    Notifications are sent while the visitor has no page open.
+    @router.on("PUT /push", Success, body="NewVisitorPush", refusals=(404,))
+    async def notify_visitor(
+        self,
+        call: Call,
+        *,
+        endpoint: Endpoint,
+        p256dh: BrowserKey,
+        auth: BrowserKey,
+        renews: Annotated[
+            bool, describe("true renews an existing subscription only; 404 if there is none")
+        ] = False,
+    ) -> Reply:
+        """Subscribe this browser to notifications of answers.
 
-    The subscription ends with the visitor's token, with `POST /push/end`, or 30 days after the last request.
-    """
-    services, token = call.parts.settings.push_services, _token(call)
-    browser = parse_target(endpoint, p256dh, auth, language=call.language[:35], services=services)
-    done = await call.parts.stores.push.subscribe_visitor(browser, visitor_hash=token, renews=renews)
-    if done is None and not renews:
-        raise unauthorized_error()
-    return None if done is None else DONE
+        Notifications are sent while the visitor has no page open.
 
+        The subscription ends with the visitor's token, with `POST /push/end`, or 30 days after the last
+        request.
+        """
+        services, token = self.settings.push_services, _token(call)
+        browser = parse_target(endpoint, p256dh, auth, language=call.language[:35], services=services)
+        done = await self.push_store.subscribe_visitor(browser, visitor_hash=token, renews=renews)
+        if done is None and not renews:
+            raise unauthorized_error()
+        return None if done is None else DONE
 
-@router.on("POST /push/end", Success, body="EndedPush")
-async def end_visitors_push(call: Call, *, endpoint: Endpoint) -> Reply:
-    """Unsubscribe this browser from notifications."""
-    await call.parts.stores.push.unsubscribe(endpoint, visitor_hash=_token(call))
-    return DONE
+    @router.on("POST /push/end", Success, body="EndedPush")
+    async def end_visitors_push(self, call: Call, *, endpoint: Endpoint) -> Reply:
+        """Unsubscribe this browser from notifications."""
+        await self.push_store.unsubscribe(endpoint, visitor_hash=_token(call))
+        return DONE
 
 
 def _token(call: Call) -> bytes:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import secrets
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Annotated, NotRequired
 
 from aiohttp import web
 from typing_extensions import TypedDict
 
+from shared.adapters.postgres.people.identities import PostgresIdentities
 from shared.config.sites import build_public_config
 from shared.core.identity.recovery import CHARS, code_hash, code_of, plain_code
 from shared.core.values.errors import StorageUnavailable
-from web.parts import PARTS
+from web.auth.visitors import Visitors
 from web.protocol import wire
 from web.rest.arguments import Json, Shape
 from web.rest.calls import Call, json_reply
 from web.rest.kinds import Cut, SiteName, describe, to_json
 from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal, cross_origin_headers
+from web.server.client_limiter import ClientLimiter
 
 router = OperationRouter("stream")
 _SHOWN = "public, max-age=300"
@@ -45,88 +48,94 @@ Recovery = TypedDict("Recovery", {
 Recovered = TypedDict("Recovered", {"token": str | None})
 
 
-@router.on("GET /sites/{name}", Site, anyone=True, refusals=(403, 404))
-async def describe_site(
-    call: Call,
-    name: Annotated[str, describe("name of a site", json_schema_extra={"pattern": wire.SITE_PATTERN})],
-    *,
-    locale: Annotated[str, Cut(64, "language of the visitor")] = "",
-) -> Reply:
-    """Get appearance and texts of a chat widget.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryHandlers:
+    """Handlers of what a page shows before hello, and of recovery codes."""
 
-    A page whose origin is not allowed receives 403 `foreign_origin`.
-    """
-    request, visitors = call.request, call.parts.visitors
-    found = (await visitors.sites()).get(name)
-    if found is None:
-        raise HttpRefusal(404, "not_found", "There is no such site.")
-    origin = request.headers.get("Origin")
-    if origin is not None and not await visitors.is_page_allowed(request, site=name):
-        if not call.parts.limiter.addresses.take("refused origins", _REFUSALS):
-            with suppress(StorageUnavailable):
-                await visitors.note_refused(name, origin)
-        readable = {"Access-Control-Allow-Origin": origin, "Vary": "Origin"}
-        message = "This page is not allowed to use the chat."
-        raise HttpRefusal(403, "foreign_origin", message, headers=readable)
-    headers = {"Cache-Control": _SHOWN, **await cross_origin_headers(request, site=name)}
-    return web.json_response(text=to_json(build_public_config(found.config, locale)), headers=headers)
+    visitors: Visitors
+    limiter: ClientLimiter
+    identities: PostgresIdentities
 
+    @router.on("GET /sites/{name}", Site, anyone=True, refusals=(403, 404))
+    async def describe_site(
+        self,
+        call: Call,
+        name: Annotated[str, describe("name of a site", json_schema_extra={"pattern": wire.SITE_PATTERN})],
+        *,
+        locale: Annotated[str, Cut(64, "language of the visitor")] = "",
+    ) -> Reply:
+        """Get appearance and texts of a chat widget.
 
-@router.on("POST /recovery-code", RecoveryCode, visitor=True, rate="commands", refusals=(409,))
-async def make_recovery_code(call: Call) -> Reply:
-    """Create a recovery code for another browser.
+        A page whose origin is not allowed receives 403 `foreign_origin`.
+        """
+        request, visitors = call.request, self.visitors
+        found = (await visitors.sites()).get(name)
+        if found is None:
+            raise HttpRefusal(404, "not_found", "There is no such site.")
+        origin = request.headers.get("Origin")
+        if origin is not None and not await visitors.is_page_allowed(request, site=name):
+            if not self.limiter.addresses.take("refused origins", _REFUSALS):
+                with suppress(StorageUnavailable):
+                    await visitors.note_refused(name, origin)
+            readable = {"Access-Control-Allow-Origin": origin, "Vary": "Origin"}
+            message = "This page is not allowed to use the chat."
+            raise HttpRefusal(403, "foreign_origin", message, headers=readable)
+        headers = {"Cache-Control": _SHOWN, **await cross_origin_headers(request, site=name)}
+        return web.json_response(text=to_json(build_public_config(found.config, locale)), headers=headers)
 
-    The code is returned only once and replaces the former one.
-    """
-    row = call.person.row
-    code = code_of(secrets.token_bytes(CHARS))
-    if row.identified or not await call.parts.stores.identities.issue_code(row.address_id, code_hash(code)):
-        raise HttpRefusal(409, "signed_in", "Sign in on any browser to find this conversation again.")
-    return {"code": code}
+    @router.on("POST /recovery-code", RecoveryCode, visitor=True, rate="commands", refusals=(409,))
+    async def make_recovery_code(self, call: Call) -> Reply:
+        """Create a recovery code for another browser.
 
+        The code is returned only once and replaces the former one.
+        """
+        row = call.person.row
+        code = code_of(secrets.token_bytes(CHARS))
+        if row.identified or not await self.identities.issue_code(row.address_id, code_hash(code)):
+            raise HttpRefusal(409, "signed_in", "Sign in on any browser to find this conversation again.")
+        return {"code": code}
 
-@router.on("POST /recover", Recovered, anyone=True, refusals=(404,))
-async def recover(call: Call, *, body: Annotated[Json, Shape(Recovery)]) -> Reply:
-    """Exchange a recovery code for a visitor's token."""
-    request, parts = call.request, call.parts
-    code, name, page = body.get("code"), body.get("site", "default"), body.get("page", False)
-    if not isinstance(code, str) or not isinstance(name, str) or not isinstance(page, bool):
-        raise wire.BadFrame("`code` and `site` are texts, `page` is true or false")
-    if page and not parts.visitors.is_own_page(request):
-        raise HttpRefusal(403, "foreign_origin", "This page may not do that here.")
-    tries = _check_tries(request, code)
-    site, wanted = (name, code) if await _is_open(request, name) else ("", "")
-    found = await parts.stores.identities.recover(site, code_hash(wanted))
-    if found is None:
-        raise HttpRefusal(404, "unknown_code", "This code opens nothing. Please look for a mistake in it.")
-    for key in tries:
-        parts.limiter.recovery_tries.mark_passed(key)
-    if not page:
-        return {"token": found[1]}
-    response = await json_reply(request, {"token": None})
-    parts.visitors.set_cookie(request, response, name, token=found[1])
-    return response
+    @router.on("POST /recover", Recovered, anyone=True, refusals=(404,))
+    async def recover(self, call: Call, *, body: Annotated[Json, Shape(Recovery)]) -> Reply:
+        """Exchange a recovery code for a visitor's token."""
+        request = call.request
+        code, name, page = body.get("code"), body.get("site", "default"), body.get("page", False)
+        if not isinstance(code, str) or not isinstance(name, str) or not isinstance(page, bool):
+            raise wire.BadFrame("`code` and `site` are texts, `page` is true or false")
+        if page and not self.visitors.is_own_page(request):
+            raise HttpRefusal(403, "foreign_origin", "This page may not do that here.")
+        tries = self._check_tries(request, code)
+        site, wanted = (name, code) if await self._is_open(request, name) else ("", "")
+        found = await self.identities.recover(site, code_hash(wanted))
+        if found is None:
+            raise HttpRefusal(
+                404, "unknown_code", "This code opens nothing. Please look for a mistake in it."
+            )
+        for key in tries:
+            self.limiter.recovery_tries.mark_passed(key)
+        if not page:
+            return {"token": found[1]}
+        response = await json_reply(request, {"token": None})
+        self.visitors.set_cookie(request, response, name, token=found[1])
+        return response
 
+    async def _is_open(self, request: web.Request, name: str) -> bool:
+        """Whether anonymous people of that site may talk, and to a page like this one."""
+        visitors = self.visitors
+        known = (await visitors.sites()).get(name)
+        if known is None or known.config.verified == "required":
+            return False
+        return "Origin" not in request.headers or await visitors.is_page_allowed(request, site=name)
 
-async def _is_open(request: web.Request, name: str) -> bool:
-    """Whether anonymous people of that site may talk, and to a page like this one."""
-    visitors = request.app[PARTS].visitors
-    known = (await visitors.sites()).get(name)
-    if known is None or known.config.verified == "required":
-        return False
-    return "Origin" not in request.headers or await visitors.is_page_allowed(request, site=name)
-
-
-def _check_tries(request: web.Request, code: str) -> tuple[str, str]:
-    """Count a try by address and by the beginning of the code, so that guessing is slow. Raises
-    RateLimited.
-    """
-    parts = request.app[PARTS]
-    most = parts.limiter.limits.recoveries
-    keys = (parts.proxies.client_key(request), code_hash(plain_code(code)[:_PREFIX]).hex())
-    wait = parts.limiter.addresses.take("recover", _FROM_ALL)
-    for key in keys:
-        wait = wait or parts.limiter.recovery_tries.take(key, most)
-    if wait:
-        raise wire.RateLimited(retry_after_seconds=wait, what="codes")
-    return keys
+    def _check_tries(self, request: web.Request, code: str) -> tuple[str, str]:
+        """Count a try by address and by the beginning of the code, so that guessing is slow. Raises
+        RateLimited.
+        """
+        most = self.limiter.limits.recoveries
+        keys = (self.limiter.client_key(request), code_hash(plain_code(code)[:_PREFIX]).hex())
+        wait = self.limiter.addresses.take("recover", _FROM_ALL)
+        for key in keys:
+            wait = wait or self.limiter.recovery_tries.take(key, most)
+        if wait:
+            raise wire.RateLimited(retry_after_seconds=wait, what="codes")
+        return keys

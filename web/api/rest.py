@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, NotRequired
 from uuid import UUID
 
 from typing_extensions import TypedDict
 
+from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.adapters.postgres.people.api_keys import ApiKey
-from shared.core.commands import commands
-from web.auth.visitors import Site
-from web.parts import Parts, build_command_entry
+from shared.adapters.postgres.turns.events import PostgresEvents
+from shared.core.commands.commands import Command as OfferedCommand
+from web.auth.visitors import Site, Visitors
+from web.command_offer import CommandOffer, build_command_entry
 from web.rest.api_key_auth import KEY, ONLY_IN_PERSON
 from web.rest.arguments import BadField
 from web.rest.calls import Call
@@ -34,81 +37,86 @@ Original = TypedDict("Original", {"mid": str, "role": str, "text": str, "at": da
 Originals = TypedDict("Originals", {"messages": list[Original], "before": NotRequired[str | None]})
 
 
-@router.on("GET /commands", Commands, group="commands", anyone=True, visitor=True, scope="commands:run")
-async def list_commands(call: Call) -> Reply:
-    """List commands and their arguments."""
-    parts, request = call.parts, call.request
-    known = None if KEY in request else await parts.visitors.find_caller(request)
-    if known is not None:
-        offered = parts.commands_for(known.audience, site=known.site)
-    else:
-        offered = await _for_anyone(parts, request.get(KEY))
-    return {"commands": [build_command_entry(command, call.language, typed=True) for command in offered]}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandListHandlers:
+    """Handlers of lists: commands, archived conversations, originals of a summary."""
 
+    commands: CommandOffer
+    visitors: Visitors
+    account_links: PostgresAccountLinks
+    events: PostgresEvents
 
-async def _for_anyone(parts: Parts, key: ApiKey | None) -> tuple[commands.Command, ...]:
-    """Return the commands for callers without a conversation; with an API key, those of its site.
+    @router.on("GET /commands", Commands, group="commands", anyone=True, visitor=True, scope="commands:run")
+    async def list_commands(self, call: Call) -> Reply:
+        """List commands and their arguments."""
+        request = call.request
+        known = None if KEY in request else await self.visitors.find_caller(request)
+        if known is not None:
+            offered = self.commands.list_for(known.audience, site=known.site)
+        else:
+            offered = await self._for_anyone(request.get(KEY))
+        return {"commands": [build_command_entry(command, call.language, typed=True) for command in offered]}
 
-    Without a key, or for a key without a site, the profile of the deployment decides. A site that cannot be
-    read counts as public. Keys get no command of `ONLY_IN_PERSON`.
-    """
-    site = None
-    if key is not None and key.site is not None:
-        # A site that cannot be read lets nobody in: as if it were for strangers.
-        site = (await parts.visitors.sites()).get(key.site, Site(audience="public"))
-    public = "public" in (parts.settings.profile, site.audience if site is not None else "")
-    offered = parts.commands_for("public" if public else "personal", site=site)
-    return tuple(one for one in offered if key is None or one.name not in ONLY_IN_PERSON)
+    async def _for_anyone(self, key: ApiKey | None) -> tuple[OfferedCommand, ...]:
+        """Return the commands for callers without a conversation; with an API key, those of its site.
 
+        Without a key, or for a key without a site, the profile of the deployment decides. A site that cannot
+        be read counts as public. Keys get no command of `ONLY_IN_PERSON`.
+        """
+        site = None
+        if key is not None and key.site is not None:
+            # A site that cannot be read lets nobody in: as if it were for strangers.
+            site = (await self.visitors.sites()).get(key.site, Site(audience="public"))
+        public = self.visitors.is_public(site.audience if site is not None else "")
+        offered = self.commands.list_for("public" if public else "personal", site=site)
+        return tuple(one for one in offered if key is None or one.name not in ONLY_IN_PERSON)
 
-@router.on(
-    "GET /archived", Archived, visitor=True, scope="sessions:read", rate="commands", refusals=(404,),
-    missing="There is nothing here.",
-)  # fmt: skip
-async def list_archived(call: Call) -> Reply:
-    """List conversations that /link continued on another channel."""
-    if call.person.audience == "public":
-        return None
-    found = await call.parts.stores.account_links.list_archived(call.session_id)
-    return {
-        "sessions": [
-            {
-                "session_id": one.public_id,
-                "channel": one.channel,
-                "archived_at": one.archived_at,
-                "messages": [
-                    {"role": each.author, "text": each.text, "at": each.at} for each in one.messages
-                ],
-            }
-            for one in found
-        ]
-    }
+    @router.on(
+        "GET /archived", Archived, visitor=True, scope="sessions:read", rate="commands", refusals=(404,),
+        missing="There is nothing here.",
+    )  # fmt: skip
+    async def list_archived(self, call: Call) -> Reply:
+        """List conversations that /link continued on another channel."""
+        if call.person.audience == "public":
+            return None
+        found = await self.account_links.list_archived(call.session_id)
+        return {
+            "sessions": [
+                {
+                    "session_id": one.public_id,
+                    "channel": one.channel,
+                    "archived_at": one.archived_at,
+                    "messages": [
+                        {"role": each.author, "text": each.text, "at": each.at} for each in one.messages
+                    ],
+                }
+                for one in found
+            ]
+        }
 
+    @router.on(
+        "GET /compactions/{id}/messages", Originals, visitor=True, scope="sessions:read", rate="reads",
+        refusals=(404,), missing="There is no such summary in this conversation.",
+    )  # fmt: skip
+    async def list_originals(
+        self,
+        call: Call,
+        summary: Annotated[UUID, describe("public id of a summary")],
+        *,
+        limit: Limit = 200,
+        before: Annotated[
+            str, describe("`before` of the page of newer messages", json_schema_extra={"maxLength": 30})
+        ] = "",
+    ) -> Reply:
+        """List the messages that a summary replaces.
 
-@router.on(
-    "GET /compactions/{id}/messages", Originals, visitor=True, scope="sessions:read", rate="reads",
-    refusals=(404,), missing="There is no such summary in this conversation.",
-)  # fmt: skip
-async def list_originals(
-    call: Call,
-    summary: Annotated[UUID, describe("public id of a summary")],
-    *,
-    limit: Limit = 200,
-    before: Annotated[
-        str, describe("`before` of the page of newer messages", json_schema_extra={"maxLength": 30})
-    ] = "",
-) -> Reply:
-    """List the messages that a summary replaces.
-
-    Pass `before` of an answer to get the page of older messages; null if there is none.
-    """
-    if "." in before:
-        return None  # a place in what operators read
-    try:
-        seq = read_mid(before) if "before" in call.request.query else None
-    except ValueError as error:
-        raise BadField(f"`before` is {error}.") from None
-    found = await call.parts.stores.events.list_hidden_messages(
-        call.session_id, summary, limit=limit, before_seq=seq
-    )
-    return None if found is None else {"messages": found.messages, "before": found.before}
+        Pass `before` of an answer to get the page of older messages; null if there is none.
+        """
+        if "." in before:
+            return None  # a place in what operators read
+        try:
+            seq = read_mid(before) if "before" in call.request.query else None
+        except ValueError as error:
+            raise BadField(f"`before` is {error}.") from None
+        found = await self.events.list_hidden_messages(call.session_id, summary, limit=limit, before_seq=seq)
+        return None if found is None else {"messages": found.messages, "before": found.before}

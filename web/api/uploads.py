@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 from urllib.parse import unquote
@@ -47,7 +48,8 @@ from shared.core.values.recordings import (
     transcript_text,
 )
 from shared.services.voice.hearing import HearingService
-from web.auth.visitors import Known, Site
+from web.auth.visitors import Known, Site, Visitors
+from web.ports import FileUploads
 from web.protocol.wire import RateLimited
 from web.rest.api_key_auth import KEY, record
 from web.rest.calls import Call
@@ -55,6 +57,7 @@ from web.rest.files import MOST_AT_ONCE, Attachment, FileName
 from web.rest.kinds import FileId
 from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal, cross_origin_headers
+from web.server.client_limiter import ClientLimiter
 from web.server.rate_limits import Amounts, ClientLimits, Places, RateWindows
 
 log = structlog.get_logger(__name__)
@@ -333,48 +336,58 @@ def _build_blocks(kept: Sequence[StoredUpload], budget: int) -> tuple[Block, ...
     return tuple(blocks)
 
 
-@router.on(
-    "POST /uploads", Attachment, visitor=True, scope="messages:write", takes="application/octet-stream",
-    refusals=(404, 422),
-)  # fmt: skip
-async def upload(
-    call: Call,
-    *,
-    file_name: FileName = "",
-) -> Reply:
-    """Upload a file for a message.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UploadHandlers:
+    """Handlers of files that visitors send and see."""
 
-    The body is the file. Its type is detected from the content, not from the name. The same bytes return the
-    same file. Recordings are transcribed if the deployment has a speech service; if that fails, upload the
-    file again.
-    """
-    request, parts, known = call.request, call.parts, call.person
-    # A page of one site has no business with the visitors of another.
-    if "Origin" in request.headers and not await parts.visitors.is_page_allowed(request, site=known.row.site):
-        raise HttpRefusal(403, "foreign_origin", "This page is not allowed to use the chat.")
-    about = f"session:{known.row.session_public_id}"
-    # A program sends for many people: each of them has the room that a browser's address has.
-    address = about if KEY in request else parts.proxies.client_key(request)
-    if parts.uploads.describe_limits(known.site, known.audience) is None:
-        raise HttpRefusal(403, "files_not_allowed", "Files cannot be sent here.")
-    await record(request, "files.send", about=about)
-    name = clean_name(unquote(file_name, errors="replace"))
-    attached = await parts.uploads.receive(
-        request, known.row.session_id, name, parts.limiter.limits_for(request), address
-    )
-    log.info("file_stored", session_id=known.row.session_id, mime=attached.mime, size=attached.size)
-    heard = await parts.uploads.transcribe(request, known, attached)
-    return {**attached.to_payload(), "heard": heard} if heard else attached.to_payload()
+    limiter: ClientLimiter
+    uploads: FileUploads
+    visitors: Visitors
 
+    @router.on(
+        "POST /uploads", Attachment, visitor=True, scope="messages:write", takes="application/octet-stream",
+        refusals=(404, 422),
+    )  # fmt: skip
+    async def upload(
+        self,
+        call: Call,
+        *,
+        file_name: FileName = "",
+    ) -> Reply:
+        """Upload a file for a message.
 
-@router.on(
-    "GET /attachments/{id}", visitor=True, scope="sessions:read", refusals=(404,), media="*/*",
-    missing="There is no such file in this conversation.",
-)  # fmt: skip
-async def download(call: Call, file: FileId) -> Reply:
-    """Download a file of the conversation."""
-    found = await call.parts.uploads.load(call.person, file, call.parts.limiter.limits_for(call.request))
-    if found is None:
-        return None
-    headers = {**found.headers(), **await cross_origin_headers(call.request)}
-    return web.Response(body=found.body, headers=headers)
+        The body is the file. Its type is detected from the content, not from the name. The same bytes return
+        the same file. Recordings are transcribed if the deployment has a speech service; if that fails,
+        upload the file again.
+        """
+        request, known = call.request, call.person
+        # A page of one site has no business with the visitors of another.
+        if "Origin" in request.headers and not await self.visitors.is_page_allowed(
+            request, site=known.row.site
+        ):
+            raise HttpRefusal(403, "foreign_origin", "This page is not allowed to use the chat.")
+        about = f"session:{known.row.session_public_id}"
+        # A program sends for many people: each of them has the room that a browser's address has.
+        address = about if KEY in request else self.limiter.client_key(request)
+        if self.uploads.describe_limits(known.site, known.audience) is None:
+            raise HttpRefusal(403, "files_not_allowed", "Files cannot be sent here.")
+        await record(request, "files.send", about=about)
+        name = clean_name(unquote(file_name, errors="replace"))
+        attached = await self.uploads.receive(
+            request, known.row.session_id, name, self.limiter.limits_for(request), address
+        )
+        log.info("file_stored", session_id=known.row.session_id, mime=attached.mime, size=attached.size)
+        heard = await self.uploads.transcribe(request, known, attached)
+        return {**attached.to_payload(), "heard": heard} if heard else attached.to_payload()
+
+    @router.on(
+        "GET /attachments/{id}", visitor=True, scope="sessions:read", refusals=(404,), media="*/*",
+        missing="There is no such file in this conversation.",
+    )  # fmt: skip
+    async def download(self, call: Call, file: FileId) -> Reply:
+        """Download a file of the conversation."""
+        found = await self.uploads.load(call.person, file, self.limiter.limits_for(call.request))
+        if found is None:
+            return None
+        headers = {**found.headers(), **await cross_origin_headers(call.request)}
+        return web.Response(body=found.body, headers=headers)

@@ -198,6 +198,10 @@ class Visitors:
             return any(one.config.webview for one in asked)
         return any(origin_matches(origin, pattern) for one in asked for pattern in one.allowed_origins)
 
+    def is_public(self, audience: str) -> bool:
+        """Return whether an audience counts as public: it does everywhere in a public installation."""
+        return "public" in (self.settings.profile, audience)
+
     async def note_refused(self, site: str, origin: str) -> None:
         """Store a refused origin for the site's operators. Raises StorageUnavailable.
 
@@ -458,3 +462,7 @@ def _zone(name: str) -> str | None:
 def describe(known: Known) -> dict[str, Any]:
     """Return a visitor's session id and site for logs, without tokens."""
     return {"session_id": known.row.session_id, "site": known.row.site}
+
+
+VISITORS = web.AppKey("visitors", Visitors)
+"""For middleware, which aiohttp calls without a handler's services."""

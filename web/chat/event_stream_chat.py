@@ -7,7 +7,7 @@ import json
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, NotRequired
 
 import structlog
@@ -15,19 +15,22 @@ from aiohttp import web
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from shared.adapters.postgres.people.tickets import TICKET_SECONDS, TicketHolder
+from shared.adapters.postgres.people.tickets import TICKET_SECONDS, PostgresTickets, TicketHolder
 from shared.core.values.errors import StorageUnavailable
-from web.auth.visitors import Known, UnknownToken
-from web.chat.handshake import Handshake, TooManySockets
-from web.chat.socket_session import STEP_SECONDS, Closed, IdentityChanged, SocketSession
-from web.parts import Parts
+from shared.runtime import BackgroundTasks
+from web.auth.visitors import Known, UnknownToken, Visitors
+from web.chat.handshake import OpenPlace, TooManySockets
+from web.chat.screen_actions import STEP_SECONDS
+from web.chat.socket_session import Closed, IdentityChanged, OpenSession, SocketSession
 from web.protocol import wire
 from web.rest.arguments import Json, Shape
 from web.rest.calls import Call
 from web.rest.kinds import SiteName, Thing, describe
 from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal, cross_origin_headers
+from web.server.client_limiter import ClientLimiter
 from web.server.http_server import HEADERS, Connection
+from web.server.hub import Hub
 from web.server.rate_limits import ClientLimits
 from web.server.send_queue import SendQueue
 
@@ -65,110 +68,11 @@ NAME = re.compile(r"^[a-z0-9]{16,64}$")
 _NUMBER = re.compile(r"[0-9]{1,15}")
 
 
-@router.on("POST /stream", Ticket, anyone=True, refusals=(401, 409))
-async def greet(call: Call, *, body: Annotated[Json, Shape(Hello)]) -> Reply:
-    """Open a chat without a WebSocket.
-
-    The body is the `hello` frame of the WebSocket. The returned ticket opens the event stream once, within
-    seconds.
-    """
-    # The address of an event stream is written into logs, so no token may be in it.
-    request, parts = call.request, call.parts
-    call.check_draining()
-    limits = parts.limiter.limits_for(request)
-    if wait := parts.limiter.streams.take(parts.proxies.client_key(request), limits.sockets_per_address):
-        raise wire.RateLimited(retry_after_seconds=wait, what="streams")
-    hello = wire.read_frame(body)
-    if not isinstance(hello, wire.Hello) or hello.version != wire.VERSION:
-        raise wire.BadFrame("hello of version 1 is needed")
-    name = secrets.token_hex(12)
-    wishes: dict[str, Any] = {
-        "last_seq": hello.last_seq, "session": hello.session, "locale": hello.locale, "name": name,
-    }  # fmt: skip
-    try:
-        async with asyncio.timeout(STEP_SECONDS):
-            begun = replace(hello, begin=True)
-            known = await parts.visitors.greet(
-                request, begun, wait=lambda: parts.limiter.take_newcomer(request)
-            )
-            if known.moved:
-                parts.hub.handle_move()
-            if isinstance(known.admitted_by, bytes):
-                wishes["admitted_by"] = known.admitted_by.hex()
-            ticket = await parts.stores.tickets.issue(known.row, wishes)
-    except TimeoutError:
-        raise StorageUnavailable("greeting took too long") from None
-    answer: dict[str, Any] = {"ticket": ticket, "stream": name, "expires_in": TICKET_SECONDS}
-    return {**answer, "token": known.token} if known.token else answer
-
-
-# Without HEAD: it would use up the ticket.
-@router.on("GET /stream", anyone=True, refusals=(401,), media="text/event-stream", head=False)
-async def open_stream(
-    call: Call,
-    *,
-    ticket: TicketWord = "",
-) -> Reply:
-    """Stream WebSocket frames as server-sent events.
-
-    `Last-Event-ID` resumes after an event. The last event is `close` with a code.
-    """
-    request, parts = call.request, call.parts
-    call.check_draining()
-    if "Origin" in request.headers and not await parts.visitors.is_page_allowed(request):
-        raise HttpRefusal(403, "foreign_origin", "This page is not allowed to use the chat.")
-    admitted = await _redeem(parts, ticket)
-    admitted_by = bytes.fromhex(str(admitted.wishes.get("admitted_by", "")))
-    known = replace(await parts.visitors.load_known(admitted.row), admitted_by=admitted_by or None)
-    response = web.StreamResponse(
-        headers={
-            **HEADERS,
-            **await cross_origin_headers(request),
-            "Content-Type": "text/event-stream; charset=utf-8",
-            "Cache-Control": "no-store",
-            "X-Accel-Buffering": "no",
-        }
-    )
-    await response.prepare(request)
-    await _Stream(request, response, parts, admitted, known).run()
-    return response
-
-
-@router.on("POST /stream/send", FramesAnswered, visitor=True, finds_caller=True)
-async def send_frames(call: Call, *, body: Annotated[Json, Shape(Frames)]) -> Reply:
-    """Send 1 to 32 WebSocket frames.
-
-    The answer has a reply to each frame; later events arrive on the event stream.
-    """
-    request, parts = call.request, call.parts
-    call.check_draining()
-    frames = body.get("frames")
-    if not isinstance(frames, list) or not 0 < len(frames) <= MAX_FRAMES:
-        raise wire.BadFrame(f"`frames` are 1 to {MAX_FRAMES} frames")
-    known = await find_sender(request, parts, body.get("site"))
-    known = await parts.visitors.open(known, _read_word(body, "session", wire.WORDS)) or known
-    said = _ReplyFrames(parts, known.row.session_id, _read_word(body, "stream", NAME))
-    limits = parts.limiter.limits_for(request)
-    talk = SocketSession(
-        parts, known, limits=limits, address=parts.proxies.client_key(request),
-        language=_read_word(body, "locale", wire.WORDS), send=said,
-        take_frame=lambda: parts.limiter.frames.take(str(known.row.session_id), limits.frames),
-    )  # fmt: skip
-    closed = await _receive_frames(talk, frames)
-    if talk.signed_out:
-        parts.hub.publish_sign_out(known.row.session_id, known.row.address_id)
-    answer: dict[str, Any] = {"frames": said.close()}
-    if closed is not None:
-        answer["frames"] += closed.frames(public=known.audience == "public")
-        answer["close"] = {"code": closed.code, "reason": closed.reason}
-    return answer
-
-
 class _ReplyFrames:
     """Frames for the one who asks: in the answer while it is open, on their stream afterwards."""
 
-    def __init__(self, parts: Parts, session_id: int, name: str) -> None:
-        self._parts = parts
+    def __init__(self, hub: Hub, session_id: int, name: str) -> None:
+        self._hub = hub
         self._session_id = session_id
         self._name = name
         self._frames: list[Mapping[str, Any]] | None = []
@@ -177,7 +81,7 @@ class _ReplyFrames:
         if self._frames is not None:
             self._frames.append(frame)
         elif self._name:
-            self._parts.hub.send_to(self._session_id, frame, to=self._name)
+            self._hub.send_to(self._session_id, frame, to=self._name)
 
     def close(self) -> list[Mapping[str, Any]]:
         frames, self._frames = self._frames or [], None
@@ -189,27 +93,29 @@ class _Stream:
         self,
         request: web.Request,
         response: web.StreamResponse,
-        parts: Parts,
         admitted: TicketHolder,
         known: Known,
+        *,
+        limiter: ClientLimiter,
+        tasks: BackgroundTasks,
+        open_place: OpenPlace,
     ) -> None:
         self._request = request
-        self._parts = parts
-        self._limits: ClientLimits = parts.limiter.limits_for(request)
-        self._address = parts.proxies.client_key(request)
+        self._places = limiter.address_places
+        self._open_place = open_place
+        self._limits: ClientLimits = limiter.limits_for(request)
+        self._address = limiter.client_key(request)
         self._known = known
         self._hello = _build_hello(admitted, request.headers.get("Last-Event-ID", ""))
         self._name = str(admitted.wishes.get("name", ""))
-        self._send_queue = SendQueue(EventSink(response), spawn=parts.tasks.start, abort=self._abort)
+        self._send_queue = SendQueue(EventSink(response), spawn=tasks.start, abort=self._abort)
 
     async def run(self) -> None:
-        if not self._parts.limiter.address_places.take(self._address, self._limits.sockets_per_address):
+        if not self._places.take(self._address, self._limits.sockets_per_address):
             self._end(Closed(wire.CLOSE_RATE, "too many sockets", error=TooManySockets()))
             await self._until_closed(once=True)
             return
-        place = Handshake(
-            self._parts, self._known, self._send_queue, name=self._name, transport="event_stream"
-        )
+        place = self._open_place(self._known, self._send_queue, name=self._name, transport="event_stream")
         connection = self._request.protocol
         try:
             if isinstance(connection, Connection):
@@ -222,7 +128,7 @@ class _Stream:
         finally:
             if isinstance(connection, Connection):
                 connection.on_lost = None
-            self._parts.limiter.address_places.leave(self._address)
+            self._places.leave(self._address)
             await place.leave()
 
     async def _until_closed(self, *, once: bool = False) -> None:
@@ -264,6 +170,136 @@ class EventSink:
         return True
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamHandlers:
+    """Handlers of a talk without a WebSocket: an event stream out, requests in."""
+
+    limiter: ClientLimiter
+    visitors: Visitors
+    hub: Hub
+    tickets: PostgresTickets
+    tasks: BackgroundTasks
+    open_place: OpenPlace
+    open_session: OpenSession
+
+    @router.on("POST /stream", Ticket, anyone=True, refusals=(401, 409))
+    async def greet(self, call: Call, *, body: Annotated[Json, Shape(Hello)]) -> Reply:
+        """Open a chat without a WebSocket.
+
+        The body is the `hello` frame of the WebSocket. The returned ticket opens the event stream once,
+        within seconds.
+        """
+        # The address of an event stream is written into logs, so no token may be in it.
+        request = call.request
+        call.check_draining()
+        limits = self.limiter.limits_for(request)
+        if wait := self.limiter.streams.take(self.limiter.client_key(request), limits.sockets_per_address):
+            raise wire.RateLimited(retry_after_seconds=wait, what="streams")
+        hello = wire.read_frame(body)
+        if not isinstance(hello, wire.Hello) or hello.version != wire.VERSION:
+            raise wire.BadFrame("hello of version 1 is needed")
+        name = secrets.token_hex(12)
+        wishes: dict[str, Any] = {
+            "last_seq": hello.last_seq, "session": hello.session, "locale": hello.locale, "name": name,
+        }  # fmt: skip
+        try:
+            async with asyncio.timeout(STEP_SECONDS):
+                begun = replace(hello, begin=True)
+                known = await self.visitors.greet(
+                    request, begun, wait=lambda: self.limiter.take_newcomer(request)
+                )
+                if known.moved:
+                    self.hub.handle_move()
+                if isinstance(known.admitted_by, bytes):
+                    wishes["admitted_by"] = known.admitted_by.hex()
+                ticket = await self.tickets.issue(known.row, wishes)
+        except TimeoutError:
+            raise StorageUnavailable("greeting took too long") from None
+        answer: dict[str, Any] = {"ticket": ticket, "stream": name, "expires_in": TICKET_SECONDS}
+        return {**answer, "token": known.token} if known.token else answer
+
+    # Without HEAD: it would use up the ticket.
+    @router.on("GET /stream", anyone=True, refusals=(401,), media="text/event-stream", head=False)
+    async def open_stream(
+        self,
+        call: Call,
+        *,
+        ticket: TicketWord = "",
+    ) -> Reply:
+        """Stream WebSocket frames as server-sent events.
+
+        `Last-Event-ID` resumes after an event. The last event is `close` with a code.
+        """
+        request = call.request
+        call.check_draining()
+        if "Origin" in request.headers and not await self.visitors.is_page_allowed(request):
+            raise HttpRefusal(403, "foreign_origin", "This page is not allowed to use the chat.")
+        admitted = await self._redeem(ticket)
+        admitted_by = bytes.fromhex(str(admitted.wishes.get("admitted_by", "")))
+        known = replace(await self.visitors.load_known(admitted.row), admitted_by=admitted_by or None)
+        response = web.StreamResponse(
+            headers={
+                **HEADERS,
+                **await cross_origin_headers(request),
+                "Content-Type": "text/event-stream; charset=utf-8",
+                "Cache-Control": "no-store",
+                "X-Accel-Buffering": "no",
+            }
+        )
+        await response.prepare(request)
+        await _Stream(
+            request,
+            response,
+            admitted,
+            known,
+            limiter=self.limiter,
+            tasks=self.tasks,
+            open_place=self.open_place,
+        ).run()
+        return response
+
+    @router.on("POST /stream/send", FramesAnswered, visitor=True, finds_caller=True)
+    async def send_frames(self, call: Call, *, body: Annotated[Json, Shape(Frames)]) -> Reply:
+        """Send 1 to 32 WebSocket frames.
+
+        The answer has a reply to each frame; later events arrive on the event stream.
+        """
+        request = call.request
+        call.check_draining()
+        frames = body.get("frames")
+        if not isinstance(frames, list) or not 0 < len(frames) <= MAX_FRAMES:
+            raise wire.BadFrame(f"`frames` are 1 to {MAX_FRAMES} frames")
+        known = await find_sender(self.visitors, request, body.get("site"))
+        known = await self.visitors.open(known, _read_word(body, "session", wire.WORDS)) or known
+        said = _ReplyFrames(self.hub, known.row.session_id, _read_word(body, "stream", NAME))
+        limits = self.limiter.limits_for(request)
+        talk = self.open_session(
+            known, limits=limits, address=self.limiter.client_key(request),
+            language=_read_word(body, "locale", wire.WORDS), send=said,
+            take_frame=lambda: self.limiter.frames.take(str(known.row.session_id), limits.frames),
+        )  # fmt: skip
+        closed = await _receive_frames(talk, frames)
+        if talk.signed_out:
+            self.hub.publish_sign_out(known.row.session_id, known.row.address_id)
+        answer: dict[str, Any] = {"frames": said.close()}
+        if closed is not None:
+            answer["frames"] += closed.frames(public=known.audience == "public")
+            answer["close"] = {"code": closed.code, "reason": closed.reason}
+        return answer
+
+    async def _redeem(self, ticket: str) -> TicketHolder:
+        admitted = None
+        if wire.is_token(ticket):
+            try:
+                async with asyncio.timeout(STEP_SECONDS):
+                    admitted = await self.tickets.redeem(ticket)
+            except TimeoutError:
+                raise StorageUnavailable("redeeming took too long") from None
+        if admitted is None:
+            raise HttpRefusal(401, "spent_ticket", "This ticket is used or too old. Say hello again.")
+        return admitted
+
+
 def encode_event(data: str) -> str:
     """One frame as a server-sent event: what has a place in the conversation has its number as id."""
     if data == STILL_HERE:
@@ -285,25 +321,12 @@ async def _receive_frames(talk: SocketSession, frames: list[Any]) -> Closed | No
     return None
 
 
-async def _redeem(parts: Parts, ticket: str) -> TicketHolder:
-    admitted = None
-    if wire.is_token(ticket):
-        try:
-            async with asyncio.timeout(STEP_SECONDS):
-                admitted = await parts.stores.tickets.redeem(ticket)
-        except TimeoutError:
-            raise StorageUnavailable("redeeming took too long") from None
-    if admitted is None:
-        raise HttpRefusal(401, "spent_ticket", "This ticket is used or too old. Say hello again.")
-    return admitted
-
-
-async def find_sender(request: web.Request, parts: Parts, site: Any) -> Known:
+async def find_sender(visitors: Visitors, request: web.Request, site: Any) -> Known:
     if not isinstance(site, str) or not wire.is_site(site):
         raise wire.BadFrame("`site` is missing or malformed")
     try:
         async with asyncio.timeout(STEP_SECONDS):
-            known = await parts.visitors.find_caller(request, site=site)
+            known = await visitors.find_caller(request, site=site)
     except TimeoutError:
         raise StorageUnavailable("finding the visitor took too long") from None
     if known is None or known.row.site != site:

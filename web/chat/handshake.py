@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
+from shared.adapters.postgres.turns.events import PostgresEvents
 from shared.config.sites import build_public_config
 from shared.core.values.errors import BadInput, StorageUnavailable
 from web.auth.visitors import Known, NobodyYet, Site, UnknownToken, describe
-from web.chat.socket_session import STEP_SECONDS, Closed, build_retry_close
-from web.parts import Parts, build_command_entry
+from web.chat.screen_actions import STEP_SECONDS
+from web.chat.socket_session import Closed, build_retry_close
+from web.command_offer import CommandOffer, build_command_entry
+from web.ports import FileUploads, TurnService
 from web.protocol import wire
-from web.server.hub import Subscriber, Transport
+from web.server.client_limiter import ClientLimiter
+from web.server.hub import Hub, Subscriber, Transport
 from web.server.rate_limits import ClientLimits
 from web.server.send_queue import SendQueue
 
@@ -22,6 +27,24 @@ log = structlog.get_logger(__name__)
 
 BACKLOG = 500
 HISTORY = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScreenOffers:
+    """Offers that a welcome lists: commands, the model, and which files may be sent."""
+
+    commands: CommandOffer
+    uploads: FileUploads
+
+    def build(self, site: Site, audience: str, locale: str) -> dict[str, Any]:
+        """Return the fields of a welcome for people of a site and an audience."""
+        model, offered = self.commands.model, self.commands.list_for(audience, site=site)
+        return {
+            "audience": audience,
+            "commands": [build_command_entry(one, locale) for one in offered],
+            "model": {"name": "" if audience == "public" else model.name, "offline": model.offline},
+            "files": self.uploads.describe_limits(site, audience),
+        }
 
 
 class TooManySockets(BadInput):
@@ -37,14 +60,22 @@ class Handshake:
 
     def __init__(
         self,
-        parts: Parts,
         known: Known,
         send_queue: SendQueue,
         *,
+        hub: Hub,
+        sessions: TurnService,
+        events: PostgresEvents,
+        limiter: ClientLimiter,
+        offers: ScreenOffers,
         name: str = "",
         transport: Transport = "websocket",
     ) -> None:
-        self._parts = parts
+        self._hub = hub
+        self._sessions = sessions
+        self._events = events
+        self._places = limiter.session_places
+        self._offers = offers
         self._known = known
         self._public = known.audience == "public"
         self._subscriber: Subscriber | None = None
@@ -55,39 +86,39 @@ class Handshake:
     async def take(self, hello: wire.Hello, limits: ClientLimits) -> None:
         """Join the conversation, and send the welcome. Raises Closed."""
         row = self._known.row
-        if not self._parts.limiter.session_places.take(str(row.session_id), limits.sockets_per_session):
+        if not self._places.take(str(row.session_id), limits.sockets_per_session):
             raise Closed(wire.CLOSE_RATE, "too many sockets", error=TooManySockets())
         subscriber = self._subscriber = Subscriber(
             self._send_queue, public=self._public, address_id=row.address_id, name=self._name,
             admitted_by=self._known.admitted_by, transport=self._transport,
         )  # fmt: skip
-        await self._parts.hub.join(row.session_id, subscriber)
+        await self._hub.join(row.session_id, subscriber)
         await self._welcome(subscriber, hello)
 
     async def leave(self) -> None:
         if self._subscriber is not None:
             session_id = self._known.row.session_id
-            self._parts.limiter.session_places.leave(str(session_id))
-            await asyncio.shield(self._parts.hub.leave(session_id, self._subscriber))
+            self._places.leave(str(session_id))
+            await asyncio.shield(self._hub.leave(session_id, self._subscriber))
 
     async def _welcome(self, subscriber: Subscriber, hello: wire.Hello) -> None:
         """Send the welcome; events that come meanwhile are held back, not lost. Raises Closed."""
-        parts, known = self._parts, self._known
+        known = self._known
         session_id = known.row.session_id
         try:
             async with asyncio.timeout(STEP_SECONDS):
-                head = await parts.stores.events.load_head(session_id)
+                head = await self._events.load_head(session_id)
                 if head is None:
                     raise Closed(wire.CLOSE_TOKEN, "unknown session", error=UnknownToken())
                 seen = hello.last_seq if hello.session in ("", str(known.row.session_public_id)) else 0
                 resumed, events = await self._backlog(session_id, seen, head.event_seq)
-                state = dict(await parts.stores.events.load_running(session_id))
-                read = await parts.stores.events.load_read_mark(known.row.address_id)
+                state = dict(await self._events.load_running(session_id))
+                read = await self._events.load_read_mark(known.row.address_id)
                 measured = None
                 pinned: tuple[str, ...] = ()
                 if known.audience == "personal":
-                    measured = await parts.sessions.measure_context(session_id)
-                    pinned = await parts.stores.events.list_pinned(session_id)
+                    measured = await self._sessions.measure_context(session_id)
+                    pinned = await self._events.list_pinned(session_id)
         except (StorageUnavailable, TimeoutError) as error:
             raise build_retry_close(error) from None
         public = self._public
@@ -99,7 +130,7 @@ class Handshake:
             resumed=resumed,
             events=_strip_hidden(events) if public else events,
             imports=known.may_import,
-            **_build_offers(parts, known.site, known.audience, hello.locale),
+            **self._offers.build(known.site, known.audience, hello.locale),
             pinned=pinned,
             ctx=None if measured is None else wire.ctx(measured),
             state=self._state(session_id, state, public=public),
@@ -108,7 +139,7 @@ class Handshake:
             identified=known.row.place[-12:] if known.row.identified else "",
         )
         subscriber.begin(wire.encode(frame), head.event_seq)
-        parts.hub.mark_welcomed(session_id, head.event_seq)
+        self._hub.mark_welcomed(session_id, head.event_seq)
         log.debug("visitor_greeted", **describe(known), resumed=resumed)
 
     async def _backlog(
@@ -116,17 +147,17 @@ class Handshake:
     ) -> tuple[bool, Sequence[Mapping[str, Any]]]:
         """Return whether the client can resume, and the events it missed, else the newest messages."""
         if 0 < last_seq <= head and head - last_seq <= BACKLOG:
-            rows = await self._parts.stores.events.list_after(session_id, last_seq, limit=BACKLOG)
+            rows = await self._events.list_after(session_id, last_seq, limit=BACKLOG)
             resumed = True
         else:
-            rows = await self._parts.stores.events.list_newest(session_id, messages=HISTORY, limit=BACKLOG)
+            rows = await self._events.list_newest(session_id, messages=HISTORY, limit=BACKLOG)
             resumed = False
         shown = [row for row in rows if row.event_seq <= head]
         return resumed, [wire.durable(row.event_seq, row.kind, row.payload) for row in shown]
 
     def _state(self, session_id: int, stored: dict[str, Any], *, public: bool) -> dict[str, Any]:
         """Return the state stored in Postgres with the draft text that only memory has."""
-        draft = self._parts.hub.draft(session_id)
+        draft = self._hub.draft(session_id)
         run = stored.get("run")
         if draft is not None and (run is None or run.get("turn") == draft.turn):
             stored["run"] = {**(run or {}), **draft.state()}
@@ -136,22 +167,17 @@ class Handshake:
         return {name: value for name, value in stored.items() if value is not None}
 
 
-def build_newcomer_welcome(parts: Parts, nobody: NobodyYet, locale: str) -> wire.Frame:
+OpenPlace = Callable[..., Handshake]
+"""Makes the place of a screen; all services are bound."""
+
+
+def build_newcomer_welcome(offers: ScreenOffers, nobody: NobodyYet, locale: str) -> wire.Frame:
     """Return the welcome of a visitor without a conversation."""
     return wire.welcome(
         session="", token=None, log_epoch=None, head=0, resumed=False, events=(), pinned=(), ctx=None,
         state={}, site=build_public_config(nobody.site.config, locale),
-        **_build_offers(parts, nobody.site, nobody.audience, locale),
+        **offers.build(nobody.site, nobody.audience, locale),
     )  # fmt: skip
-
-
-def _build_offers(parts: Parts, site: Site, audience: str, locale: str) -> dict[str, Any]:
-    return {
-        "audience": audience,
-        "commands": [build_command_entry(one, locale) for one in parts.commands_for(audience, site=site)],
-        "model": {"name": "" if audience == "public" else parts.model.name, "offline": parts.model.offline},
-        "files": parts.uploads.describe_limits(site, audience),
-    }
 
 
 def _strip_hidden(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any, NotRequired
 
 from aiohttp import web
 from typing_extensions import TypedDict
 
-from web.auth.visitors import Known
+from shared.runtime import BackgroundTasks
+from web.auth.visitors import Known, Visitors
 from web.chat.event_stream_chat import NAME, Close, Frame, find_sender
-from web.chat.handshake import Handshake, TooManySockets
+from web.chat.handshake import OpenPlace, TooManySockets
 from web.chat.socket_session import Closed
-from web.parts import Parts
 from web.protocol import wire
 from web.rest.calls import Call
 from web.rest.kinds import Digits, SiteName, describe
 from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal, cross_origin_headers
-from web.server.poll_lines import PollBox, PollLine
+from web.server.client_limiter import ClientLimiter
+from web.server.hub import Hub
+from web.server.poll_lines import PollBox, PollLine, PollLines
 from web.server.send_queue import SendQueue
 
 router = OperationRouter("stream")
@@ -30,110 +33,118 @@ Polled = TypedDict("Polled", {
 })  # fmt: skip
 
 
-# Without HEAD: it would take the frames.
-@router.on(
-    "GET /stream/events",
-    visitor=True,
-    finds_caller=True,
-    refusals=(401,),
-    head=False,
-    answers={200: Polled, 204: None},
-)
-async def poll_frames(
-    call: Call,
-    *,
-    site: SiteName,
-    stream: Annotated[str, describe("id from `POST /api/v1/stream`", pattern=NAME.pattern)],
-    after: Annotated[int, Digits(), describe("number of the last event that the client has")] = 0,
-    batch: Annotated[str, describe("`batch` of the last answer; empty at first", max_length=40)] = "",
-    wait: Annotated[int, Digits(0, HOLD_SECONDS), describe("seconds to wait for frames")] = HOLD_SECONDS,
-    locale: Annotated[str, describe("language of the visitor", max_length=40)] = "",
-    session: Annotated[str, describe("id of the conversation", max_length=40)] = "",
-) -> Reply:
-    """Get frames by long polling.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PollHandlers:
+    """Handler of a talk by long polling."""
 
-    It is for a client that can keep no connection open. The first answer is the `welcome`. The text so far
-    of an answer comes whole, as a `stream` frame. 204 if nothing came. A client that names another `batch`
-    than the last one is welcomed again.
-    """
-    request, parts = call.request, call.parts
-    call.check_draining()
-    if "Origin" in request.headers and not await parts.visitors.is_page_allowed(request, site=site):
-        raise HttpRefusal(403, "foreign_origin", "This page is not allowed to use the chat.")
-    known = await find_sender(request, parts, site)
-    known = await parts.visitors.open(known, session) or known
-    session_id = known.row.session_id
-    limits = parts.limiter.limits_for(request)
-    if seconds := parts.limiter.frames.take(f"poll {session_id}", limits.frames):
-        raise wire.RateLimited(retry_after_seconds=seconds, what="polls")
-    hello = wire.Hello(version=wire.VERSION, site=site, last_seq=after, locale=locale, session=session)
-    try:
-        line = parts.poll_lines.find(session_id, stream, batch) or await _open_line(
-            request, parts, known, hello, stream
-        )
-    except Closed as closed:
-        frames = closed.frames(public=known.audience == "public")
-        return {"frames": frames, "batch": "", "close": {"code": closed.code, "reason": closed.reason}}
-    answer = await _wait_for_frames(parts, line, wait)
-    if answer is None:
-        headers = {"Cache-Control": "no-store", **await cross_origin_headers(request)}
-        return web.Response(status=204, headers=headers)
-    return answer
+    visitors: Visitors
+    limiter: ClientLimiter
+    poll_lines: PollLines
+    open_place: OpenPlace
+    tasks: BackgroundTasks
+    hub: Hub
 
+    # Without HEAD: it would take the frames.
+    @router.on(
+        "GET /stream/events",
+        visitor=True,
+        finds_caller=True,
+        refusals=(401,),
+        head=False,
+        answers={200: Polled, 204: None},
+    )
+    async def poll_frames(
+        self,
+        call: Call,
+        *,
+        site: SiteName,
+        stream: Annotated[str, describe("id from `POST /api/v1/stream`", pattern=NAME.pattern)],
+        after: Annotated[int, Digits(), describe("number of the last event that the client has")] = 0,
+        batch: Annotated[str, describe("`batch` of the last answer; empty at first", max_length=40)] = "",
+        wait: Annotated[int, Digits(0, HOLD_SECONDS), describe("seconds to wait for frames")] = HOLD_SECONDS,
+        locale: Annotated[str, describe("language of the visitor", max_length=40)] = "",
+        session: Annotated[str, describe("id of the conversation", max_length=40)] = "",
+    ) -> Reply:
+        """Get frames by long polling.
 
-async def _open_line(
-    request: web.Request, parts: Parts, known: Known, hello: wire.Hello, name: str
-) -> PollLine:
-    """Welcome a client, in place of its former line. Raises Closed."""
-    lines, session_id = parts.poll_lines, known.row.session_id
-    await lines.end_named(session_id, name)
-    limits, address = parts.limiter.limits_for(request), parts.proxies.client_key(request)
-    if parts.limiter.session_places.open(str(session_id)) >= limits.sockets_per_session:
-        await lines.end_idle(session_id)
-    if lines.full:
-        raise HttpRefusal(503, "busy", "Too many are waiting here.", headers={"Retry-After": "5"})
-    if not parts.limiter.address_places.take(address, limits.sockets_per_address):
-        raise Closed(wire.CLOSE_RATE, "too many sockets", error=TooManySockets())
-    box = PollBox()
-    queue = SendQueue(box, spawn=parts.tasks.start, abort=box.abort)
-    place = Handshake(parts, known, queue, name=name, transport="long_poll")
-
-    async def leave() -> None:
-        parts.limiter.address_places.leave(address)
-        await place.leave()
-
-    try:
-        await place.take(hello, limits)
-    except BaseException:
-        await leave()
-        raise
-    line = PollLine(name, session_id, box, leave)
-    lines.add(line)
-    return line
-
-
-async def _wait_for_frames(parts: Parts, line: PollLine, seconds: float) -> Reply:
-    """Return what came, or None after `seconds` without anything."""
-
-    def current_draft(turn: int) -> wire.Frame | None:
-        draft = parts.hub.draft(line.session_id)
-        if draft is None or draft.turn != turn:
-            return None
-        if draft.whole:
-            return wire.stream(turn=turn, attempt=draft.attempt, text=draft.text)
-        # A piece with a hole before it: the client asks for the whole text.
-        return wire.delta(turn=turn, attempt=draft.attempt, offset=draft.units + 1, text=" ")
-
-    parts.poll_lines.use(line)
-    try:
-        if not await line.box.wait(seconds):
-            return None
-        closing = line.box.closing
-        answer: dict[str, Any] = {"frames": line.take(current_draft), "batch": line.batch}
-        if closing is not None:
-            answer["close"] = {"code": closing[0], "reason": closing[1]}
-            await parts.poll_lines.end(line)
+        It is for a client that can keep no connection open. The first answer is the `welcome`. The text so
+        far of an answer comes whole, as a `stream` frame. 204 if nothing came. A client that names another
+        `batch` than the last one is welcomed again.
+        """
+        request = call.request
+        call.check_draining()
+        if "Origin" in request.headers and not await self.visitors.is_page_allowed(request, site=site):
+            raise HttpRefusal(403, "foreign_origin", "This page is not allowed to use the chat.")
+        known = await find_sender(self.visitors, request, site)
+        known = await self.visitors.open(known, session) or known
+        session_id = known.row.session_id
+        limits = self.limiter.limits_for(request)
+        if seconds := self.limiter.frames.take(f"poll {session_id}", limits.frames):
+            raise wire.RateLimited(retry_after_seconds=seconds, what="polls")
+        hello = wire.Hello(version=wire.VERSION, site=site, last_seq=after, locale=locale, session=session)
+        try:
+            line = self.poll_lines.find(session_id, stream, batch) or await self._open_line(
+                request, known, hello, stream
+            )
+        except Closed as closed:
+            frames = closed.frames(public=known.audience == "public")
+            return {"frames": frames, "batch": "", "close": {"code": closed.code, "reason": closed.reason}}
+        answer = await self._wait_for_frames(line, wait)
+        if answer is None:
+            headers = {"Cache-Control": "no-store", **await cross_origin_headers(request)}
+            return web.Response(status=204, headers=headers)
         return answer
-    finally:
-        if not line.box.is_read:
-            parts.poll_lines.rest(line)
+
+    async def _open_line(self, request: web.Request, known: Known, hello: wire.Hello, name: str) -> PollLine:
+        """Welcome a client, in place of its former line. Raises Closed."""
+        lines, session_id = self.poll_lines, known.row.session_id
+        await lines.end_named(session_id, name)
+        limits, address = self.limiter.limits_for(request), self.limiter.client_key(request)
+        if self.limiter.session_places.open(str(session_id)) >= limits.sockets_per_session:
+            await lines.end_idle(session_id)
+        if lines.full:
+            raise HttpRefusal(503, "busy", "Too many are waiting here.", headers={"Retry-After": "5"})
+        if not self.limiter.address_places.take(address, limits.sockets_per_address):
+            raise Closed(wire.CLOSE_RATE, "too many sockets", error=TooManySockets())
+        box = PollBox()
+        queue = SendQueue(box, spawn=self.tasks.start, abort=box.abort)
+        place = self.open_place(known, queue, name=name, transport="long_poll")
+
+        async def leave() -> None:
+            self.limiter.address_places.leave(address)
+            await place.leave()
+
+        try:
+            await place.take(hello, limits)
+        except BaseException:
+            await leave()
+            raise
+        line = PollLine(name, session_id, box, leave)
+        lines.add(line)
+        return line
+
+    async def _wait_for_frames(self, line: PollLine, seconds: float) -> Reply:
+        """Return what came, or None after `seconds` without anything."""
+
+        def current_draft(turn: int) -> wire.Frame | None:
+            draft = self.hub.draft(line.session_id)
+            if draft is None or draft.turn != turn:
+                return None
+            if draft.whole:
+                return wire.stream(turn=turn, attempt=draft.attempt, text=draft.text)
+            # A piece with a hole before it: the client asks for the whole text.
+            return wire.delta(turn=turn, attempt=draft.attempt, offset=draft.units + 1, text=" ")
+
+        self.poll_lines.use(line)
+        try:
+            if not await line.box.wait(seconds):
+                return None
+            closing = line.box.closing
+            answer: dict[str, Any] = {"frames": line.take(current_draft), "batch": line.batch}
+            if closing is not None:
+                answer["close"] = {"code": closing[0], "reason": closing[1]}
+                await self.poll_lines.end(line)
+            return answer
+        finally:
+            if not line.box.is_read:
+                self.poll_lines.rest(line)

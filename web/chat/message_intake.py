@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from shared.adapters.postgres.turns.edits import PostgresEdits
+from shared.adapters.postgres.turns.events import PostgresEvents
 from shared.core.session.turns import Accepted, Inbound, Stored, iso
 from shared.core.values.errors import StorageUnavailable, UnknownMessage
+from shared.ports import StorageLimiter
 from web.auth.visitors import Known
-from web.parts import Parts
+from web.ports import FileUploads, TurnService, WebEraser
 from web.protocol import wire
+from web.server.client_limiter import ClientLimiter
+from web.server.hub import Hub, Replies
 from web.server.rate_limits import ClientLimits
 
 ACCEPT_SECONDS = 15.0
@@ -24,139 +30,148 @@ def dedupe_key(cid: str) -> str:
     return f"web:{cid}"
 
 
-async def check_messages(
-    parts: Parts, limits: ClientLimits, known: Known, *, cid: str, address: str | None, chars: int
-) -> None:
-    """Check rate limits; a message that was accepted before always passes. Raises RateLimited.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageIntake:
+    """Stores messages of visitors and programs, then shows them on screens and starts their answers."""
 
-    Without an address the caller is a program that writes for many people.
-    """
-    session_id = known.row.session_id
-    weight = 1 + min(chars, wire.MAX_CHARS) // CHARS_OF_ONE
-    wait = parts.limiter.sessions.take(str(session_id), limits.messages, weight)
-    if address is not None:
-        wait = wait or parts.limiter.addresses.take(address, limits.messages, weight)
-    if wait and not await parts.stores.events.has_message(session_id, dedupe_key(cid)):
-        raise wire.RateLimited(retry_after_seconds=wait)
+    sessions: TurnService
+    uploads: FileUploads
+    events: PostgresEvents
+    edits: PostgresEdits
+    eraser: WebEraser
+    hub: Hub
+    replies: Replies
+    limiter: ClientLimiter
+    storage_limiter: StorageLimiter
 
+    async def check_rate(
+        self, limits: ClientLimits, known: Known, *, cid: str, address: str | None, chars: int
+    ) -> None:
+        """Check rate limits; a message that was accepted before always passes. Raises RateLimited.
 
-async def build_inbound(parts: Parts, known: Known, *, text: str, cid: str, files: Sequence[str]) -> Inbound:
-    """Build the message of a visitor or a program with its files.
+        Without an address the caller is a program that writes for many people.
+        """
+        session_id = known.row.session_id
+        weight = 1 + min(chars, wire.MAX_CHARS) // CHARS_OF_ONE
+        wait = self.limiter.sessions.take(str(session_id), limits.messages, weight)
+        if address is not None:
+            wait = wait or self.limiter.addresses.take(address, limits.messages, weight)
+        if wait and not await self.events.has_message(session_id, dedupe_key(cid)):
+            raise wire.RateLimited(retry_after_seconds=wait)
 
-    Raises UnreadableMessage, UnknownFile and StorageUnavailable.
-    """
-    session_id, key = known.row.session_id, dedupe_key(cid)
-    words = wire.clean(text) if text.strip() or not files else ""
-    try:
-        async with asyncio.timeout(ACCEPT_SECONDS):
-            words, more, attached = await parts.uploads.load_for_message(
-                session_id, files, dedupe_key=key, text=words
+    async def build_inbound(self, known: Known, *, text: str, cid: str, files: Sequence[str]) -> Inbound:
+        """Build the message of a visitor or a program with its files.
+
+        Raises UnreadableMessage, UnknownFile and StorageUnavailable.
+        """
+        session_id, key = known.row.session_id, dedupe_key(cid)
+        words = wire.clean(text) if text.strip() or not files else ""
+        try:
+            async with asyncio.timeout(ACCEPT_SECONDS):
+                words, more, attached = await self.uploads.load_for_message(
+                    session_id, files, dedupe_key=key, text=words
+                )
+        except TimeoutError:
+            raise StorageUnavailable("finding the files took too long") from None
+        return Inbound(
+            session_id=session_id,
+            address_id=known.row.address_id,
+            text=words,
+            dedupe_key=key,
+            cid=cid,
+            more=more,
+            attached=attached,
+        )
+
+    async def store(self, inbound: Inbound) -> Accepted:
+        """Store a message; call `announce` next.
+
+        Raises CidUsed, and StorageUnavailable for unexpected errors while storage is failing.
+        """
+        try:
+            async with self.storage_limiter(), asyncio.timeout(ACCEPT_SECONDS):
+                accepted = await self.sessions.accept_and_claim(inbound)
+                if accepted.repeated and await self._is_other(inbound, accepted):
+                    raise wire.CidUsed(inbound.cid or "")
+        except TimeoutError:
+            raise StorageUnavailable("accept took too long") from None
+        return accepted
+
+    def announce(self, inbound: Inbound, accepted: Accepted) -> None:
+        """Show a message on every screen, and start its answer; a repeated message is not shown again."""
+        if not accepted.repeated:
+            self.hub.publish(
+                inbound.session_id, accepted.event_seq, "msg", message_payload(inbound, accepted)
             )
-    except TimeoutError:
-        raise StorageUnavailable("finding the files took too long") from None
-    return Inbound(
-        session_id=session_id,
-        address_id=known.row.address_id,
-        text=words,
-        dedupe_key=key,
-        cid=cid,
-        more=more,
-        attached=attached,
-    )
+        self.replies.answer(inbound.session_id)
 
+    async def accept(self, inbound: Inbound) -> Accepted:
+        """Store and announce a message. Raises CidUsed, StorageUnavailable."""
+        accepted = await self.store(inbound)
+        self.announce(inbound, accepted)
+        return accepted
 
-async def store_message(parts: Parts, inbound: Inbound) -> Accepted:
-    """Store a message; call `announce_message` next.
+    async def store_edit(
+        self, known: Known, *, seq: int, text: str, cid: str
+    ) -> tuple[Accepted, Stored | None]:
+        """Replace the text of a person's message; call `announce_edit` next with what this returns.
 
-    Raises CidUsed, and StorageUnavailable for unexpected errors while storage is failing.
-    """
-    try:
-        async with parts.storage_limiter(), asyncio.timeout(ACCEPT_SECONDS):
-            accepted = await parts.sessions.accept_and_claim(inbound)
-            if accepted.repeated and await _is_other(parts, inbound, accepted):
-                raise wire.CidUsed(inbound.cid or "")
-    except TimeoutError:
-        raise StorageUnavailable("accept took too long") from None
-    return accepted
+        Returns the stored message, and the event for screens, which is None if nothing changed. Raises
+        CannotEdit, CidUsed, UnknownMessage and other BadInput, SessionMoved and StorageUnavailable.
+        """
+        inbound = Inbound(
+            session_id=known.row.session_id, address_id=known.row.address_id, text=text,
+            dedupe_key=dedupe_key(cid), cid=cid,
+        )  # fmt: skip
+        try:
+            async with self.storage_limiter(), asyncio.timeout(ACCEPT_SECONDS):
+                draft = self.hub.draft(inbound.session_id)
+                is_shown = draft is not None and draft.units > 0
+                accepted, shown = await self.sessions.edit(inbound, seq=seq, is_shown=is_shown)
+                if accepted.repeated and await self._is_other(inbound, accepted):
+                    raise wire.CidUsed(cid)
+        except TimeoutError:
+            raise StorageUnavailable("edit took too long") from None
+        return accepted, shown
 
+    def announce_edit(self, accepted: Accepted, shown: Stored | None) -> None:
+        """Announce an edited message to screens and start its answer."""
+        if shown is not None:
+            self.hub.publish(accepted.session_id, shown.event_seq, shown.kind, shown.payload)
+        self.replies.answer(accepted.session_id)
 
-def announce_message(parts: Parts, inbound: Inbound, accepted: Accepted) -> None:
-    """Show a message on every screen, and start its answer; a repeated message is not shown again."""
-    if not accepted.repeated:
-        parts.hub.publish(inbound.session_id, accepted.event_seq, "msg", message_payload(inbound, accepted))
-    parts.replies.answer(inbound.session_id)
+    async def delete(self, known: Known, *, seq: int) -> int:
+        """Erase a message of the person with everything made of it; return the event that tells screens, or
+        0.
 
+        An answer that is being written to it restarts, or ends where nothing is left to answer. An erased
+        message stays erased. Raises OnHold, UnknownMessage and StorageUnavailable.
+        """
+        session_id = known.row.session_id
+        try:
+            async with self.storage_limiter(), asyncio.timeout(ACCEPT_SECONDS):
+                turn = await self.edits.find_turn(session_id, seq)
+                if turn is None:
+                    raise UnknownMessage(f"m{seq}")
+                if turn == 0:
+                    return 0
+                await self.sessions.break_off(session_id, turn=turn)
+                try:
+                    report = await self.eraser.erase_messages(session_id, [seq], "person")
+                finally:
+                    await self.edits.wake(session_id)
+        except TimeoutError:
+            raise StorageUnavailable("deleting took too long") from None
+        event_seq = (report.marks or {}).get(session_id, 0)
+        self.hub.advance_to(session_id, event_seq)
+        self.replies.answer(session_id)
+        return event_seq
 
-async def accept_message(parts: Parts, inbound: Inbound) -> Accepted:
-    """Store and announce a message. Raises CidUsed, StorageUnavailable."""
-    accepted = await store_message(parts, inbound)
-    announce_message(parts, inbound, accepted)
-    return accepted
-
-
-async def store_edit(
-    parts: Parts, known: Known, *, seq: int, text: str, cid: str
-) -> tuple[Accepted, Stored | None]:
-    """Replace the text of a person's message; call `announce_edit` next with what this returns.
-
-    Returns the stored message, and the event for screens, which is None if nothing changed. Raises
-    CannotEdit, CidUsed, UnknownMessage and other BadInput, SessionMoved and StorageUnavailable.
-    """
-    inbound = Inbound(
-        session_id=known.row.session_id, address_id=known.row.address_id, text=text,
-        dedupe_key=dedupe_key(cid), cid=cid,
-    )  # fmt: skip
-    try:
-        async with parts.storage_limiter(), asyncio.timeout(ACCEPT_SECONDS):
-            draft = parts.hub.draft(inbound.session_id)
-            is_shown = draft is not None and draft.units > 0
-            accepted, shown = await parts.sessions.edit(inbound, seq=seq, is_shown=is_shown)
-            if accepted.repeated and await _is_other(parts, inbound, accepted):
-                raise wire.CidUsed(cid)
-    except TimeoutError:
-        raise StorageUnavailable("edit took too long") from None
-    return accepted, shown
-
-
-def announce_edit(parts: Parts, accepted: Accepted, shown: Stored | None) -> None:
-    """Announce an edited message to screens and start its answer."""
-    if shown is not None:
-        parts.hub.publish(accepted.session_id, shown.event_seq, shown.kind, shown.payload)
-    parts.replies.answer(accepted.session_id)
-
-
-async def delete_message(parts: Parts, known: Known, *, seq: int) -> int:
-    """Erase a message of the person with everything made of it; return the event that tells screens, or 0.
-
-    An answer that is being written to it restarts, or ends where nothing is left to answer. An erased
-    message stays erased. Raises OnHold, UnknownMessage and StorageUnavailable.
-    """
-    session_id = known.row.session_id
-    try:
-        async with parts.storage_limiter(), asyncio.timeout(ACCEPT_SECONDS):
-            turn = await parts.stores.edits.find_turn(session_id, seq)
-            if turn is None:
-                raise UnknownMessage(f"m{seq}")
-            if turn == 0:
-                return 0
-            await parts.sessions.break_off(session_id, turn=turn)
-            try:
-                report = await parts.erasing.erase_messages(session_id, [seq], "person")
-            finally:
-                await parts.stores.edits.wake(session_id)
-    except TimeoutError:
-        raise StorageUnavailable("deleting took too long") from None
-    event_seq = (report.marks or {}).get(session_id, 0)
-    parts.hub.advance_to(session_id, event_seq)
-    parts.replies.answer(session_id)
-    return event_seq
-
-
-async def _is_other(parts: Parts, inbound: Inbound, accepted: Accepted) -> bool:
-    """Return whether the stored message of this `cid` differs. An erased one counts as equal."""
-    rows = await parts.stores.events.list_after(inbound.session_id, accepted.event_seq - 1, limit=1)
-    stored = rows[0].payload.get("text") if rows and rows[0].event_seq == accepted.event_seq else None
-    return bool(stored) and stored != inbound.text
+    async def _is_other(self, inbound: Inbound, accepted: Accepted) -> bool:
+        """Return whether the stored message of this `cid` differs. An erased one counts as equal."""
+        rows = await self.events.list_after(inbound.session_id, accepted.event_seq - 1, limit=1)
+        stored = rows[0].payload.get("text") if rows and rows[0].event_seq == accepted.event_seq else None
+        return bool(stored) and stored != inbound.text
 
 
 def message_payload(inbound: Inbound, accepted: Accepted) -> dict[str, Any]:

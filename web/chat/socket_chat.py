@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aiohttp import WSMsgType, web
 
 from shared.core.values.errors import EvertalkError, UnreadableMessage
-from web.auth.visitors import Known, NobodyYet
-from web.chat.handshake import Handshake, TooManySockets, build_newcomer_welcome
-from web.chat.socket_session import STEP_SECONDS, Closed, IdentityChanged, SocketSession, admit
-from web.parts import PARTS, Parts
+from shared.runtime import BackgroundTasks
+from web.auth.visitors import Known, NobodyYet, Visitors
+from web.chat.handshake import OpenPlace, ScreenOffers, TooManySockets, build_newcomer_welcome
+from web.chat.screen_actions import STEP_SECONDS
+from web.chat.socket_session import Closed, IdentityChanged, OpenSession, SocketSession, admit
+from web.ports import Readiness
 from web.protocol import wire
 from web.security import HttpRefusal
+from web.server.client_limiter import ClientLimiter
+from web.server.hub import Hub
 from web.server.rate_limits import ClientLimits, Window
 from web.server.send_queue import SendQueue
 
@@ -24,39 +28,71 @@ HARD_FRAME_BYTES = 2 * wire.MAX_FRAME_BYTES
 """aiohttp closes without a word beyond this; up to here we say why."""
 
 
-async def chat(request: web.Request) -> web.StreamResponse:
-    """The origin is checked before the upgrade: afterwards a foreign page would have its answer."""
-    parts = request.app[PARTS]
-    if parts.readiness.draining:
-        raise HttpRefusal(503, "restarting", "The server restarts. Please come back in a moment.")
-    if not await parts.visitors.is_page_allowed(request):
-        raise HttpRefusal(403, "foreign_origin", "This page is not allowed to use the chat.")
-    socket = web.WebSocketResponse(
-        timeout=5.0,
-        heartbeat=wire.HEARTBEAT_SECONDS,
-        compress=False,
-        max_msg_size=HARD_FRAME_BYTES,
-        writer_limit=64 * 1024,
-    )
-    if not socket.can_prepare(request):
-        raise HttpRefusal(426, "upgrade_needed", "This address speaks WebSocket only.")
-    await socket.prepare(request)
-    await _Chat(request, socket, parts).run()
-    return socket
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SocketHandlers:
+    """Handler of WebSockets."""
+
+    readiness: Readiness
+    visitors: Visitors
+    limiter: ClientLimiter
+    hub: Hub
+    tasks: BackgroundTasks
+    offers: ScreenOffers
+    open_session: OpenSession
+    open_place: OpenPlace
+
+    async def chat(self, request: web.Request) -> web.StreamResponse:
+        """The origin is checked before the upgrade: afterwards a foreign page would have its answer."""
+        if self.readiness.draining:
+            raise HttpRefusal(503, "restarting", "The server restarts. Please come back in a moment.")
+        if not await self.visitors.is_page_allowed(request):
+            raise HttpRefusal(403, "foreign_origin", "This page is not allowed to use the chat.")
+        socket = web.WebSocketResponse(
+            timeout=5.0,
+            heartbeat=wire.HEARTBEAT_SECONDS,
+            compress=False,
+            max_msg_size=HARD_FRAME_BYTES,
+            writer_limit=64 * 1024,
+        )
+        if not socket.can_prepare(request):
+            raise HttpRefusal(426, "upgrade_needed", "This address speaks WebSocket only.")
+        await socket.prepare(request)
+        await _Chat(
+            request, socket, visitors=self.visitors, limiter=self.limiter, hub=self.hub, tasks=self.tasks,
+            offers=self.offers, open_session=self.open_session, open_place=self.open_place,
+        ).run()  # fmt: skip
+        return socket
 
 
 class _Chat:
-    def __init__(self, request: web.Request, socket: web.WebSocketResponse, parts: Parts) -> None:
+    def __init__(
+        self,
+        request: web.Request,
+        socket: web.WebSocketResponse,
+        *,
+        visitors: Visitors,
+        limiter: ClientLimiter,
+        hub: Hub,
+        tasks: BackgroundTasks,
+        offers: ScreenOffers,
+        open_session: OpenSession,
+        open_place: OpenPlace,
+    ) -> None:
         self._request = request
         self._socket = socket
-        self._parts = parts
-        self._limits: ClientLimits = parts.limiter.limits_for(request)
-        self._address = parts.proxies.client_key(request)
-        self._send_queue = SendQueue(socket, spawn=parts.tasks.start, abort=self._abort)
+        self._visitors = visitors
+        self._limiter = limiter
+        self._hub = hub
+        self._offers = offers
+        self._open_session = open_session
+        self._open_place = open_place
+        self._limits: ClientLimits = limiter.limits_for(request)
+        self._address = limiter.client_key(request)
+        self._send_queue = SendQueue(socket, spawn=tasks.start, abort=self._abort)
         self._public = False
 
     async def run(self) -> None:
-        if not self._parts.limiter.address_places.take(self._address, self._limits.sockets_per_address):
+        if not self._limiter.address_places.take(self._address, self._limits.sockets_per_address):
             self._end(Closed(wire.CLOSE_RATE, "too many sockets", error=TooManySockets()))
             await self._wait_for_close()
             return
@@ -66,22 +102,22 @@ class _Chat:
             self._end(closed)
             await self._wait_for_close()
         finally:
-            self._parts.limiter.address_places.leave(self._address)
+            self._limiter.address_places.leave(self._address)
 
     async def _talk(self) -> None:
         hello = await self._hello()
-        parts, request = self._parts, self._request
+        request = self._request
 
         def greet(hello: wire.Hello) -> Coroutine[Any, Any, Known]:
-            return parts.visitors.greet(request, hello, wait=lambda: parts.limiter.take_newcomer(request))
+            return self._visitors.greet(request, hello, wait=lambda: self._limiter.take_newcomer(request))
 
         first: str | None = None
         known: Known | None
         try:
-            known = await admit(parts, greet(hello))
+            known = await admit(self._hub, greet(hello))
         except NobodyYet as nobody:
             first = await self._wait_for_somebody(nobody, hello)
-            known = await admit(parts, greet(replace(hello, begin=True))) if first else None
+            known = await admit(self._hub, greet(replace(hello, begin=True))) if first else None
         while known is not None:
             known = await self._stay(known, hello, first)
             first = None
@@ -89,9 +125,9 @@ class _Chat:
     async def _wait_for_somebody(self, nobody: NobodyYet, hello: wire.Hello) -> str | None:
         """The first frame that a conversation is needed for; None when they only had a look."""
         self._public = nobody.audience == "public"
-        self._send(build_newcomer_welcome(self._parts, nobody, hello.locale))
+        self._send(build_newcomer_welcome(self._offers, nobody, hello.locale))
         take_frame = Window(self._limits.frames, self._limits.frames_seconds).take
-        with self._parts.hub.track_unjoined(self._send_queue):
+        with self._hub.track_unjoined(self._send_queue):
             async for message in self._socket:
                 if self._send_queue.closing or message.type is not WSMsgType.TEXT:
                     return None
@@ -111,11 +147,11 @@ class _Chat:
     async def _stay(self, known: Known, hello: wire.Hello, first: str | None) -> Known | None:
         """Serve the socket until it closes or the visitor signs in or out; return the new identity then."""
         self._public = known.audience == "public"
-        session = SocketSession(
-            self._parts, known, limits=self._limits, address=self._address, language=hello.locale,
+        session = self._open_session(
+            known, limits=self._limits, address=self._address, language=hello.locale,
             take_frame=Window(self._limits.frames, self._limits.frames_seconds).take, send=self._send,
         )  # fmt: skip
-        handshake = Handshake(self._parts, known, self._send_queue)
+        handshake = self._open_place(known, self._send_queue)
         try:
             await handshake.take(hello, self._limits)
             if first is not None:
@@ -126,7 +162,7 @@ class _Chat:
         finally:
             await handshake.leave()
             if session.signed_out:
-                self._parts.hub.publish_sign_out(known.row.session_id, known.row.address_id)
+                self._hub.publish_sign_out(known.row.session_id, known.row.address_id)
         return None
 
     async def _hello(self) -> wire.Hello:

@@ -4,48 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict
 from typing import Any
 
 import structlog
 
-from shared.core.commands.arguments import render_arguments
-from shared.core.commands.commands import nearest_commands
-from shared.core.commands.texts import did_you_mean
 from shared.core.values.errors import (
     BadInput,
     EvertalkError,
-    MessageTooLong,
     SessionMoved,
     StorageUnavailable,
-    UnknownMessage,
 )
-from shared.locales import catalogue
-from shared.services.commands.feedback import FEEDBACK_CHARS
 from web.auth.site_tokens import BadIdentity, StillAnswering
-from web.auth.visitors import Known, UnknownSite, UnknownToken
-from web.chat.message_intake import (
-    announce_edit,
-    announce_message,
-    build_inbound,
-    check_messages,
-    delete_message,
-    store_edit,
-    store_message,
-)
-from web.parts import Parts, audience_of
+from web.auth.visitors import Known, UnknownSite, UnknownToken, Visitors
+from web.chat.command_intake import CommandIntake, Send
+from web.chat.message_intake import MessageIntake
+from web.chat.screen_actions import STEP_SECONDS, ScreenActions
 from web.protocol import wire
+from web.server.hub import Hub
 from web.server.rate_limits import ClientLimits
 
 log = structlog.get_logger(__name__)
 
-STEP_SECONDS = 15.0
-COMMAND_SECONDS = 200.0
-COMMAND_LATER = "That could not be done just now. Please give the command again in a moment."
 RETRY_MS = 2_000
-
-Send = Callable[[Mapping[str, Any]], None]
-"""Shows a frame to the screen that asked, and to no other."""
 
 
 class FrameTooLarge(BadInput):
@@ -53,13 +33,6 @@ class FrameTooLarge(BadInput):
 
     code = "message_too_long"
     advice = f"{wire.MAX_CHARS:,} characters are the most. Please split it."
-
-
-class UnknownCommand(BadInput):
-    """Unknown command."""
-
-    code = "unknown_command"
-    advice = "Type /help to see what you can do here."
 
 
 class Closed(Exception):
@@ -83,10 +56,6 @@ class Closed(Exception):
         return said
 
 
-def _is_away(error: EvertalkError) -> bool:
-    return isinstance(error, StorageUnavailable)
-
-
 def build_retry_close(error: Exception) -> Closed:
     """Return a close that makes the browser send again under the same `cid`."""
     log.warning("storage_unavailable", reason=str(error))
@@ -101,7 +70,7 @@ class IdentityChanged(Exception):
         self.known = known
 
 
-async def admit(parts: Parts, deciding: Awaitable[Known]) -> Known:
+async def admit(hub: Hub, deciding: Awaitable[Known]) -> Known:
     """Return the visitor once `deciding` is done. Raises Closed."""
     try:
         async with asyncio.timeout(STEP_SECONDS):
@@ -119,7 +88,7 @@ async def admit(parts: Parts, deciding: Awaitable[Known]) -> Known:
     except (StorageUnavailable, TimeoutError) as error:
         raise build_retry_close(error) from None
     if known.moved:
-        parts.hub.handle_move()
+        hub.handle_move()
     return known
 
 
@@ -128,16 +97,24 @@ class SocketSession:
 
     def __init__(
         self,
-        parts: Parts,
         known: Known,
         *,
+        visitors: Visitors,
+        hub: Hub,
+        intake: MessageIntake,
+        commands: CommandIntake,
+        actions: ScreenActions,
         limits: ClientLimits,
         address: str,
         language: str,
         take_frame: Callable[[], float],
         send: Send,
     ) -> None:
-        self._parts = parts
+        self._visitors = visitors
+        self._hub = hub
+        self._intake = intake
+        self._commands = commands
+        self._actions = actions
         self._known = known
         self._limits = limits
         self._address = address
@@ -188,17 +165,17 @@ class SocketSession:
             case wire.PinAsked(cid=cid, mid=mid, pinned=pinned):
                 self._command(cid, "pin" if pinned else "unpin", mid)
             case wire.Stop():
-                await self._stop(frame)
+                await self._actions.stop(self._known, frame, self._send)
             case wire.Judgement():
-                await self._judge(frame)
+                await self._actions.judge(self._known, frame, self._send)
             case wire.Read(seq=seq):
-                await self._read(seq)
+                await self._actions.mark_read(self._known, seq)
             case wire.Resync(mid=mid):
-                await self._resync(int(mid[1:]))
+                await self._actions.resync(self._known, int(mid[1:]), self._send)
             case wire.Identify(identity=identity):
                 await self._identify(identity)
             case wire.Typing():
-                self._parts.hub.publish_typing(str(self._known.row.session_public_id))
+                self._hub.publish_typing(str(self._known.row.session_public_id))
             case wire.Ping(n=n):
                 self._send(wire.pong(n))
             case wire.Hello():
@@ -206,144 +183,52 @@ class SocketSession:
 
     async def _identify(self, identity: str | None) -> None:
         """Sign in or out. Raises IdentityChanged, after which a new welcome is sent."""
-        visitors = self._parts.visitors
+        visitors = self._visitors
         anew = (
             visitors.sign_out(self._known) if identity is None else visitors.identify(self._known, identity)
         )
         self.signed_out = identity is None and self._known.row.identified
-        raise IdentityChanged(await admit(self._parts, anew))
+        raise IdentityChanged(await admit(self._hub, anew))
 
     async def _message(self, frame: wire.Msg | wire.Edit | wire.DeleteAsked) -> None:
         """Its writer learns the number of it before all screens are shown it."""
         if isinstance(frame, wire.DeleteAsked):
             await self._delete(frame)
             return
-        parts, known = self._parts, self._known
+        known = self._known
         wire.clean(frame.text)
-        await check_messages(
-            parts, self._limits, known, cid=frame.cid, address=self._address, chars=len(frame.text)
+        await self._intake.check_rate(
+            self._limits, known, cid=frame.cid, address=self._address, chars=len(frame.text)
         )
         if isinstance(frame, wire.Edit):
-            accepted, shown = await store_edit(parts, known, seq=frame.seq, text=frame.text, cid=frame.cid)
+            accepted, shown = await self._intake.store_edit(
+                known, seq=frame.seq, text=frame.text, cid=frame.cid
+            )
             self._send(wire.ack(frame.cid, accepted))
-            announce_edit(parts, accepted, shown)
+            self._intake.announce_edit(accepted, shown)
             return
-        inbound = await build_inbound(parts, known, text=frame.text, cid=frame.cid, files=frame.attachments)
-        accepted = await store_message(parts, inbound)
+        inbound = await self._intake.build_inbound(
+            known, text=frame.text, cid=frame.cid, files=frame.attachments
+        )
+        accepted = await self._intake.store(inbound)
         self._send(wire.ack(frame.cid, accepted))
-        announce_message(parts, inbound, accepted)
+        self._intake.announce(inbound, accepted)
 
     async def _delete(self, frame: wire.DeleteAsked) -> None:
-        await check_messages(
-            self._parts, self._limits, self._known, cid=frame.cid, address=self._address, chars=0
+        await self._intake.check_rate(
+            self._limits, self._known, cid=frame.cid, address=self._address, chars=0
         )
-        await delete_message(self._parts, self._known, seq=frame.seq)
+        await self._intake.delete(self._known, seq=frame.seq)
         self._send(wire.delete_ack(frame.cid, frame.seq))
 
-    async def _stop(self, frame: wire.Stop) -> None:
-        session_id = self._known.row.session_id
-        async with asyncio.timeout(STEP_SECONDS):
-            stopping = await self._parts.sessions.stop(session_id)
-        draft = self._parts.hub.draft(session_id)
-        if not stopping and draft is None and frame.mid and frame.mid.startswith("t"):
-            # Nothing runs: this screen missed the end, and must not go on waiting for it.
-            self._send(wire.run(int(frame.mid[1:]), "done"))
-
-    async def _judge(self, frame: wire.Judgement) -> None:
-        session_id, words = self._known.row.session_id, wire.clean(frame.text)
-        if len(words) > FEEDBACK_CHARS:
-            raise MessageTooLong(chars=len(words), limit=FEEDBACK_CHARS)
-        if not frame.mid.startswith("m"):
-            raise UnknownMessage(frame.mid)
-        async with asyncio.timeout(STEP_SECONDS):
-            judged = await self._parts.stores.feedback.judge(
-                session_id,
-                seq=int(frame.mid[1:]),
-                value=frame.value,
-                words=words,
-                cid=frame.cid,
-                source="web",
-            )
-        self._parts.crash_point("after_feedback")
-        if judged is None:
-            raise UnknownMessage(frame.mid)
-        self._send(wire.feedback_ack(frame.cid, judged.mid, repeated=judged.repeated))
-        if judged.event_seq is not None:
-            event = {"mid": judged.mid, "turn": judged.turn, "value": judged.value, "cid": frame.cid}
-            self._parts.hub.publish(session_id, judged.event_seq, "feedback", event)
-
-    async def _read(self, event_seq: int) -> None:
-        row = self._known.row
-        async with asyncio.timeout(STEP_SECONDS):
-            number = await self._parts.stores.events.mark_read(row.address_id, row.session_id, event_seq)
-        self._parts.crash_point("after_read")
-        if number is not None:
-            self._parts.hub.publish_read(row.session_id, row.address_id, number)
-
-    async def _resync(self, turn: int) -> None:
-        """From here where the whole text is known, else from the process that writes it."""
-        session_id = self._known.row.session_id
-        draft = self._parts.hub.draft(session_id)
-        if draft is not None and draft.turn == turn and draft.whole:
-            self._send(wire.stream(turn=turn, attempt=draft.attempt, text=draft.text))
-            return
-        async with asyncio.timeout(STEP_SECONDS):
-            state = await self._parts.stores.events.load_running(session_id)
-        if state.get("run", {}).get("turn") != turn:
-            raise UnknownMessage(f"t{turn}")
-        self._parts.hub.request_stream(session_id, turn)
-
     def _command(self, cid: str, name: str, args: str | Mapping[str, Any]) -> None:
-        """In the background: a summary takes a while, and messages must get through meanwhile."""
-        known = self._known
-        offered = {one.name: one for one in self._parts.commands_for(known.audience, site=known.site)}
-        if name not in offered:
-            nearest = nearest_commands(name, offered)
-            raise UnknownCommand(name, advice=did_you_mean(nearest, catalogue("commands", self._language)))
-        for value in () if isinstance(args, str) else args.values():
-            wire.clean(value if isinstance(value, str) else "")
-        words = args if isinstance(args, str) else render_arguments(name, offered[name].arguments, args)
-        wire.clean(words)
-        self._parts.tasks.start(self._run_command(cid, name, words))
-
-    async def _run_command(self, cid: str, name: str, args: str) -> None:
-        async def progress(message: str, percent: int | None) -> None:
-            self._send(wire.command_progress(cid, name, message, percent))
-
-        row = self._known.row
-        try:
-            async with asyncio.timeout(COMMAND_SECONDS):
-                outcome = await self._parts.commands.run(
-                    session_id=row.session_id, address_id=row.address_id, name=name, args=args, cid=cid,
-                    progress=progress, audience=audience_of(row.audience), language=self._language,
-                )  # fmt: skip
-        except EvertalkError as error:
-            told = StorageUnavailable(str(error), advice=COMMAND_LATER) if _is_away(error) else error
-            self._send(wire.error(told, cid=cid, public=self._public))
-            return
-        except TimeoutError:
-            late = StorageUnavailable("command took too long", advice=COMMAND_LATER)
-            self._send(wire.error(late, cid=cid))
-            return
-        if name == "retry" and outcome.success:
-            self._parts.replies.answer(row.session_id)
-        frame = result_payload(cid, outcome)
-        if outcome.event_seq:
-            # The service has told the other processes already.
-            self._parts.hub.publish_locally(
-                self._known.row.session_id, outcome.event_seq, "command.result", frame
-            )
-        else:
-            self._send({"t": "command.result", **frame})
+        self._commands.start(
+            self._known, cid=cid, name=name, args=args, language=self._language, send=self._send
+        )
 
 
-def result_payload(cid: str | None, outcome: Any) -> dict[str, Any]:
-    payload = {"command": outcome.command, "success": outcome.success, "result": outcome.result}
-    if cid:
-        payload["cid"] = cid
-    if outcome.choices:
-        payload["choices"] = [asdict(choice) for choice in outcome.choices]
-    return payload if outcome.error is None else {**payload, "error": outcome.error}
+OpenSession = Callable[..., SocketSession]
+"""Opens the session of a screen; all services are bound."""
 
 
 def _bytes(data: str | Mapping[str, Any]) -> int:

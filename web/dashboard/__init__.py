@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from web.dashboard.routes import DESK, OPERATIONS, Dashboard, add_dashboard
+from web.dashboard.routes import OPERATIONS, Dashboard, add_dashboard, build_dashboard
 
-__all__ = ["DESK", "OPERATIONS", "Dashboard", "add_dashboard"]
+__all__ = ["OPERATIONS", "Dashboard", "add_dashboard", "build_dashboard"]

@@ -25,7 +25,7 @@ from shared.core.verdicts.breaker import BreakerState
 from web.dashboard.access import AuthedRequest, raise_conflicts
 from web.dashboard.alerts import newest_open
 from web.dashboard.requests import add_total
-from web.parts import CommandRunner
+from web.ports import CommandRunner
 from web.rest.kinds import (
     Before,
     Counted,

@@ -37,7 +37,7 @@ from shared.services.tools.handover_actions import (
 )
 from web.dashboard.access import AuthedRequest
 from web.dashboard.api import SessionId
-from web.parts import FileUploads
+from web.ports import FileUploads
 from web.rest.files import MOST_AT_ONCE, Attachment, FileName
 from web.rest.kinds import DONE, Accepted, FileId, Id, Moment, Success, describe
 from web.rest.operation import OperationRouter, Reply

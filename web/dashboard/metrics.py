@@ -13,7 +13,6 @@ from aiohttp import web
 
 from shared.adapters.postgres.dashboard.metrics_queries import BUCKETS, Durations, Histogram, MetricsInsights
 from shared.adapters.postgres.turns.counters import RunningSums, Sums
-from shared.bootstrap.dashboard_stores import DashboardStores
 from shared.config.settings import Settings
 from shared.core.ops.alerts import KINDS
 from shared.runtime import read_version
@@ -106,17 +105,13 @@ METRICS: Mapping[str, tuple[str, str]] = {
 class Scrape:
     """State that one process keeps between scrapes."""
 
-    clock: Callable[[], float]
     durations: Durations
     gauges: MetricsInsights
     sums: RunningSums
+    clock: Callable[[], float] = time.monotonic
     _due: float = 0.0
     _kept: tuple[float, dict[str, list[Sample]]] | None = None
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    @classmethod
-    def from_stores(cls, admin: DashboardStores, clock: Callable[[], float] = time.monotonic) -> Scrape:
-        return cls(clock, admin.durations, admin.metrics, admin.running_sums)
 
     async def render(self, settings: Settings, *, deprecated: bool = False) -> str:
         """Return the exposition, and with `deprecated` also the former names."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from aiohttp import web
 
@@ -79,7 +80,7 @@ from web.dashboard.sign_in.push import OperatorPushHandlers
 from web.dashboard.sign_in.second_factor import SecondFactorHandlers
 from web.dashboard.sites import SiteHandlers
 from web.dashboard.work import WorkHandlers
-from web.parts import CommandRunner, FileUploads
+from web.ports import CommandRunner, FileUploads
 from web.rest.operation import HandlerTable, Operation, OperationRouter
 from web.server.client_limiter import ClientLimiter
 from web.server.dashboard_streams import DashboardNews, Live
@@ -302,12 +303,28 @@ class Dashboard:
     def build_handler(self, operation: Operation) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         return build_handler(operation, self.door, self.handlers)
 
+    def add_to(self, app: web.Application) -> None:
+        """Add the routes to an application, which ends the streams when it shuts down."""
+        for one in OPERATIONS:
+            app.router.add_route(one.method, one.path, self.build_handler(one))
+        app.on_shutdown.append(self._end_streams)
+        app.on_cleanup.append(self._close)
 
-DESK: web.AppKey[Dashboard] = web.AppKey("desk", Dashboard)
+    async def _end_streams(self, _: web.Application) -> None:
+        await self.live.close()
+
+    async def _close(self, _: web.Application) -> None:
+        await self.door.operators.close()
 
 
-def add_dashboard(
-    app: web.Application,
+def add_dashboard(app: web.Application, **services: Any) -> Dashboard:
+    """Add a dashboard to an application; `services` are those of `build_dashboard`."""
+    dashboard = build_dashboard(**services)
+    dashboard.add_to(app)
+    return dashboard
+
+
+def build_dashboard(
     *,
     pool: Pool,
     settings: Settings,
@@ -326,7 +343,7 @@ def add_dashboard(
     demo: bool = False,
     static_root: str = "/static",
 ) -> Dashboard:
-    """Add the dashboard's routes to an application, and return the dashboard.
+    """Build the dashboard; `add_to` adds its routes to an application.
 
     The application serves `web/static` at `/static`, its packed files at `static_root`, and owns the pool.
     `announcer` tells screens of new entries. `news` must be a second connection, since following a topic
@@ -341,7 +358,7 @@ def add_dashboard(
         job_admin=job_admin,
         announcer=announcer,
         live=live,
-        scrape=Scrape.from_stores(admin),
+        scrape=Scrape(admin.durations, admin.metrics, admin.running_sums),
         breakers=breakers,
         provider=_provider(settings),
         files=files,
@@ -367,17 +384,6 @@ def add_dashboard(
         playground=playground,
         demo=demo,
     )
-    for one in OPERATIONS:
-        app.router.add_route(one.method, one.path, dashboard.build_handler(one))
-
-    async def close(_: web.Application) -> None:
-        await admin.operators.close()
-
-    async def end_streams(_: web.Application) -> None:
-        await live.close()
-
-    app.on_shutdown.append(end_streams)
-    app.on_cleanup.append(close)
     return dashboard
 
 

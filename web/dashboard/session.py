@@ -27,7 +27,7 @@ from shared.services.admin.context_inspector import (
 from shared.services.privacy.export import DataExporter
 from web.dashboard.access import HEADERS, AuthedRequest, raise_conflicts
 from web.dashboard.api import ContextParts, SessionId, SummaryId, run_command
-from web.parts import CommandRunner
+from web.ports import CommandRunner
 from web.rest.arguments import Json, Shape
 from web.rest.files import Format, send_file
 from web.rest.kinds import Digits, Success, choice, describe

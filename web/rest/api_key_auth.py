@@ -15,8 +15,7 @@ from shared.adapters.postgres.people.api_sessions import ApiSession, PostgresApi
 from shared.adapters.postgres.people.visitors import VisitorRow
 from shared.core.identity.api_keys import TOKEN_MARK, Scope
 from shared.core.values.errors import UnknownSession
-from web.auth.visitors import Known, Site
-from web.parts import PARTS
+from web.auth.visitors import Known, Site, Visitors
 from web.protocol.wire import RateLimited
 from web.security import SAFE_METHODS, HttpRefusal
 from web.server.client_limiter import KEY_SECONDS
@@ -33,6 +32,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class ApiKeyAuth:
     keys: PostgresApiKeys
     sessions: PostgresApiSessions
+    visitors: Visitors
     scope_of: Callable[[str, str], Scope | Literal["anyone"] | None]
     """Scope of a method and a route; None where API keys are not allowed."""
     requests_per_minute: int = REQUESTS_PER_MINUTE
@@ -112,8 +112,8 @@ async def build_known(request: web.Request, reached: ApiSession) -> Known:
         session_id=reached.session_id,
         session_public_id=reached.public_id,
     )
-    public = "public" in (request.app[PARTS].settings.profile, row.audience)
-    site = (await request.app[PARTS].visitors.sites()).get(reached.site, Site())
+    visitors = request.app[API].visitors
+    public, site = visitors.is_public(row.audience), (await visitors.sites()).get(reached.site, Site())
     key = request.get(KEY)
     return Known(row=row, audience="public" if public else "personal", site=site, admitted_by=key and key.id)
 

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
 
 from shared.core.values.errors import UnknownSession
-from web.auth.visitors import Known
-from web.parts import PARTS, Handler, Parts
+from web.auth.visitors import Known, Visitors
+from web.ports import Readiness
 from web.protocol import wire
 from web.rest.api_key_auth import KEY, find_by_key
 from web.rest.arguments import arguments_of, read_arguments
 from web.rest.kinds import to_json
-from web.rest.operation import Operation
+from web.rest.operation import HandlerTable, Operation
 from web.security import HttpRefusal, cross_origin_headers, preflight, read_json
+from web.server.client_limiter import ClientLimiter
 
 _NO_STORE = {"Cache-Control": "no-store"}
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Others = Mapping[tuple[str, str], Handler]
 """Operators' handlers by method and path, for addresses that visitors and keys share with them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VisitorDoor:
+    """Visitors, limits and readiness, by which a request of a visitor or a program is admitted."""
+
+    visitors: Visitors
+    limiter: ClientLimiter
+    readiness: Readiness
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +41,8 @@ class Call:
     """
 
     request: web.Request
+    door: VisitorDoor
     known: Known | None
-
-    @property
-    def parts(self) -> Parts:
-        return self.request.app[PARTS]
 
     @property
     def person(self) -> Known:
@@ -51,7 +59,7 @@ class Call:
         return self.request.headers.get("Accept-Language", "").partition(",")[0].partition(";")[0].strip()
 
     def check_draining(self) -> None:
-        if self.parts.readiness.draining:
+        if self.door.readiness.draining:
             words = "The server restarts. Please come back."
             raise HttpRefusal(503, "restarting", words, headers={"Retry-After": "2"})
 
@@ -61,16 +69,14 @@ class Call:
         `what` is `reads`, or another word for the limits of messages. With a key, reads do not count here,
         and other requests count by conversation only.
         """
-        parts, key = self.parts, KEY in self.request
+        limiter, key = self.door.limiter, KEY in self.request
         if what == "reads" and key:
             return  # a key has its requests in a minute
-        limits = parts.limiter.limits_for(self.request)
+        limits = limiter.limits_for(self.request)
         most, mark = (limits.reads, "read ") if what == "reads" else (limits.messages, "")
-        wait = parts.limiter.sessions.take(f"{mark}{self.session_id}", most)
+        wait = limiter.sessions.take(f"{mark}{self.session_id}", most)
         if not key:
-            wait = wait or parts.limiter.addresses.take(
-                f"{mark}{parts.proxies.client_key(self.request)}", most
-            )
+            wait = wait or limiter.addresses.take(f"{mark}{limiter.client_key(self.request)}", most)
         if wait:
             raise wire.RateLimited(retry_after_seconds=wait, what=what)
 
@@ -81,16 +87,19 @@ def unauthorized_error(
     return HttpRefusal(401, code, words, headers={"WWW-Authenticate": "Bearer"})
 
 
-def build_handler(operation: Operation, others: Others) -> Handler:
+def build_handler(
+    operation: Operation, others: Others, *, door: VisitorDoor, handlers: HandlerTable
+) -> Handler:
     """Build the handler for visitors and keys; other callers go to the operators' handler, if there is
     one.
     """
+    handlers.bind(operation)  # a class that was forgotten shows at the start
 
     async def handle(request: web.Request) -> web.StreamResponse:
         itself = operation.anyone or operation.finds_caller
-        known = None if itself else await _find_visitor(request, operation)
+        known = None if itself else await _find_visitor(request, operation, door.visitors)
         if itself or known is not None:
-            reply = await _run_operation(operation, Call(request=request, known=known))
+            reply = await _run_operation(operation, handlers, Call(request=request, door=door, known=known))
             if reply is not None:
                 return reply
         other = others.get((operation.method, operation.path))
@@ -101,7 +110,9 @@ def build_handler(operation: Operation, others: Others) -> Handler:
     return handle
 
 
-async def _run_operation(operation: Operation, call: Call) -> web.StreamResponse | None:
+async def _run_operation(
+    operation: Operation, handlers: HandlerTable, call: Call
+) -> web.StreamResponse | None:
     if operation.rate:
         call.check_rate(operation.rate)
 
@@ -113,18 +124,17 @@ async def _run_operation(operation: Operation, call: Call) -> web.StreamResponse
         for text in given.values():
             if isinstance(text, str):
                 wire.clean(text)
-    reply = await operation.handler(call, **given)
+    reply = await handlers.bind(operation)(call, **given)
     if reply is None or isinstance(reply, web.StreamResponse):
         return reply
     return await json_reply(call.request, reply, status=min(operation.answers))
 
 
-async def _find_visitor(request: web.Request, operation: Operation) -> Known | None:
+async def _find_visitor(request: web.Request, operation: Operation, visitors: Visitors) -> Known | None:
     """Return the visitor, or for a key the person of the named session. Raises UnknownSession.
 
     None if the request comes from no visitor.
     """
-    visitors = request.app[PARTS].visitors
     named = "/sessions/{id}" in operation.path
     asked = request.match_info["id"] if named else request.query.get("session_id")
     if (known := await find_by_key(request, asked)) is not None:
@@ -146,11 +156,18 @@ async def json_reply(request: web.Request, body: Any, *, status: int = 200) -> w
     return web.json_response(text=to_json(body), status=status, headers=headers)
 
 
-def add_operations(app: web.Application, operations: tuple[Operation, ...], others: Others) -> None:
+def add_operations(
+    app: web.Application,
+    operations: tuple[Operation, ...],
+    others: Others,
+    *,
+    door: VisitorDoor,
+    handlers: HandlerTable,
+) -> None:
     """Add a route for each operation, and a preflight route where pages of other origins may call it."""
     asked_first: dict[str, list[str]] = {}
     for one in operations:
-        handler = build_handler(one, others)
+        handler = build_handler(one, others, door=door, handlers=handlers)
         if one.method == "GET":
             app.router.add_get(one.pattern, handler, allow_head=one.head)
         else:

@@ -191,3 +191,6 @@ def _is_loopback(address: str) -> bool:
         return ipaddress.ip_address(_plain_address(address)).is_loopback
     except ValueError:
         return False
+
+
+PROXIES = web.AppKey("proxies", Proxies)

@@ -154,3 +154,6 @@ def serve(request: web.Request, file: File, *, cache: str, foreign: bool) -> web
         response = web.Response(body=body, headers=headers, content_type=file.content_type, charset=charset)
     response.etag = file.etag
     return response
+
+
+FILES = web.AppKey("files", Files)

@@ -19,8 +19,8 @@ from shared.cli.site import read_site_arguments, run_site
 from shared.config.settings import load_settings
 from tests.kit.web.fixtures import Frame, Screen, hello
 from tests.kit.web.http_client import browsing
-from web.app import make_parts, make_web_app, start_parts, stop_parts
-from web.parts import ModelInfo
+from web.app import build_web_process
+from web.ports import ModelInfo
 from web.server.http_server import Listener
 
 KEY = "k" * 40
@@ -59,15 +59,15 @@ class Shop:
 async def shop(database_url: str, redis_url: str, tmp_path: Path) -> AsyncIterator[Shop]:
     settings = load_settings(database_url=database_url, redis_url=redis_url, secret_key=SecretStr(KEY))
     app = await open_app(settings, role="web")
-    parts = make_parts(app, model=ModelInfo(name=app.models.chat, offline=True))
-    runner = web.AppRunner(make_web_app(app, parts), shutdown_timeout=1)
+    process = build_web_process(app, model=ModelInfo(name=app.models.chat, offline=True))
+    runner = web.AppRunner(process.app, shutdown_timeout=1)
     await runner.setup()
     listener = Listener(runner)
     port = await listener.start("127.0.0.1", 0)
-    start_parts(parts)
+    process.start()
     async with browsing() as client:
         yield Shop(f"http://127.0.0.1:{port}", app, tmp_path, client)
-    await stop_parts(parts, drain_seconds=5)
+    await process.stop(drain_seconds=5)
     await listener.stop_listening()
     await runner.cleanup()
     await app.close()

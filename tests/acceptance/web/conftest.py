@@ -18,8 +18,8 @@ from tests.kit.fakes.messages_api import running_fake
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.web.fixtures import Frame, Screen, hello
 from tests.kit.web.http_client import browsing
-from web.app import make_parts, make_web_app, start_parts, stop_parts
-from web.parts import ModelInfo
+from web.app import build_web_process
+from web.ports import ModelInfo
 from web.server.http_server import Listener
 
 
@@ -73,18 +73,18 @@ async def visitor(database_url: str, redis_url: str, provider: RunningFake) -> A
         database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url
     )
     app = await open_app(settings, role="web")
-    parts = make_parts(app, model=ModelInfo(name=app.models.chat, offline=False))
-    runner = web.AppRunner(make_web_app(app, parts), shutdown_timeout=1)
+    process = build_web_process(app, model=ModelInfo(name=app.models.chat, offline=False))
+    runner = web.AppRunner(process.app, shutdown_timeout=1)
     await runner.setup()
     listener = Listener(runner)
     url = f"http://127.0.0.1:{await listener.start('127.0.0.1', 0)}"
-    start_parts(parts)
+    process.start()
     async with browsing() as client:
         screen = Screen(socket=await client.ws_connect(f"{url}/ws", headers={"Origin": url}))
         await screen.send(hello())
         token = (await screen.until("welcome"))["token"]
         yield Visitor(url=url, app=app, client=client, screen=screen, token=token)
-    await stop_parts(parts, drain_seconds=5)
+    await process.stop(drain_seconds=5)
     await listener.stop_listening()
     await runner.cleanup()
     await app.close()

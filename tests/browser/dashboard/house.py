@@ -17,9 +17,9 @@ from shared.bootstrap.app import App, open_app
 from shared.bootstrap.from_settings import resolve_server_urls
 from shared.config.settings import Settings
 from tests.browser.patience import WAIT_MS
-from web.app import make_parts, make_web_app, start_parts, stop_parts
+from web.app import WebProcess, build_web_process
 from web.dashboard.access import COOKIE
-from web.parts import ModelInfo, Parts
+from web.ports import ModelInfo
 from web.server.http_server import Listener
 
 
@@ -29,7 +29,7 @@ class House:
 
     url: str
     app: App
-    parts: Parts
+    process: WebProcess
     browser: Browser
     contexts: list[BrowserContext] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
@@ -81,19 +81,19 @@ class House:
 async def open_house(settings: Settings, browser: Browser, *, alerts: bool = False) -> AsyncIterator[House]:
     """Afterwards nothing may have gone wrong: neither on a page nor in the database."""
     app = await open_app(settings, role="web")
-    parts = make_parts(app, model=ModelInfo(name=app.models.chat, offline=True))
-    runner = web.AppRunner(make_web_app(app, parts), shutdown_timeout=1)
+    process = build_web_process(app, model=ModelInfo(name=app.models.chat, offline=True))
+    runner = web.AppRunner(process.app, shutdown_timeout=1)
     await runner.setup()
     listener = Listener(runner)
     port = await listener.start("127.0.0.1", 0)
-    start_parts(parts)
+    process.start()
     if alerts:
-        parts.tasks.run_forever(app.alert_monitor.run_sends)
-    house = House(url=f"http://127.0.0.1:{port}", app=app, parts=parts, browser=browser)
+        process.tasks.run_forever(app.alert_monitor.run_sends)
+    house = House(url=f"http://127.0.0.1:{port}", app=app, process=process, browser=browser)
     yield house
     for context in house.contexts:
         await context.close()
-    await stop_parts(parts, drain_seconds=5)
+    await process.stop(drain_seconds=5)
     await listener.stop_listening()
     await runner.cleanup()
     await app.close()

@@ -199,7 +199,7 @@ async def test_a_page_that_was_refused_is_allowed_with_one_press(house: House) -
         assert await house.one("SELECT allowed_origins FROM sites WHERE name = 'default'") == [shop]
         told = await house.one("SELECT detail FROM audit WHERE action = 'site.origin_allowed'")
         assert told == {"origin": shop}
-        house.parts.visitors.forget_sites()
+        house.process.visitors.forget_sites()
         await visitor.reload()
         await say(visitor, "Where is my parcel?")
         await answered(visitor, 1)

@@ -18,8 +18,8 @@ from shared.config.settings import load_settings
 from tests.browser.patience import WAIT_MS
 from tests.kit.deployment.breakable_servers import Case, Plant
 from tests.kit.free_ports import free_port
-from web.app import make_parts, make_web_app, start_parts, stop_parts
-from web.parts import ModelInfo
+from web.app import build_web_process
+from web.ports import ModelInfo
 from web.server.http_server import Listener
 
 WITHIN_MS = 30_000
@@ -44,14 +44,14 @@ async def url(database_url: str, redis_url: str) -> AsyncIterator[str]:
 async def serving(database_url: str, redis_url: str, **more: Any) -> AsyncIterator[str]:
     settings = load_settings(database_url=database_url, redis_url=redis_url, **more)
     services = await open_app(settings, role="web")
-    parts = make_parts(services, model=ModelInfo(name=services.models.chat, offline=True))
-    runner = web.AppRunner(make_web_app(services, parts), shutdown_timeout=1)
+    process = build_web_process(services, model=ModelInfo(name=services.models.chat, offline=True))
+    runner = web.AppRunner(process.app, shutdown_timeout=1)
     await runner.setup()
     listener = Listener(runner)
     port = await listener.start("127.0.0.1", 0)
-    start_parts(parts)
+    process.start()
     yield f"http://127.0.0.1:{port}"
-    await stop_parts(parts, drain_seconds=5)
+    await process.stop(drain_seconds=5)
     await listener.stop_listening()
     await runner.cleanup()
     await services.close()

@@ -153,7 +153,7 @@ async def test_strangers_behind_a_proxy_on_this_machine_are_not_this_machine(
     starter: Starter, said: dict[str, str]
 ) -> None:
     server = await starter.start(public_url="https://chat.example")
-    most = server.parts.limiter.limits.newcomers
+    most = server.process.limiter.limits.newcomers
     browser = {"Origin": "https://chat.example", "Sec-Fetch-Site": "same-origin"}
     async with QuietProxy(server.url, said) as proxy, ClientSession(cookie_jar=DummyCookieJar()) as http:
         async with http.get(f"{proxy.url}/metrics") as answer:

@@ -159,7 +159,7 @@ async def test_by_no_address_does_anybody_read_what_another_said(server: Server)
     await pool.execute(
         "INSERT INTO sites (name, agent_id) SELECT 'shop', id FROM agents WHERE name = 'other'"
     )
-    server.parts.visitors.forget_sites()
+    server.process.visitors.forget_sites()
     _, elsewhere = await make_visitor(pool, "shop")
     scopes: Any = ("sessions:read", "messages:write", "commands:run", "memory:read", "memory:write")
     others = {
@@ -202,7 +202,7 @@ async def test_by_no_address_does_anybody_change_what_another_has(server: Server
     people = await _said_in_private(server)
     pool: asyncpg.Pool[asyncpg.Record] = server.services.pool
     await pool.execute("INSERT INTO sites (name, agent_id) SELECT 'shop', id FROM agents LIMIT 1")
-    server.parts.visitors.forget_sites()
+    server.process.visitors.forget_sites()
     _, elsewhere = await make_visitor(pool, "shop")
     scopes: Any = ("sessions:read", "messages:write", "commands:run", "memory:read", "memory:write")
     before = await _kept_of(server, people.visitor.session_id)

@@ -17,7 +17,7 @@ from shared.services.admin.job_admin import JobAdmin
 from shared.services.admin.playground import Playground
 from shared.services.tools.handover import HandoverService
 from web.dashboard import add_dashboard
-from web.parts import CommandRunner
+from web.ports import CommandRunner
 from web.server.dashboard_streams import DashboardNews
 from web.server.pages import ASK_AGAIN, Files, serve
 

@@ -50,8 +50,8 @@ from shared.services.voice.hearing import HearingService
 from shared.services.voice.speaking import SpeakingService
 from tests.kit.web.http_client import kept_in
 from tests.kit.web.inspector import inspecting_over, playing_over
-from web.app import make_parts, make_web_app, start_parts, stop_parts
-from web.parts import ModelInfo, Parts
+from web.app import WebProcess, build_web_process
+from web.ports import ModelInfo
 from web.server.http_server import Listener
 from web.server.rate_limits import ClientLimits
 from web.server.shared_rate_limits import Counts
@@ -328,7 +328,7 @@ class Server:
     """One web process, as far as its visitors can tell."""
 
     url: str
-    parts: Parts
+    process: WebProcess
     services: Services
     client: ClientSession
     runner: web.AppRunner
@@ -359,7 +359,7 @@ class Server:
         return found
 
     async def close(self) -> None:
-        await stop_parts(self.parts, drain_seconds=5)
+        await self.process.stop(drain_seconds=5)
         await self.listener.stop_listening()
         await self.runner.cleanup()
         for answer in self.answers:
@@ -433,18 +433,18 @@ class Starter:
             push=build_push_sender(PostgresPush(pool), loaded, clock=SystemClock()),
         )
         model = ModelInfo(name="scripted", offline=True)
-        parts = make_parts(services, model=model, limits=limits)
-        runner = web.AppRunner(make_web_app(services, parts), shutdown_timeout=1)
+        process = build_web_process(services, model=model, limits=limits)
+        runner = web.AppRunner(process.app, shutdown_timeout=1)
         await runner.setup()
         listener = Listener(runner)
         port = await listener.start("127.0.0.1", 0)
-        start_parts(parts, counts=counts)
+        process.start(counts=counts)
         while redis and not announcer.connected:
             await asyncio.sleep(0.01)
         answers: list[ClientResponse] = []
         server = Server(
             url=f"http://127.0.0.1:{port}",
-            parts=parts,
+            process=process,
             services=services,
             client=ClientSession(response_class=kept_in(answers)),
             answers=answers,

@@ -187,7 +187,7 @@ async def test_a_key_is_shown_the_commands_of_its_site(server: Server) -> None:
         """INSERT INTO sites (name, agent_id, audience, config)
            SELECT 'shop', agent_id, 'public', '{}'::jsonb FROM sites"""
     )
-    server.parts.visitors.forget_sites()
+    server.process.visitors.forget_sites()
 
     async def names(key: Mapping[str, str]) -> set[str]:
         _, told = await call(server, "GET", "/commands", key)
@@ -206,7 +206,7 @@ async def test_retry_command_wakes_the_answering_process_once_per_cid(
     server: Server, headers: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     woken: list[int] = []
-    monkeypatch.setattr(server.parts.replies, "answer", woken.append)
+    monkeypatch.setattr(server.process.replies, "answer", woken.append)
     row, token = await make_visitor(server.services.pool)
     body = {"session_id": str(row.session_public_id), "cid": "again"}
     for _ in range(2):

@@ -16,7 +16,7 @@ from tests.kit.web.rest_calls import call
 
 async def many(server: Server) -> None:
     await server.services.pool.execute('UPDATE sites SET config = config || \'{"conversations": "many"}\'')
-    server.parts.visitors.forget_sites()
+    server.process.visitors.forget_sites()
 
 
 async def begun(server: Server, own: Mapping[str, str]) -> str:

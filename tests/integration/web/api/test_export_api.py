@@ -11,6 +11,7 @@ import pytest
 from aiohttp import ClientError
 
 from shared.core.values.errors import StorageUnavailable
+from shared.services.privacy.export import DataExporter
 from tests.kit.web.fixtures import Server
 
 LONG = 2_500
@@ -121,11 +122,11 @@ async def test_a_reader_who_hangs_up_is_no_error(
     _, welcome = await server.greet()
     gone = asyncio.Event()
 
-    async def endless(session_id: int, kind: str, *, language: str) -> AsyncIterator[str]:
+    async def endless(_: DataExporter, session_id: int, kind: str, *, language: str) -> AsyncIterator[str]:
         while not gone.is_set():
             yield "x" * 100_000
 
-    monkeypatch.setattr(server.parts.exporting, "stream", endless)
+    monkeypatch.setattr(DataExporter, "stream", endless)
     headers = {"Authorization": f"Bearer {welcome['token']}"}
     answer = await server.client.get(f"{server.url}/api/v1/export", headers=headers)
     await answer.content.readany()
@@ -144,10 +145,10 @@ async def test_a_file_that_cannot_be_finished_is_cut_off_and_not_ended(
 ) -> None:
     _, welcome = await server.greet()
 
-    async def broken(session_id: int, kind: str, *, language: str) -> AsyncIterator[str]:
+    async def broken(_: DataExporter, session_id: int, kind: str, *, language: str) -> AsyncIterator[str]:
         yield "the beginning"
         raise StorageUnavailable("away")
 
-    monkeypatch.setattr(server.parts.exporting, "stream", broken)
+    monkeypatch.setattr(DataExporter, "stream", broken)
     with pytest.raises(ClientError):
         await get(server, "", welcome["token"])

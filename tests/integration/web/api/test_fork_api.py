@@ -16,7 +16,7 @@ async def talked(server: Server, *texts: str, conversations: str = "many") -> tu
         await server.services.pool.execute(
             'UPDATE sites SET config = config || \'{"conversations": "many"}\''
         )
-        server.parts.visitors.forget_sites()
+        server.process.visitors.forget_sites()
     screen, welcome = await server.greet()
     for number, text in enumerate(texts):
         await screen.say(text, f"c{number}")

@@ -42,7 +42,7 @@ async def allow(server: Server, value: object) -> None:
     await server.services.pool.execute(
         "UPDATE sites SET config = config || jsonb_build_object('imports', $1::jsonb)", value
     )
-    server.parts.visitors.forget_sites()
+    server.process.visitors.forget_sites()
 
 
 @pytest.mark.control("S23")

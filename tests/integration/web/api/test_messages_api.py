@@ -310,7 +310,7 @@ async def test_too_many_messages_wait_but_no_repeat_is_refused(starter: Starter)
 
 async def test_while_the_server_ends_nothing_is_accepted(server: Server) -> None:
     row, token = await make_visitor(server.services.pool)
-    server.parts.readiness.draining = True
+    server.process.readiness.draining = True
     told = await call(
         server, "POST", f"/sessions/{row.session_public_id}/messages", bearer(token), json={"text": "Hi"}
     )

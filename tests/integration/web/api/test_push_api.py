@@ -16,7 +16,6 @@ from tests.kit.dashboard.fixtures import SAME_ORIGIN, Dashboard, RunCommands
 from tests.kit.fakes.push.browser import Browser
 from tests.kit.fakes.push.harness import RunningPush
 from tests.kit.web.fixtures import Frame, Server, Starter
-from web.app import list_present
 
 AWAY = "http://127.0.0.1:9/push"
 
@@ -129,11 +128,10 @@ async def test_a_test_reaches_ones_own_browser_or_says_why_not(
 async def test_closed_page_gets_a_push_and_open_one_none(server: Server, push: RunningPush) -> None:
     store = PostgresPush(server.services.pool, patience_seconds=0)
     sender = build_push_sender(store, server.services.settings, clock=SystemClock())
-    app = server.runner.app
     screen, mine = await server.greet()
     given = await push.subscribe("phone", await key_of(server))
     await tell(server, "PUT", "push", given, mine=mine)
-    assert len(list_present(app).addresses) == 1
+    assert len(server.process.list_present().addresses) == 1
     for number, seen in enumerate((True, False)):
         if not seen:
             await screen.say("And again?", cid="c2")
@@ -143,7 +141,7 @@ async def test_closed_page_gets_a_push_and_open_one_none(server: Server, push: R
             await screen.say("Hello?")
             await screen.until("msg", role="assistant")
         await _answered(server, number + 1)
-        await sender.look(list_present(app))
+        await sender.look(server.process.list_present())
         await sender.settle()
         told = [one["message"]["body"] for one in await push.requests()]
         assert told == ([] if seen else ["Eine neue Antwort ist da."])
@@ -158,10 +156,10 @@ async def _answered(server: Server, number: int) -> None:
 
 async def test_a_followed_dashboard_is_an_open_page(server: Server, anna: Dashboard) -> None:
     operator_id = await anna.pool.fetchval("SELECT id FROM operators")
-    assert list_present(server.runner.app).operators == ()
+    assert server.process.list_present().operators == ()
     async with anna.http.get(f"{anna.url}/api/v1/live") as stream:
         await stream.content.readline()
-        assert list_present(server.runner.app).operators == (operator_id,)
+        assert server.process.list_present().operators == (operator_id,)
 
 
 async def test_the_worker_of_the_pages_is_served_at_the_root(server: Server) -> None:

@@ -22,7 +22,7 @@ async def shop(server: Server, **config: Any) -> None:
         [SHOP],
         config,
     )
-    server.parts.visitors.forget_sites()
+    server.process.visitors.forget_sites()
 
 
 async def post(server: Server, path: str, body: Any, *, token: str = "", **headers: str) -> tuple[int, Frame]:
@@ -105,7 +105,7 @@ async def test_apps_without_an_origin_are_let_in_where_the_site_says_so(server: 
     await server.services.pool.execute(
         """UPDATE sites SET config = '{"webview": true}' WHERE name = 'shop'"""
     )
-    server.parts.visitors.forget_sites()
+    server.process.visitors.forget_sites()
     _, welcome = await server.greet(site="shop", origin="null")
     assert welcome["token"]
     elsewhere = await server.connect(origin="null")
@@ -155,7 +155,7 @@ async def test_wrong_codes_are_all_answered_alike(server: Server) -> None:
     for body in wrong:
         status, answer = await post(server, "recover", body)
         answers.append((status, answer["code"], answer["message"]))
-        server.parts.limiter.addresses._windows.clear()
+        server.process.limiter.addresses._windows.clear()
     assert set(answers) == {(404, "unknown_code", answers[0][2])}
 
 
@@ -229,7 +229,7 @@ async def test_where_signing_in_is_required_codes_open_nothing(server: Server) -
     _, mine = await server.greet()
     _, made = await post(server, "recovery-code", {}, token=mine["token"])
     await server.services.pool.execute("""UPDATE sites SET config = '{"verified": "required"}'""")
-    server.parts.visitors.forget_sites()
+    server.process.visitors.forget_sites()
     assert (await post(server, "recover", {"code": made["code"]}))[0] == 404
     assert (await post(server, "recovery-code", {}, token=mine["token"]))[0] == 401
 

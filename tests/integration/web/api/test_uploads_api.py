@@ -23,7 +23,6 @@ from tests.kit.sample_files import epub, open_document, pdf, pptx, words_docx, x
 from tests.kit.web.callers import make_key
 from tests.kit.web.fixtures import Frame, Server, Starter
 from tests.kit.web.rest_calls import call, opened
-from web.api.uploads import Uploads
 from web.server.rate_limits import LOCAL, ClientLimits
 
 
@@ -169,7 +168,7 @@ def test_a_cleaned_name_stays_as_it_is() -> None:
 
 @pytest.mark.control("S32", "S48")
 async def test_too_large_is_refused_whatever_is_said_of_the_size(server: Server) -> None:
-    uploads = built_uploads(server)
+    uploads = server.process.uploads
     uploads.most_bytes = 1_000
     _, welcome, token = await visitor(server)
     assert welcome["limits"]["files"]["bytes"] == 1_000
@@ -191,12 +190,6 @@ async def test_packed_bodies_are_refused(server: Server) -> None:
     assert (status, told["code"]) == (415, "bad_encoding")
 
 
-def built_uploads(server: Server) -> Uploads:
-    """Return the uploads that a server was built with."""
-    assert isinstance(server.parts.uploads, Uploads)
-    return server.parts.uploads
-
-
 async def raw(server: Server, token: str, body: bytes, *, length: int) -> bytes:
     """What a client gets that says `length`, sends `body`, and then nothing more."""
     host, _, port = server.url.removeprefix("http://").partition(":")
@@ -213,8 +206,7 @@ async def raw(server: Server, token: str, body: bytes, *, length: int) -> bytes:
 
 @pytest.mark.control("S33")
 async def test_a_slow_body_is_not_waited_for_for_ever(server: Server) -> None:
-    uploads = Uploads(server.services.stores.uploads, server.parts.stores.events, idle_seconds=0.2)
-    object.__setattr__(server.parts, "uploads", uploads)
+    server.process.uploads._idle_seconds = 0.2
     _, _, token = await visitor(server)
     assert (await raw(server, token, b"half", length=100)).startswith(b"HTTP/1.1 408")
     assert await server.services.pool.fetchval("SELECT count(*) FROM attachments") == 0
@@ -234,13 +226,13 @@ async def test_a_few_slow_addresses_leave_room_for_others(starter: Starter) -> N
         await writer.drain()
         writers.append(writer)
     async with asyncio.timeout(30):
-        while built_uploads(server).receiving < 4:
+        while server.process.uploads.receiving < 4:
             await asyncio.sleep(0.01)
     _, _, token = await visitor(server)
     headers = {"Authorization": f"Bearer {token}", "X-Forwarded-For": "203.0.113.9"}
     async with server.client.post(f"{server.url}/api/v1/uploads", data=b"whole", headers=headers) as answer:
         assert answer.status == 200
-    assert built_uploads(server).receiving == 4
+    assert server.process.uploads.receiving == 4
     for writer in writers:
         writer.close()
 
@@ -396,7 +388,7 @@ async def test_a_public_site_takes_files_only_where_it_says_so(starter: Starter)
     status, told = await send(server, token, b"x")
     assert (status, told["code"]) == (403, "files_not_allowed")
     await server.services.pool.execute("UPDATE sites SET config = '{\"uploads\": true}'")
-    server.parts.visitors.forget_sites()
+    server.process.visitors.forget_sites()
     _, welcome, token = await visitor(server)
     assert welcome["limits"]["files"]["most"] == 5
     assert (await send(server, token, b"x"))[0] == 200
@@ -506,7 +498,7 @@ async def test_a_key_sends_no_files_where_its_site_takes_none(server: Server) ->
     path = f"?session_id={await opened(server, key)}"
     assert (await call(server, "POST", f"/uploads{path}", key, data=b"x"))[0] == 200
     await pool.execute("""UPDATE sites SET config = '{"uploads": false}'""")
-    server.parts.visitors.forget_sites()
+    server.process.visitors.forget_sites()
     status, told = await call(server, "POST", f"/uploads{path}", key, data=b"y")
     assert (status, told["code"]) == (403, "files_not_allowed")
     assert await pool.fetchval("SELECT count(*) FROM attachments") == 1

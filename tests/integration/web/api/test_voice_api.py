@@ -17,7 +17,6 @@ from tests.kit.fakes.scripted_api import KEY
 from tests.kit.fakes.transcriptions.harness import RunningTranscriptions
 from tests.kit.fakes.transcriptions.recordings import opus, recording
 from tests.kit.web.fixtures import Frame, Screen, Server
-from web.api.uploads import Uploads
 
 NO_CAPS = Caps(
     total=None, person=None, visitor=None, session=None, network=None, visitors_hour=None, timezone="UTC"
@@ -33,7 +32,7 @@ def hearing(server: Server, transcriptions: RunningTranscriptions) -> RunningTra
 
 def hears(server: Server, transcriptions: RunningTranscriptions, caps: Caps) -> None:
     stores = server.services.stores
-    hearing = HearingService(
+    server.process.uploads.hearing = HearingService(
         transcriber=HttpTranscriber(url=transcriptions.url, key=KEY, model="whisper-1"),
         store=stores.attachments,
         spend=stores.turns,
@@ -41,8 +40,6 @@ def hears(server: Server, transcriptions: RunningTranscriptions, caps: Caps) -> 
         limits=RecordingLimits(minutes=10, bytes=1_000_000, micro_per_minute=6_000),
         crash_point=ignore_crash_point,
     )
-    uploads = Uploads(stores.uploads, stores.events, hearing=hearing)
-    object.__setattr__(server.parts, "uploads", uploads)
 
 
 async def say(screen: Screen, text: str, file: str) -> Frame:

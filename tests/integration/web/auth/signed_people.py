@@ -34,5 +34,5 @@ async def with_people(starter: Starter, verified: str = "optional", **config: An
     )
     sealed = Encryption(KEY.encode()).seal(SECRET, about=build_secret_context("default", "one"))
     assert await PostgresSites(server.services.pool).add_secret("default", "one", sealed)
-    server.parts.visitors.forget_sites()
+    server.process.visitors.forget_sites()
     return server

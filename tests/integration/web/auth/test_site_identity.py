@@ -288,7 +288,7 @@ async def test_long_answer_does_not_prevent_sign_in(starter: Starter) -> None:
     _, meanwhile = await server.greet(token=before["token"], identity=signed())
     assert meanwhile["session"] == before["session"]
     await server.services.pool.execute("""UPDATE sites SET config = '{"verified": "required"}'""")
-    server.parts.visitors.forget_sites()
+    server.process.visitors.forget_sites()
     _, strict = await server.greet(token=before["token"], identity=signed())
     assert (texts(strict), bool(strict["identified"])) == (["The long one"], True)
 
@@ -343,7 +343,7 @@ async def test_required_identity_refuses_unsigned_visitors(starter: Starter) -> 
     server = await with_people(starter, "optional")
     _, anonymous = await server.greet()
     await server.services.pool.execute("""UPDATE sites SET config = '{"verified": "required"}'""")
-    server.parts.visitors.forget_sites()
+    server.process.visitors.forget_sites()
     for values in ({}, {"token": anonymous["token"]}):
         assert await refused(server, **values) == ("identity_required", 4401)
     status, code = await get(server, "/api/v1/commands", anonymous["token"])
@@ -378,7 +378,7 @@ async def test_a_revoked_secret_opens_nothing_and_ends_what_it_opened(starter: S
     server = await with_people(starter)
     _, mine = await server.greet(identity=signed())
     assert await PostgresSites(server.services.pool).revoke_secret("default", "one")
-    server.parts.visitors.forget_sites()
+    server.process.visitors.forget_sites()
     assert await refused(server, identity=signed()) == ("identity_invalid", 4401)
     assert await refused(server, token=mine["token"]) == ("unknown_token", 4401)
 
@@ -393,7 +393,7 @@ async def test_another_sites_signature_and_token_are_strangers_here(starter: Sta
     )
     sealed = Encryption(KEY.encode()).seal(b"o" * 48, about=build_secret_context("other", "two"))
     assert await PostgresSites(pool).add_secret("other", "two", sealed)
-    server.parts.visitors.forget_sites()
+    server.process.visitors.forget_sites()
     _, theirs = await talked(server, site="other", identity=signed(b"o" * 48, aud="other"))
     for forged in (signed(b"o" * 48), signed(aud="other"), signed(b"o" * 48, aud="other")):
         assert await refused(server, identity=forged) == ("identity_invalid", 4401)
@@ -413,7 +413,7 @@ async def test_an_identity_that_is_no_text_is_a_bad_hello(server: Server, identi
 async def test_unreadable_site_secret_refuses_all_identities(starter: Starter) -> None:
     server = await with_people(starter)
     await server.services.pool.execute("UPDATE site_secrets SET key_id = 'another'")
-    server.parts.visitors.forget_sites()
+    server.process.visitors.forget_sites()
     assert await refused(server, identity=signed()) == ("identity_invalid", 4401)
     _, welcome = await server.greet()
     assert welcome["token"]
@@ -422,7 +422,7 @@ async def test_unreadable_site_secret_refuses_all_identities(starter: Starter) -
 async def test_unreadable_site_settings_refuse_all_visitors(starter: Starter) -> None:
     server = await with_people(starter)
     await server.services.pool.execute("""UPDATE sites SET config = '{"verified": "perhaps"}'""")
-    server.parts.visitors.forget_sites()
+    server.process.visitors.forget_sites()
     assert await refused(server) == ("unknown_site", 4403)
 
 

@@ -20,7 +20,7 @@ from web.auth.token_revocation import TokenRevocation
 
 async def looked_twice(server: Server) -> None:
     for _ in range(2):
-        await server.parts.admissions.check()
+        await server.process.revocation.check()
 
 
 async def end_all(server: Server) -> None:
@@ -48,7 +48,7 @@ async def test_no_socket_and_no_stream_outlives_its_token(server: Server) -> Non
     socket, _ = await server.greet()
     stream, _ = await open_stream(server)
     await looked_twice(server)
-    assert server.parts.hub.screens == 2
+    assert server.process.hub.screens == 2
     await end_all(server)
     await looked_twice(server)
     assert await socket.closed() == 4401
@@ -63,7 +63,7 @@ async def test_answer_is_never_sent_to_a_revoked_key(server: Server) -> None:
     events = {**key, "Accept": "text/event-stream"}
     async with server.client.post(path, json={"text": "Hi"}, headers=events) as answer:
         async with asyncio.timeout(30):
-            while server.parts.hub.screens == 0:
+            while server.process.hub.screens == 0:
                 await asyncio.sleep(0.01)
         await ApiKeyAdmin(pool).revoke("shop")
         await looked_twice(server)
@@ -76,19 +76,19 @@ async def test_sign_in_during_token_check_keeps_the_connection(starter: Starter)
     """Found without a token once may be a look in the middle of a change."""
     server = await with_people(starter)
     screen, _ = await server.greet()
-    subscriber = server.parts.hub.list_subscribers()[0]
+    subscriber = server.process.hub.list_subscribers()[0]
     await end_all(server)
-    await server.parts.admissions.check()
+    await server.process.revocation.check()
     await server.services.pool.execute("UPDATE visitors SET expires_at = now() + interval '1 day'")
-    await server.parts.admissions.check()
+    await server.process.revocation.check()
     await end_all(server)
-    await server.parts.admissions.check()
+    await server.process.revocation.check()
     assert not subscriber.send_queue.closing
     await server.services.pool.execute("UPDATE visitors SET expires_at = now() + interval '1 day'")
     await screen.send({"t": "identify", "identity": signed()})
     assert (await screen.until("welcome"))["identified"]
     await looked_twice(server)
-    assert not server.parts.hub.list_subscribers()[0].send_queue.closing
+    assert not server.process.hub.list_subscribers()[0].send_queue.closing
 
 
 async def test_tokens_are_checked_together_after_a_postgres_outage(
@@ -104,10 +104,10 @@ async def test_tokens_are_checked_together_after_a_postgres_outage(
             raise StorageUnavailable("away")
 
     tokens = Away()
-    admissions = TokenRevocation(server.parts.hub, tokens)
+    admissions = TokenRevocation(server.process.hub, tokens)
     for _ in range(3):
         await server.greet()
     for _ in range(3):
         await admissions.check()
     assert tokens.asked == 9
-    assert not any(subscriber.send_queue.closing for subscriber in server.parts.hub.list_subscribers())
+    assert not any(subscriber.send_queue.closing for subscriber in server.process.hub.list_subscribers())

@@ -209,7 +209,7 @@ async def test_a_token_of_one_site_opens_nothing_at_another(server: Server) -> N
     await server.services.pool.execute(
         "INSERT INTO sites (name, agent_id) SELECT 'shop', id FROM agents LIMIT 1"
     )
-    server.parts.visitors.forget_sites()
+    server.process.visitors.forget_sites()
     screen = await server.connect()
     await screen.send(hello(site="shop", token=welcome["token"]))
     assert await screen.closed() == 4401
@@ -299,7 +299,7 @@ async def test_a_session_has_five_screens(starter: Starter) -> None:
     assert await sixth.closed() == 4429
     await first.socket.close()
     async with asyncio.timeout(60):
-        while server.parts.hub.screens > 4:
+        while server.process.hub.screens > 4:
             await asyncio.sleep(0.01)
     await server.greet(token=welcome["token"])
 

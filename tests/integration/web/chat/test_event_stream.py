@@ -182,10 +182,10 @@ async def test_a_silent_stream_says_that_it_lives(server: Server, monkeypatch: p
 
 async def test_a_closed_tab_gives_its_place_back_at_once(server: Server) -> None:
     screen, _ = await open_stream(server)
-    assert server.parts.hub.screens == 1
+    assert server.process.hub.screens == 1
     screen.response.close()
     async with asyncio.timeout(30):
-        while server.parts.hub.screens:
+        while server.process.hub.screens:
             await asyncio.sleep(0.01)
 
 
@@ -209,9 +209,7 @@ async def test_tickets_for_one_address_are_limited(starter: Starter) -> None:
 
 async def test_a_stream_says_goodbye_when_the_server_ends(server: Server) -> None:
     screen, _ = await open_stream(server)
-    from web.app import start_draining
-
-    start_draining(server.parts)
+    server.process.start_draining()
     bye = await screen.until("bye")
     assert (bye["code"], bye["reason"]) == (1012, "restart")
     assert bye["retry_ms"] >= 250

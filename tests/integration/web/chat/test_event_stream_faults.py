@@ -28,12 +28,12 @@ async def test_unread_stream_is_cut_off_and_resumes_without_loss(
     for number in range(1, 400):
         await server.conversation.store_event(session_id, "msg", {"text": text})
         event = {"mid": f"n{number}", "role": "notice", "text": text}
-        server.parts.hub.publish(session_id, number, "msg", event)
+        server.process.hub.publish(session_id, number, "msg", event)
         await reader.until("msg", event_seq=number)
-        if server.parts.hub.screens == 1:
+        if server.process.hub.screens == 1:
             break
     async with asyncio.timeout(60):
-        while server.parts.hub.screens > 1:
+        while server.process.hub.screens > 1:
             await asyncio.sleep(0.01)
     monkeypatch.undo()
     back, again = await open_stream(server, token=sleeper.token, last_event_id=1)

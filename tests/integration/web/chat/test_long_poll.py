@@ -111,11 +111,11 @@ async def test_draft_of_another_process_ends_with_its_last_reader(starter: Start
     two.conversation.hold.clear()
     await screen.say("Over there", through=two)
     async with asyncio.timeout(30):
-        while one.parts.hub.draft(session_id) is None:
+        while one.process.hub.draft(session_id) is None:
             await screen.poll(wait=1)
-    (line,) = one.parts.poll_lines._lines.values()
-    await one.parts.poll_lines.end(line)
-    assert one.parts.hub.draft(session_id) is None
+    (line,) = one.process.poll_lines._lines.values()
+    await one.process.poll_lines.end(line)
+    assert one.process.hub.draft(session_id) is None
     two.conversation.hold.set()
 
 
@@ -184,7 +184,7 @@ async def test_line_of_a_closed_tab_makes_room_for_the_next(starter: Starter) ->
     first, _ = await open_poll(server)
     second, welcome = await open_poll(server, token=first.token)
     assert welcome["t"] == "welcome"
-    assert len(server.parts.poll_lines) == 1
+    assert len(server.process.poll_lines) == 1
     await second.say("Still there")
     assert (await second.until("msg", role="assistant"))["text"] == "Hello there."
 
@@ -210,7 +210,7 @@ async def test_waiting_lines_over_the_limit_are_refused_with_4429(starter: Start
 @pytest.mark.control("S33")
 async def test_process_with_all_lines_taken_says_so(starter: Starter) -> None:
     server = await starter.start()
-    server.parts.poll_lines._most = 1
+    server.process.poll_lines._most = 1
     await open_poll(server)
     given = await ticket(server)
     other = PollScreen(server=server, token=given["token"], name=given["stream"])
@@ -221,10 +221,10 @@ async def test_process_with_all_lines_taken_says_so(starter: Starter) -> None:
 
 async def test_line_without_requests_is_closed_and_gives_its_place_back(starter: Starter) -> None:
     server = await starter.start()
-    server.parts.poll_lines._kept_seconds = 0.05
+    server.process.poll_lines._kept_seconds = 0.05
     screen, _ = await open_poll(server)
     async with asyncio.timeout(30):
-        while len(server.parts.poll_lines) or server.parts.hub.screens:
+        while len(server.process.poll_lines) or server.process.hub.screens:
             await asyncio.sleep(0.01)
     assert (await screen.poll())[0]["t"] == "welcome"
 
@@ -251,7 +251,7 @@ async def test_waiting_poll_hears_that_the_server_restarts(server: Server) -> No
         pass
     waiting = asyncio.create_task(screen.poll(wait=20))
     await asyncio.sleep(0.1)
-    server.parts.hub.close_all()
+    server.process.hub.close_all()
     frames = await waiting
     assert [frame["t"] for frame in frames] == ["bye"]
     assert screen.close == {"code": 1012, "reason": "restart"}
@@ -260,5 +260,5 @@ async def test_waiting_poll_hears_that_the_server_restarts(server: Server) -> No
 async def test_connections_are_counted_by_transport(server: Server) -> None:
     await open_poll(server)
     await server.greet()
-    counts = server.parts.hub.count_transports()
+    counts = server.process.hub.count_transports()
     assert counts == {"websocket": 1, "event_stream": 0, "long_poll": 1}

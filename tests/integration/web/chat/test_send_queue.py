@@ -117,14 +117,14 @@ async def test_a_sleeping_browser_does_not_hold_up_the_others(
     text = "x" * 60_000
     for number in range(1, 400):
         await server.conversation.store_event(session_id, "msg", {"text": text})
-        server.parts.hub.publish(
+        server.process.hub.publish(
             session_id, number, "msg", {"mid": f"n{number}", "role": "notice", "text": text}
         )
         await reader.until("msg", event_seq=number)
-        if server.parts.hub.screens == 1:
+        if server.process.hub.screens == 1:
             break
     async with asyncio.timeout(60):
-        while server.parts.hub.screens > 1:
+        while server.process.hub.screens > 1:
             await asyncio.sleep(0.01)
     await reader.send({"t": "ping", "n": 1})
     await reader.until("pong")

@@ -259,7 +259,7 @@ async def test_a_compaction_is_followed_by_the_new_gauge(server: Server) -> None
     screen, welcome = await server.greet()
     session_id = await server.session_id(welcome["session"])
     number = await server.conversation.store_event(session_id, "compaction", {"id": "x", "state": "done"})
-    server.parts.hub.advance_to(session_id, number)
+    server.process.hub.advance_to(session_id, number)
     assert (await screen.until("compaction"))["state"] == "done"
     await screen.until("ctx")
 
@@ -275,7 +275,7 @@ async def test_a_public_site_shows_a_plain_chat(starter: Starter) -> None:
     }  # fmt: skip
     session_id = await server.session_id(welcome["session"])
     number = await server.conversation.store_event(session_id, "compaction", {"id": "x", "summary": "secret"})
-    server.parts.hub.advance_to(session_id, number)
+    server.process.hub.advance_to(session_id, number)
     assert await screen.until("hidden") == {"t": "hidden", "event_seq": number}
     await screen.say("Hi")
     await screen.until("run", state="done")
@@ -294,7 +294,7 @@ async def test_a_public_visitor_reads_kind_words_where_an_error_names_tokens(sta
     refused = ContextBudgetExceeded(hard=5_000, largest=[("system", 4_321), ("message m1", 900)])
     shown = {"mid": "m7", "role": "notice", "turn": 1, "text": refused.advice, "error": refused.code}
     number = await server.conversation.store_event(session_id, "msg", shown)
-    server.parts.hub.advance_to(session_id, number)
+    server.process.hub.advance_to(session_id, number)
     live = await screen.until("msg", error=refused.code)
     again, later = await server.greet(token=welcome["token"])
     stored = [event for event in later["events"] if event.get("error")]
@@ -311,7 +311,7 @@ async def test_on_a_personal_site_the_same_error_names_its_numbers(server: Serve
     session_id = await server.session_id(welcome["session"])
     refused = ContextBudgetExceeded(hard=5_000, largest=[("system", 4_321)])
     shown = {"mid": "m7", "role": "notice", "turn": 1, "text": refused.advice, "error": refused.code}
-    server.parts.hub.advance_to(session_id, await server.conversation.store_event(session_id, "msg", shown))
+    server.process.hub.advance_to(session_id, await server.conversation.store_event(session_id, "msg", shown))
     assert "4,321 tokens" in (await screen.until("msg", error=refused.code))["text"]
 
 
@@ -340,5 +340,5 @@ async def test_visitor_is_stored_only_after_acting(server: Server) -> None:
 
 async def test_who_looks_in_is_asked_to_come_back_when_the_server_restarts(server: Server) -> None:
     screen, _ = await server.greet(begin=False)
-    server.parts.hub.close_all()
+    server.process.hub.close_all()
     assert (await screen.until("bye"))["code"] == 1012

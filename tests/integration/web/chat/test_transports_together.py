@@ -86,7 +86,7 @@ async def test_where_signing_in_is_required_every_way_in_says_so(starter: Starte
     assert screen.token is not None
     given = await ticket(server, token=screen.token)
     await server.services.pool.execute("""UPDATE sites SET config = '{"verified": "required"}'""")
-    server.parts.visitors.forget_sites()
+    server.process.visitors.forget_sites()
     assert (await ticket(server))["code"] == "identity_required"
     assert (await ticket(server, token=screen.token))["code"] == "identity_required"
     async with server.client.get(f"{server.url}{URL}", params={"ticket": given["ticket"]}) as answer:
@@ -191,7 +191,7 @@ async def test_ids_that_are_none_are_refused_in_rest_too(server: Server, files: 
 async def test_browser_of_two_sites_is_visitor_of_the_asking_page(server: Server) -> None:
     pool = server.services.pool
     await pool.execute("INSERT INTO sites (name, agent_id) SELECT 'shop', agent_id FROM sites")
-    server.parts.visitors.forget_sites()
+    server.process.visitors.forget_sites()
     (ours, first), (shops, second) = await make_visitor(pool), await make_visitor(pool, "shop")
     cookies = f"evertalk_visitor={first}; evertalk_visitor_shop={second}"
     headers = {"Cookie": cookies, "Origin": server.url}

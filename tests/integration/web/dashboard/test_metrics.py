@@ -15,13 +15,12 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 from prometheus_client.parser import text_string_to_metric_families
 
-from shared.adapters.postgres.dashboard.metrics_queries import BUCKETS, Durations
+from shared.adapters.postgres.dashboard.metrics_queries import BUCKETS, Durations, MetricsInsights
 from shared.adapters.postgres.db.workers import PostgresWorkers
 from shared.adapters.postgres.turns.counters import RunningSums
 from shared.adapters.redis.announcer import RedisAnnouncer
 from shared.adapters.redis.arq_queue import ArqDoorbell
 from shared.adapters.telemetry.health import Health
-from shared.bootstrap.dashboard_stores import build_dashboard_stores
 from shared.config.settings import load_settings
 from shared.core.session.turns import DueJob
 from shared.runtime import read_version
@@ -311,7 +310,7 @@ async def test_slow_count_is_repeated_less_often(pool: Pool, monkeypatch: pytest
         return await real(sums, whole=whole)
 
     monkeypatch.setattr(RunningSums, "read", read)
-    scrape = Scrape.from_stores(build_dashboard_stores(pool, load_settings()), lambda: now)
+    scrape = Scrape(Durations(pool), MetricsInsights(pool, timezone="UTC"), RunningSums(pool), lambda: now)
     for wait in (0, 1500, 1490, 10):
         now += wait
         assert (await scrape.count())["sessions"] == {"all": 0}
@@ -322,7 +321,7 @@ async def test_a_histogram_is_one_for_prometheus_and_no_label_is_an_id(pool: Poo
     async with pool.acquire() as connection:
         await seed.a_long_session(connection, turns=12)
     settings = load_settings()
-    scrape = Scrape.from_stores(build_dashboard_stores(pool, settings))
+    scrape = Scrape(Durations(pool), MetricsInsights(pool, timezone="UTC"), RunningSums(pool))
     text = await scrape.render(settings, deprecated=True)
     families = {family.name: family for family in text_string_to_metric_families(text)}
     (build,) = families["evertalk_build_info"].samples

@@ -16,7 +16,7 @@ async def test_the_chat_page_makes_the_browser_a_visitor(server: Server) -> None
         page = await answer.text()
         cookie = answer.cookies["evertalk_visitor"]
     assert answer.headers["Cache-Control"] == "no-store"
-    assert f"static-{server.parts.files.digest}/widget/page.js" in page
+    assert f"static-{server.process.files.digest}/widget/page.js" in page
     assert cookie["httponly"]
     assert cookie["samesite"] == "Lax"
     assert not cookie["secure"], "Safari drops secure cookies on loopback http"
@@ -63,7 +63,7 @@ async def test_each_site_has_its_own_cookie(server: Server) -> None:
 
 
 async def test_files_under_their_digest_are_kept_for_ever(server: Server) -> None:
-    digest = server.parts.files.digest
+    digest = server.process.files.digest
     async with server.client.get(f"{server.url}/static-{digest}/widget/main.js") as answer:
         assert answer.status == 200
         assert answer.content_type == "text/javascript"
@@ -77,7 +77,7 @@ async def test_files_under_their_digest_are_kept_for_ever(server: Server) -> Non
 
 async def test_language_files_are_cached_forever_and_readable_from_other_origins(server: Server) -> None:
     for name in ("chat", "chat_parts"):
-        path = f"/static-{server.parts.files.digest}/locales/de/{name}.json"
+        path = f"/static-{server.process.files.digest}/locales/de/{name}.json"
         async with server.client.get(server.url + path) as answer:
             assert (answer.status, answer.content_type) == (200, "application/json")
             assert "immutable" in answer.headers["Cache-Control"]
@@ -122,7 +122,7 @@ async def test_the_loader_names_the_newest_modules(server: Server) -> None:
         f"{server.url}/widget.js", headers={"Accept-Encoding": "identity"}
     ) as answer:
         text = await answer.text()
-    assert f"static-{server.parts.files.digest}/widget/main.js" in text
+    assert f"static-{server.process.files.digest}/widget/main.js" in text
     assert "Content-Encoding" not in answer.headers
 
 

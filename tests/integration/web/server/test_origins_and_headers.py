@@ -128,7 +128,7 @@ async def test_a_site_may_live_on_the_pages_it_names(server: Server) -> None:
         """INSERT INTO sites (name, agent_id, allowed_origins)
            SELECT 'shop', id, '{https://shop.example,https://*.branch.example}' FROM agents LIMIT 1"""
     )
-    server.parts.visitors.forget_sites()
+    server.process.visitors.forget_sites()
     for origin in (SHOP, "https://west.branch.example"):
         _, welcome = await server.greet(site="shop", origin=origin)
         assert welcome["token"]
@@ -184,7 +184,7 @@ async def test_a_failure_of_ours_shows_nothing_of_us(starter: Starter) -> None:
     async def broken(known: object) -> None:
         raise RuntimeError("the secret inside")
 
-    object.__setattr__(server.parts.visitors, "find_caller", broken)
+    object.__setattr__(server.process.visitors, "find_caller", broken)
     async with server.client.get(f"{server.url}/api/v1/commands") as answer:
         body = await answer.json()
     assert answer.status == 500

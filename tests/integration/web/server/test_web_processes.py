@@ -40,7 +40,7 @@ async def test_run_of_another_process_is_shown_after_its_message(starter: Starte
     server = await starter.start(redis=False)
     screen, welcome = await server.greet()
     session_id = await server.session_id(welcome["session"])
-    hub, frames = server.parts.hub, len(screen.frames)
+    hub, frames = server.process.hub, len(screen.frames)
     number = await server.conversation.store_event(
         session_id, "msg", {"mid": "m1", "role": "person", "turn": 1}
     )
@@ -60,7 +60,7 @@ async def test_text_that_an_answer_has_made_needless_is_not_shown_behind_it(star
     server = await starter.start(redis=False)
     screen, welcome = await server.greet()
     session_id = await server.session_id(welcome["session"])
-    hub, frames = server.parts.hub, len(screen.frames)
+    hub, frames = server.process.hub, len(screen.frames)
     _, head = [
         await server.conversation.store_event(
             session_id, "msg", {"mid": f"m-{role}", "role": role, "turn": 1, "text": "Hello."}
@@ -90,7 +90,7 @@ async def test_an_event_is_never_seen_before_an_earlier_one(starter: Starter) ->
     server = await starter.start(redis=False)
     screen, welcome = await server.greet()
     session_id = await server.session_id(welcome["session"])
-    hub, conversation = server.parts.hub, server.conversation
+    hub, conversation = server.process.hub, server.conversation
     numbers = [
         await conversation.store_event(session_id, "pin", {"mid": f"m{n}", "pinned": True}) for n in range(6)
     ]
@@ -109,7 +109,7 @@ async def test_an_announced_event_that_does_not_exist_is_forgotten(starter: Star
     server = await starter.start(redis=False)
     screen, welcome = await server.greet()
     session_id = await server.session_id(welcome["session"])
-    server.parts.hub.advance_to(session_id, 40)
+    server.process.hub.advance_to(session_id, 40)
     await screen.say("Hi")
     await screen.until("msg", event_seq=2)
     assert screen.numbers == [1, 2]
@@ -165,12 +165,10 @@ async def test_the_end_of_a_process_is_said_and_answers_are_finished(starter: St
 
 
 async def test_a_process_that_is_ending_is_not_ready(starter: Starter) -> None:
-    from web.app import start_draining
-
     server = await starter.start()
     async with server.client.get(f"{server.url}/readyz") as answer:
         assert answer.status == 200
-    start_draining(server.parts)
+    server.process.start_draining()
     async with server.client.get(f"{server.url}/readyz") as answer:
         assert answer.status == 503
         assert (await answer.json())["status"] == "draining"
@@ -182,11 +180,11 @@ async def test_a_process_that_is_ending_is_not_ready(starter: Starter) -> None:
 
 async def test_process_is_not_ready_while_its_libraries_load(starter: Starter) -> None:
     server = await starter.start()
-    server.parts.readiness.is_warm = lambda: False
+    server.process.readiness.is_warm = lambda: False
     async with server.client.get(f"{server.url}/readyz") as answer:
         assert answer.status == 503
         assert await answer.json() == {"status": "not ready", "database": "ok"}
-    server.parts.readiness.is_warm = lambda: True
+    server.process.readiness.is_warm = lambda: True
     async with server.client.get(f"{server.url}/readyz") as answer:
         assert answer.status == 200
 
@@ -194,7 +192,7 @@ async def test_process_is_not_ready_while_its_libraries_load(starter: Starter) -
 @pytest.mark.parametrize("refusal", ["read-only", "disk full", "unreachable"])
 async def test_process_whose_beats_are_not_written_is_not_ready(starter: Starter, refusal: Any) -> None:
     server = await starter.start()
-    server.parts.readiness.write_state = lambda: refusal
+    server.process.readiness.write_state = lambda: refusal
     async with server.client.get(f"{server.url}/readyz") as answer:
         assert answer.status == 503
         assert await answer.json() == {"status": "not ready", "database": refusal}

@@ -1,42 +1,26 @@
-"""Parts that the handlers of the web channel use, and what they need from the services."""
+"""Needs of the web process, each as a protocol: turns, commands, files and erasure."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aiohttp import web
 
 from shared.adapters.postgres.db.write_probe import WriteState
-from shared.bootstrap.stores import Stores
-from shared.config.settings import Settings
-from shared.core.commands.commands import Audience, Command, commands_for
+from shared.core.commands.commands import Audience
 from shared.core.privacy.erasure import Report
 from shared.core.session.turns import Accepted, ContextMeasured, Inbound, Stored
 from shared.core.values.files import Attached, Served
 from shared.core.values.messages import Block
-from shared.locales import catalogue
-from shared.ports import StorageLimiter
-from shared.runtime import BackgroundTasks, CrashPoint
-from shared.services.privacy.export import DataExporter
 from shared.services.turns.turn_dispatcher import SessionAnswerer
-from web.auth.token_revocation import TokenRevocation
-from web.auth.visitors import Known, Site, Visitors
-from web.server.client_limiter import ClientLimiter
-from web.server.hub import Hub, Replies
-from web.server.origins import Proxies
-from web.server.pages import Files
-from web.server.poll_lines import PollLines
+from web.auth.visitors import Known, Site
 from web.server.rate_limits import ClientLimits, RateWindows
 
 if TYPE_CHECKING:
-    from shared.services.admin.push_sender import PushSender
-    from shared.services.memory.answer_memory import AnswerMemoryReader
     from shared.services.voice.hearing import HearingService
-    from shared.services.voice.speaking import SpeakingService
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Progress = Callable[[str, int | None], Awaitable[None]]
 
 
@@ -112,22 +96,6 @@ class CommandRunner(Protocol):
     ) -> CommandOutcome: ...
 
 
-def audience_of(word: str) -> Audience:
-    """Return the audience of a site's row; every unknown value is public."""
-    return "personal" if word == "personal" else "public"
-
-
-def build_command_entry(command: Command, language: str = "", *, typed: bool = False) -> dict[str, Any]:
-    """A command as lists show it; `typed` for programs, which give arguments by name."""
-    entry: dict[str, Any] = {"name": command.name, "description": command.describe(language)}
-    if command.args:
-        entry["args"] = command.args
-    if not typed:
-        return {**entry, "section": catalogue("commands", language).say(f"section_{command.section}")}
-    required = [one.name for one in command.arguments if one.required]
-    return {**entry, "arguments": command.schema(), "required": required}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
     name: str
@@ -143,53 +111,3 @@ class Readiness:
     """Whether what an answer needs is loaded; tests load nothing ahead."""
     write_state: Callable[[], WriteState] = lambda: "ok"
     """State of the database by this process's newest written heartbeat; tests have no heartbeat."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Parts:
-    """Handlers' parts. Those that depend on settings are replaced when these change."""
-
-    settings: Settings
-    sessions: TurnService
-    commands: CommandRunner
-    model: ModelInfo
-    exporting: DataExporter
-    erasing: WebEraser
-    stores: Stores
-    visitors: Visitors
-    proxies: Proxies
-    files: Files
-    hub: Hub
-    replies: Replies
-    uploads: FileUploads
-    speaking: SpeakingService | None
-    """None where nothing reads answers aloud."""
-    push: PushSender
-    answer_memory: AnswerMemoryReader
-    tasks: BackgroundTasks
-    limiter: ClientLimiter
-    admissions: TokenRevocation
-    poll_lines: PollLines
-    crash_point: CrashPoint
-    storage_limiter: StorageLimiter
-    readiness: Readiness = field(default_factory=Readiness)
-
-    @property
-    def common_windows(self) -> Mapping[str, RateWindows]:
-        """Rate windows that all web processes share; frames and open sockets are not shared."""
-        return {**self.limiter.common_windows, **self.uploads.windows}
-
-    def commands_for(self, audience: str, *, site: Site | None = None) -> tuple[Command, ...]:
-        """Return the commands of an audience; `/human` only where an operator can be asked."""
-        humans = self.settings.has_handover and (site is None or site.config.handover)
-        demo = self.model.offline
-        return commands_for(
-            channel="web",
-            audience=audience_of(audience),
-            humans=humans,
-            demo=demo,
-            speaks=self.speaking is not None,
-        )
-
-
-PARTS = web.AppKey("parts", Parts)
