@@ -378,10 +378,10 @@ def _room_graphs(found: Iterable[Import], known: Container[str]) -> dict[str, di
 
 def test_circle_is_found_when_one_import_is_for_types() -> None:
     found = [
-        Import(importer="web.parts", imported="web.api.uploads", line=1, late=False, for_types=True),
-        Import(importer="web.api.uploads", imported="web.parts", line=1, late=False, for_types=False),
+        Import(importer="web.ports", imported="web.api.uploads", line=1, late=False, for_types=True),
+        Import(importer="web.api.uploads", imported="web.ports", line=1, late=False, for_types=False),
     ]
-    known = {"web.parts", "web.api.uploads"}
+    known = {"web.ports", "web.api.uploads"}
     assert _find_circle(_module_graph(found, known))
     assert _find_circle(_room_graphs(found, known)["web"])
     assert not _find_circle(_module_graph(found[1:], known))
@@ -586,6 +586,64 @@ def test_stores_are_constructed_in_bootstrap_only() -> None:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in known
         ]
     )
+
+
+WEB_ROOTS = ("web.app", "web.dashboard.routes")
+"""Modules that take services out of a bag, to construct handlers with them."""
+BAGS = ("shared.bootstrap.app", "shared.bootstrap.stores", "shared.bootstrap.dashboard_stores")
+MOST_SERVICES = 12
+"""Fields of a class of handlers; with more of them the subject is two subjects."""
+
+
+def test_handlers_take_no_bag_of_services() -> None:
+    """A reader of a handler sees in its class what it needs, and a root gives exactly that."""
+    _complain(
+        [
+            f"{each}: construct the handlers with what they need, in {' or '.join(WEB_ROOTS)}"
+            for each in imports()
+            if _is_in(each.importer, "web") and each.importer not in (*WEB_ROOTS, "web.__main__")
+            if each.imported in (*BAGS, *WEB_ROOTS[:1])
+        ]
+    )
+
+
+def _crowded_handlers(source: str) -> Iterator[str]:
+    """Yield the classes with registered methods, or `Handlers` as name, that have too many fields."""
+    for made in ast.walk(ast.parse(source)):
+        if isinstance(made, ast.ClassDef) and (made.name.endswith("Handlers") or _registers(made)):
+            fields = [node for node in made.body if isinstance(node, ast.AnnAssign)]
+            if len(fields) > MOST_SERVICES:
+                yield f"{made.name} has {len(fields)} services"
+
+
+def _registers(made: ast.ClassDef) -> bool:
+    return any(
+        isinstance(mark, ast.Call)
+        and isinstance(mark.func, ast.Attribute)
+        and mark.func.attr in ("on", "page")
+        for node in made.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for mark in node.decorator_list
+    )
+
+
+def test_handlers_have_a_dozen_services_at_most() -> None:
+    _complain(
+        [
+            f"{name}: {found}"
+            for name, path in modules().items()
+            if _is_in(name, "web")
+            for found in _crowded_handlers(path.read_text())
+        ]
+    )
+
+
+def test_crowded_handlers_are_found() -> None:
+    fields = "".join(f"    service_{number}: int\n" for number in range(MOST_SERVICES + 1))
+    method = '    @router.on("GET /jobs")\n    def list(self): ...\n'
+
+    assert list(_crowded_handlers(f"class Jobs:\n{fields}{method}")) == ["Jobs has 13 services"]
+    assert list(_crowded_handlers(f"class Jobs:\n{fields}")) == []
 
 
 ENGINE = ("shared.adapters.postgres.turns", "shared.services.turns", "shared.core.session")
