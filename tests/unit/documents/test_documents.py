@@ -127,7 +127,7 @@ def test_every_verb_is_in_the_table() -> None:
 
 def test_every_preset_is_named() -> None:
     (table,) = re.findall(
-        r"^\| preset \|.+\n\|---\|---\|\n((?:\|.+\n)+)", read_page("context"), flags=re.MULTILINE
+        r"^\| preset \|.+\n\|---\|---\|---\|\n((?:\|.+\n)+)", read_page("context"), flags=re.MULTILINE
     )
     assert sorted(re.findall(r"^\| `([^`]+)` \|", table, flags=re.MULTILINE)) == sorted(PRESETS)
 

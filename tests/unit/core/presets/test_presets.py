@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from shared.core.compaction.jobs import find_reached_mark, next_job, turns_since_summary
@@ -15,6 +18,8 @@ from shared.core.values.errors import ContextBudgetExceeded
 from shared.core.values.messages import Text
 from shared.core.values.tokens import reply_tokens
 from tests.kit.builders import entry, exchanges, view
+
+ROOT = Path(__file__).resolve().parents[4]
 
 
 def budget(name: str, window: int, *, fixed: int = 1_000, output: int = 64_000) -> ContextBudget:
@@ -360,3 +365,11 @@ def test_what_fits_nowhere_is_refused_with_advice() -> None:
     )
     assert error.code == "context_budget_exceeded"
     assert "message m1 (9,000 tokens)" in error.advice
+
+
+def test_table_of_presets_says_what_each_recalls() -> None:
+    text = (ROOT / "docs" / "context.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \|.+\| ([\d,]+ tokens|none) \|$", text, re.MULTILINE)
+    recalled = {name: policy.keeping.recall_tokens for name, policy in PRESETS.items()}
+    assert dict(rows) == {name: f"{most:,} tokens" if most else "none" for name, most in recalled.items()}
+    assert all(most >= 400 for most in recalled.values() if most)
