@@ -60,7 +60,8 @@ def identity_of(claims: Mapping[str, Any], *, site: str, now: float) -> Identity
     begins = claims.get("nbf", issued)
     if not _is_moment(begins) or begins > now + LEEWAY_SECONDS:
         return "invalid"
-    subject, name, locale = claims.get("sub"), claims.get("name", ""), claims.get("locale", "")
+    subject, locale = claims.get("sub"), claims.get("locale", "")
+    name = claims.get("name", claims.get("given_name", ""))
     email = claims.get("email", "")
     if not _is_subject(subject) or not all(isinstance(one, str) for one in (name, locale, email)):
         return "invalid"

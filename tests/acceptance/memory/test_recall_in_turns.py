@@ -74,6 +74,17 @@ async def test_later_of_two_recalled_facts_is_marked(guest: Visit, provider: Run
     assert "#3 person, later: My dentist appointment was moved to Thursday." in text
 
 
+async def test_question_by_name_finds_what_an_unnamed_visitor_said(
+    guest: Visit, provider: RunningFake
+) -> None:
+    await guest.ask("Hi, I'm Ada.")
+    await talk_with_upkeep(guest, 10)
+    assert await guest.one("SELECT DISTINCT speaker FROM passages WHERE author = 'person'") == "Ada"
+    assert await guest.one("SELECT display_name FROM contacts") == ""
+    await guest.ask("What is the invoice number of Ada's piano?")
+    assert "person: The invoice number of the piano is PX-4471." in recalled((await chats(provider))[-1])
+
+
 async def test_what_is_live_is_not_recalled_as_well(guest: Visit, provider: RunningFake) -> None:
     await talk_with_upkeep(guest, 10)
     base = await guest.one("SELECT base_turn FROM sessions")

@@ -7,8 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
+from shared.adapters.postgres.memory.recall_sql import PERSON_NAME
 from shared.adapters.postgres.turns.turns import add_descriptions, build_entry
 from shared.core.context.build_context import plain_text
+from shared.core.identity.introductions import find_introduced_name
 from shared.core.session.session import Entry, drop_former
 from shared.core.values.searching import date_words, dictionary_of, pieces, prevailing_dictionary, searchable
 
@@ -80,6 +82,9 @@ def _passages(entries: Sequence[Entry], session: Mapping[str, Any]) -> list[dict
     number, sitting, before = session["number"], session["sitting"], session["last_at"]
     made: list[dict[str, Any]] = []
     for entry in entries:
+        if session["is_unnamed"] and entry.author == "person":
+            name = find_introduced_name(plain_text(entry.blocks))
+            session = {**session, "person": name} if name else session
         # Files of other programs may begin with the newest conversation.
         is_apart = before is not None and abs(entry.at - before) > SITTING
         sitting += is_apart
@@ -137,11 +142,12 @@ UNION ALL
 """Sessions with hidden turns, and sessions that no address leads to, which are hidden as a whole."""
 _MINE = Named("SELECT pg_try_advisory_xact_lock(hashtextextended('recall:' || :session_id::bigint, 0))")
 _NOTES_MINE = "SELECT pg_try_advisory_xact_lock(hashtextextended('recall:notes', 0))"
-_SESSION = Named("""
+_SESSION = Named(f"""
 SELECT s.indexed_turn,
        CASE WHEN EXISTS (SELECT FROM addresses a WHERE a.session_id = s.id) THEN s.base_turn
             ELSE s.answered_turn END AS through,
-       p.display_name AS person, coalesce(a.config ->> 'name', '') AS assistant,
+       {PERSON_NAME} AS person, p.kind = 'person' AND p.display_name = '' AS is_unnamed,
+       coalesce(a.config ->> 'name', '') AS assistant,
        coalesce(l.number, 0) AS number, coalesce(l.sitting, 0) AS sitting, l.at AS last_at,
        ARRAY (SELECT x.text FROM passages x WHERE x.session_id = s.id AND x.author <> 'tool'
                ORDER BY x.number DESC LIMIT 20) AS recent
@@ -150,7 +156,10 @@ SELECT s.indexed_turn,
                       ORDER BY x.number DESC LIMIT 1) l ON true
  WHERE s.id = :session_id FOR KEY SHARE OF s
 """)
-"""Session to index; an erasure and the indexer wait for each other, so that nothing erased is indexed."""
+"""Session to index; an erasure and the indexer wait for each other, so that nothing erased is indexed.
+
+The person has the name of the account, else the one given in an earlier message.
+"""
 _ENTRIES = Named("""
 SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, e.replaces_seq,
        false AS pinned, NULL AS form, NULL AS shown

@@ -35,6 +35,22 @@ NEIGHBOURS = 2
 CITED = 48
 """Passages that fitting notes and facts of the summary cite; they are candidates without a word in common."""
 
+NAMED_SESSIONS = 8
+"""Last sessions of a person in which an introduction is looked for."""
+PERSON_NAME = f"""
+CASE WHEN p.kind <> 'person' OR p.display_name <> '' THEN p.display_name ELSE coalesce((
+  SELECT x.speaker FROM (
+           SELECT o.id, o.last_active_at FROM sessions o
+            WHERE o.agent_id = s.agent_id AND o.contact_id IN (SELECT contact_family(s.contact_id)) AND o.indexed_turn > 0
+            ORDER BY o.id <> s.id, o.last_active_at DESC, o.id DESC LIMIT {NAMED_SESSIONS}) o
+   CROSS JOIN LATERAL (SELECT y.speaker FROM passages y WHERE y.session_id = o.id AND y.author = 'person'
+                        ORDER BY y.number DESC LIMIT 1) x
+   WHERE x.speaker <> '' ORDER BY o.id <> s.id, o.last_active_at DESC, o.id DESC LIMIT 1), '') END"""
+"""Name of the contact `p` of the session `s`: that of the account, else of the newest passage of the person.
+
+The indexer names passages after an introduction such as "I'm Ada".
+"""
+
 _REACHED = """
 p.turn_no > s.since AND p.turn_no <= s.through AND (p.author <> 'tool' OR NOT :automatic)
 AND (me.known_by IS NULL OR p.indexed_at <= me.known_by)
@@ -71,7 +87,7 @@ WITH RECURSIVE copied(session_id, through) AS (
   SELECT f.from_session_id, least(f.through_turn, c.through) FROM copied c JOIN forks f USING (session_id)
 ), me AS MATERIALIZED (
   SELECT s.id, s.agent_id, s.contact_id, a.name AS scope, a.config ->> 'name' AS assistant,
-         (SELECT p.display_name FROM contacts p WHERE p.id = s.contact_id AND p.kind = 'person') AS person,
+         (SELECT {PERSON_NAME} FROM contacts p WHERE p.id = s.contact_id AND p.kind = 'person') AS person,
          (SELECT t.claimed_at FROM turns t WHERE t.session_id = s.id AND t.turn_no = :turn) AS known_by,
          (SELECT max(l.created_at) FROM links l
            WHERE l.session_id = s.id AND l.active AND l.kind IN ('new', 'separator')) AS anew

@@ -24,6 +24,15 @@ def test_what_a_site_says_well_is_believed() -> None:
     )
 
 
+def test_given_name_stands_in_for_a_missing_name() -> None:
+    named = read(given_name="Ada", name="Ada Lovelace")
+    given = read(given_name="Ada")
+    assert isinstance(named, Identity)
+    assert isinstance(given, Identity)
+    assert (named.name, given.name) == ("Ada Lovelace", "Ada")
+    assert read(given_name=7) == "invalid"
+
+
 def test_attributes_are_few_short_and_plain_words() -> None:
     said = read(attributes={"plan": "pro\u202e\n<b>", "seats": 3, "trial": True, " ": "x", "note": "y" * 300})
     assert isinstance(said, Identity)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -87,6 +88,58 @@ async def test_the_names_of_both_sides_are_those_of_now(
     assert (await PostgresRecall(pool).search(query)).names == named
     await pool.execute("UPDATE contacts SET kind = 'group'")
     assert (await PostgresRecall(pool).search(query)).names == {"assistant": ASSISTANT}
+
+
+async def test_person_who_introduces_themselves_is_asked_about_by_name(
+    pool: asyncpg.Pool[asyncpg.Record],
+) -> None:
+    lines = (
+        "Good evening, what a day.",
+        "Hello!",
+        "I'm Ada.",
+        "Nice to meet you, Ada.",
+        "I bought a kayak.",
+        "A kayak!",
+    )
+    said = tuple(
+        Said(id=f"m{at}", by_person=at % 2 == 0, text=text, at=NOON + timedelta(minutes=at))
+        for at, text in enumerate(lines)
+    )
+    talk = Conversation(name="unnamed", person="", assistant="", said=said, questions=())
+    stored = await store(pool, talk)
+    await make_searchable(pool, stored.session_id)
+    query = RecallQuery(session_id=stored.session_id, base_turn=stored.last_turn, words=("kayak", "ada"))
+    assert (await PostgresRecall(pool).search(query)).names["person"] == "Ada"
+    assert (await best(pool, stored, "What did Ada say about the kayak?"))[0] == "I bought a kayak."
+    later = await store(pool, replace(talk, name="later", said=said[:1]))
+    await pool.execute(
+        "UPDATE contacts SET merged_into = $2 WHERE id = $1", later.contact_id, stored.contact_id
+    )
+    await pool.execute(
+        """UPDATE sessions SET contact_id = $2, agent_id = (SELECT agent_id FROM sessions WHERE id = $3)
+            WHERE id = $1""",
+        later.session_id, stored.contact_id, stored.session_id,
+    )  # fmt: skip
+    await make_searchable(pool, later.session_id)
+    assert (
+        await pool.fetchval("SELECT speaker FROM passages WHERE session_id = $1", later.session_id) == "Ada"
+    )
+    await pool.execute("UPDATE contacts SET display_name = 'Grace' WHERE id = $1", stored.contact_id)
+    assert (await PostgresRecall(pool).search(query)).names["person"] == "Grace"
+
+
+async def test_group_is_not_named_by_one_of_its_people(pool: asyncpg.Pool[asyncpg.Record]) -> None:
+    said = (
+        Said(id="m0", by_person=True, text="I'm Ada.", at=NOON),
+        Said(id="m1", by_person=False, text="Hi!", at=NOON),
+    )
+    talk = Conversation(name="group", person="", assistant="", said=said, questions=())
+    stored = await store(pool, talk)
+    await pool.execute("UPDATE contacts SET kind = 'group' WHERE id = $1", stored.contact_id)
+    await make_searchable(pool, stored.session_id)
+    assert await pool.fetchval(
+        "SELECT array_agg(DISTINCT speaker) FROM passages WHERE author = 'person'"
+    ) == [""]
 
 
 async def test_what_came_back_by_an_undo_is_live_and_not_found(
