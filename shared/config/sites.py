@@ -64,6 +64,8 @@ class SiteConfig(SiteTexts):
     """May visitors import their past; None: who is signed in, and in personal conversations."""
     handover: bool = True
     memory_toasts: bool = False
+    ask_name: bool = False
+    """Whether the empty chat asks visitors who are not signed in what to call them."""
     conversations: Literal["one", "many"] = "one"
     """How many one person may have."""
     texts: (
@@ -147,6 +149,8 @@ def build_public_config(config: SiteConfig, language: str) -> dict[str, Any]:
     for name in ("position", "privacy_url", "font"):
         if value := getattr(config, name):
             shown[name] = value
+    if config.ask_name:
+        shown["ask_name"] = True
     if config.conversations == "many":
         shown["conversations"] = "many"
     return shown

@@ -38,6 +38,7 @@ Site = TypedDict("Site", {
     "offline_text": NotRequired[str], "ai_notice": NotRequired[str], "launcher_label": NotRequired[str],
     "accent": NotRequired[str], "on_accent": NotRequired[str], "position": NotRequired[str],
     "privacy_url": NotRequired[str],
+    "ask_name": NotRequired[Annotated[bool, describe("true if the empty chat asks for a first name")]],
     "font": NotRequired[Annotated[str, describe("font families as in CSS")]],
 })  # fmt: skip
 RecoveryCode = TypedDict("RecoveryCode", {"code": str})

@@ -93,6 +93,23 @@ def test_a_page_may_say_itself_how_people_begin(desk: Desk, stub: Stub, site: di
     expect(log(page).get_by_label("You")).to_contain_text("Where is it?")
 
 
+def test_site_asks_visitor_for_name_and_sends_the_answer(desk: Desk, stub: Stub) -> None:
+    stub.site = {"starters": [], "ask_name": True}
+    page = desk.shop("?open=1")
+    question = page.get_by_label("What should I call you?")
+    question.fill("ada")
+    question.press("Enter")
+    expect(log(page).get_by_role("article", name="You")).to_contain_text("My name is Ada.")
+    expect(question).to_be_hidden()
+
+
+def test_site_asks_for_no_name_by_default(desk: Desk, stub: Stub) -> None:
+    stub.site = SITE
+    page = desk.shop("?open=1")
+    expect(page.locator(".starters button")).to_have_count(2)
+    expect(page.get_by_label("What should I call you?")).to_have_count(0)
+
+
 def test_the_full_page_bears_the_name_of_its_site(desk: Desk, stub: Stub) -> None:
     stub.site = {"title": "Acme help", "starters": []}
     page = desk.chat()

@@ -16,6 +16,11 @@ def test_an_empty_row_is_a_plain_open_site() -> None:
     assert build_public_config(config, "de") == {"starters": []}
 
 
+def test_site_asks_for_names_only_if_it_says_so() -> None:
+    assert read_site_config({}).ask_name is False
+    assert build_public_config(read_site_config({"ask_name": True}), "de")["ask_name"] is True
+
+
 @pytest.mark.parametrize(
     ("config", "told"),
     [

@@ -145,7 +145,7 @@ const FORM = [
     [{ path: "uploads", label: t("Send files"), kind: choice([[null, t("in personal chats only")], [true, t("yes")], [false, t("no")]]) }],
     [{ path: "imports", label: t("Import their conversations"), kind: choice([[null, t("signed-in people, and personal chats")], [true, t("yes")], [false, t("no")]]) }],
     [{ path: "conversations", label: t("Conversations per person"), kind: choice([["one", t("one")], ["many", t("many")]]) }],
-    [{ path: "handover", label: t("Ask for a human"), kind: tick(true) }], [{ path: "memory_toasts", label: t("Show when something is remembered"), kind: tick() }], [{ path: "webview", label: t("Allow native apps (no Origin header)"), kind: tick() }],
+    [{ path: "handover", label: t("Ask for a human"), kind: tick(true) }], [{ path: "memory_toasts", label: t("Show when something is remembered"), kind: tick() }], [{ path: "ask_name", label: t("Ask visitors for their first name"), kind: tick() }], [{ path: "webview", label: t("Allow native apps (no Origin header)"), kind: tick() }],
   ]],
 ];
 

@@ -34,6 +34,7 @@ export function dress(widget, site) {
   if (config.page && site.conversations === "many") void import("./side.js").then((one) => one.beside(chat), () => {});
   const own = config.starters?.split("|").map((one) => one.trim()).filter(Boolean).slice(0, MOST_STARTERS);
   begin(chat, own?.length ? { ...site, starters: own } : site);
+  if (site.ask_name) void import("./name.js").then((one) => one.askName(chat), () => {});
 }
 
 /** A welcome, ways to begin, and who is talking. @param {import("./chat.js").Chat} chat @param {any} site */

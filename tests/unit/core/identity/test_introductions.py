@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
+from pathlib import Path
 
 import pytest
 
 from shared.core.identity.introductions import CHARS_READ, find_introduced_name
 
+LOCALES = Path(__file__).resolve().parents[4] / "shared" / "locales"
 INTRODUCED = {
     "en": {
         "I'm Ada.": "Ada", "Hi, I’m Ada!": "Ada", "Hello there! I am Ada and I sell boats.": "Ada",
@@ -51,6 +54,12 @@ SILENT = (
 @pytest.mark.parametrize("language", INTRODUCED)
 def test_introduction_gives_the_writers_name(language: str) -> None:
     assert {text: find_introduced_name(text) for text in INTRODUCED[language]} == INTRODUCED[language]
+
+
+@pytest.mark.parametrize("language", INTRODUCED)
+def test_answer_to_the_widgets_question_gives_the_name(language: str) -> None:
+    parts = json.loads((LOCALES / language / "chat_parts.json").read_text(encoding="utf-8"))
+    assert find_introduced_name(parts["name"]["answer"].replace("{name}", "Ada")) == "Ada"
 
 
 @pytest.mark.parametrize("text", SILENT)

@@ -210,6 +210,7 @@ def test_each_packed_file_has_the_words_of_its_own_parts_only() -> None:
     found = {name: {part for part, start in begins.items() if start in text} for name, text in packed.items()}
     assert {name: parts for name, parts in found.items() if parts} == {
         "attach.js": {"files"},
+        "name.js": {"name"},
         "past.js": {"past"},
         "guide.js": {"guide"},
         "voice.js": {"voice"},
