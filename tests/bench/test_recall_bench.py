@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import asyncpg
 
+from shared.adapters.meaning.client import LocalEncoder
 from shared.core.memory.recall import Found
-from tests.bench.recall.data import UNANSWERABLE, Fact, Question, conversations, made_up
-from tests.bench.recall.measuring import COMPARED, LEAST_QUESTIONS, below_plain, quality, speed
+from tests.bench.recall.data import OTHER_SCRIPTS, UNANSWERABLE, Fact, Question, conversations, made_up
+from tests.bench.recall.measuring import (
+    COMPARED,
+    COMPARED_OF_FILES,
+    LEAST_QUESTIONS,
+    below_plain,
+    quality,
+    speed,
+)
 from tests.bench.recall.plain import PlainSearch
+from tests.kit.fakes.encoder import running_encoder
 
 
 async def test_what_was_said_once_is_found_again(pool: asyncpg.Pool[asyncpg.Record]) -> None:
@@ -37,6 +47,33 @@ async def test_what_was_said_once_is_found_again(pool: asyncpg.Pool[asyncpg.Reco
     timed = await speed(pool, talk)
     assert timed["statements_300"] == 1
     assert timed["found_300"] >= 0.9
+    assert timed["cpu_p50_ms_300"] >= timed["ranking_cpu_p50_ms_300"] > 0
+    await pool.close()
+
+
+def test_made_up_talk_has_words_of_several_scripts() -> None:
+    talk = made_up(days=10, messages_a_day=20, scripts=OTHER_SCRIPTS)
+    letters = {
+        unicodedata.name(letter).split()[0] for said in talk.said for letter in said.text if letter.isalpha()
+    }
+    assert letters == {"LATIN", "CYRILLIC", "ARABIC", "DEVANAGARI", "CJK"}
+    assert len(talk.questions) >= 3
+
+
+async def test_search_with_vectors_of_all_passages_is_measured(
+    pool: asyncpg.Pool[asyncpg.Record], tmp_path: Path
+) -> None:
+    talk = made_up(days=3, messages_a_day=50, scripts=OTHER_SCRIPTS)
+    async with running_encoder(tmp_path / "e.sock") as process:
+        encoder = LocalEncoder(tmp_path / "e.sock", question_seconds=10)
+        timed = await speed(pool, talk, encoder, encoder_pid=process.pid)
+    passages = await pool.fetchval("SELECT count(*) FROM passages")
+    assert (
+        await pool.fetchval("SELECT count(*) FROM passage_vectors WHERE encoder = 'known-words/128'")
+        == passages
+    )
+    assert timed["meaning_cpu_p50_ms_150"] > timed["meaning_encoding_cpu_p50_ms_150"] > 0
+    assert timed["meaning_found_150"] > 0.5
     await pool.close()
 
 
@@ -79,11 +116,13 @@ def test_earlier_sessions_are_evidence_up_to_the_message_that_asks(tmp_path: Pat
 
 
 def test_bench_names_each_row_that_is_below_plain_search() -> None:
-    good = dict.fromkeys(COMPARED, 0.5)
-    few = {"questions": LEAST_QUESTIONS - 1, **dict.fromkeys(COMPARED, 0.0), "plain": good}
+    good = dict.fromkeys(COMPARED_OF_FILES, 0.5)
+    few = {"questions": LEAST_QUESTIONS - 1, **dict.fromkeys(COMPARED_OF_FILES, 0.0), "plain": good}
     many = {**few, "questions": LEAST_QUESTIONS}
     found = {"questions": 100, **good, "plain": good, "by_category": {"rare": few, "usual": many}}
     assert below_plain(found) == [f"usual.{row}: 0.0 is less than 0.5" for row in COMPARED]
+    little = {**found, "within_500": 0.4, "by_category": {}}
+    assert below_plain(little) == ["within_500: 0.4 is less than 0.5"]
 
 
 def test_plain_search_ranks_by_rare_words_and_knows_no_later_message() -> None:

@@ -81,6 +81,9 @@ CITED_SHARE = 0.2
 """Share of the room for passages that a fact cites, if none has enough of the question's words."""
 SHORT_TOKENS = 100
 """Room of a turn whose best passage hardly fits, and of each turn when the request has to be smaller."""
+SHARED_TOKENS = 1_100
+"""Room that shares are of, above `SHORT_TOKENS`: less room is filled by smaller shares, and room beyond it is
+for each turn that recalls something."""
 CALLED, CALLED_SHARE = 3, 0.3
 """Mentions, and their share, in which a name must be called before it is taken for the other person's."""
 CHARS_PER_TOKEN_MOST = 8
@@ -178,7 +181,7 @@ class Ranked(NamedTuple):
     passage: Found
     score: float
     sure: float = 1.0
-    """Share, 0 to 1, of the room above `SHORT_TOKENS` that the passage may use."""
+    """Share, 0 to 1, of `SHARED_TOKENS` that the passage may use above `SHORT_TOKENS`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -436,7 +439,7 @@ def _is_pair(words: Sequence[str], at: int) -> bool:
 
 
 def _share_of_room(best: float, carried: float, of: Frequencies, *, asked: bool) -> float | None:
-    """Return the share of the room above `SHORT_TOKENS` that a lane may fill; None if it is not recalled."""
+    """Return the share of `SHARED_TOKENS` that a lane may fill; None if it is not recalled."""
     if best <= 0:
         return None
     if asked:
@@ -638,7 +641,7 @@ def pack_passages(
     said: list[str] = []
     days: set[str] = set()
     left = limit_tokens
-    above = max(0, limit_tokens - SHORT_TOKENS)
+    shared = min(SHARED_TOKENS, max(0, limit_tokens - SHORT_TOKENS))
     for item in items:
         if len(item.passage.text) > left * CHARS_PER_TOKEN_MOST:
             continue  # as most of them, once the best are taken: counting costs more than all else
@@ -647,7 +650,7 @@ def pack_passages(
             continue
         line, day = render_passage(item.passage, session_id=session_id), day_of(item.passage, today)
         cost = count(line) + 1 + (0 if day in days else count(day) + 2)
-        if cost <= left - (1 - item.sure) * above:
+        if cost <= left - max(0.0, shared - item.sure * SHARED_TOKENS):
             taken.append(item.passage)
             left -= _mark_later(taken, left - cost)
             said.append(words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -142,6 +142,14 @@ def _places(marks: Iterable[str], known: set[str]) -> tuple[str, ...]:
 
 
 _SYLLABLES = [f"{consonant}{vowel}" for consonant in "bdfgklmnprst" for vowel in "aeio"]
+OTHER_SCRIPTS = (
+    [f"{consonant}{vowel}" for consonant in "бдгклмнпрст" for vowel in "аеио"],
+    [f"{consonant}{vowel}" for consonant in "بتجدرسفكلمن" for vowel in "اوي"],
+    [f"{consonant}{vowel}" for consonant in "कगजतदनपबमरल" for vowel in "ािे"],
+    [chr(0x4E00 + 37 * number) for number in range(300)],
+)
+"""Syllables of Cyrillic, Arabic, Devanagari and Chinese, for talk in several languages."""
+UNSPACED = frozenset(OTHER_SCRIPTS[-1])
 _SENTENCES = (
     "I told {who} that the {thing} in {place} costs {number} {coin}.",
     "On Sunday {who} will bring the {thing} to {place}.",
@@ -150,18 +158,27 @@ _SENTENCES = (
 )
 
 
-def made_up(*, days: int, messages_a_day: int, seed: int = 1) -> Conversation:
-    """Small talk over made-up words, with the frequencies of a language, and a fact in some messages."""
+def made_up(
+    *, days: int, messages_a_day: int, seed: int = 1, scripts: Sequence[Sequence[str]] = ()
+) -> Conversation:
+    """Return small talk over made-up words, with the frequencies of a language, and a fact in some messages.
+
+    With `scripts`, one day in two is talked in the words of one of them.
+    """
     chance = random.Random(seed)
-    vocabulary = [_word(chance) for _ in range(8_000)]
-    weights = [1 / (rank + 3) for rank in range(len(vocabulary))]
+    vocabularies = [
+        [_word(chance, syllables) for _ in range(8_000)]
+        for script in scripts or ((),)
+        for syllables in ((_SYLLABLES, script) if script else (_SYLLABLES,))
+    ]
+    weights = [1 / (rank + 3) for rank in range(8_000)]
     said: list[Said] = []
     questions: list[Question] = []
     for day in range(days):
         begun = datetime(2024, 1, 1, 9, tzinfo=UTC) + timedelta(days=day)
         for minute in range(messages_a_day):
-            words = chance.choices(vocabulary, weights, k=chance.randint(8, 30))
-            text = f"{' '.join(words).capitalize()}."
+            words = chance.choices(vocabularies[day % len(vocabularies)], weights, k=chance.randint(8, 30))
+            text = f"{_join(words).capitalize()}."
             id_ = f"D{day + 1}:{minute + 1}"
             if chance.random() < 0.03:
                 thing, place, number = _word(chance), _word(chance).capitalize(), chance.randint(100, 9_999)
@@ -187,5 +204,9 @@ def made_up(*, days: int, messages_a_day: int, seed: int = 1) -> Conversation:
     )
 
 
-def _word(chance: random.Random) -> str:
-    return "".join(chance.choices(_SYLLABLES, k=chance.randint(2, 4)))
+def _word(chance: random.Random, syllables: Sequence[str] = _SYLLABLES) -> str:
+    return "".join(chance.choices(syllables, k=chance.randint(2, 4)))
+
+
+def _join(words: Sequence[str]) -> str:
+    return ("" if words[0][0] in UNSPACED else " ").join(words)

@@ -8,6 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import asyncpg
@@ -26,6 +27,7 @@ from shared.core.memory.recall import (
     rank_passages,
     render_passages,
 )
+from shared.core.memory.vectors import SPREAD, Encoded, EncodedPassage
 from shared.core.session.ledger import Ledger
 from shared.core.session.session import Entry
 from shared.core.session.summary import render_summary
@@ -47,8 +49,10 @@ DIGEST_TOKENS, RECALL_TOKENS = 1_000, 2_000
 ELSEWHERE = 40
 """So many questions of other conversations are asked in each: nothing here answers them."""
 QUESTIONS_TIMED = 200
+VECTORS_AT_ONCE = 2_000
 COMPARED = ("recall_at_10", "within_1200")
-"""Rows in which plain BM25 may never find more."""
+COMPARED_OF_FILES = ("recall_at_10", "within_500", "within_1200", "within_2000")
+"""Rows of a category, and of a whole file, in which plain BM25 may never find more."""
 LEAST_QUESTIONS = 40
 """Questions of a category that are compared; fewer say little, since one is worth several points."""
 _JUDGED = ("multi_hop", "single_hop")
@@ -84,7 +88,7 @@ def below_plain(found: Mapping[str, Any]) -> list[str]:
     for name, of in {"": found, **found["by_category"]}.items():
         if of["questions"] < LEAST_QUESTIONS:
             continue
-        for row in COMPARED:
+        for row in COMPARED if name else COMPARED_OF_FILES:
             if of[row] < of["plain"][row]:
                 place = f"{name}.{row}" if name else row
                 below.append(f"{place}: {of[row]} is less than {of['plain'][row]}")
@@ -236,38 +240,121 @@ def _asked_elsewhere(talk: Conversation, talks: Sequence[Conversation]) -> list[
     return random.Random(talk.said[0].text).sample(others, min(ELSEWHERE, len(others)))
 
 
-async def speed(pool: Pool, talk: Conversation) -> dict[str, Any]:
-    """Milliseconds of the statement and of the ranking, each question after all have been asked once."""
+async def speed(
+    pool: Pool, talk: Conversation, encoder: Encoder | None = None, *, encoder_pid: int = 0
+) -> dict[str, Any]:
+    """Measure the statement and the ranking, each question after all have been asked once.
+
+    CPU is that of this process, of its connections' backends, and of the encoder's process if it is known.
+    With an encoder, all is measured once more with vectors.
+    The vectors of passages are made up, for their number decides; that of a question is the encoder's.
+    """
     number = len(talk.said)
     talk = replace(talk, name=f"{talk.name}-{number}", questions=talk.questions[:QUESTIONS_TIMED])
     stored = await store(pool, talk)
     await make_searchable(pool, stored.session_id)
     await pool.execute("VACUUM ANALYZE", timeout=120)
+    found = await _timed(pool, stored, talk)
+    floor = [await _floor(pool, stored, question) for question in talk.questions]
+    found |= {
+        "floor_p50_ms": round(statistics.median(floor), 2),
+        "ratio_to_floor": round(found["p50_ms"] / statistics.median(floor), 2),
+        "statements": await _statements(pool, stored, talk.questions[0]),
+    }
+    if encoder is not None:
+        await _make_up_vectors(pool, stored.session_id, await encoder.encode(("Where are the keys?",)))
+        with_meaning = await _timed(pool, stored, talk, encoder, encoder_pid)
+        found |= {f"meaning_{name}": value for name, value in with_meaning.items()}
+    return {f"{name}_{number}": value for name, value in found.items()}
+
+
+async def _timed(
+    pool: Pool, stored: Stored, talk: Conversation, encoder: Encoder | None = None, encoder_pid: int = 0
+) -> dict[str, Any]:
     whole: list[float] = []
     ranking: list[float] = []
-    floor: list[float] = []
+    cpu: list[float] = []
+    of_process: list[float] = []
+    encoding: list[float] = []
     right = 0
+    backends, encoders = await _backends(pool), [encoder_pid] if encoder_pid else []
+    held = resident_mib()
     for timed in (False, True):
         for question in talk.questions:
-            began = time.perf_counter()
-            search = await _search(pool, stored, question)
-            cpu = time.process_time()
+            began, process = time.perf_counter(), time.process_time()
+            servers, encoded = _cpu_ms(backends), _cpu_ms(encoders)
+            search = await _search(pool, stored, question, encoder)
+            ranked_from = time.process_time()
             items = rank_passages(search, read_question(question.text))
             if timed:
-                ranking.append((time.process_time() - cpu) * 1000)
+                ended = time.process_time()
+                ranking.append((ended - ranked_from) * 1000)
+                encoding.append(_cpu_ms(encoders) - encoded)
+                of_process.append((ended - process) * 1000)
+                cpu.append(of_process[-1] + _cpu_ms(backends) - servers + encoding[-1])
                 whole.append((time.perf_counter() - began) * 1000)
                 right += bool(_share(question, stored, _first(items, 10)))
-                floor.append(await _floor(pool, stored, question))
     return {
-        f"p50_ms_{number}": round(statistics.median(whole), 2),
-        f"p95_ms_{number}": round(_p95(whole), 2),
-        f"ranking_cpu_p50_ms_{number}": round(statistics.median(ranking), 2),
-        f"ranking_cpu_p95_ms_{number}": round(_p95(ranking), 2),
-        f"floor_p50_ms_{number}": round(statistics.median(floor), 2),
-        f"ratio_to_floor_{number}": round(statistics.median(whole) / statistics.median(floor), 2),
-        f"statements_{number}": await _statements(pool, stored, talk.questions[0]),
-        f"found_{number}": round(right / max(1, len(talk.questions)), 3),
+        "p50_ms": round(statistics.median(whole), 2),
+        "p95_ms": round(_p95(whole), 2),
+        "cpu_p50_ms": round(statistics.median(cpu), 2),
+        "cpu_p95_ms": round(_p95(cpu), 2),
+        **({"encoding_cpu_p50_ms": round(statistics.median(encoding), 2)} if encoders else {}),
+        "process_cpu_p50_ms": round(statistics.median(of_process), 2),
+        "process_cpu_p95_ms": round(_p95(of_process), 2),
+        "ranking_cpu_p50_ms": round(statistics.median(ranking), 2),
+        "ranking_cpu_p95_ms": round(_p95(ranking), 2),
+        "memory_growth_mib": round(max(0.0, resident_mib() - held), 1),
+        "found": round(right / max(1, len(talk.questions)), 3),
     }
+
+
+async def _backends(pool: Pool) -> list[int]:
+    """Return the process ids of the pool's connections."""
+    connections = [await pool.acquire() for _ in range(pool.get_size())]
+    pids = [await connection.fetchval("SELECT pg_backend_pid()") for connection in connections]
+    for connection in connections:
+        await pool.release(connection)
+    return pids
+
+
+def _cpu_ms(pids: Sequence[int]) -> float:
+    """Return the CPU that processes have used, in milliseconds; 0 where the system does not tell."""
+    try:
+        threads = [thread for pid in pids for thread in Path(f"/proc/{pid}/task").iterdir()]
+        return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e6
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+def resident_mib(pid: str = "self", kind: str = "Pss") -> float:
+    """Return the memory of a process, its share of pages that several use included.
+
+    With the kind `Pss_Anon`, pages of files are left out, which the system takes back when it needs room.
+    """
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return sum(int(line.split()[1]) for line in lines if line.startswith(f"{kind}:")) / 1024
+
+
+async def _make_up_vectors(pool: Pool, session_id: int, like: Encoded) -> None:
+    """Give each passage a vector of the model of `like` whose numbers are distributed as usual ones are."""
+    chance, numbers = random.Random(session_id), len(like.vectors[0])
+    usual = statistics.NormalDist(0, SPREAD)
+    table = bytes(round(usual.inv_cdf((byte + 0.5) / 256)) % 256 for byte in range(256))
+    vectors = PostgresPassageVectors(pool)
+    rows = await pool.fetch("SELECT number, text FROM passages WHERE session_id = $1", session_id)
+    for start in range(0, len(rows), VECTORS_AT_ONCE):
+        made = [
+            EncodedPassage(
+                number=row["number"], text=row["text"], vector=chance.randbytes(numbers).translate(table)
+            )
+            for row in rows[start : start + VECTORS_AT_ONCE]
+        ]
+        await vectors.store(session_id, like.encoder, made)
+    await pool.execute("VACUUM ANALYZE", timeout=120)
 
 
 async def _statements(pool: Pool, stored: Stored, question: Question) -> int:

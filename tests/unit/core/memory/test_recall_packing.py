@@ -228,9 +228,9 @@ def test_question_without_own_words_is_recognised() -> None:
 
 def test_what_hardly_answers_gets_a_part_of_the_room() -> None:
     def shown(*with_word: int) -> int:
-        passages = [found(at, (1, 0, 0, 0), text=f"{at} was here. " * 8) for at in range(10, 90, 4)]
+        passages = [found(at, (1, 0, 0, 0), text=f"{at} was here. " * 8) for at in range(10, 170, 4)]
         items = rank_passages(search(*passages, with_word=with_word), read_question("Which harbour?"))
-        return len(pack_passages(items, limit_tokens=600, count=count, session_id=1))
+        return len(pack_passages(items, limit_tokens=1_200, count=count, session_id=1))
 
     assert 0 < shown(20, 2, 0, 0) <= shown(20, 300, 300, 300) // 2
 
@@ -403,3 +403,18 @@ def test_recall_redacts_each_passage_once_for_all_rooms(monkeypatch: pytest.Monk
         assert render_passages(chosen, session_id=1).count("Redacted only once") == len(chosen)
     assert sorted(redacted) == sorted(set(redacted))
     assert redacted
+
+
+@pytest.mark.parametrize(
+    ("limit", "share", "room"),
+    [
+        (1_200, 0.0, 100), (1_200, 0.5, 650), (1_200, 1.0, 1_200),
+        (500, 0.0, 100), (500, 0.25, 375), (500, 0.5, 500), (2_000, 0.0, 900), (2_000, 1.0, 2_000),
+        (60, 0.0, 60),
+    ],
+)  # fmt: skip
+def test_share_of_room_is_the_same_number_of_tokens_in_less_room(limit: int, share: float, room: int) -> None:
+    items = [Ranked(found(number, (1,)), 1.0, share) for number in range(1, 400)]
+    chosen = pack_passages(items, limit_tokens=limit, count=count, session_id=1)
+    tokens = count(render_passages(chosen, session_id=1))
+    assert 0.7 * room - 20 < tokens <= room  # each line is counted alone, and rounded up
