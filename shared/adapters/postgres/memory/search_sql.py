@@ -226,8 +226,8 @@ SELECT te.turn_no AS turn, e.author, e.at, {_LIVE_TEXT} AS text
 """)
 SUMMARY = Named("""
 SELECT x.session_id, x.seq, x.at
-  FROM sessions me JOIN parties p ON p.id = me.party_id
-  JOIN past_imports i ON i.party_id IN (SELECT party_family(coalesce(p.merged_into, p.id)))
+  FROM sessions me JOIN contacts p ON p.id = me.contact_id
+  JOIN past_imports i ON i.contact_id IN (SELECT contact_family(coalesce(p.merged_into, p.id)))
   JOIN passages x ON x.session_id = i.session_id AND x.at >= :after AND x.at < :before
  WHERE me.id = :session_id AND i.digest IS NOT NULL AND x.author = 'summary' AND x.text = :text
  ORDER BY x.number DESC LIMIT 1
