@@ -245,6 +245,31 @@ async def provider(running_provider: RunningFake) -> RunningFake:
     return running_provider
 
 
+@pytest.fixture(scope="module")
+def wire() -> str:
+    """API that `module_provider` speaks."""
+    return "messages"
+
+
+@pytest.fixture(scope="module")
+def module_provider(wire: str) -> Iterator[RunningFake]:
+    """A strict fake of a provider for the tests of one module, with the windows of its models."""
+    from tests.kit.fakes.messages_api import running_fake
+
+    fake = running_fake(wire=wire)
+    fake.start()
+    try:
+        yield fake
+    finally:
+        fake.close()
+
+
+@pytest.fixture
+async def fake(module_provider: RunningFake) -> RunningFake:
+    await module_provider.reset()
+    return module_provider
+
+
 @pytest.fixture
 async def empty_database_url(database_server: DatabaseServer) -> AsyncIterator[str]:
     """A database without any table, for those who test the way there."""

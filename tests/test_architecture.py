@@ -753,10 +753,10 @@ def test_test_modules_are_imported_by_no_module() -> None:
 
 OVERRIDDEN_FIXTURES = {
     "app_options", "app_tools", "bot_options", "house_browser", "house_options", "model_options", "pool_size",
-    "rows_by_hand", "sends_alerts", "tolerated",
+    "rows_by_hand", "sends_alerts", "tolerated", "wire",
 }  # fmt: skip
 """Small values that a module overrides for a fixture of a conftest, such as `app` of tests/conftest.py."""
-REPEATED_FIXTURES = 136
+REPEATED_FIXTURES = 127
 """Definitions of fixtures whose name another fixture has, too; the number may only fall."""
 
 

@@ -28,10 +28,15 @@ GIVEN = "Glaciers of Ingrid"
 
 
 @pytest.fixture
-async def model_options(server: RunningFake, wire: str, tmp_path: Path) -> dict[str, Any]:
-    await server.reset()
+async def model_options(module_provider: RunningFake, wire: str, tmp_path: Path) -> dict[str, Any]:
+    await module_provider.reset()
     models = tmp_path / "models.json"
-    entry = {"name": MODEL, "wire": wire, "base_url": server.base_url, "prices": {"input": 2, "output": 9}}
+    entry = {
+        "name": MODEL,
+        "wire": wire,
+        "base_url": module_provider.base_url,
+        "prices": {"input": 2, "output": 9},
+    }
     models.write_text(json.dumps([entry]))
     return {"models_file": models, "model": MODEL, "summary_model": MODEL, "cap_total_per_day_usd": "100"}
 
@@ -67,8 +72,8 @@ async def dashboard_titles(guest: Visit) -> set[str | None]:
     return {listed["title"], page["title"], talk["title"]}
 
 
-async def summaries(server: RunningFake) -> list[dict[str, Any]]:
-    return [one["body"] for one in await server.requests() if one["kind"] == "summary"]
+async def summaries(module_provider: RunningFake) -> list[dict[str, Any]]:
+    return [one["body"] for one in await module_provider.requests() if one["kind"] == "summary"]
 
 
 async def undo(guest: Visit) -> None:
@@ -77,7 +82,7 @@ async def undo(guest: Visit) -> None:
 
 
 async def test_the_first_summary_names_the_conversation_and_no_later_one_is_asked(
-    guest: Visit, server: RunningFake
+    guest: Visit, module_provider: RunningFake
 ) -> None:
     first_words = "My sister Ingrid lives in Tromsø and works as a glaciologist…"
     await talk_and_compact(guest)
@@ -87,9 +92,9 @@ async def test_the_first_summary_names_the_conversation_and_no_later_one_is_aske
     assert await dashboard_titles(guest) == {title}
     await talk_and_compact(guest, 4)
     assert await guest.one("SELECT count(*) FROM links WHERE kind = 'summary' AND active") == 2
-    assert [ASKED in json.dumps(body) for body in await summaries(server)] == [True, False]
+    assert [ASKED in json.dumps(body) for body in await summaries(module_provider)] == [True, False]
     assert (await shown(guest)).title == title
-    requests = await server.requests()
+    requests = await module_provider.requests()
     assert {one["outcome"] for one in requests} == {"answered"}, [one["error"] for one in requests]
     assert {one["kind"] for one in requests} == {"chat", "flush", "summary"}
     chats = json.dumps([one["body"] for one in requests if one["kind"] == "chat"][-1])
@@ -115,7 +120,7 @@ async def test_the_name_that_the_person_gives_always_wins(guest: Visit) -> None:
 
 @pytest.mark.parametrize("window", [False, True])
 async def test_summary_title_is_erased_with_any_of_its_messages(
-    guest: Visit, server: RunningFake, window: bool
+    guest: Visit, module_provider: RunningFake, window: bool
 ) -> None:
     summary = {
         "narrative": f"They talk about {GIVEN}.",
@@ -125,7 +130,7 @@ async def test_summary_title_is_erased_with_any_of_its_messages(
         "title": GIVEN,
     }
     rule = {"match": {"kind": "summary"}, "times": 1, "action": {"text": json.dumps(summary)}}
-    await server.script([rule])
+    await module_provider.script([rule])
     await guest.ask(f"{GIVEN} is the name of my book. {FILLER}")
     await talk_and_compact(guest)
     assert (await shown(guest)).title == GIVEN

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,27 +10,26 @@ import pytest
 
 from tests.acceptance.long_talks import WINDOW, talk_with_upkeep
 from tests.kit.app_driver import Visit
-from tests.kit.fakes.messages_api import RunningFake, running_fake
+from tests.kit.fakes.messages_api import RunningFake
 
 MODEL = "claude-sonnet-5-5"
 QUESTION = "What is the invoice number of the piano?"
 
 
 @pytest.fixture(scope="module")
-def process() -> Iterator[RunningFake]:
-    fake = running_fake(wire="openai")
-    fake.start()
-    yield fake
-    fake.close()
+def wire() -> str:
+    return "openai"
 
 
 @pytest.fixture
-async def model_options(process: RunningFake, tmp_path: Path) -> dict[str, Any]:
-    await process.reset()
+async def model_options(module_provider: RunningFake, tmp_path: Path) -> dict[str, Any]:
+    await module_provider.reset()
     models = tmp_path / "models.json"
     prices = {"input": 2, "output": 9}
     models.write_text(
-        json.dumps([{"name": MODEL, "wire": "openai", "base_url": process.base_url, "prices": prices}])
+        json.dumps(
+            [{"name": MODEL, "wire": "openai", "base_url": module_provider.base_url, "prices": prices}]
+        )
     )
     return {"models_file": models, "model": MODEL, "summary_model": MODEL, "cap_total_per_day_usd": "100"}
 
@@ -42,31 +40,37 @@ def app_options() -> dict[str, Any]:
 
 
 async def test_a_conversation_outlives_its_window_over_the_other_wire(
-    guest: Visit, process: RunningFake
+    guest: Visit, module_provider: RunningFake
 ) -> None:
     await talk_with_upkeep(guest, 10)
     assert await guest.one("SELECT base_turn FROM sessions") > 2
     await guest.ask(QUESTION)
-    requests = await process.requests()
+    requests = await module_provider.requests()
     assert {one["outcome"] for one in requests} == {"answered"}, [one["error"] for one in requests]
     assert {"chat", "summary"} <= {one["kind"] for one in requests}
     assert "The invoice number of the piano is PX-4471." in json.dumps(requests[-1]["body"])
-    assert not await process.warnings()
+    assert not await module_provider.warnings()
 
 
-async def test_saved_note_is_in_next_chat_completions_request(guest: Visit, process: RunningFake) -> None:
+async def test_saved_note_is_in_next_chat_completions_request(
+    guest: Visit, module_provider: RunningFake
+) -> None:
     note: dict[str, Any] = {"kind": "fact", "text": "Drinks tea with milk."}
-    await process.script([{"times": 1, "action": {"tool_use": [{"name": "save_memory", "input": note}]}}])
+    await module_provider.script(
+        [{"times": 1, "action": {"tool_use": [{"name": "save_memory", "input": note}]}}]
+    )
     await guest.ask("I drink tea with milk.")
     await guest.ask("And now?")
-    bodies = [one["body"] for one in await process.requests()]
+    bodies = [one["body"] for one in await module_provider.requests()]
     roles = [message["role"] for message in bodies[1]["messages"]]
     assert roles[-2:] == ["assistant", "tool"] or roles[-3:] == ["assistant", "tool", "user"]
     assert "Drinks tea with milk." in json.dumps(bodies[-1])
     assert await guest.one("SELECT count(*) FROM notes") == 1
 
 
-async def test_what_it_cost_is_booked_with_what_the_cache_gave(guest: Visit, process: RunningFake) -> None:
+async def test_what_it_cost_is_booked_with_what_the_cache_gave(
+    guest: Visit, module_provider: RunningFake
+) -> None:
     await guest.ask("Hello " * 1_300)
     await guest.ask("And again?")
     assert await guest.one("SELECT sum(cache_read_tokens) FROM usage") > 1_000

@@ -9,7 +9,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -39,22 +39,6 @@ SAVE: Json = {
     },
 }
 LONG = "The lighthouse keeper writes down the wind every hour. " * 120
-
-
-@pytest.fixture(scope="module")
-def process() -> Iterator[RunningFake]:
-    fake = running_fake()
-    fake.start()
-    try:
-        yield fake
-    finally:
-        fake.close()
-
-
-@pytest.fixture
-async def fake(process: RunningFake) -> RunningFake:
-    await process.reset()
-    return process
 
 
 @pytest.fixture

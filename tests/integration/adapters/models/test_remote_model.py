@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,22 +56,6 @@ def wire(request: pytest.FixtureRequest) -> str:
 def only_messages(wire: str) -> None:
     if wire != "messages":
         pytest.skip("the other API has no such thing")
-
-
-@pytest.fixture(scope="module")
-def process(wire: str) -> Iterator[RunningFake]:
-    fake = running_fake(wire=wire)
-    fake.start()
-    try:
-        yield fake
-    finally:
-        fake.close()
-
-
-@pytest.fixture
-async def fake(process: RunningFake) -> RunningFake:
-    await process.reset()
-    return process
 
 
 @pytest.fixture
@@ -310,7 +294,9 @@ async def test_a_slow_stream_with_life_in_it_is_left_alone(fake: RunningFake, op
     assert reply.aborted == ()
 
 
-async def test_unreachable_server_is_an_unavailable_model(process: RunningFake, server: Server) -> None:
+async def test_unreachable_server_is_an_unavailable_model(
+    module_provider: RunningFake, server: Server
+) -> None:
     provider = server.provider(base_url="http://127.0.0.1:9", api_key="key")
     model = RemoteModel(server.entry(), provider, WordCounter(), patience=impatient())
     with pytest.raises(ModelUnavailable) as caught:

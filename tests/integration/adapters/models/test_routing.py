@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,22 +15,6 @@ from tests.kit.fakes.messages_api import RunningFake, running_fake
 from tests.kit.model_makers import WordCounter, asking, impatient
 
 Json = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def process() -> Iterator[RunningFake]:
-    fake = running_fake()
-    fake.start()
-    try:
-        yield fake
-    finally:
-        fake.close()
-
-
-@pytest.fixture
-async def fake(process: RunningFake) -> RunningFake:
-    await process.reset()
-    return process
 
 
 def models(*entries: ModelEntry, **settings: Any) -> Models:
