@@ -23,7 +23,7 @@ from shared.services.privacy.export import DataExporter
 
 _COUNT_LABELS: Mapping[str, tuple[str, str]] = {
     "entries": ("message", "messages"),
-    "links": ("summary", "summaries"),
+    "compactions": ("summary", "summaries"),
     "notes": ("note", "notes"),
     "artifacts": ("artifact", "artifacts"),
     "attachments": ("file", "files"),

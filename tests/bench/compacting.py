@@ -68,7 +68,7 @@ async def _pair(app: App, hub: Hub, turns: int) -> dict[str, Any]:
         while await app.pool.fetchval("SELECT state FROM jobs WHERE id = $1", job) in ("running", "due"):
             tail += await _times(compacted, 1)
     links = await app.pool.fetchval(
-        "SELECT count(*) FROM links WHERE session_id = $1 AND kind = 'summary'", compacted.session_id
+        "SELECT count(*) FROM compactions WHERE session_id = $1 AND kind = 'summary'", compacted.session_id
     )
     return {"rest": rest, "busy": busy, "tail": tail, "running": running, "links": links}
 

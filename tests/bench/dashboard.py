@@ -79,7 +79,7 @@ async def house_of(url: str, *, sessions: int) -> House:
         "SELECT display_name FROM contacts WHERE display_name <> '' AND id >= $1 ORDER BY id LIMIT 1", middle
     )
     fold = await pool.fetchval(
-        "SELECT id FROM links WHERE session_id = $1 ORDER BY id OFFSET 55 LIMIT 1", longest
+        "SELECT id FROM compactions WHERE session_id = $1 ORDER BY id OFFSET 55 LIMIT 1", longest
     )
     far = min(FAR_PAGE * PAGE, sessions // 2)
     return House(

@@ -161,7 +161,7 @@ _LONG = (
     f"""INSERT INTO flushes (session_id, cycle, threshold, from_turn, through_turn, outcome, ended_at)
         SELECT $1, n, 'limit', n - {FOLDED - 1}, n, 'nothing', now()
           FROM generate_series({FOLDED}, $2::bigint - 1, {FOLDED}) n""",
-    f"""INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq, trigger,
+    f"""INSERT INTO compactions (session_id, kind, from_turn, through_turn, from_seq, through_seq, trigger,
                           summary_text, tokens, tokens_before, tokens_after, model, cost_micro, duration_ms)
         SELECT $1, 'summary', n - {FOLDED - 1}, n, 2 * n - {2 * FOLDED - 1}, 2 * n, 'auto',
                repeat('They spoke of meals and of the weather. ', 20), 400, 90000, 9000, 'claude-haiku', 900,
@@ -170,11 +170,11 @@ _LONG = (
     f"""INSERT INTO jobs (kind, session_id, key, state, created_at, ended_at)
         SELECT 'compact', $1, 'long' || n, 'done', now(), now()
           FROM generate_series({FOLDED}, $2::bigint - 1, {FOLDED}) n""",
-    f"""UPDATE sessions s SET head = (SELECT max(id) FROM links WHERE session_id = s.id),
+    f"""UPDATE sessions s SET head = (SELECT max(id) FROM compactions WHERE session_id = s.id),
               base_turn = ($2::bigint - 1) / {FOLDED} * {FOLDED},
               flushed_turn = ($2::bigint - 1) / {FOLDED} * {FOLDED}
         WHERE id = $1""",
-    """UPDATE session_totals SET compaction_count = (SELECT count(*) FROM links WHERE session_id = $1)
+    """UPDATE session_totals SET compaction_count = (SELECT count(*) FROM compactions WHERE session_id = $1)
         WHERE session_id = $1 AND $2 > 0""",
     f"""WITH u AS (SELECT * FROM usage WHERE session_id = $1 AND turn_no > 2 AND $2 > 0) {ADD_UP}""",
 )

@@ -176,14 +176,14 @@ _GROW = (
     """INSERT INTO turn_entries (session_id, seq, turn_no, step)
        SELECT $1, n, (n + 1) / 2, 2 - n % 2 FROM generate_series(1, 2 * $2::bigint) n
         WHERE $3::bigint > 0""",
-    """INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq, trigger,
+    """INSERT INTO compactions (session_id, kind, from_turn, through_turn, from_seq, through_seq, trigger,
                           summary_text, tokens)
        SELECT $1, 'summary', 1, $2::bigint - $3::bigint, 1, 2 * ($2::bigint - $3::bigint), 'limit',
               'They talked of many things.', 6""",
     """UPDATE sessions SET next_seq = 2 * $2::bigint + 1, next_turn = $2::bigint + 1,
               answered_turn = $2::bigint, base_turn = $2::bigint - $3::bigint, cycle = 1,
               flushed_turn = $2::bigint - $3::bigint,
-              head = (SELECT max(id) FROM links WHERE session_id = $1)
+              head = (SELECT max(id) FROM compactions WHERE session_id = $1)
         WHERE id = $1""",
 )
 

@@ -154,16 +154,17 @@ async def play(talk: Talk, settings: Settings, api: MessagesApi, mind: IdealMind
     return found
 
 
-_HEAD = "SELECT max(id) FROM links WHERE kind IN ('summary', 'digest')"
+_HEAD = "SELECT max(id) FROM compactions WHERE kind IN ('summary', 'digest')"
 _CLAIMED = """
-SELECT tokens_before - tokens_after FROM links WHERE kind IN ('summary', 'digest') ORDER BY id DESC LIMIT 1
+SELECT tokens_before - tokens_after FROM compactions
+ WHERE kind IN ('summary', 'digest') ORDER BY id DESC LIMIT 1
 """
 _SENT = """
 SELECT l.id AS head, l.tokens_after AS after, l.tokens_before - l.tokens_after AS saved,
        a.recipe ? 'fit' OR a.estimated_input_tokens_before > a.hard_limit OR EXISTS (
          SELECT FROM prune_decisions d WHERE d.session_id = a.session_id AND d.turn_no = a.turn_id
             AND d.form = 'hide' AND a.prune_seqs @> to_jsonb(d.seq)) AS cut
-  FROM turn_context_audit a LEFT JOIN links l ON l.id = a.head AND l.kind IN ('summary', 'digest')
+  FROM turn_context_audit a LEFT JOIN compactions l ON l.id = a.head AND l.kind IN ('summary', 'digest')
  WHERE a.session_id = $1 ORDER BY a.id DESC LIMIT 1
 """
 

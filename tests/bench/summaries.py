@@ -22,7 +22,7 @@ RETURNING id
 """
 _OPEN = "SELECT count(*) FROM jobs WHERE id = ANY($1::bigint[]) AND state NOT IN ('done', 'dead')"
 _LINKS = """
-SELECT session_id, count(*) AS links FROM links
+SELECT session_id, count(*) AS links FROM compactions
  WHERE session_id = ANY($1::bigint[]) AND kind = 'summary' GROUP BY 1
 """
 

@@ -107,7 +107,7 @@ UPDATE sessions s SET answered_turn = t.turn_no FROM t WHERE s.id = t.session_id
 _COUNTED = """
 UPDATE hour_marks SET edge = newest, next_edge = newest
   FROM (SELECT 'usage' AS name, max(id) AS newest FROM usage
-        UNION ALL SELECT 'links', max(id) FROM links) n
+        UNION ALL SELECT 'compactions', max(id) FROM compactions) n
  WHERE source = n.name
 """
 """The rows that SQL wrote pass for counted: their hours were, before the bench begins."""

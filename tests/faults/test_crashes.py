@@ -252,8 +252,8 @@ async def _an_erasure_is_cut_off(case: Case, recovery: Recovery, point: str, _: 
 
 _HERE = "session_id = (SELECT session_id FROM entries WHERE cid = $1)"
 ONCE = {
-    f"SELECT count(*) FROM links WHERE active AND kind = 'summary' AND {_HERE}": 1,
-    f"SELECT count(*) FROM links WHERE NOT active AND {_HERE}": 0,
+    f"SELECT count(*) FROM compactions WHERE active AND kind = 'summary' AND {_HERE}": 1,
+    f"SELECT count(*) FROM compactions WHERE NOT active AND {_HERE}": 0,
 }
 """What a worker's death must not double."""
 

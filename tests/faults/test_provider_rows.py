@@ -194,7 +194,7 @@ async def _useless(provided: Provided, number: int, what: str) -> None:
         await person.until(lambda: asked in person.commands, "the end of the compaction")
         await person.ask(f"Is there more, number {number}?")
         await provided.case.promises_hold(person)
-    heads = """SELECT string_agg(l.payload::text, ' ') FROM links l
+    heads = """SELECT string_agg(l.payload::text, ' ') FROM compactions l
                 WHERE l.session_id = (SELECT session_id FROM entries WHERE cid = $1)"""
     believed = str(await provided.case.value(heads.replace("l.payload::text", "to_jsonb(l)::text"), first))
     assert "previous instructions" not in believed, what

@@ -15,7 +15,17 @@ from tests.kit.deployment.inner_faults import UNKNOWN_KIND
 from tests.kit.deployment.person import PATIENCE_SECONDS, Person
 from tests.kit.deployment.processes import Process
 
-TABLES = ("sessions", "turns", "entry_rows", "turn_entries", "events", "jobs", "links", "contacts", "workers")
+TABLES = (
+    "sessions",
+    "turns",
+    "entry_rows",
+    "turn_entries",
+    "events",
+    "jobs",
+    "compactions",
+    "contacts",
+    "workers",
+)
 _EXPANDED = """
 ALTER TABLE jobs DROP CONSTRAINT job_kind;
 ALTER TABLE jobs ADD CONSTRAINT job_kind CHECK (kind IN ('flush', 'compact', 'tidy', 'brand_new'));

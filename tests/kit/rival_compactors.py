@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from shared.core.compaction.digest import digest
 from shared.core.compaction.plan import CompactionPlan, plan_compaction
-from shared.core.session.session_state import FlushReport, JobClaim, NewLink, SessionState
+from shared.core.session.session_state import FlushReport, JobClaim, NewCompaction, SessionState
 from shared.core.session.summary import render_summary
 from shared.core.session.turns import JobOrder
 from shared.core.values.errors import StaleView
@@ -29,20 +29,20 @@ class Rivals:
         """Plan, write a digest, commit; raises StaleView when the view has moved meanwhile."""
         store = self.guest.app.stores.jobs
         seen = await store.load_state(self.guest.session_id)
-        link = await self._link(seen)
+        compaction = await self._build_compaction(seen)
         if before_commit is not None:
             await before_commit()
-        if link is None:
+        if compaction is None:
             self.told["nothing"] += 1
             return
         try:
-            await store.record_compaction(self.job, link, seen=seen, spent=())
+            await store.record_compaction(self.job, compaction, seen=seen, spent=())
         except StaleView:
             self.told["stale"] += 1
             raise
         self.told["committed"] += 1
 
-    async def _link(self, seen: SessionState) -> NewLink | None:
+    async def _build_compaction(self, seen: SessionState) -> NewCompaction | None:
         plan = plan_compaction(
             seen.view, budget=budget(), policy=POLICIES["steady"], now_tokens=5_000, force=True, keep_turns=2
         )
@@ -50,7 +50,7 @@ class Rivals:
             return None
         await self._flush(seen, plan)
         ledger = digest(plan.entries, plan.former, words, budget_tokens=400)
-        return NewLink(
+        return NewCompaction(
             kind="digest", from_turn=plan.from_turn, through_turn=plan.through_turn,
             from_seq=min(entry.seq for entry in plan.entries), through_seq=plan.through_seq, trigger="limit",
             summary_text=render_summary(ledger), ledger=ledger, contract={}, audit={},

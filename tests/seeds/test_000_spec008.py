@@ -112,7 +112,7 @@ async def long_talk(module_database_url: str, module_redis_url: str, provider: R
             usage=await provider.usage(),
             audits=await rows("turn_context_audit"),
             totals=(await rows("session_totals", "session_id"))[0],
-            links=await rows("links"),
+            links=await rows("compactions"),
             flushes=await rows("flushes"),
             jobs=await rows("jobs"),
             notes=await rows("notes"),
@@ -529,7 +529,7 @@ async def test_failing_summary_model_is_not_replaced_by_the_chat_model(
         await command(guest, "compact", "--force")
         asked = {record["model"] for record in await requests(provider, "summary")}
         assert asked == {guest.app.models.summary}
-        assert await guest.one("SELECT kind FROM links WHERE active") == "digest"
+        assert await guest.one("SELECT kind FROM compactions WHERE active") == "digest"
 
 
 @seed("000", 208)
@@ -664,7 +664,7 @@ async def test_the_documents_own_cheap_model_can_be_chosen(house: House, provide
         for number in range(8):
             await guest.ask(f"Message {number}. {FILLER}")
         await command(guest, "compact", "--force")
-        assert await guest.one("SELECT model FROM links WHERE active") == dated
+        assert await guest.one("SELECT model FROM compactions WHERE active") == dated
         assert {record["model"] for record in await requests(provider, "summary")} == {dated}
 
 
@@ -717,7 +717,7 @@ async def test_a_compaction_leaves_every_other_session_alone(house: House) -> No
             await guest.ask(f"Message {number}. {FILLER}")
             await other.ask(f"Message {number}. {FILLER}")
         await command(guest, "compact", "--force")
-        hidden = await guest.app.pool.fetch("SELECT session_id FROM links")
+        hidden = await guest.app.pool.fetch("SELECT session_id FROM compactions")
         assert {row["session_id"] for row in hidden} == {guest.session_id}
 
 
@@ -763,7 +763,7 @@ async def test_page_and_telegram_of_one_person_are_compacted_together(
         asked = await newest(provider, "summary")
         assert "Message 0." in said(asked)
         assert "Message 1." in said(asked)
-        assert await guest.one("SELECT count(*) FROM links WHERE active") == 1
+        assert await guest.one("SELECT count(*) FROM compactions WHERE active") == 1
 
 
 @seed("000", 367)

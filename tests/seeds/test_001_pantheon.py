@@ -166,8 +166,8 @@ async def test_every_eighth_turn_since_the_last_summary_brings_another(house: Ho
         for number in range(16):
             await guest.ask(f"We decided that shelf {number} is painted in ochre on 14 March. {FILLER}")
             await guest.run_due_jobs()
-        assert await guest.one("SELECT array_agg(through_turn ORDER BY id) FROM links") == [4, 12]
-        assert await guest.one("SELECT array_agg(DISTINCT trigger) FROM links") == ["turns"]
+        assert await guest.one("SELECT array_agg(through_turn ORDER BY id) FROM compactions") == [4, 12]
+        assert await guest.one("SELECT array_agg(DISTINCT trigger) FROM compactions") == ["turns"]
 
 
 @seed("001", 13, 14, 53, 137)
@@ -183,7 +183,7 @@ async def test_a_summary_is_triggered_at_the_threshold_and_not_before(pantheon: 
     assert before < row["context_limit"]
     assert await pantheon.one("SELECT trigger FROM jobs") == "limit"
     await pantheon.run_due_jobs()
-    assert await pantheon.one("SELECT kind FROM links") == "summary"
+    assert await pantheon.one("SELECT kind FROM compactions") == "summary"
     assert await pantheon.one("SELECT answered_turn - base_turn FROM sessions") <= 4
 
 
@@ -195,7 +195,7 @@ async def test_filler_is_left_out_only_after_summarising_has_had_its_turn(
     for number in range(9):
         await pantheon.ask(f"Message {number}. {FILLER if number < 6 else ''}")
         await pantheon.run_due_jobs()
-    assert await pantheon.one("SELECT kind FROM links") == "summary"
+    assert await pantheon.one("SELECT kind FROM compactions") == "summary"
     assert await pantheon.one("SELECT count(*) FROM prune_decisions") == 0
     base = await pantheon.one("SELECT base_turn FROM sessions")
     for number in range(12):
@@ -214,7 +214,7 @@ async def test_filler_is_left_out_only_after_summarising_has_had_its_turn(
 
 @seed("001", 8)
 async def test_no_request_ever_goes_above_the_budget(pantheon: Visit, provider: RunningFake) -> None:
-    while await pantheon.one("SELECT count(*) FROM links WHERE active") < 2:
+    while await pantheon.one("SELECT count(*) FROM compactions WHERE active") < 2:
         await pantheon.ask(f"Another message. {FILLER * 3}")
         await pantheon.run_due_jobs()
     over = "SELECT count(*) FROM turn_context_audit WHERE reported_input_tokens > hard_limit"
@@ -348,11 +348,11 @@ def test_the_last_turns_stay_raw_four_unless_an_agent_wants_others(keeps: int, t
 async def test_a_summary_is_stored_with_its_five_fields_and_its_range(
     pantheon: Visit, provider: RunningFake
 ) -> None:
-    """Corrected: `session_summaries` is a view; the rows are `links`, which hold every kind of hiding."""
+    """Corrected: `session_summaries` is a view; its rows are `compactions`, which hold each kind."""
     for number in range(9):
         await pantheon.ask(f"We decided that shelf {number} is painted in ochre on 14 March. {FILLER}")
         await pantheon.run_due_jobs()
-    contract = await pantheon.one("SELECT contract FROM links WHERE active ORDER BY id DESC LIMIT 1")
+    contract = await pantheon.one("SELECT contract FROM compactions WHERE active ORDER BY id DESC LIMIT 1")
     assert contract["summary_text"]
     assert {name for name in contract if isinstance(contract[name], list)} >= {
         "key_facts", "open_questions", "decisions", "action_items",
@@ -416,7 +416,7 @@ async def test_what_is_pinned_survives_every_summary(pantheon: Visit, provider: 
     await pantheon.ask("Never call me Bob, please.")
     pins = PostgresPins(pantheon.app.pool)
     assert await pins.pin(pantheon.session_id, 1, most_tokens=400) == "pinned"
-    while await pantheon.one("SELECT count(*) FROM links WHERE active") < 2:
+    while await pantheon.one("SELECT count(*) FROM compactions WHERE active") < 2:
         await pantheon.ask(f"Another message. {FILLER * 3}")
         await pantheon.run_due_jobs()
     shown = first_words(await newest(provider))
@@ -439,7 +439,7 @@ async def test_digest_keeps_pins_and_anchors_when_no_summary_comes(
         await command(pantheon, "compact", "--force")
     warned = [event for event in told if event["event"] == "summary_fell_back_to_digest"]
     assert [event["log_level"] for event in warned] == ["warning"]
-    assert await pantheon.one("SELECT kind FROM links WHERE active") == "digest"
+    assert await pantheon.one("SELECT kind FROM compactions WHERE active") == "digest"
     await pantheon.ask("And now?")
     sent = first_words(await newest(provider))
     assert "PX-0471" in sent

@@ -99,7 +99,7 @@ async def test_only_the_person_sets_a_separator(house: House) -> None:
         for number in range(9):
             await guest.ask(f"Message {number}. {FILLER}")
             await guest.run_due_jobs()
-        kinds = await guest.one("SELECT array_agg(DISTINCT kind) FROM links")
+        kinds = await guest.one("SELECT array_agg(DISTINCT kind) FROM compactions")
         assert kinds == ["summary"]
 
 
@@ -171,7 +171,7 @@ async def compressed(module_database_url: str, module_redis_url: str, provider: 
         sent = [record["kind"] for record in await provider.requests()]
         kinds = [kind for kind in sent if kind != "count_tokens"]
         with_summary, summary = await newest(provider), await newest(provider, "summary")
-        link = await guest.app.pool.fetchrow("SELECT * FROM links WHERE active")
+        link = await guest.app.pool.fetchrow("SELECT * FROM compactions WHERE active")
         assert link is not None
         originals = await guest.app.pool.fetch(
             "SELECT blocks::text AS words FROM entries WHERE seq <= $1", link["through_seq"]
@@ -426,7 +426,7 @@ async def test_summaries_may_have_a_model_and_a_provider_of_their_own(
         asked, chat = await newest(provider, "summary"), await newest(provider)
         assert asked["body"]["model"] == "claude-haiku-4-5"
         assert chat["body"]["model"] == guest.app.models.chat != "small"
-        assert await guest.one("SELECT model FROM links WHERE active") == "small"
+        assert await guest.one("SELECT model FROM compactions WHERE active") == "small"
 
 
 @seed("002", 181)
@@ -479,7 +479,7 @@ async def test_importance_and_topics_are_a_view_beside_the_summary(house: House)
         for number in range(4):
             await guest.ask(f"The cake for Ingrid needs almonds and sugar, number {number}. {FILLER}")
         await command(guest, "compact", "--force")
-        link = await guest.app.pool.fetchrow("SELECT ledger, audit FROM links WHERE active")
+        link = await guest.app.pool.fetchrow("SELECT ledger, audit FROM compactions WHERE active")
         assert link is not None
         topics = link["ledger"]["topics"]
         assert topics
@@ -529,7 +529,7 @@ async def test_compact_command_archives_old_messages_as_a_summarised_thread(
         for number in range(8):
             await guest.ask(f"We decided that shelf {number} is painted in ochre. {FILLER}")
         await command(guest, "compact", "--force")
-        assert await guest.one("SELECT ledger->>'form' FROM links WHERE active") == "thread"
+        assert await guest.one("SELECT ledger->>'form' FROM compactions WHERE active") == "thread"
         assert await guest.one("SELECT base_turn FROM sessions") == 8
         await guest.ask("Which shelves?")
         sent = await newest(provider)
@@ -643,10 +643,10 @@ def test_claude_code_summarises_above_three_quarters_of_the_window(tokens: int, 
 @seed("002", 260, 386, 410)
 async def test_a_summary_comes_without_anybody_asking(house: House) -> None:
     async with house(preset="claude-code", context_window=14_000, max_output=1_000) as guest:
-        while not await guest.one("SELECT count(*) FROM links WHERE active"):
+        while not await guest.one("SELECT count(*) FROM compactions WHERE active"):
             await guest.ask(f"One more. {FILLER * 2}")
             await guest.run_due_jobs()
-        assert await guest.one("SELECT trigger FROM links") == "limit"
+        assert await guest.one("SELECT trigger FROM compactions") == "limit"
 
 
 @seed("002", 261)
@@ -663,7 +663,7 @@ async def test_a_person_says_what_a_summary_should_look_at(house: House, provide
             await guest.ask(f"Message {number} about the piano. {FILLER}")
         done = await command(guest, "compact", "the piano tuner --force")
         assert done.success
-        assert await guest.one("SELECT focus FROM links WHERE active") == "the piano tuner"
+        assert await guest.one("SELECT focus FROM compactions WHERE active") == "the piano tuner"
         assert "the piano tuner" in newest_words(await newest(provider, "summary"))
 
 
@@ -825,11 +825,11 @@ async def test_running_summary_is_made_after_answer_and_shown_next_turn(
             await guest.ask(f"The invoice number of the piano is PX-4471. {FILLER}")
         assert await requests(provider, "summary") == [], "the answer did not wait for it"
         await guest.run_due_jobs()
-        assert await guest.one("SELECT ledger->>'form' FROM links WHERE active") == "running"
+        assert await guest.one("SELECT ledger->>'form' FROM compactions WHERE active") == "running"
         await guest.ask("And now?")
         assert "PX-4471" in first_words(await newest(provider))
         assert "Extend the earlier summary" not in newest_words((await requests(provider, "summary"))[0])
-        while await guest.one("SELECT count(*) FROM links WHERE active") < 2:
+        while await guest.one("SELECT count(*) FROM compactions WHERE active") < 2:
             await guest.ask(f"Another message. {FILLER}")
             await guest.run_due_jobs()
         assert "Extend the earlier summary" in newest_words(await newest(provider, "summary"))

@@ -211,7 +211,7 @@ async def test_a_compaction_between_two_tool_rounds_shows_only_in_the_next_turn(
         answering = asyncio.ensure_future(guest.ask("Please read shelf S-1."))
         await asyncio.sleep(0.2)
         await command(guest, "compact", "--force")
-        assert await guest.one("SELECT count(*) FROM links WHERE active") == 1
+        assert await guest.one("SELECT count(*) FROM compactions WHERE active") == 1
         assert await answering == "One book."
         first, second = (await requests(provider))[-2:]
         begun = first["body"]["messages"]
@@ -255,7 +255,7 @@ async def session(module_database_url: str, module_redis_url: str, provider: Run
         await job
         after = await guest.one("SELECT context_tokens FROM sessions")
         await guest.ask("And now?")
-        link = await guest.app.pool.fetchrow("SELECT * FROM links WHERE active")
+        link = await guest.app.pool.fetchrow("SELECT * FROM compactions WHERE active")
         assert link is not None
         return Session(
             before=before,
@@ -314,7 +314,7 @@ async def test_the_sessions_own_model_writes_unless_an_agent_names_the_cheap_one
         await guest.app.pool.execute("UPDATE agents SET config = $1", {"context": {"summariser": "cheap"}})
         await filled(guest)
         await command(guest, "compact", "--force")
-        assert await guest.one("SELECT model FROM links WHERE active") == guest.app.models.summary
+        assert await guest.one("SELECT model FROM compactions WHERE active") == guest.app.models.summary
 
 
 @seed("003", 287, 288)
@@ -362,7 +362,7 @@ async def test_compact_is_run_by_rest_without_any_socket(front: Front) -> None:
         body = {"session_id": front.session, "force": True}
         status, told = await front.call("POST", "/commands/compact", json=body)
     assert (status, told["success"], told["error"]) == (200, True, None)
-    assert await front.guest.one("SELECT trigger FROM links WHERE active") == "manual"
+    assert await front.guest.one("SELECT trigger FROM compactions WHERE active") == "manual"
 
 
 @seed("003", 192)
@@ -410,7 +410,7 @@ async def test_over_the_socket_the_same_command_runs_with_progress(front: Front)
     assert {"command", "message", "percent"} <= set(progress[0])
     assert progress[0]["command"] == "compact"
     assert (result["command"], result["success"]) == ("compact", True)
-    assert await front.guest.one("SELECT trigger FROM links WHERE active") == "manual"
+    assert await front.guest.one("SELECT trigger FROM compactions WHERE active") == "manual"
 
 
 @seed("003", 241, 242, 243, 244, 245)

@@ -118,7 +118,7 @@ async def talk(module_database_url: str, module_redis_url: str, provider: Runnin
 async def base_and_link(guest: Visit) -> tuple[int, dict[str, Any]]:
     """The module's scenes share a database."""
     base = await guest.one("SELECT base_turn FROM sessions WHERE id = $1", guest.session_id)
-    sql = "SELECT * FROM links WHERE active AND session_id = $1"
+    sql = "SELECT * FROM compactions WHERE active AND session_id = $1"
     link = await guest.app.pool.fetchrow(sql, guest.session_id)
     assert link is not None
     return base, dict(link)
@@ -481,7 +481,7 @@ async def test_overflow_triggers_a_compaction(house: House, provider: RunningFak
         await guest.ask("Are you still there?")
         assert await guest.one("SELECT trigger FROM jobs WHERE kind = 'compact'") == "overflow"
         await guest.run_due_jobs()
-        assert await guest.one("SELECT kind FROM links WHERE active") == "summary"
+        assert await guest.one("SELECT kind FROM compactions WHERE active") == "summary"
         await guest.ask("And now?")
         assert first_words(await newest(provider)).startswith("<conversation_summary")
 
@@ -719,5 +719,5 @@ async def test_when_the_small_model_cannot_the_main_one_writes(house: House, pro
         unusable = {"match": {"kind": "summary", "model": cheap}, "times": -1, "action": {"prose": True}}
         await provider.script([unusable])
         await command(guest, "compact", "--force")
-        assert await guest.one("SELECT kind FROM links WHERE active") == "summary"
-        assert await guest.one("SELECT model FROM links WHERE active") == main
+        assert await guest.one("SELECT kind FROM compactions WHERE active") == "summary"
+        assert await guest.one("SELECT model FROM compactions WHERE active") == main

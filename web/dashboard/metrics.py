@@ -171,7 +171,7 @@ def _jobs(counted: Mapping[str, Sums], now: Mapping[str, Any]) -> dict[str, floa
 def counter_samples(counted: Mapping[str, Sums]) -> dict[str, list[Sample]]:
     calls, spend = counted["calls"], counted["spend"]
     return {
-        "evertalk_summaries_total": _one(counted["links"]["summaries"]),
+        "evertalk_summaries_total": _one(counted["compactions"]["summaries"]),
         "evertalk_prunes_total": _one(calls["prunes"]),
         "evertalk_overflow_rejects_total": _one(calls["overflows"]),
         "evertalk_prompt_tokens_per_call": _one(_average(calls)),

@@ -235,7 +235,7 @@ class ButtonHandlers:
 
     async def _view_summary(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> None:
         summary = await self._context.stores.telegram_chats.load_newest_summary(chat.session_id)
-        if summary is None or summary.link_id != press.subject:
+        if summary is None or summary.compaction_id != press.subject:
             await self._answer_outdated(query, chat)
             return
         await self._notifier.answer_callback(query.id)
@@ -247,7 +247,7 @@ class ButtonHandlers:
     async def _undo_summary(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> None:
         """Undo the newest summary; answer a press on an older summary's button as outdated."""
         summary = await self._context.stores.telegram_chats.load_newest_summary(chat.session_id)
-        if summary is None or summary.link_id != press.subject:
+        if summary is None or summary.compaction_id != press.subject:
             await self._answer_outdated(query, chat)
             return
         outcome = await self._run_command(chat, "undo")

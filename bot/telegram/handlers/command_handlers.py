@@ -286,8 +286,8 @@ class CommandHandlers:
         chats = self._context.stores.telegram_chats
         if (summary := await chats.load_newest_summary(chat.session_id)) is None:
             return None
-        await chats.change_settings(chat.address_id, {"noted": summary.link_id})
-        return build_summary_buttons(chat, summary.link_id)
+        await chats.change_settings(chat.address_id, {"noted": summary.compaction_id})
+        return build_summary_buttons(chat, summary.compaction_id)
 
     async def _send_welcome(self, _: Message, chat: ChatRow, said: IncomingMessage) -> None:
         text = say_hello(

@@ -148,8 +148,8 @@ def build_rating_buttons(chat: ChatRow, handover_id: int) -> InlineKeyboardMarku
     return build_keyboard([[_button(chat, handover_id, f"{n} ★", ButtonAction.RATE, str(n)) for n in stars]])
 
 
-def build_summary_buttons(chat: ChatRow, link_id: int) -> InlineKeyboardMarkup | None:
-    return _row(chat, link_id, ("view", ButtonAction.VIEW_SUMMARY), ("undo", ButtonAction.UNDO_SUMMARY))
+def build_summary_buttons(chat: ChatRow, compaction_id: int) -> InlineKeyboardMarkup | None:
+    return _row(chat, compaction_id, ("view", ButtonAction.VIEW_SUMMARY), ("undo", ButtonAction.UNDO_SUMMARY))
 
 
 def build_note_buttons(

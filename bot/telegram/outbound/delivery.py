@@ -257,24 +257,29 @@ class SummaryNotices:
         if now is None:
             return
         if is_setting_on(now, "announce"):
-            await self._announce(context, notifier, now, after_link=0 if summary is None else summary.link_id)
+            await self._announce(
+                context, notifier, now, after_compaction=0 if summary is None else summary.compaction_id
+            )
         noted = int(now.settings.get("noted") or 0)
-        if summary is None or summary.link_id <= noted:
+        if summary is None or summary.compaction_id <= noted:
             return
-        await context.stores.telegram_chats.change_settings(chat.address_id, {"noted": summary.link_id})
+        await context.stores.telegram_chats.change_settings(chat.address_id, {"noted": summary.compaction_id})
         if is_setting_on(now, "notices"):
             text = get_chat_texts(now).say("summarised", count=summary.messages)
             await notifier.send(
-                get_chat_target(now), text, keyboard=build_summary_buttons(now, summary.link_id), silent=True
+                get_chat_target(now),
+                text,
+                keyboard=build_summary_buttons(now, summary.compaction_id),
+                silent=True,
             )
 
     async def _announce(
-        self, context: BotContext, notifier: Notifier, chat: ChatRow, *, after_link: int
+        self, context: BotContext, notifier: Notifier, chat: ChatRow, *, after_compaction: int
     ) -> None:
         """Announce the next summary, once after each."""
-        if chat.settings.get("announced") == after_link:
+        if chat.settings.get("announced") == after_compaction:
             return
         if not (await self._forecast.foresee_summary(chat.session_id)).soon:
             return
-        await context.stores.telegram_chats.change_settings(chat.address_id, {"announced": after_link})
+        await context.stores.telegram_chats.change_settings(chat.address_id, {"announced": after_compaction})
         await notifier.send(get_chat_target(chat), get_chat_texts(chat).say("summary_soon"), silent=True)

@@ -635,7 +635,7 @@ def _tokens(entries: Iterable[Entry]) -> int:
     return sum(entry.tokens for entry in entries)
 
 
-# ---- the link that keeps a window's session bounded
+# ---- the compaction that keeps a window's session bounded
 
 
 def window_through(view: View, policy: ContextPolicy) -> int | None:

@@ -10,7 +10,7 @@ from shared.core.session.ledger import Ledger
 
 WISH_MINUTES = 10
 """Minutes for which a preview may be confirmed."""
-COUNTED = ("entries", "links", "notes", "artifacts", "attachments", "pins")
+COUNTED = ("entries", "compactions", "notes", "artifacts", "attachments", "pins")
 """Counts that people see; others are internal."""
 _WORD = re.compile(r"\w{4,}")
 

@@ -104,7 +104,7 @@ class FlushReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewLink:
+class NewCompaction:
     """A compaction that was planned, written and audited, about to be committed by compare-and-set."""
 
     kind: CompactionKind
@@ -217,10 +217,10 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hidden:
-    """A session as it stood just before a link hid `from_turn … through_turn`, with these turns live."""
+    """A session as it stood before a compaction hid `from_turn … through_turn`, with these turns live."""
 
     state: SessionState
-    link_id: int
+    compaction_id: int
     kind: str
     from_turn: int
     through_turn: int
@@ -234,7 +234,7 @@ class Hidden:
 class CompactionStored:
     """Stored compaction, undo or restore, as screens receive it."""
 
-    link_id: int
+    compaction_id: int
     event_seq: int
     payload: Mapping[str, Any]
     tokens_before: int
@@ -254,12 +254,12 @@ class ChangeRefused:
     """Numbers in it, by name."""
 
 
-def window_link(view: View, through_turn: int, *, flush_id: int | None) -> NewLink:
+def build_window_compaction(view: View, through_turn: int, *, flush_id: int | None) -> NewCompaction:
     """Return a compaction that hides live turns up to this one and keeps the head's summary."""
     seqs = [entry.seq for entry in view.entries if entry.turn <= through_turn]
     head = view.head
     ledger = head.ledger if head else Ledger()
-    return NewLink(
+    return NewCompaction(
         kind="window",
         from_turn=view.base_turn + 1,
         through_turn=through_turn,

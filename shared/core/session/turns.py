@@ -531,8 +531,8 @@ class Described:
     reservation_id: int | None
 
 
-def link_from_json(raw: Mapping[str, Any] | None) -> Compaction | None:
-    """The head link as a row of Postgres turned into JSON."""
+def compaction_from_json(raw: Mapping[str, Any] | None) -> Compaction | None:
+    """The head compaction as a row of Postgres turned into JSON."""
     if raw is None:
         return None
     return Compaction(

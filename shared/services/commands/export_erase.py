@@ -66,7 +66,7 @@ class EraseEverythingCommand:
 
 
 def _amounts(counts: Mapping[str, int], texts: Catalogue) -> Markdown:
-    names = ("entries", "links", "notes", "artifacts", "attachments", "pins")
+    names = ("entries", "compactions", "notes", "artifacts", "attachments", "pins")
     return bullets(
         [texts.say(f"forgettable_{name}", count=counts[name]) for name in names if counts.get(name)]
     )

@@ -16,7 +16,7 @@ from shared.core.session.session_state import (
     Hidden,
     JobClaim,
     JobDone,
-    NewLink,
+    NewCompaction,
     Pace,
     SessionState,
 )
@@ -55,11 +55,11 @@ class CheckpointStore(Protocol):
     async def find_checkpoint(
         self, session_id: int, *, parent: int | None, from_turn: int
     ) -> Checkpoint | None: ...
-    async def find_digest(self, session_id: int, link_id: int) -> Hidden | None: ...
+    async def find_digest(self, session_id: int, compaction_id: int) -> Hidden | None: ...
     async def replace_digest(
         self,
         job: JobClaim,
-        link: NewLink,
+        compaction: NewCompaction,
         *,
         seen: Hidden,
         spent: Sequence[Spending],
@@ -170,14 +170,14 @@ class CheckpointService:
         if why_not_committed(plan, tokens, budget=prepared.budget, policy=prepared.policy, force=True):
             await record_unused_spending(self._spending, context)
             return _upgrade_later(job, written)
-        link = build_compaction(
+        compaction = build_compaction(
             context, plan, written, FlushResult(through=plan.through_turn), self._silent_requests.count_tokens
         )
-        seen = replace(seen, state=await self._silent_requests.foresee(seen.state, link))
+        seen = replace(seen, state=await self._silent_requests.foresee(seen.state, compaction))
         try:
             stored = await self._store.replace_digest(
                 job,
-                link,
+                compaction,
                 seen=seen,
                 spent=context.tracker.spent,
                 left_out=left_out_counter(prepared.policy, channel=prepared.channel, ratio=prepared.ratio),
@@ -189,7 +189,7 @@ class CheckpointService:
         await self._announcer.announce(job.session_id, {"event_seq": stored.event_seq})
         return JobDone(
             outcome={
-                "link": stored.link_id, "kind": "summary", "before": stored.tokens_before,
+                "link": stored.compaction_id, "kind": "summary", "before": stored.tokens_before,
                 "after": stored.tokens_after, "turns": plan.through_turn - plan.from_turn + 1,
             },
             failures=list_failures(job, written),

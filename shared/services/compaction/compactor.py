@@ -44,10 +44,10 @@ from shared.core.session.session_state import (
     CompactionStored,
     JobClaim,
     JobDone,
-    NewLink,
+    NewCompaction,
     Pace,
     SessionState,
-    window_link,
+    build_window_compaction,
 )
 from shared.core.session.summary import five_fields, form_of, render_summary
 from shared.core.session.turns import Spending
@@ -121,7 +121,7 @@ class CompactionStore(JobSpendingStore, Protocol):
     async def record_compaction(
         self,
         job: JobClaim,
-        link: NewLink,
+        compaction: NewCompaction,
         *,
         seen: SessionState,
         spent: Sequence[Spending],
@@ -213,12 +213,12 @@ class Compactor:
                 return JobDone(outcome={"nothing": "nothing_old", "detail": detail})
             flushed = await self._flusher.flush_before_compaction(job, state, through=through)
             ticket = flushed.ticket
-            link = window_link(state.view, through, flush_id=ticket.id if ticket else None)
+            compaction = build_window_compaction(state.view, through, flush_id=ticket.id if ticket else None)
             try:
                 stored = await self._store.record_compaction(
                     job,
-                    link,
-                    seen=state.with_sizes_of(await self._silent_requests.foresee(state, link)),
+                    compaction,
+                    seen=state.with_sizes_of(await self._silent_requests.foresee(state, compaction)),
                     spent=(),
                     left_out=left_out_counter(
                         prepared.policy, channel=prepared.channel, ratio=prepared.ratio
@@ -229,7 +229,7 @@ class Compactor:
             self._crash_point("after_compaction")
             await self._announcer.announce(job.session_id, {"event_seq": stored.event_seq})
             turns = through - state.view.base_turn
-            return JobDone(outcome={"link": stored.link_id, "kind": "window", "turns": turns})
+            return JobDone(outcome={"link": stored.compaction_id, "kind": "window", "turns": turns})
         return JobDone(outcome={"nothing": "busy", "detail": "The conversation kept changing."})
 
     async def _plan(self, context: CompactionContext) -> CompactionPlan | NothingToCompact:
@@ -314,9 +314,9 @@ class Compactor:
             written = await self._shrink_digest(context, plan, written)
         if (why_not := self._why_not(context, plan, written)) is not None:
             return await self._refuse(context, why_not, written)
-        link = build_compaction(context, plan, written, flushed, self._silent_requests.count_tokens)
+        compaction = build_compaction(context, plan, written, flushed, self._silent_requests.count_tokens)
         now = await self._store.load_state(job.session_id)
-        after = await self._silent_requests.foresee(now, link)
+        after = await self._silent_requests.foresee(now, compaction)
         # Both are estimated, and with the notes that were just saved: only the summary makes the difference.
         grows = why_not_smaller(await self._silent_requests.estimate_size(now), after.view.context_tokens)
         if grows is not None:
@@ -327,7 +327,7 @@ class Compactor:
         try:
             stored = await self._store.record_compaction(
                 job,
-                link,
+                compaction,
                 seen=state.with_sizes_of(after),
                 spent=spent,
                 left_out=left_out_counter(prepared.policy, channel=prepared.channel, ratio=prepared.ratio),
@@ -339,7 +339,7 @@ class Compactor:
         await self._announcer.announce(job.session_id, {"event_seq": stored.event_seq})
         await self.report_progress(job, 100, "done", state="done")
         outcome: dict[str, Any] = {
-            "link": stored.link_id,
+            "link": stored.compaction_id,
             "kind": written.kind,
             "before": stored.tokens_before,
             "after": stored.tokens_after,
@@ -611,9 +611,9 @@ def build_compaction(
     written: SummaryResult,
     flushed: FlushResult,
     count: Callable[[str], int],
-) -> NewLink:
+) -> NewCompaction:
     summary = render_summary(written.ledger)
-    return NewLink(
+    return NewCompaction(
         kind=written.kind,
         from_turn=plan.from_turn,
         through_turn=plan.through_turn,

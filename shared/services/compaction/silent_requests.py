@@ -26,7 +26,7 @@ from shared.core.context.memory import core_block
 from shared.core.context.memory_tools import SAVE_MEMORY, UPDATE_MEMORY
 from shared.core.context.prompts import flush_instruction, most_notes
 from shared.core.session.session import Compaction, View
-from shared.core.session.session_state import JobClaim, NewLink, Pace, SessionState
+from shared.core.session.session_state import JobClaim, NewCompaction, Pace, SessionState
 from shared.core.session.summary_strategy import SummaryStrategy
 from shared.core.session.turns import Caps
 from shared.core.values.errors import ModelUnavailable, PromptTooLong
@@ -153,21 +153,21 @@ class SilentRequests:
         tools = self._toolbox.for_agent(state.agent_config).specs if tools is None else tools
         return self._requests.build_next(state, card=card, tools=tools)
 
-    async def foresee(self, state: SessionState, link: NewLink) -> SessionState:
+    async def foresee(self, state: SessionState, compaction: NewCompaction) -> SessionState:
         """The state with the size of the next request, and of what it will hold beside summary and messages.
 
         `state` was read after the flush: what that has saved is sent from now on.
         """
-        view, through = state.view, link.through_turn
+        view, through = state.view, compaction.through_turn
         head = Compaction(
             id=0,
-            kind=link.kind,
-            from_turn=link.from_turn,
+            kind=compaction.kind,
+            from_turn=compaction.from_turn,
             through_turn=through,
-            through_seq=link.through_seq,
-            summary_text=link.summary_text,
-            ledger=link.ledger,
-            tokens=link.tokens,
+            through_seq=compaction.through_seq,
+            summary_text=compaction.summary_text,
+            ledger=compaction.ledger,
+            tokens=compaction.tokens,
         )
         hidden = tuple(entry for entry in view.entries if entry.turn <= through)
         after = replace(
@@ -180,7 +180,7 @@ class SilentRequests:
         )
         prepared = await self.build_next(replace(state, view=after))
         shown = prepared.selection.view
-        stored = link.tokens + sum(entry.tokens for entry in (*shown.entries, *shown.pins))
+        stored = compaction.tokens + sum(entry.tokens for entry in (*shown.entries, *shown.pins))
         scale = prepared.read_scale(state.token_scale)
         talk_ratio = prepared.ratio_of_stored(scale)
         plain = scale.size(prepared.estimates)

@@ -183,10 +183,10 @@ async def test_context_now_is_what_the_next_request_is_built_from(
             assert expected["before"] > former["before"], "the next request has the saved notes"
             status, told = await page.do("compact", {"force": True, "focus": "the river"})
             assert status == 200, told
-        assert await guest.one("SELECT focus FROM links") == "the river"
-        assert await guest.one("SELECT from_turn FROM links") == expected["from_turn"]
-        assert await guest.one("SELECT through_turn FROM links") == expected["through_turn"]
-        assert await guest.one("SELECT tokens_before FROM links") == expected["before"]
+        assert await guest.one("SELECT focus FROM compactions") == "the river"
+        assert await guest.one("SELECT from_turn FROM compactions") == expected["from_turn"]
+        assert await guest.one("SELECT through_turn FROM compactions") == expected["through_turn"]
+        assert await guest.one("SELECT tokens_before FROM compactions") == expected["before"]
         await agrees(guest, page)
         parts = (await page.see("/now"))["parts"]
         assert parts["summary"] > 0

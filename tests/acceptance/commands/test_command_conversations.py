@@ -136,7 +136,7 @@ async def test_compact_says_what_it_did_or_why_not(guest: Visit) -> None:
     done = await compact(guest, "the river --force")
     assert done.success
     assert "`/undo`" in done.result
-    assert await guest.one("SELECT focus FROM links ORDER BY id DESC LIMIT 1") == "the river"
+    assert await guest.one("SELECT focus FROM compactions ORDER BY id DESC LIMIT 1") == "the river"
     assert (await run(guest, "undo")).result.startswith("The older messages are back")
     assert (await run(guest, "restore")).result.startswith("The summary is in use again")
 

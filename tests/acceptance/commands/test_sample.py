@@ -23,7 +23,7 @@ TRACES = """
 SELECT count(*) FROM (
   SELECT words FROM entry_rows WHERE author = 'person' UNION ALL SELECT blocks::text FROM entry_rows
   UNION ALL SELECT payload::text FROM events UNION ALL SELECT text FROM notes
-  UNION ALL SELECT summary_text || ledger::text FROM links
+  UNION ALL SELECT summary_text || ledger::text FROM compactions
   UNION ALL SELECT body FROM prompt_parts) AS t(words) WHERE words LIKE '%Saffron%'
 """
 
@@ -63,7 +63,7 @@ async def test_the_year_is_played_word_for_word_and_summarised_on_the_way(guest:
     assert await played(guest) == len(YEAR)
     assert await guest.one(SAID, "person") == "\n".join(one.person for one in YEAR)
     assert await guest.one(SAID, "assistant") == "\n".join(one.assistant for one in YEAR)
-    assert await guest.one("SELECT count(*) FROM links WHERE kind = 'summary' AND active") == 1
+    assert await guest.one("SELECT count(*) FROM compactions WHERE kind = 'summary' AND active") == 1
     measured = [one for one in guest.heard if isinstance(one, ContextMeasured)]
     assert {one.status for one in measured} == {"ok", "warning"}
     gauges = [one.percent for one in measured]
@@ -73,7 +73,7 @@ async def test_the_year_is_played_word_for_word_and_summarised_on_the_way(guest:
     assert gauges[full + 1] < 60
     assert gauges[-1] < 60
     saving: float = await guest.one(
-        "SELECT 1 - tokens_after::float / tokens_before FROM links WHERE kind = 'summary' AND active"
+        "SELECT 1 - tokens_after::float / tokens_before FROM compactions WHERE kind = 'summary' AND active"
     )
     assert saving >= 0.5
 

@@ -35,7 +35,7 @@ from worker.jobs import JobDoorbell
 PROSE = [{"match": {"kind": "summary"}, "times": -1, "action": {"prose": True}}]
 COMPACT_IS_DUE = "SELECT count(*) FROM jobs WHERE kind = 'compact' AND trigger = 'limit'"
 STREET = "We went the long way home along the river and past the old mill. " * 6
-COUNT_LINKS = "SELECT count(*) FROM links WHERE active"
+COUNT_LINKS = "SELECT count(*) FROM compactions WHERE active"
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ async def test_digest_becomes_summary_of_same_range_when_model_answers(
     await talk(guest, 8)
     await provider.script(PROSE)
     await compact_by_hand(guest)
-    digest = await guest.app.pool.fetchrow("SELECT * FROM links WHERE active")
+    digest = await guest.app.pool.fetchrow("SELECT * FROM compactions WHERE active")
     assert digest is not None
     assert digest["kind"] == "digest"
     waiting = "SELECT due_at > now() + interval '30 s' FROM jobs WHERE trigger = 'upgrade' AND state = 'due'"
@@ -77,7 +77,7 @@ async def test_digest_becomes_summary_of_same_range_when_model_answers(
     await provider.reset()
     await everything_is_due(guest)
     await guest.run_due_jobs()
-    link = await guest.app.pool.fetchrow("SELECT * FROM links WHERE active")
+    link = await guest.app.pool.fetchrow("SELECT * FROM compactions WHERE active")
     assert link is not None
     assert link["kind"] == "summary"
     assert link["trigger"] == "upgrade"
@@ -120,7 +120,7 @@ async def test_restored_digest_is_upgraded_although_its_first_job_found_nothing(
     ).success
     await everything_is_due(guest)
     await guest.run_due_jobs()
-    assert await guest.one("SELECT kind FROM links WHERE active") == "summary"
+    assert await guest.one("SELECT kind FROM compactions WHERE active") == "summary"
 
 
 async def test_digest_upgrade_backs_off_and_stores_failures_without_text(
@@ -146,7 +146,7 @@ async def test_digest_upgrade_backs_off_and_stores_failures_without_text(
         guest.app.models.summary, guest.app.models.chat
     }  # fmt: skip
     assert "pleasant conversation" not in str(row["failures"])
-    assert await guest.one("SELECT count(*) FROM links WHERE active AND kind = 'digest'") == 1
+    assert await guest.one("SELECT count(*) FROM compactions WHERE active AND kind = 'digest'") == 1
 
 
 async def test_failed_answers_of_a_compaction_are_kept_with_their_model_and_reason(
@@ -195,7 +195,7 @@ async def test_after_three_failures_background_compaction_rests_for_fifteen_minu
     await talk_until(guest, "SELECT count(*) FROM jobs WHERE trigger = 'overflow'")
     assert await guest.one("SELECT count(*) FROM jobs WHERE key LIKE 'compact:%'") == 1
     await guest.run_due_jobs()
-    assert await guest.one("SELECT kind FROM links WHERE active") == "digest"
+    assert await guest.one("SELECT kind FROM compactions WHERE active") == "digest"
     assert len([r for r in await provider.requests() if r["kind"] == "summary"]) == asked
 
 
@@ -244,7 +244,7 @@ async def test_what_no_longer_fits_is_hidden_without_a_model_while_thrashing_res
     asked = len([r for r in await provider.requests() if r["kind"] == "summary"])
     await talk_until(guest, "SELECT count(*) FROM jobs WHERE trigger = 'overflow'")
     await guest.run_due_jobs()
-    assert await guest.one("SELECT kind FROM links WHERE active") == "digest"
+    assert await guest.one("SELECT kind FROM compactions WHERE active") == "digest"
     assert len([r for r in await provider.requests() if r["kind"] == "summary"]) == asked
     assert await guest.one("SELECT base_turn > 0 AND indexed_turn = base_turn FROM sessions")
 
@@ -278,7 +278,7 @@ async def test_digest_comes_at_once_when_turns_wait_for_the_summary(
     await talk_until(spec008, COMPACT_IS_DUE)
     await fail_three_times(spec008)
     await spec008.run_due_jobs()
-    assert await spec008.one("SELECT kind FROM links WHERE active") == "digest"
+    assert await spec008.one("SELECT kind FROM compactions WHERE active") == "digest"
     assert not [record for record in await provider.requests() if record["kind"] == "summary"]
 
 
@@ -288,7 +288,7 @@ async def test_spec008_never_asks_the_main_model_for_a_summary(spec008: Visit, p
     await compact_by_hand(spec008)
     asked = {record["model"] for record in await provider.requests() if record["kind"] == "summary"}
     assert asked == {spec008.app.models.summary}
-    assert await spec008.one("SELECT kind FROM links WHERE active") == "digest"
+    assert await spec008.one("SELECT kind FROM compactions WHERE active") == "digest"
 
 
 # ---- hold, undo, restore
@@ -341,7 +341,7 @@ async def test_force_never_puts_a_summary_in_place_of_something_shorter(guest: V
     assert done["nothing"] == "grows"
     before, after = (int(part.split()[0].replace(",", "")) for part in done["detail"].split(" → "))
     assert before < after
-    assert await guest.one("SELECT count(*) FROM links") == 0
+    assert await guest.one("SELECT count(*) FROM compactions") == 0
     assert await guest.one("SELECT count(*) FROM usage WHERE purpose = 'compact'") >= 1, "it is paid for"
     said = describe_compaction(catalogue("commands", "en"), "done", done)[1]
     assert "longer than what it replaces" in said
@@ -366,7 +366,7 @@ async def test_a_summary_that_gains_too_little_gives_way_to_a_smaller_digest(
     row = await job(guest, "manual")
     assert row["outcome"]["kind"] == "digest"
     assert row["failures"][-1]["code"] == "the summary gains too little"
-    assert await guest.one("SELECT count(*) FROM links WHERE active AND kind = 'digest'") == 1
+    assert await guest.one("SELECT count(*) FROM compactions WHERE active AND kind = 'digest'") == 1
 
 
 async def test_where_no_summary_gains_enough_nothing_is_hidden_and_the_session_rests(
@@ -428,7 +428,7 @@ async def test_an_idle_conversation_is_compacted_once_while_the_provider_remembe
     await idle_for(idler, 245)
     events = await idler.one("SELECT count(*) FROM events WHERE kind = 'msg'")
     await idler.run_due_jobs()
-    assert await idler.one("SELECT trigger FROM links WHERE active") == "idle"
+    assert await idler.one("SELECT trigger FROM compactions WHERE active") == "idle"
     assert await idler.one("SELECT count(*) FROM events WHERE kind = 'msg'") == events
     assert await idler.one("SELECT flushed_turn >= base_turn FROM sessions")
     flush = next(record for record in await provider.requests() if record["kind"] == "flush")
@@ -503,15 +503,15 @@ async def test_warm_summary_uses_the_cached_prefix(warm: Visit, provider: Runnin
     assert summary["body"]["tools"] == chat["tools"]
     assert summary["body"].get("tool_choice") == chat.get("tool_choice")
     assert summary["usage"]["cache_read_input_tokens"] > summary["usage"]["input_tokens"]
-    assert await warm.one("SELECT kind FROM links WHERE active") == "summary"
-    assert await warm.one("SELECT model FROM links WHERE active") == warm.app.models.chat
+    assert await warm.one("SELECT kind FROM compactions WHERE active") == "summary"
+    assert await warm.one("SELECT model FROM compactions WHERE active") == warm.app.models.chat
 
 
 async def test_unusable_warm_summary_is_written_by_summary_model(warm: Visit, provider: RunningFake) -> None:
     await talk(warm, 8)
     await provider.script([{"match": {"kind": "summary"}, "times": 2, "action": {"prose": True}}])
     await compact_by_hand(warm)
-    assert await warm.one("SELECT model FROM links WHERE active") == warm.app.models.summary
+    assert await warm.one("SELECT model FROM compactions WHERE active") == warm.app.models.summary
 
 
 async def test_compaction_progress_is_announced_by_stage_and_never_falls(

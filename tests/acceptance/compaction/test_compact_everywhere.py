@@ -165,7 +165,7 @@ async def test_one_summary_hides_the_same_turns_and_tells_its_sizes(
     town: Town, way: Callable[[Talk], Awaitable[str]] | None
 ) -> None:
     session_id, said = await (on_telegram(town) if way is None else on_the_web(town, way))
-    links = await town.pool.fetch("SELECT * FROM links WHERE session_id = $1", session_id)
+    links = await town.pool.fetch("SELECT * FROM compactions WHERE session_id = $1", session_id)
     (link,) = links
     assert (link["kind"], link["trigger"], link["active"]) == ("summary", "manual", True)
     assert (link["from_turn"], link["through_turn"]) == (1, TURNS - 2)

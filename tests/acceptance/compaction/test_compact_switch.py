@@ -18,7 +18,7 @@ from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.night import by_night
 
 pytestmark = pytest.mark.timeout(300)
-SUMMARIES = "SELECT count(*) FROM links WHERE kind IN ('summary', 'digest')"
+SUMMARIES = "SELECT count(*) FROM compactions WHERE kind IN ('summary', 'digest')"
 UNANSWERED = "SELECT count(*) FROM turns WHERE state <> 'answered'"
 
 
@@ -63,7 +63,7 @@ async def test_summary_on_request_is_made_while_switched_off(app: App) -> None:
     await command(guest, "compact", "off")
     await talk(guest, 8)
     assert "Summarised" in await command(guest, "compact", "--force")
-    assert await guest.one("SELECT array_agg(trigger) FROM links") == [MANUAL]
+    assert await guest.one("SELECT array_agg(trigger) FROM compactions") == [MANUAL]
 
 
 async def test_switched_on_again_the_next_turns_are_summarised(app: App) -> None:
@@ -109,7 +109,7 @@ async def test_choice_holds_for_its_conversation_only(app: App) -> None:
     mine, other = await visit(app), await visit(app)
     await command(mine, "compact", "off")
     await talk(other, 40)
-    sql = "SELECT count(*) FROM links WHERE session_id = $1"
+    sql = "SELECT count(*) FROM compactions WHERE session_id = $1"
     assert await other.one(sql, other.session_id) > 0
     assert "Automatic summaries are off" not in await command(other, "context")
 

@@ -20,7 +20,7 @@ from tests.kit.fakes.messages_api.harness import RunningFake
 
 pytestmark = pytest.mark.timeout(300)
 SECRET = "s" * 32
-SUMMARIES = "SELECT count(*) FROM links WHERE kind IN ('summary', 'digest')"
+SUMMARIES = "SELECT count(*) FROM compactions WHERE kind IN ('summary', 'digest')"
 MOST_TURNS = 80
 SKIP = {"body": '{"skip": true}'}
 
@@ -85,7 +85,7 @@ async def test_hook_hears_of_a_summary_before_and_after_it(app: App, receiver: H
     messages, faults = await receiver.list_told()
     assert faults == []
     before, after = messages
-    link = await app.pool.fetchrow("SELECT * FROM links WHERE kind = 'summary'")
+    link = await app.pool.fetchrow("SELECT * FROM compactions WHERE kind = 'summary'")
     assert link is not None
     public = str(await guest.one("SELECT public_id FROM sessions WHERE id = $1", guest.session_id))
     assert (before["session"], after["session"], after["job"]) == (public, public, before["job"])
@@ -182,7 +182,7 @@ async def test_hook_gets_the_summary_if_the_operator_asks_for_it(app: App, recei
     await talk_until(guest, f"SELECT ({SUMMARIES}) > 0")
     await deliver(guest)
     messages, _ = await receiver.list_told()
-    text = await guest.one("SELECT summary_text FROM links WHERE kind = 'summary'")
+    text = await guest.one("SELECT summary_text FROM compactions WHERE kind = 'summary'")
     assert [one.get("summary_text") for one in messages] == [None, text]
 
 

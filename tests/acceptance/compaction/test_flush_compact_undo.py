@@ -22,7 +22,7 @@ async def test_a_long_talk_is_compacted_again_and_again_and_nothing_is_lost(
     guest: Visit, provider: RunningFake
 ) -> None:
     await talk_with_upkeep(guest, 16)
-    compactions = await guest.one("SELECT count(*) FROM links WHERE kind = 'summary' AND active")
+    compactions = await guest.one("SELECT count(*) FROM compactions WHERE kind = 'summary' AND active")
     assert compactions >= 2
     assert await guest.one("SELECT count(*) FROM entries WHERE author = 'person'") == 16
     assert await guest.one("SELECT count(*) FROM turns WHERE state = 'answered'") == 16
@@ -39,7 +39,7 @@ async def test_an_early_fact_is_still_answered_after_compactions(guest: Visit) -
 
 async def test_every_hidden_range_was_flushed_before_or_its_failure_is_recorded(guest: Visit) -> None:
     await talk_with_upkeep(guest, 14)
-    assert await guest.one("SELECT count(*) FROM links WHERE active AND flush_id IS NULL") == 0
+    assert await guest.one("SELECT count(*) FROM compactions WHERE active AND flush_id IS NULL") == 0
     assert await guest.one("SELECT count(*) FROM notes") > 0
     assert await guest.one("SELECT count(*) FROM events WHERE kind = 'msg'") == 28
 
@@ -47,7 +47,7 @@ async def test_every_hidden_range_was_flushed_before_or_its_failure_is_recorded(
 async def test_active_links_cover_just_what_is_hidden(guest: Visit) -> None:
     await talk_with_upkeep(guest, 16)
     rows = await guest.app.pool.fetch(
-        "SELECT from_turn, through_turn FROM links WHERE active ORDER BY from_turn"
+        "SELECT from_turn, through_turn FROM compactions WHERE active ORDER BY from_turn"
     )
     base = await guest.one("SELECT base_turn FROM sessions")
     covered = [turn for row in rows for turn in range(row["from_turn"], row["through_turn"] + 1)]
@@ -113,7 +113,7 @@ async def test_a_message_during_a_compaction_is_safe(guest: Visit, provider: Run
     await job
     assert words
     assert await guest.one("SELECT count(*) FROM turns WHERE state = 'answered'") == 10
-    assert await guest.one("SELECT count(*) FROM links WHERE active") == 1
+    assert await guest.one("SELECT count(*) FROM compactions WHERE active") == 1
 
 
 async def test_a_useless_summary_becomes_a_digest_and_the_talk_goes_on(
@@ -121,7 +121,7 @@ async def test_a_useless_summary_becomes_a_digest_and_the_talk_goes_on(
 ) -> None:
     await provider.script([{"match": {"kind": "summary"}, "times": -1, "action": {"prose": True}}])
     await talk_with_upkeep(guest, 9)
-    assert await guest.one("SELECT count(*) FROM links WHERE kind = 'digest'") >= 1
+    assert await guest.one("SELECT count(*) FROM compactions WHERE kind = 'digest'") >= 1
     assert await guest.ask("Still here?")
 
 
@@ -165,7 +165,7 @@ async def test_shrunk_view_is_still_summarised_and_stays_below_hard_limit(
     assert await guest.one(over_hard) == 0
     assert await guest.one("SELECT count(*) FROM jobs WHERE kind = 'compact'") == 1
     await guest.run_due_jobs()
-    assert await guest.one("SELECT count(*) FROM links WHERE active") >= 1
+    assert await guest.one("SELECT count(*) FROM compactions WHERE active") >= 1
     await talk_with_upkeep(guest, 2)
     assert await guest.one("SELECT context_tokens < context_limit FROM sessions")
     assert await guest.one(over_hard) == 0
@@ -184,12 +184,12 @@ async def test_a_turn_that_ends_after_a_compaction_keeps_the_new_measure(
     while not await guest.one("SELECT count(*) FROM turns WHERE state = 'claimed'"):
         await asyncio.sleep(0.01)
     await guest.run_due_jobs()
-    after = await guest.one("SELECT tokens_after FROM links WHERE active")
+    after = await guest.one("SELECT tokens_after FROM compactions WHERE active")
     await answering
     now = await guest.one("SELECT context_tokens FROM sessions")
     assert after < now < await guest.one("SELECT context_limit FROM sessions")
     assert await guest.one("SELECT count(*) FROM jobs WHERE kind = 'compact' AND state = 'due'") == 0
-    assert await guest.one("SELECT count(*) FROM links") == 1
+    assert await guest.one("SELECT count(*) FROM compactions") == 1
 
 
 async def test_flush_runs_once_per_cycle_when_requested_twice(guest: Visit) -> None:

@@ -103,7 +103,7 @@ async def test_a_long_run_with_tools_stays_valid_and_remembers(
 
 async def talk_until_summarised(guest: Visit, provider: RunningFake) -> None:
     for number in range(TURNS, 3 * TURNS):
-        if await guest.one("SELECT count(*) FROM links WHERE active"):
+        if await guest.one("SELECT count(*) FROM compactions WHERE active"):
             return
         await turn(guest, provider, number)
         await guest.ask(f"And this happened on day {number}. {FILLER}")

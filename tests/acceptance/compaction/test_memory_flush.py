@@ -66,7 +66,7 @@ async def test_a_compactions_own_flush_waits_for_nothing(goclaw: Visit) -> None:
     await talk(goclaw, 2, first=20)
     await goclaw.app.commands._store.request_job(goclaw.session_id, _by_hand())
     await goclaw.run_due_jobs()
-    assert await goclaw.one("SELECT count(*) FROM links WHERE active") == 1
+    assert await goclaw.one("SELECT count(*) FROM compactions WHERE active") == 1
     assert await goclaw.one("SELECT flushed_turn >= base_turn FROM sessions")
 
 
@@ -132,7 +132,7 @@ async def test_the_next_compaction_reads_what_an_earlier_one_hid_unread(
     await guest.run_due_jobs()
     assert await guest.one("SELECT flushed_turn < base_turn FROM sessions")
     await provider.reset()
-    while await guest.one("SELECT count(*) FROM links") < 2:
+    while await guest.one("SELECT count(*) FROM compactions") < 2:
         await talk(guest, 1, first=50)
         await guest.run_due_jobs()
     rows = await guest.app.pool.fetch(
@@ -351,7 +351,7 @@ async def test_a_checkpoint_stands_in_when_the_real_summary_fails(
     await provider.script([{"match": {"kind": "summary"}, "times": -1, "action": {"prose": True}}])
     await goclaw.app.stores.jobs.request_job(goclaw.session_id, _by_hand())
     await goclaw.run_due_jobs()
-    row = await goclaw.app.pool.fetchrow("SELECT kind, ledger FROM links WHERE active")
+    row = await goclaw.app.pool.fetchrow("SELECT kind, ledger FROM compactions WHERE active")
     assert row is not None
     assert {item["id"] for item in made["items"]} <= {item["id"] for item in row["ledger"]["items"]}
     assert made["narrative"] in (row["ledger"]["narrative"], made["narrative"])

@@ -27,7 +27,7 @@ async def talk_until_compacted(guest: Visit) -> None:
     for number in range(40):
         await talk(guest, 1, first=number)
         await guest.run_due_jobs()
-        if await guest.one("SELECT count(*) FROM links WHERE active"):
+        if await guest.one("SELECT count(*) FROM compactions WHERE active"):
             return
     raise AssertionError("nothing was compacted")
 
@@ -46,10 +46,10 @@ async def test_one_request_behind_the_chat_brings_notes_and_summary(
     assert asked["body"]["tools"] == chat["body"]["tools"]
     assert asked["body"]["system"] == chat["body"]["system"]
     assert asked["usage"]["cache_read_input_tokens"] > asked["usage"]["input_tokens"]
-    assert await guest.one("SELECT kind FROM links WHERE active") == "summary"
+    assert await guest.one("SELECT kind FROM compactions WHERE active") == "summary"
     assert await guest.one("SELECT flushed_turn = base_turn FROM sessions")
     assert await guest.one("SELECT outcome = 'saved' AND note_count > 0 FROM flushes")
-    assert await guest.one("SELECT l.flush_id = f.id FROM links l, flushes f")
+    assert await guest.one("SELECT l.flush_id = f.id FROM compactions l, flushes f")
     assert await guest.one("SELECT bool_and(from_turn = through_turn) FROM notes")
     assert await guest.one("SELECT count(*) FROM usage WHERE purpose = 'flush'") == 0
 
@@ -69,7 +69,7 @@ async def test_notes_are_kept_when_their_summary_cannot_be_used(guest: Visit, pr
     unusable = {"narrative": "I'm sorry, but I can't help with that.", "add": [], "notes": notes}
     await provider.script(answered_with(unusable, times=-1))
     await talk_until_compacted(guest)
-    assert await guest.one("SELECT kind FROM links WHERE active") == "digest"
+    assert await guest.one("SELECT kind FROM compactions WHERE active") == "digest"
     assert await of_kind(provider, "flush") == []
     row = await guest.app.pool.fetchrow("SELECT text, from_turn, authority FROM notes")
     assert row is not None
@@ -100,7 +100,7 @@ async def test_wherever_it_is_cut_off_nothing_is_lost_and_nothing_saved_twice(
         await talk(guest, 1, first=number)
         await guest.app.pool.execute("UPDATE jobs SET due_at = now() WHERE state = 'due'")
         await guest.run_due_jobs()
-        if await guest.one("SELECT count(*) FROM links WHERE active"):
+        if await guest.one("SELECT count(*) FROM compactions WHERE active"):
             break
     assert cut == [point]
     assert await guest.one("SELECT flushed_turn >= base_turn AND base_turn > 0 FROM sessions")

@@ -24,7 +24,7 @@ async def test_a_talk_is_summarised_in_the_form_of_its_preset(guest: Visit) -> N
     for number in range(13):
         await guest.ask(f"Message {number} about the piano PX-4471. {FILLER}")
         await guest.run_due_jobs()
-    rows = await guest.app.pool.fetch("SELECT kind, ledger, contract, audit, summary_text FROM links")
+    rows = await guest.app.pool.fetch("SELECT kind, ledger, contract, audit, summary_text FROM compactions")
     assert rows
     assert {row["kind"] for row in rows} == {"summary"}, [row["audit"] for row in rows]
     for row in rows:

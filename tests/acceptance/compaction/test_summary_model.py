@@ -34,6 +34,6 @@ async def test_chat_model_price_does_not_make_it_write_summaries(
                 ),
                 60,
             )
-        assert await guest.one("SELECT model FROM links WHERE kind = 'summary'") == "claude-haiku-5-5"
+        assert await guest.one("SELECT model FROM compactions WHERE kind = 'summary'") == "claude-haiku-5-5"
     asked = [request["model"] for request in await provider.requests() if request["kind"] == "summary"]
     assert set(asked) == {"claude-haiku-5-5"}

@@ -62,6 +62,6 @@ async def test_twenty_bad_summaries_of_one_session_change_nothing_for_others(
 
     asked = [one["model"] for one in (await provider.requests())[before:] if one["kind"] == "summary"]
     assert asked == [app.models.summary], "the summary model is asked first, and once"
-    sql = "SELECT model FROM links WHERE session_id = $1 ORDER BY id DESC LIMIT 1"
+    sql = "SELECT model FROM compactions WHERE session_id = $1 ORDER BY id DESC LIMIT 1"
     assert await other.one(sql, other.session_id) == app.models.summary
     assert await other.ask("And now?")

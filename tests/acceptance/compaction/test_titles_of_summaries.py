@@ -14,7 +14,7 @@ from shared.adapters.postgres.dashboard.people_queries import PeopleInsights
 from shared.adapters.postgres.dashboard.read_models import Insights, SessionQuery
 from shared.adapters.postgres.people.visitors import ConversationRow, PostgresVisitors
 from shared.adapters.postgres.privacy.export import PostgresExport
-from shared.core.session.session_state import window_link
+from shared.core.session.session_state import build_window_compaction
 from shared.core.session.turns import JobOrder
 from tests.acceptance.long_talks import FACTS, FILLER, WINDOW
 from tests.kit.app_driver import Visit
@@ -91,7 +91,7 @@ async def test_the_first_summary_names_the_conversation_and_no_later_one_is_aske
     assert not (await shown(guest)).named
     assert await dashboard_titles(guest) == {title}
     await talk_and_compact(guest, 4)
-    assert await guest.one("SELECT count(*) FROM links WHERE kind = 'summary' AND active") == 2
+    assert await guest.one("SELECT count(*) FROM compactions WHERE kind = 'summary' AND active") == 2
     assert [ASKED in json.dumps(body) for body in await summaries(module_provider)] == [True, False]
     assert (await shown(guest)).title == title
     requests = await module_provider.requests()
@@ -113,7 +113,7 @@ async def test_the_name_that_the_person_gives_always_wins(guest: Visit) -> None:
     assert await dashboard_titles(guest) == {"My own"}
     await visitors.name_conversation(guest.address_id, "")
     assert (await shown(guest)).title not in ("", "My own")
-    assert await guest.one("SELECT count(*) FROM links WHERE ledger ? 'title'") == 1
+    assert await guest.one("SELECT count(*) FROM compactions WHERE ledger ? 'title'") == 1
     head = await PostgresExport(guest.app.pool).load_head(guest.session_id)
     assert head.sessions[0].facts["title"] == (await shown(guest)).title
 
@@ -136,7 +136,10 @@ async def test_summary_title_is_erased_with_any_of_its_messages(
     assert (await shown(guest)).title == GIVEN
     if window:
         await slide(guest)
-        assert await guest.one("SELECT count(*) FROM links WHERE kind = 'window' AND ledger ? 'title'") == 1
+        assert (
+            await guest.one("SELECT count(*) FROM compactions WHERE kind = 'window' AND ledger ? 'title'")
+            == 1
+        )
         assert (await shown(guest)).title == GIVEN
     gone = await guest.app.pool.fetch("SELECT seq FROM entries WHERE blocks::text LIKE $1", f"%{GIVEN}%")
     await guest.app.erasure.erase_messages(guest.session_id, [row["seq"] for row in gone], "person")
@@ -153,8 +156,8 @@ async def slide(guest: Visit) -> None:
     job = await jobs.claim_job(job_id, worker_id=guest.app.worker_id)
     assert job is not None
     state = await jobs.load_state(guest.session_id)
-    link = window_link(state.view, state.answered_turn - 1, flush_id=None)
-    await jobs.record_compaction(job, link, seen=state, spent=())
+    compaction = build_window_compaction(state.view, state.answered_turn - 1, flush_id=None)
+    await jobs.record_compaction(job, compaction, seen=state, spent=())
 
 
 async def test_new_leaves_the_title_behind_and_forgetting_everything_erases_it(guest: Visit) -> None:
@@ -164,5 +167,5 @@ async def test_new_leaves_the_title_behind_and_forgetting_everything_erases_it(g
     assert done.success
     assert await dashboard_titles(guest) == {None}
     await guest.app.erasure.erase_everything(guest.session_id, "person")
-    assert await guest.one("SELECT count(*) FROM links WHERE ledger ? 'title'") == 0
+    assert await guest.one("SELECT count(*) FROM compactions WHERE ledger ? 'title'") == 0
     assert title not in await dumped(guest.app.settings)

@@ -39,7 +39,7 @@ async def asked(provider: RunningFake) -> list[str]:
 
 async def rested(app: App) -> None:
     """A quarter of an hour later."""
-    await app.pool.execute("UPDATE links SET created_at = created_at - interval '901 s'")
+    await app.pool.execute("UPDATE compactions SET created_at = created_at - interval '901 s'")
 
 
 async def test_models_rest_after_three_unusable_summaries(app: App, provider: RunningFake) -> None:
@@ -53,7 +53,7 @@ async def test_models_rest_after_three_unusable_summaries(app: App, provider: Ru
     await provider.script([])
     guest = await visit(app)
     assert "Summarised" in (await compacted(guest)).result
-    assert await guest.one("SELECT model FROM links ORDER BY id DESC LIMIT 1") == app.models.summary
+    assert await guest.one("SELECT model FROM compactions ORDER BY id DESC LIMIT 1") == app.models.summary
     assert (await asked(provider))[12:] == [app.models.summary]
 
 

@@ -100,4 +100,6 @@ async def test_dates_of_three_weeks_appear_in_request_and_summary(
         body = (await sent(provider, "chat"))[-1]
         assert f"- {DOG} (said 2026-10-26)" in str(body["system"])
         assert f"[#{seq}] person (2026-10-26): Evening 13" in str(body["messages"][0])
-        assert "### 2026-1" in await later.one("SELECT summary_text FROM links ORDER BY id DESC LIMIT 1")
+        assert "### 2026-1" in await later.one(
+            "SELECT summary_text FROM compactions ORDER BY id DESC LIMIT 1"
+        )

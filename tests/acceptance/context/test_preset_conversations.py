@@ -89,7 +89,7 @@ async def test_chatbox_summarises_on_command_what_it_does_not_send_any_more(
         order = JobOrder(kind="compact", key="k", trigger="manual", payload={})
         assert await guest.app.stores.jobs.request_job(guest.session_id, order)
         await guest.run_due_jobs()
-        assert await guest.one("SELECT through_turn FROM links WHERE kind = 'summary'") == 12
+        assert await guest.one("SELECT through_turn FROM compactions WHERE kind = 'summary'") == 12
         await guest.ask("Which shelves?")
         assert "conversation_summary" in said((await requests(provider))[-1])
         await nothing_broken(guest, provider)
@@ -131,7 +131,7 @@ async def test_messages_outside_the_window_are_hidden_without_model_and_flushed(
         for number in range(53):
             await guest.ask(f"{number}")
         await guest.run_due_jobs()
-        assert await guest.one("SELECT kind FROM links") == "window"
+        assert await guest.one("SELECT kind FROM compactions") == "window"
         assert await guest.one("SELECT base_turn FROM sessions") == 52
         assert await requests(provider, "summary") == []
         flushes = await requests(provider, "flush")
@@ -146,7 +146,9 @@ async def test_messages_outside_the_window_are_hidden_without_model_and_flushed(
             "UPDATE jobs SET state = 'due', ended_at = NULL, due_at = now() WHERE trigger = 'window'"
         )
         await guest.run_due_jobs()
-        assert await guest.one("SELECT count(*) FROM links") == 1, "a job that is run twice finds its row"
+        assert await guest.one("SELECT count(*) FROM compactions") == 1, (
+            "a job that is run twice finds its row"
+        )
         await guest.ask("Still there?")
         assert len((await requests(provider))[-1]["body"]["messages"]) == 3
         await nothing_broken(guest, provider)
@@ -168,7 +170,7 @@ async def test_a_separator_hides_everything_before_and_nothing_is_lost(
         await guest.ask("What is the number?")
         assert "PX-4471" not in said((await requests(provider))[-1])
         assert not (await command(guest, "undo")).success
-        assert await guest.one("SELECT kind FROM links WHERE active") == "separator"
+        assert await guest.one("SELECT kind FROM compactions WHERE active") == "separator"
         assert await guest.one("SELECT count(*) FROM notes") > 0, "what is known about the person stays"
         await nothing_broken(guest, provider)
 
@@ -191,7 +193,10 @@ async def test_undo_goes_back_to_a_separator_and_never_beyond_it(
         assert await guest.one("SELECT base_turn FROM sessions") == 12
         assert (await command(guest, "undo")).success
         assert await guest.one("SELECT base_turn FROM sessions") == 8
-        assert await guest.one("SELECT l.kind FROM links l JOIN sessions s ON s.head = l.id") == "separator"
+        assert (
+            await guest.one("SELECT l.kind FROM compactions l JOIN sessions s ON s.head = l.id")
+            == "separator"
+        )
         assert not (await command(guest, "undo")).success
         notes_told = re.compile("<known_about_this_person>.*?</known_about_this_person>")
         assert "ochre" not in notes_told.sub("", said((await requests(provider))[-1]))
@@ -206,14 +211,14 @@ async def test_a_separator_with_nothing_before_it_changes_nothing(opened_visit: 
         again = await command(guest, "separator")
         assert not again.success
         assert "nothing above" in again.result
-        assert await guest.one("SELECT count(*) FROM links") == 1
+        assert await guest.one("SELECT count(*) FROM compactions") == 1
         begun = await command(guest, "new")
         assert (begun.success, "new conversation starts" in begun.result) == (True, True), (
             "a separator is no beginning"
         )
         assert not (await command(guest, "new")).success
         assert not (await command(guest, "separator")).success
-        assert await guest.one("SELECT string_agg(kind, ' ') FROM links") == "new"
+        assert await guest.one("SELECT string_agg(kind, ' ') FROM compactions") == "new"
 
 
 async def test_a_failed_flush_is_caught_up_before_newer_turns_are_read(
@@ -245,10 +250,10 @@ async def test_pantheon_summarises_after_eight_turns_and_again_after_eight_more(
         for number in range(16):
             await guest.ask(f"We decided that shelf {number} is painted in ochre on 14 March. {FILLER}")
             await guest.run_due_jobs()
-            made = await guest.one("SELECT count(*) FROM links WHERE active")
+            made = await guest.one("SELECT count(*) FROM compactions WHERE active")
             assert made == (number + 1) // 8
-        assert await guest.one("SELECT array_agg(through_turn ORDER BY id) FROM links") == [4, 12]
-        assert await guest.one("SELECT min(trigger) FROM links") == "turns"
+        assert await guest.one("SELECT array_agg(through_turn ORDER BY id) FROM compactions") == [4, 12]
+        assert await guest.one("SELECT min(trigger) FROM compactions") == "turns"
         await nothing_broken(guest, provider)
 
 

@@ -59,7 +59,7 @@ async def test_a02_what_is_compacted_is_not_compacted_again(guest: Visit) -> Non
     await talk(guest, 6)
     for _ in range(3):
         assert (await command(guest, "compact", "--force")).success
-    assert await guest.one("SELECT count(*) FROM links WHERE active") <= 2
+    assert await guest.one("SELECT count(*) FROM compactions WHERE active") <= 2
     await guest.ask("Are you there?")
     assert await guest.one("SELECT count(*) FROM jobs WHERE state = 'due' AND kind = 'compact'") == 0
 
@@ -120,7 +120,7 @@ async def test_a05_memory_is_saved_before_anything_is_hidden(guest: Visit, by_ha
         await until_due(guest)
         await guest.run_due_jobs()
     assert await guest.one("SELECT base_turn > 0 AND flushed_turn >= base_turn FROM sessions")
-    assert await guest.one("SELECT count(*) FROM links WHERE active AND flush_id IS NULL") == 0
+    assert await guest.one("SELECT count(*) FROM compactions WHERE active AND flush_id IS NULL") == 0
 
 
 async def test_a06_prohibitions_and_the_open_question_are_in_every_summary() -> None:

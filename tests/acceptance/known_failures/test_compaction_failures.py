@@ -35,7 +35,7 @@ async def test_c01_what_is_said_during_a_compaction_is_kept(guest: Visit, provid
     for number in range(3):
         await guest.ask(f"Meanwhile {number}")
     await job
-    assert await guest.one("SELECT count(*) FROM links WHERE active") == 1
+    assert await guest.one("SELECT count(*) FROM compactions WHERE active") == 1
     state = await guest.app.stores.jobs.load_state(guest.session_id)
     said = [text_of(e.blocks) for e in state.view.entries if e.author == "person"]
     assert [f"Meanwhile {n}" for n in range(3)] == said[-3:]
@@ -73,7 +73,7 @@ async def test_c03_nothing_is_hidden_before_the_summary_is_durable(
     await guest.run_due_jobs()
     after = await guest.app.stores.jobs.load_state(guest.session_id)
     assert (after.view.base_turn, after.view.entries) == (before.view.base_turn, before.view.entries)
-    assert await guest.one("SELECT count(*) FROM links") == 0
+    assert await guest.one("SELECT count(*) FROM compactions") == 0
 
 
 async def test_c04_an_answer_that_ends_after_a_compaction_is_there_once(
@@ -113,7 +113,7 @@ async def test_c08_flush_that_always_fails_blocks_no_turn(guest: Visit, provider
     await provider.script([{"match": {"kind": "flush"}, "times": -1, "action": wrong}])
     await talk(guest, 10, upkeep=True)
     assert await guest.one("SELECT count(*) FROM turns WHERE state = 'answered'") == 10
-    assert await guest.one("SELECT count(*) FROM links WHERE active") >= 1
+    assert await guest.one("SELECT count(*) FROM compactions WHERE active") >= 1
     tries = [r for r in await provider.requests() if r["kind"] == "flush"]
     assert 1 <= len(tries) <= 10
 
@@ -160,7 +160,7 @@ async def test_c30_a_summary_is_no_message(guest: Visit) -> None:
     """Summaries appeared as bubbles of the person and in the titles of sessions (claude-code)."""
     turns = await until_due(guest)
     await guest.run_due_jobs()
-    summary = await guest.one("SELECT summary_text FROM links WHERE active")
+    summary = await guest.one("SELECT summary_text FROM compactions WHERE active")
     assert summary
     shown = await guest.app.pool.fetch("SELECT payload::text AS text FROM events WHERE kind = 'msg'")
     assert len(shown) == 2 * turns
@@ -220,7 +220,7 @@ async def test_c46_a_compaction_that_is_started_twice_runs_once(guest: Visit, pr
     await until_due(guest)
     job_id = await guest.one("SELECT id FROM jobs WHERE kind = 'compact'")
     await asyncio.gather(*(guest.app.job_runner.run(job_id) for _ in range(3)))
-    assert await guest.one("SELECT count(*) FROM links") == 1
+    assert await guest.one("SELECT count(*) FROM compactions") == 1
     assert len([r for r in await provider.requests() if r["kind"] == "summary"]) == 1
     order = JobOrder(kind="compact", key="again", trigger="manual")
     asked = [await guest.app.stores.jobs.request_job(guest.session_id, order) for _ in range(2)]
@@ -252,5 +252,5 @@ async def test_c18_the_command_itself_never_fails_for_size(guest: Visit) -> None
     await talk(guest, 12)
     result = await command(guest, "compact", "--force")
     assert result.success, result
-    assert await guest.one("SELECT count(*) FROM links WHERE active") == 1
+    assert await guest.one("SELECT count(*) FROM compactions WHERE active") == 1
     assert await guest.one("SELECT count(*) FROM entries WHERE blocks::text LIKE '%/compact%'") == 0

@@ -161,7 +161,7 @@ async def test_summaries_of_an_import_leave_the_live_view_and_the_gauge(guest: V
     await imported(guest, past())
     await run_all(guest)
     assert await guest.one(what, guest.session_id) == before
-    assert await guest.one("SELECT count(*) FROM links") == 0
+    assert await guest.one("SELECT count(*) FROM compactions") == 0
     assert await guest.one("SELECT count(*) FROM notes") == 0
 
 

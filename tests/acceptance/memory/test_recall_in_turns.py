@@ -55,7 +55,7 @@ async def test_fact_of_the_summary_recalls_the_message_that_it_cites(
     assert "#3 person" not in recalled((await chats(provider))[-1])
     item = {"id": "f900", "kind": "fact", "text": HEIRLOOM, "sources": [3]}
     await guest.app.pool.execute(
-        """UPDATE links SET ledger = jsonb_set(ledger, '{items}', ledger -> 'items' || $1::jsonb)
+        """UPDATE compactions SET ledger = jsonb_set(ledger, '{items}', ledger -> 'items' || $1::jsonb)
             WHERE active""",
         [item],
     )

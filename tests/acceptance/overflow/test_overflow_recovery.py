@@ -139,7 +139,7 @@ async def test_old_turns_go_behind_a_digest_before_any_is_left_out(
     assert first.startswith("<conversation_summary")
     assert "PX-4471" in first
     assert "left out here" not in first
-    assert await guest.one("SELECT count(*) FROM links") == 0
+    assert await guest.one("SELECT count(*) FROM compactions") == 0
     statuses = {record["status"] for record in await provider.requests()}
     assert statuses == {200}
 
@@ -186,7 +186,7 @@ async def test_preset_that_checks_before_the_call_waits_and_says_so(careful: Vis
     assert row["summary_triggered"]
     assert row["head"] is not None
     assert row["reported_input_tokens"] < row["input_budget"]
-    assert await careful.one("SELECT count(*) FROM links WHERE active") == 1
+    assert await careful.one("SELECT count(*) FROM compactions WHERE active") == 1
     waiting = [event.turn for event in careful.heard if isinstance(event, Organizing)]
     assert waiting == [row["turn_id"]]
 

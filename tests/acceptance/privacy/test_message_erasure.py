@@ -54,7 +54,7 @@ async def test_erased_message_and_everything_derived_from_it_are_gone(guest: Vis
         await guest.ask(f"Number {number}: we decided to meet on 2026-05-{number + 10} in Lisbon. {FILLER}")
         await guest.run_due_jobs()
     assert await guest.one(
-        "SELECT count(*) FROM links WHERE active AND summary_text LIKE '%' || $1 || '%'", CANARY
+        "SELECT count(*) FROM compactions WHERE active AND summary_text LIKE '%' || $1 || '%'", CANARY
     )
     gone = await with_the_word(guest, CANARY)
     report = await guest.app.erasure.erase_messages(guest.session_id, gone, "person")
@@ -64,7 +64,7 @@ async def test_erased_message_and_everything_derived_from_it_are_gone(guest: Vis
     assert CANARY not in stored, stored[max(0, stored.index(CANARY) - 300) :][:400]
     assert "Miso" in stored
     assert "we decided to meet on 2026-05-1" in await guest.one(
-        "SELECT summary_text FROM links ORDER BY id LIMIT 1"
+        "SELECT summary_text FROM compactions ORDER BY id LIMIT 1"
     )
     await promises_hold(guest)
     assert CANARY not in await guest.ask("What is the door code?")

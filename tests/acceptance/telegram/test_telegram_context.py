@@ -54,7 +54,7 @@ async def talked(here: Deployment) -> Person:
     """Somebody whose older messages were summarised."""
     ada = await here.person(first_name="Ada")
     await talk(here, ada, TURNS)
-    summarised = f"SELECT count(*) > 0 FROM links t {MINE} AND t.active AND t.kind = 'summary'"
+    summarised = f"SELECT count(*) > 0 FROM compactions t {MINE} AND t.active AND t.kind = 'summary'"
     await here.house.until(summarised, str(ada.id))
     # Until nothing has been summarised since the newest note came.
     for number in range(TURNS + 1, TURNS + 5):
@@ -74,7 +74,7 @@ async def talked(here: Deployment) -> Person:
 async def test_a_summary_is_noted_once_and_silently(here: Deployment, talked: Person) -> None:
     screen = await talked.screen()
     notes = [line for line in screen.answers if "I summarised" in line.text]
-    noted = f"SELECT count(*) FROM links t {MINE} AND t.kind = 'summary'"
+    noted = f"SELECT count(*) FROM compactions t {MINE} AND t.kind = 'summary'"
     assert len(notes) <= await here.house.one(noted, str(talked.id))
     assert all(line.silent for line in notes)
     assert notes[-1].buttons == ["View", "Undo"]
@@ -94,12 +94,12 @@ async def test_summary_is_announced_once_and_silently_where_a_person_asks_for_it
     await bo.tap(label)
     await bo.sees(lambda screen: any(f"{button}: on" in name for name in screen.answers[-1].buttons))
     await talk(here, bo, TURNS)
-    summarised = f"SELECT count(*) > 0 FROM links t {MINE} AND t.active AND t.kind = 'summary'"
+    summarised = f"SELECT count(*) > 0 FROM compactions t {MINE} AND t.active AND t.kind = 'summary'"
     await here.house.until(summarised, str(bo.id))
     screen = await bo.sees("will soon be summarised")
     told = [line for line in screen.answers if "will soon be summarised" in line.text]
     summaries = await here.house.one(
-        f"SELECT count(*) FROM links t {MINE} AND t.kind = 'summary'", str(bo.id)
+        f"SELECT count(*) FROM compactions t {MINE} AND t.kind = 'summary'", str(bo.id)
     )
     assert 1 <= len(told) <= summaries + 1
     assert all(line.silent for line in told)
@@ -135,7 +135,7 @@ async def test_a_summary_can_be_viewed_and_undone_and_undo_be_pressed_twice(
     await talked.sees("What I keep of our older messages")
     note = next(line for line in reversed((await talked.screen()).answers) if "Undo" in line.buttons)
     data = note.raw["reply_markup"]["inline_keyboard"][0][1]["callback_data"]
-    active = f"SELECT coalesce(max(t.id), 0) FROM links t {MINE} AND t.active AND t.kind = 'summary'"
+    active = f"SELECT coalesce(max(t.id), 0) FROM compactions t {MINE} AND t.active AND t.kind = 'summary'"
     before = await here.house.one(active, str(talked.id))
     await talked.tap("Undo", message_id=note.message_id)
     await talked.sees("The older messages are back, word for word:")

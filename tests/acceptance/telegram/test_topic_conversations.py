@@ -84,7 +84,8 @@ async def test_new_cuts_the_conversation_where_topics_are_refused(here: Deployme
     await ada.command("new", "Boats")
     await here.house.handled()
     await here.house.until(
-        "SELECT count(*) = 1 FROM links l JOIN addresses a USING (session_id) WHERE a.chat = $1", str(ada.id)
+        "SELECT count(*) = 1 FROM compactions l JOIN addresses a USING (session_id) WHERE a.chat = $1",
+        str(ada.id),
     )
     assert await names(here, ada) == []
 

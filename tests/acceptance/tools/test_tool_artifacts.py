@@ -377,7 +377,7 @@ async def test_claude_code_clears_old_results_above_its_limit_and_needs_no_summa
             await guest.run_due_jobs()
         assert await guest.one("SELECT count(*) FROM prune_decisions WHERE form = 'clear'") >= 3
         assert await guest.one("SELECT count(*) FROM artifacts") == 0
-        assert await guest.one("SELECT count(*) FROM links") == 0
+        assert await guest.one("SELECT count(*) FROM compactions") == 0
         assert await guest.one("SELECT count(*) FROM jobs WHERE kind = 'compact'") == 0
         batches = await guest.one("SELECT count(DISTINCT turn_no) FROM prune_decisions")
         assert batches <= 4

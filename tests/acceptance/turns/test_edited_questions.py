@@ -163,7 +163,7 @@ async def test_passages_of_an_undone_summary_go_with_the_former_words(
     assert (await run(guest, "new")).success
     assert OLD in await passages(guest)
     await guest.app.pool.execute(
-        """WITH l AS (UPDATE links SET active = false, undone_at = now())
+        """WITH l AS (UPDATE compactions SET active = false, undone_at = now())
            UPDATE sessions SET base_turn = 0, head = NULL, view_epoch = view_epoch + 1"""
     )
     assert await found(guest, OLD)

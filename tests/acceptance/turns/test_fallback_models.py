@@ -167,6 +167,6 @@ async def test_memory_is_saved_and_summaries_are_written_elsewhere(
     assert {one["outcome"] for one in requests} == {"answered"}, [one["error"] for one in requests]
     assert {"chat", "summary"} <= {one["kind"] for one in requests}
     assert await guest.one("SELECT base_turn FROM sessions") > 0
-    assert await guest.one("SELECT DISTINCT model FROM links") == SPARE
+    assert await guest.one("SELECT DISTINCT model FROM compactions") == SPARE
     await guest.ask("What is the invoice number of the piano?")
     assert "PX-4471" in json.dumps((await other.requests())[-1]["body"])

@@ -181,7 +181,7 @@ async def test_silent_call_restarts_when_its_message_is_edited(
     assert len(asked) > 1
     assert NEWEST in asked[-1]
     assert OLD not in asked[-1]
-    assert OLD not in str(await guest.one("SELECT string_agg(summary_text, '|') FROM links"))
+    assert OLD not in str(await guest.one("SELECT string_agg(summary_text, '|') FROM compactions"))
     live = "SELECT string_agg(text, '|') FROM notes WHERE superseded_by IS NULL AND forgotten_at IS NULL"
     assert OLD not in str(await guest.one(live))
     await guest.ask("And now?")

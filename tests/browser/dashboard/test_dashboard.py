@@ -163,7 +163,7 @@ async def test_summary_and_original_are_read_by_keyboard_and_undo_is_run(seen: S
     await newest.get_by_role("tab", name="Summary").focus()
     await page.keyboard.press("ArrowRight")
     await expect(newest.get_by_role("tab", name="Original")).to_have_attribute("aria-selected", "true")
-    span = await place.pool.fetchrow("SELECT * FROM links WHERE public_id = $1", place.links[-1])
+    span = await place.pool.fetchrow("SELECT * FROM compactions WHERE public_id = $1", place.links[-1])
     assert span is not None
     await expect(newest.locator(".message").last).to_contain_text(f"turn {span['through_turn']}")
     await newest.get_by_role("button", name="Undo").click()
@@ -187,7 +187,7 @@ async def test_hostile_words_stay_words(seen: Seen, place: Place) -> None:
     await page.goto(f"{place.url}/dashboard?q=script")
     await expect(page.locator("a.row-link")).to_have_text(seed.HOSTILE)
     await place.pool.execute(
-        "UPDATE links SET summary_text = $1 WHERE public_id = $2", seed.HOSTILE, place.links[0]
+        "UPDATE compactions SET summary_text = $1 WHERE public_id = $2", seed.HOSTILE, place.links[0]
     )
     await page.goto(f"{place.session_url}#c-{place.links[0]}")
     await expect(page.locator(".summary-text")).to_have_text(seed.HOSTILE)

@@ -34,9 +34,9 @@ async def place(module_database_url: str) -> AsyncIterator[Place]:
         for person in ("Mark <b>Twain</b>", "Noah"):
             await seed.a_session(connection, person=person, turns=4, minutes_ago=30)
         await connection.execute(
-            """INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq, trigger,
-                                  summary_text, tokens, tokens_before, tokens_after, model, cost_micro,
-                                  duration_ms)
+            """INSERT INTO compactions (session_id, kind, from_turn, through_turn, from_seq, through_seq,
+                                  trigger, summary_text, tokens, tokens_before, tokens_after, model,
+                                  cost_micro, duration_ms)
                SELECT $1, 'summary', n * $2 - $2 + 1, n * $2, 2 * (n * $2 - $2) + 1, 2 * n * $2, 'auto',
                       'Summary number ' || n, 400, 90000, 9000, 'claude-haiku', 900, 7000
                  FROM generate_series(1, $3::bigint) n ORDER BY n""",

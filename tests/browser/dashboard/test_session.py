@@ -264,7 +264,7 @@ async def test_a_summary_is_estimated_made_and_compared(talk: Talk) -> None:
     await expect(dialog.get_by_text("Summarises")).to_be_visible()
     await dialog.get_by_label("What matters most").fill("the river")
     assert await look_for_faults(page) == []
-    before = await talk.guest.one("SELECT count(*) FROM links WHERE kind = 'summary'")
+    before = await talk.guest.one("SELECT count(*) FROM compactions WHERE kind = 'summary'")
     with pytest.MonkeyPatch.context() as paused:
         paused.setattr(Visit, "run_due_jobs", nothing_is_done)
         await start.click()
@@ -348,7 +348,8 @@ async def test_the_gauge_of_the_list_and_of_the_page_is_the_same(talk: Talk) -> 
 async def test_summary_title_is_on_page_list_and_person(talk: Talk) -> None:
     hostile = "<b onclick=x>Tea</b> & سلام, and a trip to Lisbon with a dog"
     await talk.guest.app.pool.execute(
-        "UPDATE links SET ledger = ledger || jsonb_build_object('title', $1::text) WHERE active", hostile
+        "UPDATE compactions SET ledger = ledger || jsonb_build_object('title', $1::text) WHERE active",
+        hostile,
     )
     page = await talk.page()
     await expect(page.locator("main h1 + p")).to_have_text(hostile)

@@ -127,7 +127,7 @@ async def _said_in_private(server: Server) -> Any:
                       SELECT s.contact_id, a.name, 'fact', $2, $1, sha256('x')
                         FROM s JOIN agents a ON a.id = s.agent_id),
                 p AS (UPDATE contacts SET display_name = $2 WHERE id = (SELECT contact_id FROM s)),
-                l AS (UPDATE links SET summary_text = $2 WHERE session_id = $1)
+                l AS (UPDATE compactions SET summary_text = $2 WHERE session_id = $1)
            INSERT INTO entries (session_id, seq, role, author, blocks, tokens)
            VALUES ($1, 1, 'user', 'person',
                    jsonb_build_array(jsonb_build_object('type', 'text', 'text', $2::text)), 1)""",

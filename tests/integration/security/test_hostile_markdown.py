@@ -132,7 +132,7 @@ async def _everywhere(pool: asyncpg.Pool[asyncpg.Record], text: str) -> None:
     for statement in (
         "UPDATE contacts SET display_name = left($1, 200)",
         "UPDATE notes SET text = $1, subject = left($1, 60)",
-        "UPDATE links SET summary_text = $1",
+        "UPDATE compactions SET summary_text = $1",
         "UPDATE jobs SET last_error = $1",
         "UPDATE telegram_bots SET problem = $1",
         "UPDATE telegram_access SET name = left($1, 100)",

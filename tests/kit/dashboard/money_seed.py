@@ -55,7 +55,7 @@ async def a_month(connection: Connection, first: Seeded) -> list[Seeded]:
     await connection.execute(
         """UPDATE turn_context_audit c SET model_alias = 'claude-sonnet-5-5',
                   model_ms = 20000 + c.turn_id * 10,
-                  head = (SELECT max(l.id) FROM links l
+                  head = (SELECT max(l.id) FROM compactions l
                            WHERE l.session_id = c.session_id AND l.through_turn < c.turn_id)
             WHERE session_id = $1""",
         first.session_id,

@@ -198,8 +198,8 @@ async def summaries(connection: Connection, seeded: Seeded, *, folds: list[int],
         )
         await connection.execute("UPDATE flushes SET outcome = 'saved' WHERE id = $1", flush)
         row = await connection.fetchrow(
-            """INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq, parent,
-              trigger,
+            """INSERT INTO compactions (session_id, kind, from_turn, through_turn, from_seq, through_seq,
+              parent, trigger,
                    summary_text, audit, tokens, tokens_before, tokens_after, model, cost_micro,
                      duration_ms, flush_id,
                    created_at)

@@ -327,7 +327,7 @@ class History:
         self._check_plan(state, plan, window)
         if not force:
             self._check_gain(plan)
-        link = self._written(rng, plan)
+        compaction = self._written(rng, plan)
         entries = len(self.log.entries)
         if rng.random() < 0.35:
             self._meanwhile(rng)
@@ -335,7 +335,7 @@ class History:
         moved = self.log.seen != seen
         request = self.build(self.log.view())
         try:
-            self.log.compact(link, seen)
+            self.log.compact(compaction, seen)
         except StaleView:
             self.judge.holds("no_loss", moved, "a compaction was turned away though nothing had moved")
             return
@@ -343,7 +343,9 @@ class History:
         self.judge.holds(
             "silence", len(self.log.entries) == entries + said, "a compaction wrote into the conversation"
         )
-        self._after_commit(rng, plan, link, seen, request, quiet=not said and self.log.answered == before)
+        self._after_commit(
+            rng, plan, compaction, seen, request, quiet=not said and self.log.answered == before
+        )
 
     def _planned(
         self, state: View, *, force: bool, window: int, keep: int | None = None
@@ -452,7 +454,7 @@ class History:
         self,
         rng: random.Random,
         plan: CompactionPlan,
-        link: Compaction,
+        compaction: Compaction,
         seen: Seen,
         request: BuiltContext,
         *,
@@ -461,16 +463,18 @@ class History:
         judge, after = self.judge, self.log.view()
         judge.no_loss(self.log)
         try:
-            self.log.compact(link, seen)
+            self.log.compact(compaction, seen)
         except StaleView:
             judge.holds("idempotent", True, "")
         else:
             judge.holds("idempotent", False, "the same compaction was committed twice")
-        tail = self._tokens(after) - self.budget().fixed - link.tokens
+        tail = self._tokens(after) - self.budget().fixed - compaction.tokens
         room = int(self.policy.keeping.land_at * self.budget().conversation)
         if quiet and tail + max(self.policy.writing.summary_least, 300) <= room:
             judge.holds(
-                "progress", tail + link.tokens <= room + 20, f"landed at {tail + link.tokens} of {room}"
+                "progress",
+                tail + compaction.tokens <= room + 20,
+                f"landed at {tail + compaction.tokens} of {room}",
             )
         again = self._planned(after, force=False, window=200_000)
         judge.holds(
@@ -496,10 +500,12 @@ class History:
         head, base = self.log.head, self.log.base
         if self.log.undo():
             assert head is not None
-            fine = self.log.base == head.link.from_turn - 1 < base
+            fine = self.log.base == head.compaction.from_turn - 1 < base
             self.judge.holds("undo_is_exact", fine, "an undo brought back another range")
             self.judge.holds(
-                "undo_is_exact", head.link.kind in ("summary", "digest"), f"undo crossed {head.link.kind}"
+                "undo_is_exact",
+                head.compaction.kind in ("summary", "digest"),
+                f"undo crossed {head.compaction.kind}",
             )
 
     def restore(self, rng: random.Random) -> None:
@@ -530,12 +536,13 @@ class History:
     def provenance_of_ledger(self) -> None:
         """Whoever forgets a message finds every row that was derived from it by its number."""
         for stored in self.log.links:
-            link = stored.link
+            compaction = stored.compaction
             low = min(
-                (s for t in range(1, link.through_turn + 1) for s in self.log.turns.get(t, ())), default=0
+                (s for t in range(1, compaction.through_turn + 1) for s in self.log.turns.get(t, ())),
+                default=0,
             )
-            for item in link.ledger.items:
-                inside = all(low <= seq <= link.through_seq for seq in item.sources)
+            for item in compaction.ledger.items:
+                inside = all(low <= seq <= compaction.through_seq for seq in item.sources)
                 self.judge.holds("erasure", inside, f"item {item.id} cites {item.sources} outside its range")
 
 

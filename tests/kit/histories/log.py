@@ -17,9 +17,9 @@ Ended = Literal["answered", "stopped", "refused", "failed"]
 
 
 @dataclass(slots=True, kw_only=True)
-class StoredLink:
-    link: Compaction
-    parent: StoredLink | None
+class StoredCompaction:
+    compaction: Compaction
+    parent: StoredCompaction | None
     active: bool = True
 
 
@@ -40,7 +40,7 @@ class Log:
     replaces: dict[int, int] = field(default_factory=dict)
     turns: dict[int, list[int]] = field(default_factory=dict)
     states: dict[int, Ended] = field(default_factory=dict)
-    links: list[StoredLink] = field(default_factory=list)
+    links: list[StoredCompaction] = field(default_factory=list)
     pins: set[int] = field(default_factory=set)
     prunes: dict[int, PruneForm] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
@@ -54,8 +54,8 @@ class Log:
     flushed: int = 0
     epoch: int = 1
     cycle: int = 0
-    head: StoredLink | None = None
-    redo: StoredLink | None = None
+    head: StoredCompaction | None = None
+    redo: StoredCompaction | None = None
     hold: bool = False
     minutes: int = 0
     unpinned: int = 0
@@ -134,7 +134,7 @@ class Log:
             flushed_turn=self.flushed,
             view_epoch=self.epoch,
             cycle=self.cycle,
-            head=self.head.link if self.head else None,
+            head=self.head.compaction if self.head else None,
             entries=tuple(live),
             pins=tuple(hidden),
             notes=self.notes,
@@ -153,7 +153,7 @@ class Log:
 
     @property
     def seen(self) -> Seen:
-        return Seen(epoch=self.epoch, head=self.head.link.id if self.head else None)
+        return Seen(epoch=self.epoch, head=self.head.compaction.id if self.head else None)
 
     @property
     def _cycle(self) -> tuple[object, ...]:
@@ -210,16 +210,16 @@ class Log:
             self.epoch += 1
             self.unpinned += 1
 
-    def compact(self, link: Compaction, seen: Seen) -> None:
+    def compact(self, compaction: Compaction, seen: Seen) -> None:
         """Compare and set; raises StaleView."""
-        if seen != self.seen or link.through_turn > self.answered:
+        if seen != self.seen or compaction.through_turn > self.answered:
             raise StaleView(f"session {self.session_id}")
-        self._hide(link)
+        self._hide(compaction)
         self.hold = False
 
     def begin_anew(self, kind: Literal["new", "separator"]) -> bool:
         if self.answered == self.base:
-            if self.head is None or self.head.link.kind in ("new", "separator"):
+            if self.head is None or self.head.compaction.kind in ("new", "separator"):
                 return False
             self._move(base=self.base, head=None, redo=None, cycles=1, hold=False)
             return True
@@ -237,27 +237,33 @@ class Log:
 
     def undo(self) -> bool:
         head = self.head
-        if head is None or head.link.kind not in ("summary", "digest"):
+        if head is None or head.compaction.kind not in ("summary", "digest"):
             return False
         head.active = False
-        self._move(base=head.link.from_turn - 1, head=head.parent, redo=head, cycles=0, hold=True)
+        self._move(base=head.compaction.from_turn - 1, head=head.parent, redo=head, cycles=0, hold=True)
         return True
 
     def restore(self) -> bool:
-        link = self.redo
-        if link is None or link.parent is not self.head:
+        compaction = self.redo
+        if compaction is None or compaction.parent is not self.head:
             return False
-        link.active = True
-        self._move(base=link.link.through_turn, head=link, redo=None, cycles=0, hold=False)
+        compaction.active = True
+        self._move(base=compaction.compaction.through_turn, head=compaction, redo=None, cycles=0, hold=False)
         return True
 
-    def _hide(self, link: Compaction) -> None:
-        stored = StoredLink(link=link, parent=self.head)
+    def _hide(self, compaction: Compaction) -> None:
+        stored = StoredCompaction(compaction=compaction, parent=self.head)
         self.links.append(stored)
-        self._move(base=link.through_turn, head=stored, redo=None, cycles=1, hold=False)
+        self._move(base=compaction.through_turn, head=stored, redo=None, cycles=1, hold=False)
 
     def _move(
-        self, *, base: int, head: StoredLink | None, redo: StoredLink | None, cycles: int, hold: bool
+        self,
+        *,
+        base: int,
+        head: StoredCompaction | None,
+        redo: StoredCompaction | None,
+        cycles: int,
+        hold: bool,
     ) -> None:
         self.base, self.head, self.redo, self.hold = base, head, redo, hold
         self.epoch += 1

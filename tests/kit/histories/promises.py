@@ -71,7 +71,9 @@ class Judge:
 
     def no_loss(self, log: Log) -> None:
         covered = sorted(
-            (stored.link.from_turn, stored.link.through_turn) for stored in log.links if stored.active
+            (stored.compaction.from_turn, stored.compaction.through_turn)
+            for stored in log.links
+            if stored.active
         )
         expected = 1
         for first, last in covered:

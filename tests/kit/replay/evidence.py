@@ -65,7 +65,7 @@ SELECT coalesce(max(tokens), 0) AS max_context, coalesce(max(input_budget), 0) A
        ) AS over_hard,
        count(*) FILTER (WHERE tokens > input_budget) AS over_limit,
        count(*) FILTER (WHERE tokens > input_budget AND NOT EXISTS (
-         SELECT FROM jobs j LEFT JOIN links l ON l.job_id = j.id
+         SELECT FROM jobs j LEFT JOIN compactions l ON l.job_id = j.id
           WHERE j.session_id = $1 AND j.kind = 'compact' AND j.created_at <= a.created_at
             AND CASE WHEN l.id IS NULL THEN coalesce(j.ended_at, 'infinity') >= a.claimed_at
                      ELSE l.from_turn = a.base_turn + 1 END)) AS over_limit_outside
@@ -76,8 +76,9 @@ _UPKEEP = """
 SELECT (SELECT count(*) FROM flushes WHERE session_id = $1 AND outcome IN ('saved', 'nothing')) AS flushes,
        (SELECT count(*) FROM flushes WHERE session_id = $1 AND outcome NOT IN ('saved', 'nothing'))
          AS flushes_failed,
-       (SELECT count(*) FROM links WHERE session_id = $1 AND kind IN ('summary', 'digest')) AS compactions,
-       (SELECT count(*) FROM links WHERE session_id = $1 AND kind = 'digest') AS digests,
+       (SELECT count(*) FROM compactions WHERE session_id = $1
+           AND kind IN ('summary', 'digest')) AS compactions,
+       (SELECT count(*) FROM compactions WHERE session_id = $1 AND kind = 'digest') AS digests,
        (SELECT count(*) FROM notes WHERE session_id = $1) AS notes,
        (SELECT count(*) FROM jobs WHERE session_id = $1) AS jobs,
        (SELECT count(*) FROM jobs WHERE session_id = $1 AND state = 'dead') AS jobs_dead,

@@ -85,7 +85,7 @@ async def crowd(server: Server) -> Crowd:
     visitor, token = await make_visitor(pool)
     _, foreign = await make_visitor(pool)
     summary = await pool.fetchval(
-        """INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq, trigger,
+        """INSERT INTO compactions (session_id, kind, from_turn, through_turn, from_seq, through_seq, trigger,
                               active)
            VALUES ($1, 'summary', 1, 1, 1, 2, 'manual', false) RETURNING public_id""",
         visitor.session_id,

@@ -2,7 +2,7 @@
 import { ask, keepFresh } from "./net.js";
 import { DASH, card, channelBadge, empty, h, kpi, listItems, liveMark, notFoundPage, money, nameOf, number, problem, repaintTimes, show, skeleton, t, table, time, tn, tokens } from "./parts.js";
 
-const COUNTED = { entries: t("messages"), links: t("summaries"), notes: t("notes"), artifacts: t("kept tool results"), attachments: t("files"), pins: t("pins") };
+const COUNTED = { entries: t("messages"), compactions: t("summaries"), notes: t("notes"), artifacts: t("kept tool results"), attachments: t("files"), pins: t("pins") };
 
 /** @param {Page} page */
 export function personPage({ root, id, me, say, entitle, signal }) {

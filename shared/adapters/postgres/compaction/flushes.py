@@ -11,8 +11,9 @@ from shared.core.compaction.jobs import LATE
 from shared.core.session.session_state import Hidden
 from shared.ports import ToolSpec
 
-_LINK_OF_TURN = Named("""
-SELECT * FROM links WHERE session_id = :session_id AND active AND from_turn <= :turn AND through_turn >= :turn
+_COMPACTION_OF_TURN = Named("""
+SELECT * FROM compactions
+ WHERE session_id = :session_id AND active AND from_turn <= :turn AND through_turn >= :turn
 """)
 
 _SIZE_AFTER = Named("""
@@ -64,13 +65,13 @@ class PostgresFlushes(PoolStore):
             row = await connection.fetchrow(*sql.STATE(session_id=session_id))
             if row is None or row["flushed_turn"] >= row["base_turn"]:
                 return None
-            link = await connection.fetchrow(
-                *_LINK_OF_TURN(
+            compaction = await connection.fetchrow(
+                *_COMPACTION_OF_TURN(
                     session_id=session_id,
                     turn=row["flushed_turn"] + 1,
                 )
             )
-            return None if link is None else await load_hidden(connection, row, link)
+            return None if compaction is None else await load_hidden(connection, row, compaction)
 
     @store_method
     async def seconds_since_flush(self, session_id: int) -> float | None:

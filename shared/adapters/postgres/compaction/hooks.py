@@ -45,7 +45,7 @@ WITH ended AS (
            ORDER BY o.id LIMIT 200 FOR UPDATE OF o SKIP LOCKED) found
    WHERE b.id = found.id RETURNING b.*
 )
-INSERT INTO compaction_hooks (session_id, job_id, cycle, phase, round, link_id, detail)
+INSERT INTO compaction_hooks (session_id, job_id, cycle, phase, round, compaction_id, detail)
 SELECT e.session_id, e.job_id, e.cycle, 'after', e.round, l.id, jsonb_build_object(
          'agent', e.detail -> 'agent', 'trigger', e.detail -> 'trigger',
          'outcome', CASE WHEN l.id IS NOT NULL THEN 'done' WHEN e.skip THEN 'skipped'
@@ -54,7 +54,7 @@ SELECT e.session_id, e.job_id, e.cycle, 'after', e.round, l.id, jsonb_build_obje
          'kind', l.kind, 'summary', l.public_id, 'model', l.model, 'turns', l.through_turn - l.from_turn + 1,
          'tokens_before', l.tokens_before, 'tokens_after', l.tokens_after)
   FROM ended e LEFT JOIN jobs j ON j.id = e.job_id
-  LEFT JOIN LATERAL (SELECT * FROM links x WHERE x.session_id = e.session_id AND x.job_id = e.job_id
+  LEFT JOIN LATERAL (SELECT * FROM compactions x WHERE x.session_id = e.session_id AND x.job_id = e.job_id
                       ORDER BY x.id DESC LIMIT 1) l ON true
 ON CONFLICT (job_id, phase, round) DO NOTHING
 """
@@ -69,7 +69,8 @@ WITH due AS (
     FROM due WHERE c.id = due.id RETURNING c.*
 )
 SELECT {_COLUMNS},
-       CASE WHEN :with_summary THEN (SELECT l.summary_text FROM links l WHERE l.id = h.link_id) END AS summary
+       CASE WHEN :with_summary THEN (SELECT l.summary_text FROM compactions l
+                                 WHERE l.id = h.compaction_id) END AS summary
   FROM h ORDER BY h.id
 """)
 """Due hooks, each claimed by one process; a claim that does not end is due again after the lease."""

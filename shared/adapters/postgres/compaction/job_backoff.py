@@ -10,7 +10,7 @@ import asyncpg
 from shared.adapters.postgres.compaction import jobs_sql as sql
 from shared.adapters.postgres.compaction.jobs import (
     context_after,
-    insert_link,
+    insert_compaction,
     move_view,
     spend_on,
     still_mine,
@@ -26,7 +26,7 @@ from shared.core.session.session_state import (
     Hidden,
     JobClaim,
     JobEnd,
-    NewLink,
+    NewCompaction,
     Pace,
     SummaryEnd,
 )
@@ -45,7 +45,7 @@ WRITTEN_LATELY = 200
 _WRITTEN = Named(f"""
 SELECT model, coalesce(audit -> 'attempts', '[]') AS attempts, session_id, session_id = :session_id AS is_own,
        extract(epoch FROM now() - created_at)::float8 AS age_seconds
-  FROM (SELECT id, model, audit, created_at, session_id FROM links
+  FROM (SELECT id, model, audit, created_at, session_id FROM compactions
          WHERE kind IN ('summary', 'digest') AND trigger <> 'fork'
          ORDER BY id DESC LIMIT {WRITTEN_LATELY}) lately
  WHERE created_at > now() - interval '1 day' ORDER BY id DESC
@@ -79,7 +79,9 @@ SELECT * FROM checkpoints WHERE session_id = :session_id AND parent IS NOT DISTI
  ORDER BY through_turn DESC, id DESC LIMIT 1
 """)
 
-_REPLACE = Named("UPDATE links SET active = false WHERE id = :link_id AND active RETURNING parent")
+_REPLACE = Named(
+    "UPDATE compactions SET active = false WHERE id = :compaction_id AND active RETURNING parent"
+)
 
 
 class PostgresJobBackoff(PoolStore):
@@ -145,20 +147,20 @@ class PostgresJobBackoff(PoolStore):
         return build_value(Checkpoint, row, ledger=ledger_from_json(row["ledger"]))
 
     @store_method
-    async def find_digest(self, session_id: int, link_id: int) -> Hidden | None:
+    async def find_digest(self, session_id: int, compaction_id: int) -> Hidden | None:
         """A digest's range as it stood before; None unless the digest is still what the session goes by."""
         async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
             row = await connection.fetchrow(*sql.STATE(session_id=session_id))
-            link = await connection.fetchrow(*_DIGEST(link_id=link_id))
-            if row is None or link is None or row["head"] != link_id:
+            compaction = await connection.fetchrow(*_DIGEST(compaction_id=compaction_id))
+            if row is None or compaction is None or row["head"] != compaction_id:
                 return None
-            return await load_hidden(connection, row, link)
+            return await load_hidden(connection, row, compaction)
 
     @store_method
     async def replace_digest(
         self,
         job: JobClaim,
-        link: NewLink,
+        compaction: NewCompaction,
         *,
         seen: Hidden,
         spent: Sequence[Spending],
@@ -169,17 +171,17 @@ class PostgresJobBackoff(PoolStore):
             await still_mine(connection, job)
             session = await connection.fetchrow(*sql.LOCK_SESSION(session_id=job.session_id))
             moved = session is None or session["view_epoch"] != seen.state.view.view_epoch
-            if session is None or moved or session["head"] != seen.link_id:
+            if session is None or moved or session["head"] != seen.compaction_id:
                 raise StaleView(f"session {job.session_id}")
-            parent = await connection.fetchval(*_REPLACE(link_id=seen.link_id))
-            row = await connection.fetchrow(*insert_link(link, job, parent))
+            parent = await connection.fetchval(*_REPLACE(compaction_id=seen.compaction_id))
+            row = await connection.fetchrow(*insert_compaction(compaction, job, parent))
             assert row is not None
-            base = link.through_turn
+            base = compaction.through_turn
             after = await context_after(
-                connection, session, base, link.tokens, seen.state.fixed_tokens, left_out,
+                connection, session, base, compaction.tokens, seen.state.fixed_tokens, left_out,
                 talk_ratio=seen.state.talk_ratio,
             )  # fmt: skip
-            await connection.execute(*_SET_SIZE(link_id=row["id"], after=after))
+            await connection.execute(*_SET_SIZE(compaction_id=row["id"], after=after))
             await spend_on(connection, job, "compact", spent, seen.state.contact_id)
             await connection.execute(
                 *_COUNT_COMPACTION(session_id=job.session_id),
@@ -187,7 +189,7 @@ class PostgresJobBackoff(PoolStore):
             return await move_view(
                 connection, session, base=base, head=row["id"], redo=None, cycles=0, context_tokens=after,
                 reserved=seen.state.reserved_tokens, hold=session["hold_compaction"], state="done",
-                shown=row["id"], replaces=seen.link_id, token_scale=seen.state.learned_scale,
+                shown=row["id"], replaces=seen.compaction_id, token_scale=seen.state.learned_scale,
             )  # fmt: skip
 
 
@@ -199,8 +201,8 @@ def _parse_summary_end(row: asyncpg.Record) -> SummaryEnd:
 
 
 _RECORD_BACKOFF = Named("UPDATE sessions SET compaction_rest = :backoff WHERE id = :session_id")
-_DIGEST = Named("SELECT * FROM links WHERE id = :link_id AND active AND kind = 'digest'")
-_SET_SIZE = Named("UPDATE links SET tokens_after = :after WHERE id = :link_id")
+_DIGEST = Named("SELECT * FROM compactions WHERE id = :compaction_id AND active AND kind = 'digest'")
+_SET_SIZE = Named("UPDATE compactions SET tokens_after = :after WHERE id = :compaction_id")
 _COUNT_COMPACTION = Named("""
 UPDATE session_totals SET compaction_count = compaction_count + 1 WHERE session_id = :session_id
 """)

@@ -32,14 +32,14 @@ async def request_late_flush(connection: Connection, session_id: int, *, delay_s
 
 
 async def request_upgrade(
-    connection: Connection, session_id: int, link_id: int, audit: Mapping[str, Any]
+    connection: Connection, session_id: int, compaction_id: int, audit: Mapping[str, Any]
 ) -> None:
     """A digest stands in for a summary until a model can write one."""
     is_unusable = bool(unusable_models(audit.get("attempts", ())))
     await connection.execute(
         *sql.ASK_JOB_LATER(
-            kind="compact", session_id=session_id, key=f"upgrade:{session_id}:{link_id}", trigger="upgrade",
-            payload={"link": link_id},
+            kind="compact", session_id=session_id, key=f"upgrade:{session_id}:{compaction_id}",
+            trigger="upgrade", payload={"link": compaction_id},
             delay_seconds=UPGRADE_UNUSABLE_SECONDS if is_unusable else UPGRADE_SECONDS,
         )
     )  # fmt: skip

@@ -24,7 +24,7 @@ from shared.core.session.session_state import (
     FlushReport,
     FlushTicket,
     JobClaim,
-    NewLink,
+    NewCompaction,
     SessionState,
 )
 from shared.core.session.turns import DueJob, JobOrder, Spending
@@ -214,7 +214,7 @@ class PostgresJobs(PoolStore):
     async def record_compaction(
         self,
         job: JobClaim,
-        link: NewLink,
+        compaction: NewCompaction,
         *,
         seen: SessionState,
         spent: Sequence[Spending],
@@ -228,29 +228,29 @@ class PostgresJobs(PoolStore):
                 session is None
                 or session["view_epoch"] != seen.view.view_epoch
                 or session["head"] != seen.head_id
-                or link.through_turn > session["answered_turn"]
+                or compaction.through_turn > session["answered_turn"]
             ):
                 raise StaleView(f"session {job.session_id}")
-            row = await connection.fetchrow(*_insert_link(link, job, session["head"]))
+            row = await connection.fetchrow(*_insert_compaction(compaction, job, session["head"]))
             assert row is not None
             after = await _context_after(
-                connection, session, link.through_turn, link.tokens, seen.fixed_tokens, left_out,
+                connection, session, compaction.through_turn, compaction.tokens, seen.fixed_tokens, left_out,
                 talk_ratio=seen.talk_ratio,
             )  # fmt: skip
-            await connection.execute(*_SET_SIZE(link_id=row["id"], after=after))
-            if link.kind == "digest":
-                await request_upgrade(connection, job.session_id, row["id"], link.audit)
+            await connection.execute(*_SET_SIZE(compaction_id=row["id"], after=after))
+            if compaction.kind == "digest":
+                await request_upgrade(connection, job.session_id, row["id"], compaction.audit)
             await _spend(connection, job, "compact", spent, seen.contact_id)
-            summarised = link.kind in ("summary", "digest")
+            summarised = compaction.kind in ("summary", "digest")
             if summarised:
                 await connection.execute(
                     *_COUNT_COMPACTION(session_id=job.session_id),
                 )
             return await _move(
-                connection, session, base=link.through_turn, head=row["id"], redo=None, cycles=1,
+                connection, session, base=compaction.through_turn, head=row["id"], redo=None, cycles=1,
                 context_tokens=after, reserved=seen.reserved_tokens, token_scale=seen.learned_scale,
                 hold=session["hold_compaction"] and not summarised,
-                state="done" if summarised else link.kind, shown=row["id"],
+                state="done" if summarised else compaction.kind, shown=row["id"],
             )  # fmt: skip
 
     @store_method
@@ -279,12 +279,12 @@ class PostgresJobs(PoolStore):
             session = await connection.fetchrow(*sql.LOCK_SESSION(session_id=session_id))
             if session is None:
                 raise UnknownSession(f"session {session_id}")
-            head = await _link(connection, session["head"])
+            head = await _load_compaction(connection, session["head"])
             if head is None:
                 return ChangeRefused(reason="nothing_to_undo", advice="Nothing has been summarised yet.")
             if head["kind"] not in ("summary", "digest"):
                 return _NOT_CROSSED[head["kind"]]
-            parent = await _link(connection, head["parent"])
+            parent = await _load_compaction(connection, head["parent"])
             base = head["from_turn"] - 1
             tokens = parent["tokens"] if parent else 0
             after = await _context_after(
@@ -297,7 +297,7 @@ class PostgresJobs(PoolStore):
                     "so they cannot all come back at once. They stay readable under Original.",
                     values={"needed": after, "most": limit_tokens},
                 )
-            await connection.execute(*_UNDO(link_id=head["id"]))
+            await connection.execute(*_UNDO(compaction_id=head["id"]))
             return await _move(
                 connection, session, base=base, head=head["parent"], redo=head["id"], cycles=0,
                 context_tokens=after, reserved=reserved_tokens, hold=hold, state="undone", shown=head["id"],
@@ -318,23 +318,24 @@ class PostgresJobs(PoolStore):
             session = await connection.fetchrow(*sql.LOCK_SESSION(session_id=session_id))
             if session is None:
                 raise UnknownSession(f"session {session_id}")
-            link = await _link(connection, session["redo"])
-            if link is None or link["parent"] != session["head"]:
+            compaction = await _load_compaction(connection, session["redo"])
+            if compaction is None or compaction["parent"] != session["head"]:
                 return ChangeRefused(
                     reason="nothing_to_restore", advice="There is no undone summary to restore."
                 )
-            await connection.execute(*_RESTORE(link_id=link["id"]))
-            if link["kind"] == "digest":
+            await connection.execute(*_RESTORE(compaction_id=compaction["id"]))
+            if compaction["kind"] == "digest":
                 # The job of its making may have found it taken back, and ended.
-                await request_upgrade(connection, session_id, link["id"], link["audit"])
+                await request_upgrade(connection, session_id, compaction["id"], compaction["audit"])
             after = await _context_after(
-                connection, session, link["through_turn"], link["tokens"], fixed_tokens, left_out,
+                connection, session, compaction["through_turn"], compaction["tokens"], fixed_tokens, left_out,
                 talk_ratio=talk_ratio,
             )  # fmt: skip
             return await _move(
-                connection, session, base=link["through_turn"], head=link["id"], redo=None, cycles=0,
+                connection, session, base=compaction["through_turn"], head=compaction["id"], redo=None,
+                cycles=0,
                 context_tokens=after, reserved=reserved_tokens, hold=False, state="restored",
-                shown=link["id"],
+                shown=compaction["id"],
             )  # fmt: skip
 
     @store_method
@@ -346,7 +347,7 @@ class PostgresJobs(PoolStore):
         talk_ratio: float | None = None,
         reserved_tokens: int = 0,
     ) -> CompactionStored | ChangeRefused:
-        """`/new`: hide all ended turns behind a link without a summary; notes stay."""
+        """`/new`: hide all ended turns behind a compaction without a summary; notes stay."""
         return await self._hide_all(session_id, "new", fixed_tokens, talk_ratio, reserved_tokens)
 
     @store_method
@@ -377,18 +378,18 @@ class PostgresJobs(PoolStore):
             if session is None:
                 raise UnknownSession(f"session {session_id}")
             base, through = session["base_turn"], session["answered_turn"]
-            head = await _link(connection, session["head"])
+            head = await _load_compaction(connection, session["head"])
             if through == base and (head is None or head["kind"] in ("new", kind)):
                 return ChangeRefused(reason="nothing_to_undo", advice=_NOTHING_BEFORE[kind])
             if through == base and head is not None and head["kind"] == "separator":
                 # Nothing more to hide: the separator itself becomes the beginning that is asked for.
-                await connection.execute(*_BECOME_NEW(link_id=head["id"]))
+                await connection.execute(*_BECOME_NEW(compaction_id=head["id"]))
                 return await _move(
                     connection, session, base=base, head=head["id"], redo=None, cycles=1,
                     context_tokens=fixed_tokens, reserved=reserved, hold=False, state="new", shown=head["id"],
                 )  # fmt: skip
             if through == base:
-                # Only a summary is left to hide: an empty range cannot be a link, so the head is dropped.
+                # Only a summary is left to hide: an empty range is no compaction, so the head is dropped.
                 return await _move(
                     connection, session, base=base, head=None, redo=None, cycles=1,
                     context_tokens=fixed_tokens, reserved=reserved, hold=False, state="new", shown=None,
@@ -401,7 +402,7 @@ class PostgresJobs(PoolStore):
                 )
             )
             assert bounds is not None
-            link = await connection.fetchval(
+            compaction = await connection.fetchval(
                 *_HIDE_ALL(
                     session_id=session_id, kind=kind, from_turn=base + 1, through_turn=through,
                     from_seq=bounds["first"], through_seq=bounds["last"], parent=session["head"],
@@ -409,8 +410,8 @@ class PostgresJobs(PoolStore):
             )  # fmt: skip
             after = await _context_after(connection, session, through, 0, fixed_tokens, talk_ratio=talk_ratio)
             return await _move(
-                connection, session, base=through, head=link, redo=None, cycles=1,
-                context_tokens=after, reserved=reserved, hold=False, state=kind, shown=link,
+                connection, session, base=through, head=compaction, redo=None, cycles=1,
+                context_tokens=after, reserved=reserved, hold=False, state=kind, shown=compaction,
             )  # fmt: skip
 
     @store_method
@@ -505,28 +506,30 @@ async def _spend(
     await connection.execute(*sql.ADD_TOTALS(session_id=job.session_id, sums=sum_spending(spent)))
 
 
-def _insert_link(link: NewLink, job: JobClaim, parent: int | None) -> tuple[str, *tuple[object, ...]]:
-    return sql.INSERT_LINK(
+def _insert_compaction(
+    compaction: NewCompaction, job: JobClaim, parent: int | None
+) -> tuple[str, *tuple[object, ...]]:
+    return sql.INSERT_COMPACTION(
         session_id=job.session_id,
         job_id=job.id,
         parent=parent,
-        kind=link.kind,
-        trigger=link.trigger,
-        from_turn=link.from_turn,
-        through_turn=link.through_turn,
-        from_seq=link.from_seq,
-        through_seq=link.through_seq,
-        summary_text=link.summary_text,
-        ledger=ledger_to_json(link.ledger),
-        contract=dict(link.contract),
-        audit=dict(link.audit),
-        focus=link.focus,
-        tokens=link.tokens,
-        tokens_before=link.tokens_before,
-        model=link.model,
-        cost_micro=link.cost_micro,
-        duration_ms=link.duration_ms,
-        flush_id=link.flush_id,
+        kind=compaction.kind,
+        trigger=compaction.trigger,
+        from_turn=compaction.from_turn,
+        through_turn=compaction.through_turn,
+        from_seq=compaction.from_seq,
+        through_seq=compaction.through_seq,
+        summary_text=compaction.summary_text,
+        ledger=ledger_to_json(compaction.ledger),
+        contract=dict(compaction.contract),
+        audit=dict(compaction.audit),
+        focus=compaction.focus,
+        tokens=compaction.tokens,
+        tokens_before=compaction.tokens_before,
+        model=compaction.model,
+        cost_micro=compaction.cost_micro,
+        duration_ms=compaction.duration_ms,
+        flush_id=compaction.flush_id,
     )
 
 
@@ -593,10 +596,10 @@ async def _view_after(
     )
 
 
-async def _link(connection: Connection, link_id: int | None) -> Record | None:
-    if link_id is None:
+async def _load_compaction(connection: Connection, compaction_id: int | None) -> Record | None:
+    if compaction_id is None:
         return None
-    return await connection.fetchrow(*_LINK(link_id=link_id))
+    return await connection.fetchrow(*_COMPACTION(compaction_id=compaction_id))
 
 
 async def _move(
@@ -632,11 +635,11 @@ async def _move(
         await request_late_flush(
             connection, session["id"], delay_seconds=_LATE_AFTER.get(state, LATE_SECONDS)
         )
-    link = await _link(connection, shown)
+    compaction = await _load_compaction(connection, shown)
     before = session["context_tokens"]
-    payload = _payload(link, state=state, before=before, after=context_tokens)
+    payload = _payload(compaction, state=state, before=before, after=context_tokens)
     if replaces is not None:
-        replaced = await _link(connection, replaces)
+        replaced = await _load_compaction(connection, replaces)
         payload["replaces"] = str(replaced["public_id"]) if replaced else ""
     await connection.execute(
         *sql.ADD_EVENT(
@@ -647,7 +650,7 @@ async def _move(
         )
     )
     return CompactionStored(
-        link_id=link["id"] if link else 0,
+        compaction_id=compaction["id"] if compaction else 0,
         event_seq=event_seq,
         payload=payload,
         tokens_before=before,
@@ -655,28 +658,28 @@ async def _move(
     )
 
 
-def _payload(link: Record | None, *, state: str, before: int, after: int) -> dict[str, Any]:
-    if link is None:
+def _payload(compaction: Record | None, *, state: str, before: int, after: int) -> dict[str, Any]:
+    if compaction is None:
         shown = {"id": "", "state": state, "kind": "new", "trigger": "manual", "can_undo": False}
         return {**shown, "before": before, "after": after}
-    summary = link["kind"] in ("summary", "digest")
+    summary = compaction["kind"] in ("summary", "digest")
     return {
-        "id": str(link["public_id"]),
+        "id": str(compaction["public_id"]),
         "state": state,
-        "kind": link["kind"],
-        "trigger": link["trigger"],
+        "kind": compaction["kind"],
+        "trigger": compaction["trigger"],
         "before": before,
         "after": after,
-        "through_turn": link["through_turn"],
-        "from_mid": f"m{link['from_seq']}",
-        "to_mid": f"m{link['through_seq']}",
-        "summary": link["summary_text"],
+        "through_turn": compaction["through_turn"],
+        "from_mid": f"m{compaction['from_seq']}",
+        "to_mid": f"m{compaction['through_seq']}",
+        "summary": compaction["summary_text"],
         "can_undo": summary and state != "undone",
     }
 
 
-still_mine, spend_on, context_after, insert_link, move_view = (
-    _refuse_lost_lease, _spend, _context_after, _insert_link, _move
+still_mine, spend_on, context_after, insert_compaction, move_view = (
+    _refuse_lost_lease, _spend, _context_after, _insert_compaction, _move
 )  # fmt: skip
 """For the stores beside this one, which change a view in the same way."""
 _DUE_JOB = Named("""
@@ -684,15 +687,15 @@ SELECT id, kind, attempt FROM jobs
  WHERE session_id = :session_id AND state = 'due' AND due_at <= now()
  ORDER BY id LIMIT 1
 """)
-_SET_SIZE = Named("UPDATE links SET tokens_after = :after WHERE id = :link_id")
+_SET_SIZE = Named("UPDATE compactions SET tokens_after = :after WHERE id = :compaction_id")
 _COUNT_COMPACTION = Named("""
 UPDATE session_totals SET compaction_count = compaction_count + 1 WHERE session_id = :session_id
 """)
-_UNDO = Named("UPDATE links SET active = false, undone_at = now() WHERE id = :link_id")
-_RESTORE = Named("UPDATE links SET active = true, undone_at = NULL WHERE id = :link_id")
-_BECOME_NEW = Named("UPDATE links SET kind = 'new' WHERE id = :link_id")
+_UNDO = Named("UPDATE compactions SET active = false, undone_at = now() WHERE id = :compaction_id")
+_RESTORE = Named("UPDATE compactions SET active = true, undone_at = NULL WHERE id = :compaction_id")
+_BECOME_NEW = Named("UPDATE compactions SET kind = 'new' WHERE id = :compaction_id")
 _HIDE_ALL = Named("""
-INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq,
+INSERT INTO compactions (session_id, kind, from_turn, through_turn, from_seq, through_seq,
                    parent, trigger)
 VALUES (:session_id, :kind, :from_turn, :through_turn, :from_seq, :through_seq, :parent, 'manual')
    RETURNING id
@@ -712,4 +715,4 @@ _RELEASE_JOBS = Named("""
 UPDATE jobs SET state = 'due', leased_by = NULL, due_at = now()
  WHERE state = 'running' AND leased_by = :worker_id AND id = ANY (:job_ids::bigint[]) RETURNING id
 """)
-_LINK = Named("SELECT * FROM links WHERE id = :link_id")
+_COMPACTION = Named("SELECT * FROM compactions WHERE id = :compaction_id")

@@ -17,7 +17,7 @@ from shared.core.context.memory import CORE_CANDIDATES
 STATE = Named(f"""
 SELECT s.*, a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS nobody_comes, {NO_PICTURES} AS no_pictures,
        {render_is_relayed("p.network")} AS is_guest, p.anonymous, {BROUGHT} AS brought, p.kind AS contact_kind, p.display_name, p.timezone,
-       (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
+       (SELECT to_jsonb(l) FROM compactions l WHERE l.id = s.head) AS head_compaction,
        (SELECT jsonb_agg(f.threshold) FROM flushes f
          WHERE f.session_id = s.id AND f.cycle = s.cycle AND f.outcome <> 'failed') AS thresholds,
        core_notes(s.contact_id, a.name, {CORE_CANDIDATES}) AS notes,
@@ -199,8 +199,8 @@ UPDATE session_totals SET {render_total(":sums")},
 
 LOCK_SESSION = Named("SELECT * FROM sessions WHERE id = :session_id FOR UPDATE")
 
-INSERT_LINK = Named("""
-INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq, parent, trigger, summary_text,
+INSERT_COMPACTION = Named("""
+INSERT INTO compactions (session_id, kind, from_turn, through_turn, from_seq, through_seq, parent, trigger, summary_text,
                    ledger, contract, audit, tokens, tokens_before, model, cost_micro, duration_ms, flush_id, job_id,
                    focus)
 VALUES (:session_id, :kind, :from_turn, :through_turn, :from_seq, :through_seq, :parent, :trigger,
@@ -267,7 +267,7 @@ INSERT INTO events (session_id, event_seq, kind, payload) VALUES (:session_id, :
 
 COMPACTION_OF = Named("""
 SELECT id AS link, kind, tokens_before AS before, tokens_after AS after, through_turn - from_turn + 1 AS turns
-  FROM links WHERE session_id = :session_id AND job_id = :job_id ORDER BY id DESC LIMIT 1
+  FROM compactions WHERE session_id = :session_id AND job_id = :job_id ORDER BY id DESC LIMIT 1
 """)
 
 BOUNDS = Named("""

@@ -21,7 +21,7 @@ NEWEST_REFUSED = 20
 FALLS_IN_A_ROW = 3
 FALLEN_BACK = f"""
   SELECT count(*) AS number FROM (
-    SELECT kind, audit, created_at FROM links WHERE kind IN ('summary', 'digest') AND trigger <> 'fork'
+    SELECT kind, audit, created_at FROM compactions WHERE kind IN ('summary', 'digest') AND trigger <> 'fork'
      ORDER BY id DESC LIMIT {FALLS_IN_A_ROW}) l
    WHERE kind = 'digest' AND created_at > now() - interval '1 day'
      AND NOT coalesce(audit -> 'attempts', '[]') @> '[{{"step": "commit"}}]'
@@ -29,7 +29,7 @@ FALLEN_BACK = f"""
 """Digests among the newest summaries, without those that replaced a longer summary."""
 
 _LAST_SUMMARIZED = f"""(SELECT jsonb_agg(session_id) FROM (
-           SELECT session_id FROM links WHERE kind IN ('summary', 'digest') AND trigger <> 'fork' ORDER BY id DESC LIMIT {FALLS_IN_A_ROW}) l)"""
+           SELECT session_id FROM compactions WHERE kind IN ('summary', 'digest') AND trigger <> 'fork' ORDER BY id DESC LIMIT {FALLS_IN_A_ROW}) l)"""
 """Sessions of the newest summaries, as a JSON list of internal numbers."""
 SESSIONS_AT_MOST = 5
 

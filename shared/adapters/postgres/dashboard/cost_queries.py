@@ -66,7 +66,7 @@ WITH u AS MATERIALIZED ({_LEDGER}),
 c AS (
   SELECT c.model_alias AS model, (c.created_at AT TIME ZONE :zone)::date AS day, count(*) AS turns,
          sum(greatest(0, l.tokens_before - l.tokens_after))::bigint AS tokens
-    FROM turn_context_audit c JOIN links l ON l.id = c.head
+    FROM turn_context_audit c JOIN compactions l ON l.id = c.head
    WHERE c.created_at >= :start::timestamptz AND c.created_at < :end::timestamptz
      AND l.kind IN ('summary', 'digest') AND NOT c.overflow_rejected
    GROUP BY 1, 2)

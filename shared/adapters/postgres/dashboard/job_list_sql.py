@@ -273,7 +273,7 @@ SELECT x.place, CASE WHEN d.session_id IS NULL THEN 'there is no such part'
 
 PULSE = """
 SELECT json_build_object(
-  'sessions', (SELECT json_build_array(max(last_active_at), (SELECT max(id) FROM links)) FROM session_list),
+  'sessions', (SELECT json_build_array(max(last_active_at), (SELECT max(id) FROM compactions)) FROM session_list),
   'turns', (SELECT json_build_array(count(*), sum(answered_turn), sum(turn_epoch)) FROM
             (SELECT answered_turn, turn_epoch FROM sessions WHERE id = ANY (ARRAY(
                SELECT session_id FROM turns WHERE ended_at IS NULL LIMIT 1000))) w),

@@ -69,7 +69,7 @@ SELECT json_build_object(
               WHERE j.state = v.state AND j.state IN ('due', 'running')))
              FROM (VALUES ('due'), ('running')) v(state)),
   'jobs_dead', (SELECT count(*) FROM jobs WHERE state = 'dead'),
-  'undone', (SELECT count(*) FROM links WHERE undone_at IS NOT NULL),
+  'undone', (SELECT count(*) FROM compactions WHERE undone_at IS NOT NULL),
   'handovers', (SELECT json_object_agg(v.state, (SELECT count(*) FROM handovers h
                    WHERE h.ended_at IS NULL AND h.state = v.state))
                   FROM (VALUES ('waiting'), ('human')) v(state)),

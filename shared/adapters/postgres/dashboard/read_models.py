@@ -279,6 +279,6 @@ def _without(row: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 _OWNER = Named("""
-SELECT s.id, s.public_id, l.id AS link FROM links l JOIN sessions s ON s.id = l.session_id
+SELECT s.id, s.public_id, l.id AS link FROM compactions l JOIN sessions s ON s.id = l.session_id
  WHERE l.public_id = :link AND l.kind IN ('summary', 'digest')
 """)

@@ -187,7 +187,7 @@ SELECT json_build_object({_FACTS},
                  ORDER BY c.is_enabled DESC, c.established_at DESC LIMIT 1),
   'first_channel', (SELECT json_agg(DISTINCT n.channel) FROM turns n
                      WHERE n.session_id = s.id AND n.turn_no IN (1, s.next_turn - 1)),
-  'undone', (SELECT count(*) FROM links l WHERE l.session_id = s.id AND l.undone_at IS NOT NULL),
+  'undone', (SELECT count(*) FROM compactions l WHERE l.session_id = s.id AND l.undone_at IS NOT NULL),
   'now', (SELECT json_build_object('turn', c.turn_id, 'parts', c.parts, 'model', c.model_alias,
               'window', c.model_context_limit, 'hard', c.hard_limit, 'budget', c.input_budget, 'at', c.created_at)
             FROM {NEWEST_CALL} c),
@@ -267,7 +267,7 @@ SELECT json_build_object({_SHOWN},
   'dividers', coalesce((SELECT json_agg(json_build_object('id', l.public_id, 'kind', l.kind,
       'from_turn', l.from_turn, 'through_turn', l.through_turn, 'trigger', l.trigger, 'tokens_before', l.tokens_before,
       'tokens_after', l.tokens_after, 'at', l.created_at) ORDER BY l.through_turn, l.id)
-    FROM (SELECT min(turn_no) AS low, max(turn_no) AS high FROM shown) v JOIN links l
+    FROM (SELECT min(turn_no) AS low, max(turn_no) AS high FROM shown) v JOIN compactions l
       ON l.session_id = s.id AND l.active AND l.through_turn BETWEEN v.low AND v.high
      AND int8range(l.from_turn, l.through_turn, '[]') && int8range(v.low, v.high, '[]')), '[]'::json),
   'handovers', coalesce((SELECT json_agg(json_build_object('id', h.id, 'asked_by', h.asked_by, 'reason', h.reason,
@@ -286,7 +286,7 @@ SELECT json_build_object({_SHOWN},
 """A page of messages with the compactions, hand-overs and private notes among them."""
 
 ORIGINALS = Named(f"""
-WITH l AS (SELECT * FROM links WHERE public_id = :public_id AND kind IN ('summary', 'digest')),
+WITH l AS (SELECT * FROM compactions WHERE public_id = :public_id AND kind IN ('summary', 'digest')),
 s AS (SELECT s.*, l.from_turn, l.through_turn FROM l JOIN sessions s ON s.id = l.session_id),
 {_PAGE.format(first="s.from_turn", last="s.through_turn")}
 SELECT json_build_object({_SHOWN}, 'session', s.public_id)::text FROM s
@@ -314,15 +314,15 @@ SELECT json_build_object(
 COMPACTIONS = """
 WITH s AS (SELECT * FROM sessions WHERE public_id = :public_id),
 page AS (SELECT l.* FROM s CROSS JOIN LATERAL (
-          SELECT * FROM links x WHERE (x.session_id, x.id) < (s.id, :before) AND x.session_id >= s.id
+          SELECT * FROM compactions x WHERE (x.session_id, x.id) < (s.id, :before) AND x.session_id >= s.id
              AND x.kind IN ('summary', 'digest')
            ORDER BY x.session_id DESC, x.id DESC LIMIT {limit} + 1) l),
 shown AS (SELECT * FROM page ORDER BY id DESC LIMIT {limit})
 SELECT json_build_object(
   'standing', json_build_object(
-    'head', (SELECT public_id FROM links WHERE id = s.head),
-    'head_kind', (SELECT kind FROM links WHERE id = s.head),
-    'redo', (SELECT public_id FROM links WHERE id = s.redo),
+    'head', (SELECT public_id FROM compactions WHERE id = s.head),
+    'head_kind', (SELECT kind FROM compactions WHERE id = s.head),
+    'redo', (SELECT public_id FROM compactions WHERE id = s.redo),
     'context', s.context_tokens, 'busy', s.answered_turn < s.next_turn - 1,
     'hard', (SELECT c.hard_limit FROM {newest_call} c)),
   'total', (SELECT t.compaction_count FROM session_totals t WHERE t.session_id = s.id),

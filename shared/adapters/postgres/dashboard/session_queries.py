@@ -32,7 +32,7 @@ WITH s AS (
     FROM s CROSS JOIN LATERAL (
       SELECT k.id, k.public_id, k.kind, k.created_at, k.tokens_before, k.tokens_after, k.undone_at,
              k.through_turn
-        FROM links k WHERE k.session_id = s.id AND k.kind IN ('summary', 'digest')
+        FROM compactions k WHERE k.session_id = s.id AND k.kind IN ('summary', 'digest')
          AND k.through_turn >= :from_turn - 1
        ORDER BY k.id DESC LIMIT {MARKS}) l
 ), marked AS (
@@ -96,7 +96,7 @@ DIFF = Named("""
 SELECT json_build_object('id', l.public_id, 'summary', l.summary_text, 'ledger', l.ledger,
   'from_turn', l.from_turn, 'through_turn', l.through_turn,
   'former', (SELECT json_build_object('id', p.public_id, 'summary', p.summary_text, 'ledger', p.ledger,
-                'through_turn', p.through_turn) FROM links p
+                'through_turn', p.through_turn) FROM compactions p
               WHERE p.id = l.parent AND p.kind IN ('summary', 'digest')),
   'pins', coalesce((SELECT json_agg(json_build_object('seq', e.seq, 'turn', te.turn_no, 'author', e.author,
                 'blocks', e.blocks) ORDER BY te.turn_no, te.step)
@@ -106,7 +106,7 @@ SELECT json_build_object('id', l.public_id, 'summary', l.summary_text, 'ledger',
               FROM notes n JOIN sessions s ON s.id = l.session_id
              WHERE n.contact_id = s.contact_id AND n.flush_id = l.flush_id
                AND n.forgotten_at IS NULL), '[]'::json)
-)::text FROM links l WHERE l.public_id = :link AND l.kind IN ('summary', 'digest')
+)::text FROM compactions l WHERE l.public_id = :link AND l.kind IN ('summary', 'digest')
 """)
 """A summary and the one before it, with pinned messages of the hidden turns and notes of its flush."""
 

@@ -101,7 +101,7 @@ class _Look:
             await self._count_open(),
             await self._count_jobs(),
             await self._count_calls(),
-            await self._count_rows("links", "summaries"),
+            await self._count_rows("compactions", "summaries"),
             await self._count_rows("handovers", "handovers"),
         ]
         await self._count_people()
@@ -346,8 +346,10 @@ _NEW_CALLS = _render_new(
     + ", ".join(f"coalesce(x.{name}, 0) AS {name}" for name in LEDGER),
 )
 _NEW_ROWS = {
-    "links": _render_new(
-        "links", "created_at", "(x.kind IN ('summary', 'digest') AND x.trigger <> 'fork')::int AS counts"
+    "compactions": _render_new(
+        "compactions",
+        "created_at",
+        "(x.kind IN ('summary', 'digest') AND x.trigger <> 'fork')::int AS counts",
     ),
     "handovers": _render_new("handovers", "asked_at", "1 AS counts"),
 }
@@ -472,7 +474,7 @@ t AS MATERIALIZED (
          coalesce((SELECT array_agg(coalesce(n, 0) ORDER BY x.bucket)
             FROM generate_series(0, {BUCKETS + 1}) x(bucket) LEFT JOIN b ON b.bucket = x.bucket
            WHERE EXISTS (SELECT FROM b)), '{{}}')::int[] AS first_tokens,
-         u.*, (SELECT count(*) FROM links
+         u.*, (SELECT count(*) FROM compactions
                 WHERE kind IN ('summary', 'digest') AND trigger <> 'fork'
                   AND {render_within("created_at", hour)}) AS summaries,
          (SELECT count(*) FROM handovers WHERE {render_within("asked_at", hour)}) AS handovers,

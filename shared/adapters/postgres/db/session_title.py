@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-SUMMARY_TITLE = "(SELECT nullif(l.ledger ->> 'title', '') FROM links l WHERE l.id = s.head)"
+SUMMARY_TITLE = "(SELECT nullif(l.ledger ->> 'title', '') FROM compactions l WHERE l.id = s.head)"
 """Title of session `s` by its summary; null without one."""
 TITLE = f"""coalesce((SELECT x.title FROM addresses x
             WHERE x.session_id = s.id AND x.channel = 'web' AND x.title <> '' LIMIT 1), {SUMMARY_TITLE})"""

@@ -89,7 +89,7 @@ WITH RECURSIVE copied(session_id, through) AS (
   SELECT s.id, s.agent_id, s.contact_id, a.name AS scope, a.config ->> 'name' AS assistant,
          (SELECT {PERSON_NAME} FROM contacts p WHERE p.id = s.contact_id AND p.kind = 'person') AS person,
          (SELECT t.claimed_at FROM turns t WHERE t.session_id = s.id AND t.turn_no = :turn) AS known_by,
-         (SELECT max(l.created_at) FROM links l
+         (SELECT max(l.created_at) FROM compactions l
            WHERE l.session_id = s.id AND l.active AND l.kind IN ('new', 'separator')) AS anew
     FROM sessions s JOIN agents a ON a.id = s.agent_id WHERE s.id = :session_id
 ), s AS MATERIALIZED (
@@ -98,7 +98,7 @@ WITH RECURSIVE copied(session_id, through) AS (
          greatest(o.erased_turn, CASE WHEN o.id <> :session_id THEN greatest(
            (SELECT f.through_turn FROM forks f WHERE f.session_id = o.id),
            (SELECT max(c.through) FROM copied c WHERE c.session_id = o.id)) END, CASE WHEN :automatic::boolean THEN (
-           SELECT coalesce(max(l.through_turn), 0) FROM links l
+           SELECT coalesce(max(l.through_turn), 0) FROM compactions l
             WHERE l.session_id = o.id AND l.active AND l.kind IN ('new', 'separator')) ELSE 0 END) AS since
     FROM me JOIN sessions o ON o.agent_id = me.agent_id AND o.contact_id IN (SELECT contact_family(me.contact_id))
    WHERE o.indexed_turn > 0

@@ -333,24 +333,24 @@ _LOG = {
 }
 
 _VIEW = {
-    "I5: the active links do not cover what is hidden": f"""
+    "I5: the active compactions do not cover what is hidden": f"""
         SELECT {_at("session=s.id", "base_turn=s.base_turn", "covered=coalesce(l.size, 0)")}
           FROM sessions s LEFT JOIN (
                SELECT session_id, min(from_turn) AS first, max(through_turn) AS last,
                       sum(through_turn - from_turn + 1) AS size
-                 FROM links WHERE active GROUP BY session_id) l ON l.session_id = s.id
+                 FROM compactions WHERE active GROUP BY session_id) l ON l.session_id = s.id
          WHERE (coalesce(l.first, 1), coalesce(l.last, 0), coalesce(l.size, 0))
                <> (1, s.base_turn, s.base_turn)""",
-    "I5: two active links overlap, or leave a gap between them": f"""
+    "I5: two active compactions overlap, or leave a gap between them": f"""
         SELECT {_at("session=session_id", "link=id")} FROM (
           SELECT session_id, id, from_turn,
                  lag(through_turn) OVER (PARTITION BY session_id ORDER BY from_turn) AS before
-            FROM links WHERE active) o
+            FROM compactions WHERE active) o
          WHERE o.before IS NOT NULL AND o.from_turn <> o.before + 1""",
     "I5: the head is not the newest active link": f"""
         SELECT {_at("session=s.id", "head=s.head")} FROM sessions s
          WHERE s.head IS NOT NULL AND NOT EXISTS (
-               SELECT FROM links l WHERE l.id = s.head AND l.session_id = s.id AND l.active
+               SELECT FROM compactions l WHERE l.id = s.head AND l.session_id = s.id AND l.active
                   AND l.through_turn = s.base_turn)""",
     "I5: turns are hidden, but no head stands for them and no new conversation began": f"""
         SELECT {_at("session=s.id", "base_turn=s.base_turn")}
@@ -358,11 +358,12 @@ _VIEW = {
          WHERE s.head IS NULL AND s.base_turn > 0 AND n.first = 1 AND NOT EXISTS (
                SELECT FROM events v WHERE v.session_id = s.id AND v.kind = 'compaction'
                   AND v.payload ->> 'state' = 'new')""",
-    "I5: a link hides turns that have not ended": f"""
-        SELECT {_at("session=s.id", "link=l.id")} FROM links l JOIN sessions s ON s.id = l.session_id
+    "I5: a compaction hides turns that have not ended": f"""
+        SELECT {_at("session=s.id", "compaction=l.id")}
+          FROM compactions l JOIN sessions s ON s.id = l.session_id
          WHERE l.active AND l.through_turn > s.answered_turn""",
     "I5: a link ends inside a turn": f"""
-        SELECT {_at("session=l.session_id", "link=l.id")} FROM links l
+        SELECT {_at("session=l.session_id", "compaction=l.id")} FROM compactions l
          WHERE l.active AND (l.from_seq > l.through_seq OR l.through_seq < (
                SELECT max(te.seq) FROM turn_entries te
                 WHERE te.session_id = l.session_id
@@ -379,7 +380,7 @@ _VIEW = {
         SELECT {_at("session=s.id", "reserved=s.context_reserved")} FROM sessions s
          WHERE s.context_reserved > 0 AND s.base_turn = 0""",
     "I6: messages were summarised, and nobody asked what to remember of them": f"""
-        SELECT {_at("session=l.session_id", "link=l.id")} FROM links l
+        SELECT {_at("session=l.session_id", "compaction=l.id")} FROM compactions l
           JOIN sessions s ON s.id = l.session_id
          WHERE l.active AND l.kind IN ('summary', 'digest', 'window')
            AND s.flushed_turn < l.through_turn
@@ -394,7 +395,7 @@ _VIEW = {
          WHERE s.flushed_turn < s.base_turn AND NOT EXISTS (
                SELECT FROM jobs j WHERE j.session_id = s.id AND j.kind = 'flush'
                   AND j.state IN ('due', 'running'))
-           AND EXISTS (SELECT FROM links l WHERE l.id = s.head
+           AND EXISTS (SELECT FROM compactions l WHERE l.id = s.head
                           AND l.kind IN ('summary', 'digest', 'new')
                           AND l.created_at < now() - interval '2 minutes')""",
     "I6: a flush counts as running, but nobody works on it or will": f"""
@@ -446,12 +447,12 @@ _CONTACTS = {
           JOIN contacts o ON o.id = s.contact_id
          WHERE {_STRANGERS}""",
     "I7: a link, its parent and its flush are not of one session": f"""
-        SELECT {_at("session=l.session_id", "link=l.id")} FROM links l
-          LEFT JOIN links p ON p.id = l.parent LEFT JOIN flushes f ON f.id = l.flush_id
+        SELECT {_at("session=l.session_id", "compaction=l.id")} FROM compactions l
+          LEFT JOIN compactions p ON p.id = l.parent LEFT JOIN flushes f ON f.id = l.flush_id
          WHERE p.session_id <> l.session_id OR f.session_id <> l.session_id""",
     "I7: a checkpoint goes on from a head of another session, or beyond what was answered": f"""
         SELECT {_at("session=c.session_id", "checkpoint=c.id")} FROM checkpoints c
-          JOIN sessions s ON s.id = c.session_id LEFT JOIN links p ON p.id = c.parent
+          JOIN sessions s ON s.id = c.session_id LEFT JOIN compactions p ON p.id = c.parent
          WHERE p.session_id <> c.session_id OR c.through_turn > s.answered_turn""",
     "I7: money of one session is charged to somebody else": f"""
         SELECT DISTINCT {_at("session=u.session_id", "contact=u.contact_id")} FROM usage u
@@ -468,7 +469,7 @@ _PEOPLE = {
                SELECT FROM contact_links l
                 WHERE l.joined_contact_id = p.id AND l.unlinked_at IS NULL)""",
     "I7: persons who are joined are not one": f"""
-        SELECT {_at("link=l.id")} FROM contact_links l
+        SELECT {_at("compaction=l.id")} FROM contact_links l
           JOIN contacts p ON p.id = l.joined_contact_id JOIN contacts o ON o.id = l.kept_contact_id
          WHERE l.unlinked_at IS NULL
            AND {_CONTACT.format("p")} <> {_CONTACT.format("o")}""",
@@ -620,8 +621,8 @@ _HOUR_IS_COUNTED = f"""
   AND NOT EXISTS (
       SELECT FROM (SELECT 'usage' AS source, id, at FROM usage
                     WHERE id > (SELECT edge FROM hour_marks WHERE source = 'usage')
-                   UNION ALL SELECT 'links', id, created_at FROM links
-                    WHERE id > (SELECT edge FROM hour_marks WHERE source = 'links')
+                   UNION ALL SELECT 'compactions', id, created_at FROM compactions
+                    WHERE id > (SELECT edge FROM hour_marks WHERE source = 'compactions')
                    UNION ALL SELECT 'handovers', id, asked_at FROM handovers
                     WHERE id > (SELECT edge FROM hour_marks WHERE source = 'handovers')) x
         JOIN hour_marks m ON m.source = x.source
@@ -688,7 +689,7 @@ _MONEY = {
                <> input_tokens + cache_read_tokens + cache_write_tokens + output_tokens""",
     "I9: the number of compactions is wrong": f"""
         SELECT {_at("session=t.session_id", "counted=t.compaction_count")} FROM session_totals t
-          LEFT JOIN (SELECT session_id, count(*) AS number FROM links
+          LEFT JOIN (SELECT session_id, count(*) AS number FROM compactions
                       WHERE kind IN ('summary', 'digest') GROUP BY session_id) l
             ON l.session_id = t.session_id
          WHERE t.compaction_count <> coalesce(l.number, 0)""",
@@ -982,7 +983,7 @@ _RECALL = {
     "I4: more is searchable than was ever hidden": f"""
         SELECT {_at("session=s.id", "indexed_turn=s.indexed_turn")} FROM sessions s
          WHERE s.indexed_turn > greatest(s.base_turn, coalesce((
-                 SELECT max(l.through_turn) FROM links l WHERE l.session_id = s.id), 0))
+                 SELECT max(l.through_turn) FROM compactions l WHERE l.session_id = s.id), 0))
            AND (s.indexed_turn > s.answered_turn
                 OR EXISTS (SELECT FROM addresses a WHERE a.session_id = s.id))""",
     "I4: a searchable passage is of no message, or of one that is not searchable yet": f"""
@@ -1045,8 +1046,8 @@ _FORGOTTEN = {
           JOIN passages p ON p.session_id = s.id AND p.turn_no <= s.erased_turn
          WHERE s.erased_turn > 0 AND {_NOT_AT_IT}""",
     "I12: a summary of forgotten turns still has its words": f"""
-        SELECT {_at("session=s.id", "link=l.id")} FROM sessions s
-          JOIN links l ON l.session_id = s.id AND l.through_turn <= s.erased_turn
+        SELECT {_at("session=s.id", "compaction=l.id")} FROM sessions s
+          JOIN compactions l ON l.session_id = s.id AND l.through_turn <= s.erased_turn
          WHERE {_NOT_AT_IT} AND (l.summary_text <> '' OR l.ledger <> '{{}}')""",
     "I12: a request of a forgotten turn could still be made again": f"""
         SELECT {_at("session=s.id", "turn=a.turn_id")} FROM sessions s

@@ -198,7 +198,7 @@ class _Copy:
             )
             row = await connection.fetchrow(
                 *_LINK(
-                    link_id=link["id"], fork=self.id,
+                    compaction_id=link["id"], fork=self.id,
                     parent=None if link["parent"] is None else made.get(link["parent"], newest),
                     from_seq=self.entries.last_copy_up_to(link["from_seq"] - 1) + 1,
                     through_seq=self.entries.last_copy_up_to(link["through_seq"]),
@@ -309,12 +309,12 @@ _SEQS = Named("""
 SELECT seq FROM turn_entries WHERE session_id = :source AND turn_no <= :through ORDER BY seq LIMIT :limit
 """)
 _LINKS = Named("""
-SELECT l.* FROM links l
+SELECT l.* FROM compactions l
  WHERE l.session_id = :source AND l.active AND l.through_turn <= (
-       SELECT max(a.through_turn) FROM links a
+       SELECT max(a.through_turn) FROM compactions a
         WHERE a.session_id = :source AND a.active AND a.through_turn <= :through
           AND (a.through_turn <= :erased OR EXISTS (
-               SELECT FROM links o WHERE o.session_id = :source AND o.through_turn = a.through_turn
+               SELECT FROM compactions o WHERE o.session_id = :source AND o.through_turn = a.through_turn
                   AND o.created_at <= :moment)))
  ORDER BY l.from_turn
 """)
@@ -448,13 +448,13 @@ SELECT :fork, d.seq - m.shift, d.form, d.turn_no, d.decided_at, d.shown
  WHERE d.turn_no <= :through
 """)
 _LINK = Named("""
-INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq, parent, trigger,
+INSERT INTO compactions (session_id, kind, from_turn, through_turn, from_seq, through_seq, parent, trigger,
                    summary_text, ledger, contract, audit, tokens, tokens_before, tokens_after, model,
                    cost_micro, focus, created_at)
 SELECT :fork, kind, from_turn, through_turn, :from_seq, :through_seq, :parent, 'fork',
        summary_text, :ledger, contract, audit, tokens, tokens_before, tokens_after, model,
        0, focus, created_at
-  FROM links WHERE id = :link_id RETURNING id, public_id
+  FROM compactions WHERE id = :compaction_id RETURNING id, public_id
 """)
 """Copy of a summary: it cost nothing here, and `fork` keeps it out of counts of summaries."""
 _SET_HEAD = Named("UPDATE sessions SET head = :head WHERE id = :fork")

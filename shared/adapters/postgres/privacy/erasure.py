@@ -219,7 +219,8 @@ WITH p AS MATERIALIZED (
 )
 SELECT (SELECT count(*) FROM s JOIN sessions x ON x.id = s.id
           JOIN turn_entries te ON te.session_id = s.id AND te.turn_no > x.erased_turn) AS entries,
-       (SELECT count(*) FROM links WHERE session_id IN (SELECT id FROM s) AND summary_text <> '') AS links,
+       (SELECT count(*) FROM compactions
+         WHERE session_id IN (SELECT id FROM s) AND summary_text <> '') AS compactions,
        (SELECT count(*) FROM notes WHERE contact_id IN (SELECT id FROM p) AND forgotten_at IS NULL
            AND superseded_by IS NULL) AS notes,
        (SELECT count(*) FROM artifacts WHERE session_id IN (SELECT id FROM s)) AS artifacts,

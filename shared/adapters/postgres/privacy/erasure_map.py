@@ -93,7 +93,7 @@ ACTIONS: Mapping[str, Action] = {
     "private_notes": Delete(),
     "passage_vectors": Delete(at="encoded_at"),
     "passages": Delete(at="indexed_at"),
-    "links": Blank(
+    "compactions": Blank(
         values={
             "summary_text": "''",
             "ledger": _EMPTY_OBJECT,

@@ -66,7 +66,7 @@ async def _erase_messages(
     await connection.execute(*_FENCE_TURN(session_id=session_id))
     counts = {
         "notes": await _notes(connection, session_id, turns, words),
-        "links": await _links(connection, session_id, gone),
+        "compactions": await _links(connection, session_id, gone),
     }
     for table, statement in _STATEMENTS.items():
         counts[table] = await connection.fetchval(*statement(session_id=session_id, seqs=gone))
@@ -99,7 +99,7 @@ async def _links(connection: Connection, session_id: int, seqs: list[int]) -> in
     for row in rows:
         ledger = drop_sources(ledger_from_json(row["ledger"]), seqs)
         text = render_summary(ledger) or WITHOUT
-        await connection.execute(*_REWRITE(link_id=row["id"], text=text, ledger=ledger_to_json(ledger)))
+        await connection.execute(*_REWRITE(compaction_id=row["id"], text=text, ledger=ledger_to_json(ledger)))
     return len(rows)
 
 
@@ -176,14 +176,14 @@ UPDATE events v SET payload = v.payload || '{"text": ""}' FROM notes n
 """)
 
 _LINKS = Named("""
-SELECT id, ledger FROM links
+SELECT id, ledger FROM compactions
  WHERE session_id = :session_id AND through_seq >= :first_seq AND kind IN ('summary', 'digest', 'window')
    AND summary_text <> ''
 """)
 """A window carries on the summary before it."""
 _REWRITE = Named("""
-UPDATE links SET summary_text = :text, ledger = :ledger, contract = '{}', audit = '{}', focus = '',
-       tokens = least(tokens, ceil(length(:text) / 2.5)::int) WHERE id = :link_id
+UPDATE compactions SET summary_text = :text, ledger = :ledger, contract = '{}', audit = '{}', focus = '',
+       tokens = least(tokens, ceil(length(:text) / 2.5)::int) WHERE id = :compaction_id
 """)
 
 _STATEMENTS = {

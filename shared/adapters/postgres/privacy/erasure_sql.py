@@ -66,7 +66,7 @@ WITH d AS (
   UPDATE flushes SET outcome = 'failed', ended_at = clock_timestamp() WHERE session_id = :session_id
      AND outcome = 'running'
 ), l AS (
-  UPDATE links SET active = false WHERE session_id = :session_id AND active
+  UPDATE compactions SET active = false WHERE session_id = :session_id AND active
 )
 UPDATE jobs SET state = 'dead', epoch = epoch + 1, leased_by = NULL, ended_at = clock_timestamp()
  WHERE session_id = :session_id AND state IN ('due', 'running')
@@ -80,7 +80,7 @@ WITH s AS (
   SELECT coalesce(min(seq), 0) AS first, coalesce(max(seq), 0) AS last FROM turn_entries
      WHERE session_id = :session_id
 ), l AS (
-  INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq, trigger)
+  INSERT INTO compactions (session_id, kind, from_turn, through_turn, from_seq, through_seq, trigger)
   SELECT s.id, 'new', 1, s.through, b.first, b.last, 'erasure' FROM s, bounds b WHERE s.through > 0
   RETURNING id
 ), f AS (

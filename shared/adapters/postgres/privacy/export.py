@@ -129,7 +129,7 @@ SELECT channel, title, settings, contact, created_at FROM addresses WHERE sessio
 """)
 _SUMMARIES = Named("""
 SELECT kind, from_turn, through_turn, from_seq, through_seq, summary_text, ledger, active, created_at
-  FROM links
+  FROM compactions
  WHERE session_id = :session_id AND kind IN ('summary', 'digest') AND summary_text <> ''
 UNION ALL
 SELECT 'summary', y.from_turn, y.through_turn, b.first, b.last, coalesce(y.ledger ->> 'narrative', ''),

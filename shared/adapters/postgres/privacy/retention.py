@@ -59,7 +59,7 @@ _WITH_TALK = "as long as the conversation"
 
 RULES: Mapping[str, Rule] = {
     "entry_rows": KeptRows(period=_FORGET),
-    "links": KeptRows(period=_FORGET),
+    "compactions": KeptRows(period=_FORGET),
     "turns": KeptRows(period=_WITH_TALK),
     "turn_entries": KeptRows(period=_WITH_TALK),
     "turn_steps": KeptRows(period=_WITH_TALK),

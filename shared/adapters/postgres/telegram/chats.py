@@ -71,7 +71,7 @@ class MessageRow:
 class SummaryRow:
     """A summary that stands in for older messages now."""
 
-    link_id: int
+    compaction_id: int
     trigger: str
     messages: int
     text: str
@@ -393,12 +393,12 @@ SELECT max(te.seq) FROM turn_entries te JOIN entries e USING (session_id, seq)
    AND e.author IN ('assistant', 'operator')
 """)
 _LOAD_NEWEST_SUMMARY = Named("""
-SELECT l.id AS link_id, l.trigger, l.summary_text AS text,
+SELECT l.id AS compaction_id, l.trigger, l.summary_text AS text,
        (SELECT count(*) FROM turn_entries te JOIN entries e USING (session_id, seq)
          WHERE te.session_id = l.session_id
            AND te.turn_no BETWEEN l.from_turn AND l.through_turn
            AND e.author IN ('person', 'assistant', 'operator')) AS messages
-  FROM sessions s JOIN links l ON l.id = s.head
+  FROM sessions s JOIN compactions l ON l.id = s.head
  WHERE s.id = :session_id AND l.active AND l.kind IN ('summary', 'digest')
 """)
 """The summary that the next request of a session holds."""

@@ -120,8 +120,8 @@ SOURCES: Mapping[str, Source] = {
             "estimated_input_tokens_after_prune)), 0)",
         },
     ),
-    "links": Source(
-        table="links", sums={"summaries": "count(*) FILTER (WHERE kind IN ('summary', 'digest'))"}
+    "compactions": Source(
+        table="compactions", sums={"summaries": "count(*) FILTER (WHERE kind IN ('summary', 'digest'))"}
     ),
     "sessions": Source(table="sessions", sums={"all": "count(*)"}),
     "jobs": Source(table="jobs", sums={"all": "count(*)"}),

@@ -294,7 +294,7 @@ _HAS_MESSAGE = Named("""
 SELECT EXISTS (SELECT FROM entries WHERE session_id = :session_id AND dedupe_key = :dedupe_key)
 """)
 _HIDDEN_RANGE = Named("""
-SELECT from_turn, through_turn FROM links WHERE session_id = :session_id AND public_id = :compaction
+SELECT from_turn, through_turn FROM compactions WHERE session_id = :session_id AND public_id = :compaction
 """)
 _HIDDEN_MESSAGES = Named("""
 SELECT * FROM (

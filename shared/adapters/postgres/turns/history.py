@@ -32,7 +32,7 @@ _STANDS = f"""
 ({NOT_REPLACED} AND v.kind = ANY (:kinds::text[])
  OR v.kind = 'compaction' AND v.payload->>'state' IN ('new', 'separator')
  OR v.kind = 'compaction' AND :summaries::boolean AND v.payload->>'state' = 'done' AND EXISTS (
-   SELECT FROM links l WHERE l.session_id = :session_id AND l.active
+   SELECT FROM compactions l WHERE l.session_id = :session_id AND l.active
       AND l.public_id::text = v.payload->>'id'))
 """
 """Events that screens show: messages, separators, and summaries in force."""

@@ -6,7 +6,7 @@ from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.adapters.postgres.turns.answer_sql import AUDIT
 from shared.adapters.postgres.turns.turns import add_descriptions, build_entry
 from shared.core.session.session import drop_former
-from shared.core.session.turns import ContextAudit, StoredTurn, link_from_json
+from shared.core.session.turns import ContextAudit, StoredTurn, compaction_from_json
 
 _NAMED_OTHERWISE = {
     "estimated_before": "estimated_input_tokens_before",
@@ -16,7 +16,7 @@ _NAMED_OTHERWISE = {
 }
 
 _CALL = Named("""
-SELECT c.*, (SELECT to_jsonb(l) FROM links l WHERE l.id = c.head) AS head_link
+SELECT c.*, (SELECT to_jsonb(l) FROM compactions l WHERE l.id = c.head) AS head_compaction
   FROM turn_context_audit c WHERE c.session_id = :session_id AND c.turn_id = :turn ORDER BY c.id DESC LIMIT 1
 """)
 _ENTRIES = Named("""
@@ -61,7 +61,7 @@ class PostgresReplays(PoolStore):
         parts = await self._pool.fetch(*_PARTS(hashes=hashes))
         return StoredTurn(
             audit=audit,
-            head=link_from_json(row["head_link"]),
+            head=compaction_from_json(row["head_compaction"]),
             entries=await add_descriptions(
                 self._pool, drop_former([build_entry(found) for found in rows], open_turn=turn)
             ),

@@ -351,7 +351,7 @@ SELECT {_VIEW}, s.contact_id, s.turn_epoch, s.model, s.compaction, s.compact_at,
        t.turn_no, t.attempt, t.faults, t.process_faults, t.stop_requested, t.told_waiting, t.address_id, t.channel,
        coalesce(extract(epoch FROM now() - t.waits_since), 0)::float8 AS waited_seconds, r.id AS reservation_id, r.slice_id, coalesce(c.micro, 0) AS reserved_micro,
        {REFUSED_SCOPE} AS refused_scope, {IS_NEAR} AS is_near,
-       (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
+       (SELECT to_jsonb(l) FROM compactions l WHERE l.id = s.head) AS head_compaction,
        ARRAY(SELECT f.threshold FROM flushes f WHERE f.session_id = s.id AND f.cycle = s.cycle) AS thresholds,
        core_notes(s.contact_id, c.agent, {CORE_CANDIDATES}) AS notes,
        EXISTS (SELECT FROM pins WHERE pins.session_id = s.id) AS has_pins,
@@ -392,7 +392,7 @@ died.
 Of `turns` a part of this statement sees the state before it. After a wait for the session's row all other
 rows are as before the wait.
 """
-LINK = Named("SELECT to_jsonb(l) FROM links l WHERE l.id = :link_id")
+COMPACTION = Named("SELECT to_jsonb(l) FROM compactions l WHERE l.id = :compaction_id")
 
 
 _FAILED = f"""x.state IN ('failed', 'refused')
@@ -451,11 +451,11 @@ SELECT {short}, false, {failed}, NULL
  CROSS JOIN LATERAL (SELECT * FROM entry_rows x WHERE x.session_id = :session_id AND x.seq = te.seq OFFSET 0)
     e
  WHERE o.session_id = :session_id AND o.turn_no <= {base} AND o.replaced_by > (
-         SELECT max(l.through_seq) FROM links l
+         SELECT max(l.through_seq) FROM compactions l
           WHERE l.session_id = :session_id AND l.through_turn = {base}
             AND l.kind IN ('summary', 'digest', 'window')
             AND l.summary_text <> '')
-   AND o.turn_no > coalesce((SELECT max(l.through_turn) FROM links l
+   AND o.turn_no > coalesce((SELECT max(l.through_turn) FROM compactions l
                               WHERE l.session_id = :session_id AND l.active
                                 AND l.kind IN ('new', 'separator')), 0)
    AND te.seq NOT IN (SELECT p.seq FROM pins p WHERE p.session_id = :session_id)

@@ -50,8 +50,8 @@ from shared.core.session.turns import (
     Spending,
     SpendingWarning,
     StepOutcome,
+    compaction_from_json,
     frozen_from_json,
-    link_from_json,
     message_payload,
     notes_from_json,
     notice_payload,
@@ -271,9 +271,9 @@ class PostgresTurns(PoolStore):
             return None
         near = self._allowance.record_claim(hold, row, anonymous=row["anonymous"]) or row["is_near"]
         told: Mapping[str, Any] = {**row, "is_near": near}
-        if row["head"] is not None and row["head_link"] is None:
+        if row["head"] is not None and row["head_compaction"] is None:
             # It waited for the commit of a compaction: the row is of now, what it leads to is of before.
-            told = {**told, "head_link": await self._link(row["head"])}
+            told = {**told, "head_compaction": await self._load_compaction(row["head"])}
         return await self._with_frozen(_claim_from(told, worker_id), told)
 
     async def _with_frozen(self, claim: Claim, row: Record | Mapping[str, Any]) -> Claim:
@@ -300,8 +300,8 @@ class PostgresTurns(PoolStore):
             )
         )
 
-    async def _link(self, link_id: int) -> Any:
-        return await self._pool.fetchval(*turn_sql.LINK(link_id=link_id))
+    async def _load_compaction(self, compaction_id: int) -> Any:
+        return await self._pool.fetchval(*turn_sql.COMPACTION(compaction_id=compaction_id))
 
     @store_method
     async def load(self, session_id: int, *, base_turn: int, through_turn: int) -> tuple[Entry, ...]:
@@ -734,7 +734,7 @@ async def add_descriptions(
 def build_view(
     row: Record | Mapping[str, Any], entries: Sequence[Entry] = (), *, open_turn: int | None
 ) -> View:
-    """A view from a session's row with `head_link`, `notes` and, if it was asked for, `frozen` beside it."""
+    """A view from a session's row with `head_compaction`, `notes` and, if it was asked for, `frozen`."""
     base = row["base_turn"]
     return View(
         session_id=row["id"],
@@ -742,7 +742,7 @@ def build_view(
         flushed_turn=row["flushed_turn"],
         view_epoch=row["view_epoch"],
         cycle=row["cycle"],
-        head=link_from_json(row["head_link"]),
+        head=compaction_from_json(row["head_compaction"]),
         entries=tuple(entry for entry in entries if entry.turn > base),
         pins=tuple(entry for entry in entries if entry.turn <= base),
         notes=notes_from_json(row["notes"]),

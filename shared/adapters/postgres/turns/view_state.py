@@ -1,4 +1,4 @@
-"""A session as it stood before a link hid a part of it, read back from the log."""
+"""A session as it stood before a compaction hid a part of it, read back from the log."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ def build_state(row: Record | Mapping[str, Any], entries: Sequence[Entry]) -> Se
     )
 
 
-async def load_hidden(connection: Connection, row: Record, link: Record) -> Hidden:
-    """The turns of the link live again, behind what stood in for those before them."""
-    base = link["from_turn"] - 1
-    parent = await connection.fetchval(*_PARENT(parent=link["parent"]))
+async def load_hidden(connection: Connection, row: Record, compaction: Record) -> Hidden:
+    """The turns of the compaction live again, behind what stood in for those before them."""
+    base = compaction["from_turn"] - 1
+    parent = await connection.fetchval(*_PARENT(parent=compaction["parent"]))
     rows = await connection.fetch(
         *LOAD(
             session_id=row["id"],
             base_turn=base,
-            through_turn=link["through_turn"],
+            through_turn=compaction["through_turn"],
         )
     )
     entries = await add_descriptions(connection, drop_former([build_entry(entry) for entry in rows]))
-    before = {**dict(row), "base_turn": base, "head_link": parent, "frozen": None}
+    before = {**dict(row), "base_turn": base, "head_compaction": parent, "frozen": None}
     return build_value(
         Hidden,
-        link,
+        compaction,
         state=build_state(before, entries),
-        link_id=link["id"],
-        ledger=ledger_from_json(link["ledger"] or {}),
+        compaction_id=compaction["id"],
+        ledger=ledger_from_json(compaction["ledger"] or {}),
     )
 
 
-_PARENT = Named("SELECT to_jsonb(l) FROM links l WHERE l.id = :parent")
+_PARENT = Named("SELECT to_jsonb(l) FROM compactions l WHERE l.id = :parent")

@@ -36,7 +36,7 @@ async def filled(server: Server, public_id: str) -> None:
         "UPDATE sessions SET next_seq = $2 + 1, goal = 'to the moon' WHERE id = $1", session_id, LONG
     )
     await server.services.pool.execute(
-        """INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq, trigger,
+        """INSERT INTO compactions (session_id, kind, from_turn, through_turn, from_seq, through_seq, trigger,
                               summary_text, ledger)
            VALUES ($1, 'summary', 1, 2, 1, 4, 'limit', 'They met: "twice".', $2)""",
         session_id,

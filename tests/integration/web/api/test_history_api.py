@@ -21,7 +21,7 @@ def numbers(told: Frame) -> list[int]:
 
 async def summarised(server: Server, row: VisitorRow, through: int, *, active: bool, state: str) -> str:
     public_id = await server.services.pool.fetchval(
-        """INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq, trigger,
+        """INSERT INTO compactions (session_id, kind, from_turn, through_turn, from_seq, through_seq, trigger,
                               active)
            VALUES ($1, 'summary', 1, $2::bigint, 1, 2 * $2::bigint, 'manual', $3) RETURNING public_id""",
         row.session_id,

@@ -75,7 +75,7 @@ async def test_a_summarys_originals_are_for_its_visitor_alone(server: Server) ->
     _, stranger = await server.greet()
     session_id = await server.session_id(welcome["session"])
     link = await server.services.pool.fetchval(
-        """INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq, trigger)
+        """INSERT INTO compactions (session_id, kind, from_turn, through_turn, from_seq, through_seq, trigger)
            VALUES ($1, 'summary', 1, 1, 1, 2, 'manual') RETURNING public_id""",
         session_id,
     )

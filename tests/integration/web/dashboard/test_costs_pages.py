@@ -244,7 +244,7 @@ async def test_savings_are_what_sql_and_the_price_list_say(dashboard: Dashboard)
     )
     taken = await one(
         """SELECT sum(l.tokens_before - l.tokens_after)::bigint
-             FROM turn_context_audit c JOIN links l ON l.id = c.head WHERE c.created_at >= $1""",
+             FROM turn_context_audit c JOIN compactions l ON l.id = c.head WHERE c.created_at >= $1""",
         datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0),
     )
     paid = await one(f"SELECT sum(cost_micro)::bigint FROM usage WHERE purpose = 'compact' AND {month}")

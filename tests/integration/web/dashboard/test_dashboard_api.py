@@ -95,10 +95,11 @@ async def test_undo_of_an_older_summary_says_why_not(dashboard: Dashboard) -> No
 async def test_restore_brings_back_what_was_undone(dashboard: Dashboard) -> None:
     seeded, links = await long_session(dashboard)
     await dashboard.pool.execute(
-        "UPDATE links SET active = false, undone_at = now() WHERE public_id = $1", links[-1]
+        "UPDATE compactions SET active = false, undone_at = now() WHERE public_id = $1", links[-1]
     )
     await dashboard.pool.execute(
-        "UPDATE sessions SET redo = head, head = (SELECT parent FROM links WHERE id = head) WHERE id = $1",
+        "UPDATE sessions SET redo = head, head = (SELECT parent FROM compactions WHERE id = head)"
+        " WHERE id = $1",
         seeded.session_id,
     )
     path = f"/api/v1/compactions/{links[-1]}/restore"

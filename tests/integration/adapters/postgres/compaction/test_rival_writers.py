@@ -51,7 +51,7 @@ async def test_of_three_rivals_with_the_same_view_exactly_one_commits(guest: Vis
         await asyncio.gather(*(_tried(rivals, barrier.wait) for _ in range(RIVALS)))
         assert rivals.told == {"committed": number, "stale": (RIVALS - 1) * number}
     await guest.app.stores.jobs.end_job(rivals.job, state="done", outcome={})
-    assert await guest.one("SELECT count(*) FROM links WHERE active") == COMMITS
+    assert await guest.one("SELECT count(*) FROM compactions WHERE active") == COMMITS
     await invariants_hold(guest)
 
 
@@ -61,7 +61,7 @@ async def test_a_compactor_that_was_given_up_cannot_commit(guest: Visit) -> None
     rivals.job = replace(rivals.job, epoch=rivals.job.epoch - 1)
     with pytest.raises(LeaseLost):
         await rivals.try_once()
-    assert await guest.one("SELECT count(*) FROM links") == 0
+    assert await guest.one("SELECT count(*) FROM compactions") == 0
 
 
 async def test_a_turn_that_waited_for_a_compaction_knows_its_summary(guest: Visit) -> None:
@@ -167,7 +167,9 @@ async def test_a_storm_of_writers_rivals_undos_and_pins_loses_nothing(guest: Vis
     assert await guest.one("SELECT count(*) FROM turns WHERE ended_at IS NULL") == 0
     assert storm.rivals.told["committed"] >= 1, storm.rivals.told
     assert storm.rivals.told["moved"] >= 1, storm.rivals.told
-    covered = await guest.app.pool.fetch("SELECT from_turn, through_turn FROM links WHERE active ORDER BY 1")
+    covered = await guest.app.pool.fetch(
+        "SELECT from_turn, through_turn FROM compactions WHERE active ORDER BY 1"
+    )
     hidden = [turn for row in covered for turn in range(row["from_turn"], row["through_turn"] + 1)]
     assert hidden == list(range(1, await guest.one("SELECT base_turn FROM sessions") + 1))
     await invariants_hold(guest)
@@ -194,7 +196,7 @@ async def test_the_log_of_the_histories_means_what_postgres_means(guest: Visit) 
                 await _tried(rivals)
                 done = rivals.told["committed"] > before
                 if done:
-                    row = await guest.app.pool.fetchrow("SELECT * FROM links ORDER BY id DESC LIMIT 1")
+                    row = await guest.app.pool.fetchrow("SELECT * FROM compactions ORDER BY id DESC LIMIT 1")
                     assert row is not None
                     turns = {"from_turn": row["from_turn"], "through_turn": row["through_turn"]}
                     log.compact(Compaction(id=row["id"], kind="digest", **turns), seen)

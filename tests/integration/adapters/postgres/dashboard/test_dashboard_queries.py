@@ -296,7 +296,9 @@ async def test_messages_are_read_backwards_without_gap(pool: Pool, insights: Ins
 async def test_the_originals_of_a_summary_are_its_turns_alone(pool: Pool, insights: Insights) -> None:
     async with pool.acquire() as connection:
         _, links = await seed.a_long_session(connection)
-    span = await pool.fetchrow("SELECT from_turn, through_turn FROM links WHERE public_id = $1", links[1])
+    span = await pool.fetchrow(
+        "SELECT from_turn, through_turn FROM compactions WHERE public_id = $1", links[1]
+    )
     assert span is not None
     page = await insights.load_originals(links[1], limit=200)
     assert page is not None
@@ -399,7 +401,7 @@ async def test_counters_add_up(pool: Pool) -> None:
     counted = await RunningSums(pool).read()
     average = await pool.fetchval("SELECT avg(reported_input_tokens)::float8 FROM turn_context_audit")
     calls = counted["calls"]
-    assert (counted["links"]["summaries"], calls["prunes"], calls["overflows"]) == (len(links), 3, 1)
+    assert (counted["compactions"]["summaries"], calls["prunes"], calls["overflows"]) == (len(links), 3, 1)
     assert calls["prompt_tokens"] / calls["prompts"] == pytest.approx(average)
     assert {state: n for state, n in counted["turns"].items() if n} == {"answered": 412}
     assert counted["jobs"]["all"] == 4

@@ -24,7 +24,7 @@ SELECT (SELECT count(*) FROM entries WHERE author = 'person') AS messages,
        (SELECT sum(cache_write_tokens)::bigint FROM usage) AS cache_write_tokens,
        (SELECT coalesce(sum(cost_micro), 0)::bigint FROM usage) AS cost_micro,
        (SELECT count(*) FROM usage WHERE cost_micro IS NULL) AS unknown_calls,
-       (SELECT count(*) FROM links WHERE kind IN ('summary', 'digest')) AS summaries
+       (SELECT count(*) FROM compactions WHERE kind IN ('summary', 'digest')) AS summaries
 """
 
 

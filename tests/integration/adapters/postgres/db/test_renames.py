@@ -47,6 +47,24 @@ async def test_stored_scopes_name_contacts_after_an_upgrade(
     await former_connection.close()
 
 
+async def test_marks_and_counts_name_compactions_after_an_upgrade(
+    former_connection: asyncpg.Connection, empty_database_url: str
+) -> None:
+    await former_connection.execute(
+        """INSERT INTO erasures (party_hash, actor, scope, work, counts)
+           VALUES (sha256('x'), 'person', 'everything', '{}', '{"links": 3, "notes": 1}')"""
+    )
+    await former_connection.execute("INSERT INTO hour_marks (source) VALUES ('links') ON CONFLICT DO NOTHING")
+    await migrate(empty_database_url)
+    await former_connection.reload_schema_state()
+    assert await former_connection.fetchval("SELECT counts ->> 'compactions' FROM erasures") == "3"
+    assert await former_connection.fetchval("SELECT counts ? 'links' FROM erasures") is False
+    assert (
+        await former_connection.fetchval("SELECT count(*) FROM hour_marks WHERE source = 'compactions'") == 1
+    )
+    await former_connection.close()
+
+
 async def test_downgrade_restores_the_former_names(
     former_connection: asyncpg.Connection, empty_database_url: str
 ) -> None:

@@ -116,7 +116,7 @@ async def connection(database_url: str) -> asyncpg.Connection:
     return connection
 
 
-LINK = """INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq, trigger)
+LINK = """INSERT INTO compactions (session_id, kind, from_turn, through_turn, from_seq, through_seq, trigger)
           VALUES (1, 'summary', $1, $2, $1, $2, 'auto')"""
 
 
@@ -124,7 +124,7 @@ async def test_two_active_links_never_hide_the_same_turn(connection: asyncpg.Con
     await connection.execute(LINK, 1, 5)
     with pytest.raises(asyncpg.ExclusionViolationError):
         await connection.execute(LINK, 5, 9)
-    await connection.execute("UPDATE links SET active = false")
+    await connection.execute("UPDATE compactions SET active = false")
     await connection.execute(LINK, 5, 9)
     await connection.close()
 

@@ -176,7 +176,7 @@ async def test_nothing_crosses_a_separator_unasked(
     pool: asyncpg.Pool[asyncpg.Record], talked: Stored
 ) -> None:
     await pool.execute(
-        """INSERT INTO links (session_id, kind, from_turn, through_turn, from_seq, through_seq, trigger)
+        """INSERT INTO compactions (session_id, kind, from_turn, through_turn, from_seq, through_seq, trigger)
            VALUES ($1, 'separator', 1, 4, 1, 8, 'manual')""",
         talked.session_id,
     )

@@ -85,7 +85,7 @@ async def _talk(guest: Visit) -> None:
         await guest.ask(f"Number {number}: we decided to meet on 2026-05-{number + 10} in Lisbon. {FILLER}")
     await _compacted(guest)
     undone = await guest.app.stores.jobs.undo_compaction(guest.session_id, limit_tokens=10**9, fixed_tokens=0)
-    assert hasattr(undone, "link_id"), undone
+    assert hasattr(undone, "compaction_id"), undone
     await _compacted(guest)
     for number in range(7):
         await guest.ask(f"Later {number}: the train to Porto leaves at 1{number}:20. {FILLER}")
@@ -259,18 +259,22 @@ BROKEN = [
     (
         "I5",
         "do not cover",
-        "UPDATE links SET active = false WHERE id = (SELECT min(id) FROM links WHERE active)",
+        "UPDATE compactions SET active = false WHERE id = (SELECT min(id) FROM compactions WHERE active)",
     ),
-    ("I5", "overlap", "UPDATE links SET active = true"),
+    ("I5", "overlap", "UPDATE compactions SET active = true"),
     (
         "I5",
         "overlap",
-        "UPDATE links SET from_turn = from_turn + 1 WHERE id = (SELECT head FROM sessions WHERE id = 1)",
+        "UPDATE compactions c SET from_turn = from_turn + 1 FROM sessions s WHERE s.id = 1 AND c.id = s.head",
     ),
-    ("I5", "head is not the newest", "UPDATE sessions SET head = (SELECT min(id) FROM links) WHERE id = 1"),
+    (
+        "I5",
+        "head is not the newest",
+        "UPDATE sessions SET head = (SELECT min(id) FROM compactions) WHERE id = 1",
+    ),
     ("I5", "no head stands", "UPDATE sessions SET head = NULL WHERE id = 1"),
     ("I5", "have not ended", "UPDATE sessions SET answered_turn = 1 WHERE id = 1"),
-    ("I5", "inside a turn", "UPDATE links SET through_seq = through_seq - 1 WHERE active"),
+    ("I5", "inside a turn", "UPDATE compactions SET through_seq = through_seq - 1 WHERE active"),
     (
         "I5",
         "was learned from a view",
@@ -289,7 +293,7 @@ BROKEN = [
     (
         "I6",
         "that no flush has read",
-        "UPDATE sessions SET flushed_turn = 0; UPDATE links SET created_at = now() - interval '1 hour'",
+        "UPDATE sessions SET flushed_turn = 0; UPDATE compactions SET created_at = now() - interval '1 hour'",
     ),
     ("I4", "more is searchable", "UPDATE sessions SET indexed_turn = 1000 WHERE id = 1"),
     (
@@ -381,7 +385,7 @@ BROKEN = [
     (
         "I7",
         "not of one session",
-        "UPDATE flushes SET session_id = 2 WHERE id = (SELECT max(flush_id) FROM links)",
+        "UPDATE flushes SET session_id = 2 WHERE id = (SELECT max(flush_id) FROM compactions)",
     ),
     ("I7", "charged to somebody else", "UPDATE usage SET contact_id = 2 WHERE session_id = 1"),
     ("I9", "ledger and the totals", "UPDATE session_totals SET cache_read_tokens = 5 WHERE session_id = 1"),
@@ -681,8 +685,8 @@ BROKEN = [
 async def test_a_conversation_with_everything_in_it_keeps_every_promise(
     connection: asyncpg.Connection[asyncpg.Record],
 ) -> None:
-    assert await connection.fetchval("SELECT count(*) FROM links WHERE active") == 2
-    assert await connection.fetchval("SELECT count(*) FROM links WHERE NOT active") == 1
+    assert await connection.fetchval("SELECT count(*) FROM compactions WHERE active") == 2
+    assert await connection.fetchval("SELECT count(*) FROM compactions WHERE NOT active") == 1
     assert await connection.fetchval("SELECT count(*) FROM turn_steps") == 1
     assert await check_invariants(connection) == []
 

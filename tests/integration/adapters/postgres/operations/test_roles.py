@@ -188,7 +188,7 @@ async def test_the_whole_program_works_as_a_role_that_owns_nothing(
     async with running_app(settings) as app:
         guest = await visit(app)
         await memory_and_summaries(guest)
-        assert await guest.one("SELECT count(*) FROM links WHERE kind = 'summary'") > 0
+        assert await guest.one("SELECT count(*) FROM compactions WHERE kind = 'summary'") > 0
         assert await guest.one("SELECT count(*) FROM flushes WHERE outcome = 'saved'") > 0
         assert await guest.one("SELECT timeline FROM deployment") == "00000001"
         listed = await Insights(app.pool, timezone="UTC").load_overview()

@@ -22,7 +22,17 @@ from tests.kit.app_driver import Visit, working
 from tests.kit.sample_pictures import image
 
 LONG = "The ferry to Bodø passes nine islands, and on each of them somebody waves. " * 20
-_LOG = ("entry_rows", "turn_entries", "turns", "events", "links", "pins", "addresses", "artifacts", "flushes")
+_LOG = (
+    "entry_rows",
+    "turn_entries",
+    "turns",
+    "events",
+    "compactions",
+    "pins",
+    "addresses",
+    "artifacts",
+    "flushes",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +189,9 @@ async def test_fork_after_a_summary_has_that_summary(guest: Visit) -> None:
     assert then.head is not None
     assert replace(now.head, id=0) == replace(then.head, id=0)
     assert now.base_turn == then.base_turn < (await view(guest)).base_turn
-    assert await guest.one("SELECT count(*) FROM links WHERE session_id = $1", made.there.session_id) == 1
+    assert (
+        await guest.one("SELECT count(*) FROM compactions WHERE session_id = $1", made.there.session_id) == 1
+    )
     # The summary may be undone in the fork alone.
     await command(made.there, "undo")
     assert (await view(made.there)).base_turn == 0

@@ -44,7 +44,7 @@ async def agree(pool: Pool, sums: RunningSums) -> Mapping[str, Mapping[str, Any]
 async def age(pool: Pool, minutes: int) -> None:
     """All that is there was written so long ago."""
     for table, columns in (
-        ("links", ("created_at",)), ("jobs", ("created_at",)), ("sessions", ("created_at",)),
+        ("compactions", ("created_at",)), ("jobs", ("created_at",)), ("sessions", ("created_at",)),
         ("flushes", ("created_at",)), ("turns", ("opened_at",)), ("turn_steps", ("at",)),
         ("usage", ("at",)), ("turn_context_audit", ("created_at",)),
     ):  # fmt: skip
