@@ -59,6 +59,10 @@ _FAULTS = (
     """SELECT kind, trigger, id, faults, last_error FROM jobs WHERE faults > 0 AND trigger <> 'upgrade'"""
 )
 """An upgrade of a digest also counts the summaries of a model that were of no use."""
+_OPEN_JOBS = """
+SELECT kind, trigger, state, count(*), min(due_at - now())::text, max(last_error) FROM jobs
+ WHERE state IN ('due', 'running') GROUP BY 1, 2, 3
+"""
 ALL = ("web", "bot", "worker", "Postgres", "Valkey")
 
 
@@ -330,12 +334,12 @@ class Chaos:
         connection = await self.case.connect()
         try:
             broken = [*await check_invariants(connection), *await open_for_too_long(connection)]
-            left = await connection.fetchval("SELECT count(*) FROM jobs WHERE state IN ('due', 'running')")
+            left = await connection.fetch(_OPEN_JOBS)
             faults = await connection.fetch(_FAULTS)
         finally:
             await connection.close(timeout=10)
         found = [str(one) for one in broken]
-        found += [f"{left} jobs never ended"] if left else []
+        found += [f"jobs that never ended: {tuple(row)}" for row in left]
         return found + [f"a fault although only kills happened: {tuple(row)}" for row in faults]
 
 
