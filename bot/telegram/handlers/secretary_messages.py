@@ -20,6 +20,7 @@ from bot.telegram.inbound.updates import ChatRef, IncomingMessage, Media, build_
 from bot.telegram.outbound.notifier import Notifier
 from bot.telegram.outbound.secretary_delivery import SecretaryDelivery
 from bot.telegram.texts import escape_markdown
+from shared.adapters.postgres.telegram.receipts import CustomerReceipt
 from shared.adapters.postgres.telegram.secretary import BusinessLink, CustomerChat
 from shared.core.context.untrusted_text import file_text, unread_file_text
 from shared.core.session.turns import Inbound
@@ -205,16 +206,17 @@ class SecretaryMessages:
             text=text if text.strip() else "",
             dedupe_key=f"tgb:{self._bot_id}:{message.message_id}",
             more=(*files, Text(text=rules)),
-        )
+            receipt=CustomerReceipt(
+                bot_id=self._bot_id, owner_id=chat.owner_id, chat_id=chat.chat_id,
+                message_id=message.message_id, sent_at=message.sent_at,
+            ),
+        )  # fmt: skip
         try:
-            accepted = await self._sessions.accept(inbound)
+            await self._sessions.accept(inbound)
         except BadInput as refusal:
             log.warning("business_message_refused", bot=self._bot_id, code=refusal.code)
             await self._tell(link, "draft_unread", name=escape_markdown(message.sender.name))
             return
-        await self._store.record_message(
-            chat, message_id=message.message_id, turn=accepted.turn, seq=accepted.seq, at=message.sent_at
-        )
         await self._delivery.settle(chat.session_id)
         self._answer(chat)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from shared.adapters.postgres.db.pool import Connection, Named, Pool
 from shared.adapters.postgres.turns.turn_sql import join_receipt
@@ -90,6 +91,35 @@ class TelegramReceipt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CustomerReceipt:
+    """A customer's message in a chat of a business account, which an edit or a deletion finds by its id."""
+
+    bot_id: int
+    owner_id: int
+    chat_id: int
+    message_id: int
+    sent_at: datetime
+
+    @property
+    def parts(self) -> ReceiptParts:
+        return _CUSTOMER_PARTS
+
+    def get_values(self) -> Mapping[str, object]:
+        return {
+            "bot_id": self.bot_id, "owner_id": self.owner_id, "chat_id": self.chat_id,
+            "message_id": self.message_id, "sent_at": self.sent_at,
+        }  # fmt: skip
+
+    async def find_joined_turn(self, connection: Pool | Connection, inbound: Inbound) -> int | None:
+        """Return None, since no message of a customer continues an earlier one."""
+        return None
+
+    async def find_stored(self, transaction: Connection, inbound: Inbound, *, is_stored: bool) -> int | None:
+        """Return None: a repeated message is found by its key alone."""
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TelegramEditReceipt:
     """The new text of one Telegram message, for an entry that is made of several."""
 
@@ -150,6 +180,16 @@ ON CONFLICT DO NOTHING
 """
 """The messages of the chat that an entry is made of; messages that are stored already stay unchanged."""
 _PARTS = ReceiptParts(lock=_LOCK, records=(_END, _KEEP_MESSAGES))
+_KEEP_CUSTOMERS = """
+INSERT INTO secretary_messages
+  (bot_id, owner_id, chat_id, message_id, session_id, turn_no, seq, is_customers, at)
+SELECT :bot_id::bigint, :owner_id::bigint, :chat_id::bigint, :message_id::bigint, :session_id::bigint,
+       s.turn_no, s.seq, true, :sent_at::timestamptz
+  FROM s
+ON CONFLICT DO NOTHING
+"""
+_CUSTOMER_PARTS = ReceiptParts(lock="SELECT true", records=(_KEEP_CUSTOMERS,))
+"""The key of a customer's message keeps it from being stored twice, so that nothing is locked."""
 _TURN_OF_MESSAGE = Named("""
 SELECT turn_no FROM telegram_messages
  WHERE session_id = :session_id AND bot_id = :bot_id AND chat_id = :chat_id AND message_id = :message_id

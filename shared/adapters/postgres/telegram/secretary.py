@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 from shared.adapters.postgres.db.pool import Connection, Named, PoolStore, Record, build_value, store_method
 from shared.adapters.postgres.handover.handovers import RECORD_REPLY
@@ -169,15 +169,6 @@ class PostgresSecretary(PoolStore):
         return None if row is None else build_value(CustomerMessage, row)
 
     @store_method
-    async def record_message(
-        self, chat: CustomerChat, *, message_id: int, turn: int, seq: int, at: datetime
-    ) -> None:
-        """Store which entry a customer's message is; a repeat changes nothing."""
-        await _record_message(
-            self._pool, chat, message_id=message_id, turn=turn, seq=seq, is_customers=True, at=at
-        )
-
-    @store_method
     async def find_running_turn(self, session_id: int) -> int | None:
         """Return the oldest unanswered turn of a conversation."""
         turn: int | None = await self._pool.fetchval(*_RUNNING_TURN(session_id=session_id))
@@ -212,9 +203,11 @@ class PostgresSecretary(PoolStore):
             assert row is not None
             # The words are in the chat already.
             await connection.execute(*_ALREADY_THERE(session_id=chat.session_id, turn=row["turn"]))
-            await _record_message(
-                connection, chat, message_id=message_id, turn=row["turn"], seq=row["seq"],
-                is_customers=False, at=at,
+            await connection.execute(
+                *_RECORD_OWNERS_MESSAGE(
+                    bot_id=chat.bot_id, owner_id=chat.owner_id, chat_id=chat.chat_id, message_id=message_id,
+                    session_id=chat.session_id, turn=row["turn"], seq=row["seq"], at=at,
+                )
             )  # fmt: skip
 
     # -- drafts ---------------------------------------------------------------------------------------
@@ -397,18 +390,6 @@ class PostgresSecretary(PoolStore):
         return len(rows)
 
 
-async def _record_message(
-    connection: Any, chat: CustomerChat, *, message_id: int, turn: int, seq: int, is_customers: bool,
-    at: datetime,
-) -> None:  # fmt: skip
-    await connection.execute(
-        *_RECORD_MESSAGE(
-            bot_id=chat.bot_id, owner_id=chat.owner_id, chat_id=chat.chat_id, message_id=message_id,
-            session_id=chat.session_id, turn=turn, seq=seq, is_customers=is_customers, at=at,
-        )
-    )  # fmt: skip
-
-
 async def _hide_unsent(connection: Connection, session_id: int) -> None:
     hidden = await connection.fetch(*_HIDE(session_id=session_id))
     await _correct(connection, session_id, hidden)
@@ -494,10 +475,10 @@ _FIND_MESSAGE = Named("""
 SELECT session_id, turn_no AS turn, seq, is_customers FROM secretary_messages
  WHERE bot_id = :bot_id AND owner_id = :owner_id AND chat_id = :chat_id AND message_id = :message_id
 """)
-_RECORD_MESSAGE = Named("""
+_RECORD_OWNERS_MESSAGE = Named("""
 INSERT INTO secretary_messages
   (bot_id, owner_id, chat_id, message_id, session_id, turn_no, seq, is_customers, at)
-VALUES (:bot_id, :owner_id, :chat_id, :message_id, :session_id, :turn, :seq, :is_customers, :at)
+VALUES (:bot_id, :owner_id, :chat_id, :message_id, :session_id, :turn, :seq, false, :at)
 ON CONFLICT DO NOTHING
 """)
 _RUNNING_TURN = Named("""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 import asyncpg
@@ -16,7 +17,8 @@ from shared.adapters.postgres.telegram.access import PostgresTelegramAccess
 from shared.adapters.postgres.telegram.chats import ChatRow, PostgresTelegramChats
 from shared.adapters.postgres.telegram.deliveries import PostgresDeliveries
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
-from shared.adapters.postgres.telegram.receipts import TelegramReceipt
+from shared.adapters.postgres.telegram.receipts import CustomerReceipt, TelegramReceipt
+from shared.adapters.postgres.telegram.secretary import PostgresSecretary
 from shared.adapters.postgres.turns.turns import PostgresTurns
 from shared.core.ops.job_views import JobMatch
 from shared.core.session.turns import Inbound
@@ -361,3 +363,24 @@ async def test_rehearsal_prepares_statements_of_receipts_and_stores_nothing(pool
     written = "INSERT INTO telegram_messages"
     assert any(written in row["statement"] for row in prepared)
     assert await pool.fetchval("SELECT count(*) FROM telegram_messages") == 0
+
+
+async def test_customer_message_is_stored_with_its_receipt_or_not_at_all(pool: Pool) -> None:
+    owner, customer = 71, 72
+    chat = await PostgresSecretary(pool).open_chat(BOT, owner_id=owner, chat_id=customer, name="Cara")
+    receipt = CustomerReceipt(
+        bot_id=BOT, owner_id=owner, chat_id=customer, message_id=5, sent_at=datetime.now(UTC)
+    )  # fmt: skip
+    inbound = Inbound(
+        session_id=chat.session_id, address_id=chat.address_id, text="When does it leave?",
+        dedupe_key="tgb:5", receipt=receipt,
+    )  # fmt: skip
+    without_time = replace(receipt, sent_at=None)  # type: ignore[arg-type]
+    with pytest.raises(asyncpg.NotNullViolationError):
+        await PostgresTurns(pool).accept(replace(inbound, receipt=without_time), channel="telegram", tokens=5)
+    assert await pool.fetchval("SELECT count(*) FROM entries") == 0
+    first = await PostgresTurns(pool).accept(inbound, channel="telegram", tokens=5)
+    again = await PostgresTurns(pool).accept(inbound, channel="telegram", tokens=5)
+    assert (again.seq, again.repeated) == (first.seq, True)
+    rows = await pool.fetch("SELECT message_id, turn_no, seq, is_customers FROM secretary_messages")
+    assert [tuple(row) for row in rows] == [(5, first.turn, first.seq, True)]
