@@ -82,8 +82,7 @@ CITED_SHARE = 0.2
 SHORT_TOKENS = 100
 """Room of a turn whose best passage hardly fits, and of each turn when the request has to be smaller."""
 SHARED_TOKENS = 1_100
-"""Room that shares are of, above `SHORT_TOKENS`: less room is filled by smaller shares, and room beyond it is
-for each turn that recalls something."""
+"""Room above `SHORT_TOKENS` that is given by shares; more room is for each turn that recalls something."""
 CALLED, CALLED_SHARE = 3, 0.3
 """Mentions, and their share, in which a name must be called before it is taken for the other person's."""
 CHARS_PER_TOKEN_MOST = 8
@@ -181,7 +180,7 @@ class Ranked(NamedTuple):
     passage: Found
     score: float
     sure: float = 1.0
-    """Share, 0 to 1, of `SHARED_TOKENS` that the passage may use above `SHORT_TOKENS`."""
+    """Share, 0 to 1, of the first `SHARED_TOKENS` above `SHORT_TOKENS` that the passage may use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -439,7 +438,7 @@ def _is_pair(words: Sequence[str], at: int) -> bool:
 
 
 def _share_of_room(best: float, carried: float, of: Frequencies, *, asked: bool) -> float | None:
-    """Return the share of `SHARED_TOKENS` that a lane may fill; None if it is not recalled."""
+    """Return the share of the first `SHARED_TOKENS` that a lane may fill; None if it is not recalled."""
     if best <= 0:
         return None
     if asked:
@@ -650,7 +649,7 @@ def pack_passages(
             continue
         line, day = render_passage(item.passage, session_id=session_id), day_of(item.passage, today)
         cost = count(line) + 1 + (0 if day in days else count(day) + 2)
-        if cost <= left - max(0.0, shared - item.sure * SHARED_TOKENS):
+        if cost <= left - (1 - item.sure) * shared:
             taken.append(item.passage)
             left -= _mark_later(taken, left - cost)
             said.append(words)

@@ -409,11 +409,11 @@ def test_recall_redacts_each_passage_once_for_all_rooms(monkeypatch: pytest.Monk
     ("limit", "share", "room"),
     [
         (1_200, 0.0, 100), (1_200, 0.5, 650), (1_200, 1.0, 1_200),
-        (500, 0.0, 100), (500, 0.25, 375), (500, 0.5, 500), (2_000, 0.0, 900), (2_000, 1.0, 2_000),
+        (500, 0.0, 100), (500, 0.5, 300), (2_000, 0.0, 900), (2_000, 0.5, 1_450), (2_000, 1.0, 2_000),
         (60, 0.0, 60),
     ],
 )  # fmt: skip
-def test_share_of_room_is_the_same_number_of_tokens_in_less_room(limit: int, share: float, room: int) -> None:
+def test_room_beyond_the_shared_one_is_for_each_turn(limit: int, share: float, room: int) -> None:
     items = [Ranked(found(number, (1,)), 1.0, share) for number in range(1, 400)]
     chosen = pack_passages(items, limit_tokens=limit, count=count, session_id=1)
     tokens = count(render_passages(chosen, session_id=1))
