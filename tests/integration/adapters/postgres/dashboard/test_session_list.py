@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
@@ -23,6 +24,7 @@ from shared.adapters.postgres.db.listing import (
     render_difference,
 )
 from shared.adapters.postgres.db.page_read import read_page
+from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.identities import NAME
 from shared.core.values.errors import StorageUnavailable
 from tests.kit.app_driver import Visit, visit
@@ -44,6 +46,15 @@ CHANGED_BY_TURNS = (
 @pytest.fixture
 def rows_by_hand() -> bool:
     return True
+
+
+@pytest.fixture(autouse=True)
+async def list_stays_right(guest: Visit, database_url: str) -> AsyncIterator[None]:
+    """Check at the end what invariants say of the session list."""
+    yield
+    connection = await asyncpg.connect(database_url)
+    assert [one for one in await check_invariants(connection) if "list" in one.what] == []
+    await connection.close()
 
 
 async def caught_up(guest: Visit) -> None:
