@@ -290,5 +290,5 @@ class ToolContext:
     anonymous: bool = False
     timezone: str | None = None
     shown: tuple[str, ...] = ()
-    """Words of others that tools have shown in this ghost turn; those of a turn are in its log."""
+    """Words of others that tools have shown in this silent turn; those of a turn are in its log."""
     agent_config: Mapping[str, Any] = field(default_factory=dict)

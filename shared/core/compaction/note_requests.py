@@ -28,7 +28,7 @@ from shared.core.values.messages import (
 from shared.core.values.tokens import Count, truncate_text
 
 FlushWay = Literal["prefix", "request", "json", "lines", "code", "off"]
-"""A ghost turn behind the chat; a request with `save_memory` alone; one that asks for JSON by a schema, or
+"""A silent turn behind the chat; a request with `save_memory` alone; one that asks for JSON by a schema, or
 for lines; no model; or the agent keeps no notes."""
 APART: tuple[FlushWay, ...] = ("request", "json", "lines")
 """Ways of a separate request for notes, the best first."""

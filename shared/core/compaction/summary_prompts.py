@@ -61,7 +61,7 @@ def cheaper_way(costs: Costs, *, cheap: Prices | None, chat: Prices | None) -> W
 def saves_together(costs: Costs, *, writer: Prices | None, chat: Prices | None, same: bool) -> bool:
     """Return whether notes and summary are asked for in one answer after the chat, not in two requests.
 
-    The ghost turn reads the chat's prefix in any case, remembered or not. What is left is the summary: the
+    The silent turn reads the chat's prefix in any case, remembered or not. What is left is the summary: the
     instruction and its answer by the chat model, or the source and its answer by the writer. A second model
     reads everything again, so it must save more than a tenth of what turns and compaction cost.
     """

@@ -115,7 +115,7 @@ def build_context(
     zone: tzinfo | None = None,
     count: Count = estimate_by_script,
 ) -> BuiltContext:
-    """The request for the view's open turn, or, with `instruction`, for a ghost turn after it.
+    """The request for the view's open turn, or, with `instruction`, for a silent turn after it.
 
     `runtime_facts` and `recall` must stay the same between the tool rounds of one turn: they stand with the
     person's newest message, and a changed prefix would make the provider refuse the thinking behind it.
@@ -149,7 +149,7 @@ def build_context(
             messages,
             _ends_of_settled(messages, view.entries, policy),
             has_background=bool(background),
-            ghost=bool(instruction),
+            silent=bool(instruction),
         ),
         behind_mark=int(bool(newest) and messages[-1].blocks[-1] == Text(text=newest)),
         parts=parts,
@@ -383,14 +383,14 @@ def _ends_of_settled(
 
 
 def _cache_marks(
-    messages: Sequence[Message], settled: Sequence[int], *, has_background: bool, ghost: bool
+    messages: Sequence[Message], settled: Sequence[int], *, has_background: bool, silent: bool
 ) -> tuple[int, ...]:
     """End of the summary's message, ends of what pruning leaves alone, the newest words or results.
 
-    Where there is room, a step within the provider's look-back, too. A ghost's instruction is said once: the
-    mark stands before it.
+    Where there is room, a step within the provider's look-back, too. The mark stands before the
+    instruction of a silent turn, which is sent once.
     """
-    end = len(messages) - 1 - ghost
+    end = len(messages) - 1 - silent
     if end < 0:
         return ()
     marks = {end, *(at for at in settled if at < end)}
@@ -488,8 +488,8 @@ def select(
     """The part of the view that the policy sends; the same view when the policy sends all of it.
 
     Pins, the open turn and unresolved turns always stay. With `unread`, turns that no flush has read stay,
-    too: a ghost turn must not pass over what will be counted as read. `ratio` turns stored estimates into the
-    model's tokens.
+    too: a silent turn must not pass over what will be counted as read. `ratio` turns stored estimates into
+    the model's tokens.
     """
     if not _selects(view, policy, channel):
         return Selection(view=view)

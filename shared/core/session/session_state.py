@@ -40,7 +40,7 @@ class SessionState:
     learned_scale: Mapping[str, Any] | None = None
     """The scale to store with a change of the view; None keeps the stored one."""
     channel: str = ""
-    """Where the last answered turn came from: its limits hold for the gauge and for ghost turns."""
+    """Where the last answered turn came from: its limits hold for the gauge and for silent turns."""
     measured_by: str = ""
     """The model whose count the session's numbers are."""
     brought: bool = False

@@ -381,7 +381,7 @@ class Compactor:
     ) -> tuple[tuple[str, ...], ModelRequest] | None:
         """Return models and the chat's request if one call for both notes and summary costs less; else None.
 
-        Returns None too if memory is up to date, another model must write, or no ghost turn is possible.
+        Returns None too if memory is up to date, another model must write, or no silent turn is possible.
         """
         view, prepared = context.state.view, context.prepared
         owed = view.base_turn <= view.flushed_turn < plan.through_turn

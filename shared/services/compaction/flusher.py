@@ -50,7 +50,7 @@ from shared.services.turns.toolbox import Toolbox
 
 MAX_FLUSH_ROUNDS = 3
 MAX_PORTIONS = 8
-"""Ghost turns of one job; what is left over is read by the next one."""
+"""Silent turns of one job; what is left over is read by the next one."""
 LEFT_OVER_SECONDS = 1.0
 FAULTS_AT_MOST = 3
 _RECALLED_ENOUGH = f"recall was used {RECALLS_PER_TURN} times already, which is the most."

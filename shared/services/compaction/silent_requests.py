@@ -106,7 +106,7 @@ class FlushPortion:
     last: int
     """The last turn that has been read after it."""
     prepared: PreparedRequest
-    """The chat's request; only a ghost turn sends it."""
+    """The chat's request; only a silent turn sends it."""
     room: int = 0
     """Estimated tokens of the transcript in one request that is not the chat's."""
 

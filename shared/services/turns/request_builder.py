@@ -297,14 +297,14 @@ class RequestBuilder:
         recalled: Recalled = NOTHING_RECALLED,
         circumstances: Circumstances | None = None,
     ) -> PreparedRequest:
-        """The request for the open turn or, with an instruction, for a ghost turn after it.
+        """The request for the open turn or, with an instruction, for a silent turn after it.
 
         `channel` is the turn's, or that of the last turn; it decides how many turns of history are sent.
 
         Raises ContextBudgetExceeded when system and tools alone leave no room.
         """
         ratio, policy = choose_token_ratio(token_ratio, card), self.policy_for(agent_config, card)
-        # What a ghost turn offers was stored with the turn before it.
+        # What a silent turn offers was stored with the turn before it.
         wanted = tools if instruction else useful_tools(tools, has_notes=bool(view.notes))
         offered = self._offered(wanted, card, policy, view, agent_config)
         chosen = select(view, policy, channel=channel, ratio=ratio, unread=bool(instruction))
@@ -558,7 +558,7 @@ def _tools_text(tools: tuple[ToolSpec, ...]) -> str:
         }
         for tool in tools
     ]
-    # In the order of the request: a ghost turn may be built from this, and the provider compares bytes.
+    # In the order of the request: a silent turn may be built from this, and the provider compares bytes.
     return json.dumps(specs, ensure_ascii=False)
 
 

@@ -325,7 +325,7 @@ async def test_a_flush_reads_the_very_prefix_of_the_last_turn(
                 break
         last = await last_body(provider)
         await guest.run_due_jobs()
-        ghosts = [one for one in await provider.requests() if one["kind"] == "flush"]
-        assert ghosts
-        assert ghosts[0]["body"]["system"] == last["system"]
+        silent_turns = [one for one in await provider.requests() if one["kind"] == "flush"]
+        assert silent_turns
+        assert silent_turns[0]["body"]["system"] == last["system"]
         assert "keeps bees" in json.dumps(last["system"])

@@ -135,7 +135,7 @@ async def test_messages_outside_the_window_are_hidden_without_model_and_flushed(
         assert await guest.one("SELECT base_turn FROM sessions") == 52
         assert await requests(provider, "summary") == []
         flushes = await requests(provider, "flush")
-        assert "Bertil" in said(flushes[0]), "the ghost turn reads what the window had left out"
+        assert "Bertil" in said(flushes[0]), "the silent turn reads what the window had left out"
         assert await guest.one("SELECT flushed_turn FROM sessions") >= 52
         state = await guest.app.stores.jobs.load_state(guest.session_id)
         assert len(state.view.entries) <= 2 * 4, "a session of a window stays bounded"

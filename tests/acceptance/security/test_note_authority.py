@@ -104,7 +104,7 @@ async def test_what_a_person_passes_on_is_not_their_word(
 
 @pytest.mark.control("S21")
 async def test_flush_note_from_tool_results_has_tool_authority(guest: Visit, provider: RunningFake) -> None:
-    """A ghost turn leaves no steps: what it was shown comes with the call."""
+    """A silent turn leaves no steps: what it was shown comes with the call."""
     await guest.ask("My sister Ingrid lives in Graz.")
     await guest.app.pool.execute(
         """INSERT INTO notes (contact_id, scope, kind, text, hash, authority)

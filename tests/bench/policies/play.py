@@ -239,7 +239,7 @@ class Played:
         return self._compact(wish, at)
 
     def _flush(self, at: datetime, *, through: int, threshold: str) -> None:
-        """A ghost turn on the chat's own prefix; its notes are saved, and nothing more is asked."""
+        """A silent turn on the chat's own prefix; its notes are saved, and nothing more is asked."""
         if self._view.flushed_turn >= through:
             return
         prepared = self._prepared(instruction=flush_instruction())

@@ -299,7 +299,7 @@ class History:
         self.judge.holds(
             "silence",
             isinstance(said, Text) and said.text == flush_instruction(),
-            "the ghost turn does not end with its instruction",
+            "the silent turn does not end with its instruction",
         )
         if rng.random() < 0.3:
             self.remember(rng)

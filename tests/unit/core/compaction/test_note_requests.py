@@ -1,4 +1,4 @@
-"""Memory without a ghost turn: which way is used, what is read of a model's lines, what code keeps."""
+"""Memory without a silent turn: which way is used, what is read of a model's lines, what code keeps."""
 
 from __future__ import annotations
 

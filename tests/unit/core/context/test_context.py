@@ -145,11 +145,11 @@ def test_note_vouched_by_a_tool_alone_is_not_shown() -> None:
 def test_a_ghost_turn_shares_the_prefix_of_the_turn_before_it() -> None:
     chat = build(view(LIVE, open_turn=6), runtime_facts="now", tools=(SAVE_MEMORY,))
     answered = [*LIVE, entry(12, 6, "now we rest", author="assistant", step=1)]
-    ghost = build(view(answered), instruction=flush_instruction(), tools=(SAVE_MEMORY,))
-    assert ghost.system == chat.system
-    assert ghost.messages[:4] == chat.messages[:4]
-    assert "SILENT" in text_of(ghost.messages[-1].blocks)
-    assert len(ghost.messages[-1].blocks) == 1
+    silent = build(view(answered), instruction=flush_instruction(), tools=(SAVE_MEMORY,))
+    assert silent.system == chat.system
+    assert silent.messages[:4] == chat.messages[:4]
+    assert "SILENT" in text_of(silent.messages[-1].blocks)
+    assert len(silent.messages[-1].blocks) == 1
 
 
 def test_parts_add_up_to_the_estimate() -> None:

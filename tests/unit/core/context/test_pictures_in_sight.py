@@ -77,8 +77,8 @@ def test_flush_starts_with_the_pictures_of_the_former_turn() -> None:
     for newest in range(1, 12):
         log = album(newest)
         chat = built(view([e for e in log if e.seq != 10 * newest + 3], open_turn=newest))
-        ghost = built(view(log), instruction="Save what matters.")
-        assert ghost.messages[: len(chat.messages)] == chat.messages
+        silent = built(view(log), instruction="Save what matters.")
+        assert silent.messages[: len(chat.messages)] == chat.messages
 
 
 def test_spec008_keeps_every_picture_and_describes_them_for_text_models() -> None:
