@@ -285,11 +285,12 @@ class _Supervisor:
         return BackupScheduler(build_child_environment(given), print_line)
 
     async def _announce_when_ready(self, database_url: str, assistant: StartAssistant) -> None:
+        patience = _READY_SECONDS
         while not await _is_ready(self._settings):
-            if time.monotonic() - self._began > _READY_SECONDS:
+            if time.monotonic() - self._began > patience:
                 logs = self._settings.data_dir / "logs"
-                print_line(f"Still not ready after {_READY_SECONDS:.0f} s; {logs} tells why. Waiting on.")
-                self._began = time.monotonic()
+                print_line(f"Not ready after {patience:.0f} s, still waiting. The logs in {logs} say why.")
+                patience += _READY_SECONDS
             await asyncio.sleep(0.1)
         seconds = time.monotonic() - self._began
         try:
