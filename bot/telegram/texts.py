@@ -1,4 +1,4 @@
-"""Texts of the bot that are composed, besides the fixed ones of its catalogue."""
+"""Texts that the bot composes from its catalogue."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from shared.core.commands.texts import bullets
 from shared.locales import Catalogue, catalogue
 
 Markdown: TypeAlias = str
-"""A message as `markup.render` reads it."""
+"""Markdown text that `markup.render` can parse."""
 Plain: TypeAlias = str
-"""Shown as it stands: labels of buttons, short answers to a press (at most 200 characters), notes."""
+"""Text without markup: button labels, notes, and answers to a press (at most 200 characters)."""
 
 _SPECIAL_CHARS = re.compile(r"[!-'*-/:-@\[-`{-~]")
 _EXAMPLES = ("example_cooking", "example_tides", "example_customer")
 _USED = re.compile(r"\$(\d+\.\d\d) of \$(\d+\.\d\d) used")
-"""In the error's own text, the only place with the figures."""
+"""Amounts in the English text of a reached spending cap, which no field of the error has."""
 _WITH_FIGURES = frozenset({"cap_reached", "hour_cap_reached", "context_budget_exceeded", "message_too_long"})
-"""Errors whose own English text says more than the catalogue's."""
+"""Codes of errors whose own English text says more than the catalogue's."""
 
 
 def get_texts(tag: str) -> Catalogue:
-    """By Telegram's `language_code` (IETF, may be empty) or by a chat's own choice."""
+    """Return the bot's texts for Telegram's `language_code` or another tag; English if unknown or empty."""
     return catalogue("telegram", tag)
 
 
 def get_chat_texts(chat: ChatRow) -> Catalogue:
-    """In the language that the chat chose, or that its person's app speaks."""
+    """Return the bot's texts in the language that the chat chose, else in its person's app language."""
     return get_texts(get_chat_language(chat.settings))
 
 
@@ -43,10 +43,10 @@ def get_chat_language(settings: Mapping[str, object]) -> str:
 
 
 def escape_markdown(text: str, *, most: int = 60) -> Markdown:
-    """Words of a person or a file's name, on one line, none of them read as Markdown."""
+    """Return a name on one line of at most `most` characters, without effect as Markdown."""
     line = " ".join(text.split())
     short = line if len(line) <= most else line[: most - 1].rstrip() + "…"
-    # Not backslashes: models write formulas as \[x\], and so the renderer reads them.
+    # Entities instead of backslashes: the renderer reads \[x\] as a formula.
     return _SPECIAL_CHARS.sub(lambda mark: f"&#{ord(mark[0])};", short)
 
 
@@ -67,7 +67,7 @@ def say_hello(texts: Catalogue, *, name: str = "", demo: bool = False, public: b
 
 
 def say_hello_to_group(texts: Catalogue, *, username: str, reads_all_messages: bool) -> Markdown:
-    """When the bot was added to a group; `reads_all_messages`: privacy mode is off."""
+    """Return the first message to a group; `reads_all_messages` means that privacy mode is off."""
     hello = texts.say("hello_group", username=escape_markdown(username))
     return f"{hello} {explain_privacy(texts, reads_all_messages=reads_all_messages)}"
 
@@ -77,13 +77,13 @@ def explain_privacy(texts: Catalogue, *, reads_all_messages: bool) -> Markdown:
 
 
 def list_commands(texts: Catalogue, commands: Sequence[tuple[str, str]], *, groups: str = "") -> Markdown:
-    """`commands`: as one types them, and what they do; `groups`: the hint, when asked in a group."""
+    """Return the help text. `commands` are pairs of call and description; `groups` is a hint for groups."""
     rows = [f"{escape_markdown(call)} – {escape_markdown(what, most=200)}" for call, what in commands]
     return "\n\n".join([texts.say("help_head"), bullets(rows), *([groups] if groups else [])])
 
 
 def describe_work(texts: Catalogue, tool: str, subject: str) -> Plain:
-    """While a tool runs; `subject` is a host or a server, where the tool says."""
+    """Return the line to show while a tool runs; `subject` is its host or server, empty if unknown."""
     key = f"tool_{tool}"
     needs_subject = tool in ("fetch_url", "mcp")
     return texts.say(key if key in texts and (subject or not needs_subject) else "busy", subject=subject)
@@ -96,7 +96,7 @@ def explain_unreadable(texts: Catalogue, kind: str) -> Markdown:
 
 
 def explain_failure(texts: Catalogue, *, code: str, advice: str, public: bool) -> Markdown:
-    """Why there is no answer, in one line; `advice` is what the error itself says, in English."""
+    """Return one line that says why there is no answer; `advice` is the error's own English text."""
     if public and (text := advice_for_public(code, texts.language)):
         return text
     key = f"notice_{code}"

@@ -17,15 +17,15 @@ from shared.core.values.errors import StorageUnavailable
 
 _BY = "./evertalk pairing"
 _ACTOR = "command line"
-"""In the audit."""
+"""Actor of these changes in the audit log."""
 _LOOK_SECONDS = 0.1
 SERVING_SECONDS = 60.0
-"""Seconds to wait until a bot that has reached Telegram answers; its process loads its models before."""
+"""Seconds to wait until a process serves a bot that has reached Telegram; it first loads its models."""
 _NAME_CHARS = 32
 
 
 def read_pairing_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Ends the program with 2 and a usage line when they cannot be used."""
+    """Parse the arguments; if they are invalid, print a usage line and exit with status 2."""
     parser = argparse.ArgumentParser(
         prog="evertalk pairing", description="Decide who may write to the Telegram bots."
     )
@@ -43,7 +43,7 @@ def read_pairing_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 async def run_pairing(
     wish: argparse.Namespace, *, database_url: str, bots: Sequence[BotConfig], say: Callable[[str], None]
 ) -> int:
-    """0 when it was done, 1 when not, with a line that says why."""
+    """Run `evertalk pairing`; return exit status 0, or 1 after a line with the reason."""
     async with open_stores(database_url) as stores:
         if wish.verb == "list":
             return await _list(stores, say)
@@ -123,7 +123,11 @@ async def _owner(stores: Stores, bots: Sequence[BotConfig], say: Callable[[str],
 async def describe_bots(
     database_url: str, bots: Sequence[BotConfig], *, seconds: float
 ) -> tuple[list[str], tuple[BotConfig, ...]]:
-    """A line for each bot that has reached Telegram by then, and the bots that have not."""
+    """Wait up to `seconds` for the bots; return lines about those that reached Telegram, and the other bots.
+
+    A bot has a line with its problem or its link. If it has no owner, the first person to open the link
+    becomes the owner.
+    """
     if not bots:
         return [], ()
     lines: list[str] = []
@@ -138,7 +142,11 @@ async def describe_bots(
 async def _wait_for_enrolment(
     stores: Stores, bots: Sequence[BotConfig], *, seconds: float
 ) -> dict[int, BotState]:
-    """Wait until each bot has reached Telegram and answers, the latter at most `SERVING_SECONDS`."""
+    """Wait up to `seconds` until all bots have reached Telegram; return the known states by bot id.
+
+    Once they have, wait until a process serves each, at most `SERVING_SECONDS` from the start. Bots that have
+    not reached Telegram are missing in the result. With 0 seconds there is no wait.
+    """
     loop = asyncio.get_running_loop()
     ends, serving_ends = loop.time() + seconds, loop.time() + SERVING_SECONDS
     wanted = {bot.bot_id for bot in bots}
@@ -154,7 +162,7 @@ async def _wait_for_enrolment(
 
 
 async def _retry_storage(ask: Callable[[], Awaitable[list[BotState]]]) -> list[BotState]:
-    """A database that is away for a moment must not end those who only wait for a line."""
+    """Return the bots' states; an empty list if the database does not answer, so that the wait continues."""
     with contextlib.suppress(StorageUnavailable):
         return await ask()
     return []
@@ -174,7 +182,7 @@ def format_link(bot: BotState, code: str = "") -> str:
 
 
 def format_person(row: AccessRow) -> str:
-    """The name as people wrote it, which must not steer the terminal."""
+    """Return the name of a person or group without characters that could control the terminal."""
     name = strip_unprintable(row.name)[:_NAME_CHARS] or ("a group" if row.chat_id < 0 else "somebody")
     return f"{name} (@{strip_unprintable(row.username)})" if row.username else name
 

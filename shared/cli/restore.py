@@ -1,4 +1,4 @@
-"""`evertalk restore`: another state built beside the present one, checked, then renamed into its place."""
+"""`evertalk restore`: builds the restored state next to the present one, checks it and swaps both."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RestoreResult:
 
 
 def read_restore_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Ends the program with 2 and a usage line when they cannot be used."""
+    """Parse the arguments; if they are invalid, print a usage line and exit with status 2."""
     parser = argparse.ArgumentParser(
         prog="evertalk restore",
         description="Replace all data with a backup. Stop Evertalk first.",
@@ -66,7 +66,10 @@ def read_restore_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 async def run_restore(wish: argparse.Namespace, *, settings: Settings, say: PrintLine) -> int:
-    """The exit code; raises CannotRestore, BadBackup, EmbeddedServerFailed, DumpFailed."""
+    """Restore a backup; return exit status 0, or 1 if the restored data fail a check.
+
+    Raises CannotRestore, BadBackup, EmbeddedServerFailed and DumpFailed.
+    """
     into = restore_embedded if settings.embedded_postgres else restore_external
     path = wish.path.expanduser().absolute()
     return await into(settings, path, foreign=wish.foreign, erasures=wish.erasures, say=say)
@@ -75,7 +78,7 @@ async def run_restore(wish: argparse.Namespace, *, settings: Settings, say: Prin
 async def restore_embedded(
     settings: Settings, path: Path, *, foreign: bool = False, erasures: Path | None = None, say: PrintLine
 ) -> int:
-    """Into servers of our own: built beside, then renamed; the state of before is kept aside."""
+    """Restore into the embedded servers, and keep the previous data in a folder; return the exit status."""
     crash_point = build_crash_point(settings.crash_point)
     data = settings.data_dir
     data.mkdir(parents=True, exist_ok=True, mode=0o711 if os.geteuid() == 0 else 0o700)
@@ -98,7 +101,10 @@ async def restore_embedded(
 async def restore_external(
     settings: Settings, path: Path, *, foreign: bool = False, erasures: Path | None = None, say: PrintLine
 ) -> int:
-    """Into an external server: only into an empty database, so that nothing can be lost."""
+    """Restore into an external database, and return the exit status.
+
+    Raises CannotRestore if the database is not empty, so no data can be lost.
+    """
     assert settings.database_url is not None
     url = settings.direct_url(settings.database_url.get_secret_value())
     check_backup(settings, path, foreign=foreign)
@@ -120,7 +126,7 @@ async def restore_external(
 
 
 def check_backup(settings: Settings, path: Path, *, foreign: bool) -> Manifest:
-    """Everything that can be said without changing anything; raises BadBackup, CannotRestore."""
+    """Check a backup without changing anything; return its manifest. Raises BadBackup and CannotRestore."""
     manifest = read_manifest(open_archive(path))
     if manifest.postgres_major > POSTGRES_MAJOR and settings.embedded_postgres:
         raise BadBackup(
@@ -160,10 +166,10 @@ def describe_restore(done: RestoreResult, path: Path) -> list[str]:
 
 @contextlib.contextmanager
 def hold_data_folder(data: Path) -> Iterator[None]:
-    """Lock the data folder against every other process."""
+    """Lock the data folder against all other processes. Raises CannotRestore if Evertalk runs with it."""
     (data / "servers").mkdir(exist_ok=True, mode=0o711 if os.geteuid() == 0 else 0o700)
     try:
-        # `up` holds the first; commands that start the servers for a moment hold the second.
+        # `evertalk up` holds the first lock; commands that start the servers for a moment hold the second.
         with FolderLock(data / "up.lock"):
             with FolderLock(data / "servers" / "lock"):
                 pass
@@ -177,7 +183,11 @@ def hold_data_folder(data: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def open_stage(settings: Settings, path: Path) -> Iterator[Path]:
-    """An empty place in the data folder, so that renaming suffices; halves of an earlier try go."""
+    """Yield an empty folder within the data folder, and delete it afterwards.
+
+    Its content can be renamed into place, since it is on the same disk. Raises CannotRestore if the disk
+    lacks room.
+    """
     stage = settings.data_dir / STAGE
     shutil.rmtree(stage, ignore_errors=True)
     stage.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700)
@@ -195,7 +205,11 @@ def open_stage(settings: Settings, path: Path) -> Iterator[Path]:
 
 
 async def _load_erasures(settings: Settings, erasures: Path | None, say: PrintLine) -> list[Erased]:
-    """From the copy apart, brought up to date by the present database as far as that still starts."""
+    """Return the erasures to repeat: those of the erasure log, and those of the file `erasures`, if given.
+
+    The log is first updated from the present database, if that starts. Raises CannotRestore if the file is
+    missing.
+    """
     file = ErasureFile(settings.backups / ERASURES)
     if (settings.data_dir / "servers" / "pg" / "PG_VERSION").is_file():
         try:
@@ -214,7 +228,7 @@ async def _load_erasures(settings: Settings, erasures: Path | None, say: PrintLi
 
 
 async def _build(settings: Settings, path: Path, stage: Path, logged: Sequence[Erased]) -> RestoreResult:
-    """A whole data folder in `stage`, migrated and checked."""
+    """Build a data folder and a database in `stage` from the backup, migrated and checked."""
     manifest = unpack(path, stage)
     fresh = stage / "data"
     fresh.mkdir(mode=0o700)
@@ -226,7 +240,7 @@ async def _build(settings: Settings, path: Path, stage: Path, logged: Sequence[E
 
 
 def build_servers(settings: Settings, stage: Path) -> EmbeddedServers:
-    """Empty ones in `stage`, under the same rights as those that are there."""
+    """Return empty embedded servers in `stage`; their folder belongs to the owner of the present one."""
     servers = stage / "servers"
     servers.mkdir(mode=0o711)
     owner = (settings.data_dir / "servers").stat()
@@ -249,7 +263,7 @@ def _swap(data: Path, stage: Path, manifest: Manifest, crash_point: CrashPoint) 
 
 
 def describe_aside(aside: Path, data: Path) -> str:
-    """Name what was set aside, and which of it the restored state does not have."""
+    """Return the text that names the folder of the previous data, its content, and what the backup lacks."""
     kept = [place for place in ("servers/pg", *FOLDERS, "secret_key") if (aside / place).exists()]
     lost = [place for place in kept if not (data / place).exists()]
     known = {"servers/pg": "the database"}
@@ -263,15 +277,18 @@ def describe_aside(aside: Path, data: Path) -> str:
 def swap_in(
     data: Path, what: str, built: Sequence[tuple[str, Path]], *, crash_point: CrashPoint = ignore_crash_point
 ) -> Path | None:
-    """Move present data aside, and put restored data in place; return the folder of the old data, if any."""
+    """Move the present data aside and the `built` data into place.
+
+    Returns the folder of the previous data; None if there were none.
+    """
     aside = _free(data / f"before-{what}-{datetime.now(UTC):%Y%m%dT%H%M%S}Z")
     places = [*(place for place, _ in built), "servers/valkey"]
-    # Only what is there now: the same move must not be done twice, with what has come meanwhile.
+    # List only existing paths: a swap that resumes after a crash must not move data created since.
     moves = [(data / place, aside / place) for place in places if (data / place).exists()]
     moves_in = [(source, data / place) for place, source in built if source.exists()]
     if moves:
         aside.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700)
-    # Nobody starts the servers while their folder is renamed.
+    # The lock keeps other processes from starting the servers while their folder is renamed.
     with FolderLock(data / "servers" / "lock"):
         begin_swap(data, [*moves, *moves_in], write_private)
         finish_swap(data, between=lambda: crash_point("restore_mid_swap"))
@@ -289,7 +306,7 @@ def _free(path: Path) -> Path:
 
 
 def _present_key(settings: Settings) -> bytes | None:
-    """None on a machine that has none yet."""
+    """Return this installation's secret key; None if it has none yet."""
     if settings.secret_key is None and not (settings.data_dir / "secret_key").is_file():
         return None
     return resolve_secret_key(settings)

@@ -1,4 +1,4 @@
-"""Commands over REST: as JSON or as events, for a visitor, a key or an operator, once per `cid`."""
+"""Commands over REST, for a visitor, an API key or an operator; each `cid` runs once."""
 
 from __future__ import annotations
 
@@ -71,18 +71,18 @@ class Asker:
 
     @property
     def address_id(self) -> int | None:
-        """Number of the person's address; None without one, and for an operator."""
+        """Database id of the caller's channel address; None for an operator, and for a caller without one."""
         return None if self.operator is not None else self.known.row.address_id or None
 
 
 class Run:
-    """Run of one command: its outcome and its newest progress, for all requests that wait for it."""
+    """Run of one command: its outcome and newest progress, shared by all requests with its `cid`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.outcome: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self.progress: dict[str, Any] | None = None
-        """The newest; each is a full value."""
+        """Newest progress report, which replaces the one before; None until the first."""
         self._updated = asyncio.Event()
 
     async def report_progress(self, message: str, percent: int | None) -> None:
@@ -93,7 +93,7 @@ class Run:
     def end(self, outcome: dict[str, Any] | EvertalkError) -> None:
         if isinstance(outcome, EvertalkError):
             self.outcome.set_exception(outcome)
-            self.outcome.exception()  # it is nobody's oversight when all listeners have gone
+            self.outcome.exception()  # marks it as retrieved, as all clients may have left
         else:
             self.outcome.set_result(outcome)
         self._updated.set()
@@ -208,12 +208,15 @@ class CommandRunHandlers:
         raise HttpRefusal(404, "unknown_command", UnknownCommand.advice)
 
     async def _find_repeat(self, asker: Asker, name: str, cid: str | None) -> Run | dict[str, Any] | None:
-        """The same request's run or result, when it came before."""
+        """Return the run or the stored result of an earlier request with this `cid`; None for a new request.
+
+        Raises HttpRefusal 409 if the `cid` was used for another command.
+        """
         if cid is None:
             return None
         session_id = asker.known.row.session_id
         done = await self.api_sessions.find_command_result(session_id, cid)
-        # Looked at without a pause before a new one is put there.
+        # Look in memory after the database: a run that ended meanwhile stays there for 60 seconds.
         found = self.runs.by_cid.get((session_id, cid))
         command = found.name if found is not None else (done or {}).get("command", name)
         if command != name:
@@ -228,7 +231,10 @@ class CommandRunHandlers:
             await operators.record(actor=asker.operator, action=f"command.{name}", about=about)
 
     def _begin(self, call: Call, asker: Asker, name: str, words: str, cid: str | None) -> Run:
-        """In a task of the process: a reader who hangs up does not end it."""
+        """Start the command in a background task, which continues if the client disconnects; return its run.
+
+        If the `cid` has a run already, that one is returned and nothing is started.
+        """
         runs, run, session_id = self.runs.by_cid, Run(name), asker.known.row.session_id
         if cid is not None:
             if (already := runs.get((session_id, cid))) is not None:
@@ -288,7 +294,7 @@ async def _respond(request: web.Request, run: Run, outcome: Mapping[str, Any]) -
 
 
 async def _stream(request: web.Request, run: Run) -> web.StreamResponse:
-    """`progress` …, then `result`, or `error` in the shape that errors have everywhere."""
+    """Send a run as an event stream: `progress` events, then one `result` or `error` event."""
     stream = EventStream(request, request_id=request[REQUEST_ID], headers=await cross_origin_headers(request))
     await stream.open()
     shown: dict[str, Any] | None = None

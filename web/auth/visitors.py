@@ -1,4 +1,4 @@
-"""Visitors: recognised by the page's cookie or a widget's token, or created."""
+"""Visitors, who are recognised by the page's cookie or a widget's token, or created."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ log = structlog.get_logger(__name__)
 
 COOKIE = "evertalk_visitor"
 SITE_HEADER = "X-Evertalk-Site"
+"""Header with the name of the site whose page sent the request; it selects the visitor's cookie."""
 DESK_HEADER = "X-Evertalk-Desk"
-"""Sent by the dashboard: who is also a visitor in this browser asks as an operator there."""
-"""Name of our page that sent the request, where cookies identify the caller."""
+"""Header of the dashboard's requests, which are made by the operator even if the browser has a visitor."""
 YEAR_SECONDS = 365 * 24 * 3600
 SITES_SECONDS = 2.0
 MOST_ORIGIN_CHARS = 200
@@ -106,16 +106,16 @@ class Known:
     row: VisitorRow
     audience: str
     site: Site = field(default_factory=Site)
-    """Where they talk; on another channel, no site at all."""
+    """Site that the visitor uses; an empty site on another channel."""
     token: str | None = field(default=None, repr=False)
     key: str = field(default="", repr=False)
     """Token that the browser sent or was given."""
     admitted_by: bytes | int | None = field(default=None, repr=False)
     """Hash of the token, or id of the API key; when it is revoked, the connection is closed."""
     locale: str = ""
-    """The one that their site says they read."""
+    """Language that the site states for a signed-in visitor; empty if none."""
     moved: bool = False
-    """Another place may have been left for this one."""
+    """True if signing in may have moved the visitor away from an earlier conversation."""
     network: str | None = None
     """Hash of the client's network; signing out does not change it."""
 
@@ -142,7 +142,7 @@ class Visitors:
         self._store = store
         self._identities = identities
         self.settings = settings
-        """Replaced when stored settings change."""
+        """Settings of this process; replaced when stored settings change."""
         self._proxies = proxies
         self._clock = clock
         self._sites: Mapping[str, Site] = {}
@@ -288,7 +288,8 @@ class Visitors:
     async def sign_out(self, known: Known) -> Known:
         """Sign the visitor out and return an anonymous one with a new token.
 
-        Raises IdentityRequired where anonymous visitors are not allowed.
+        A visitor who is not signed in is returned without a token. Raises IdentityRequired where anonymous
+        visitors are not allowed.
         """
         if not known.row.identified:
             return replace(known, token=None, moved=False)
@@ -338,7 +339,7 @@ class Visitors:
         """
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
         if kind:
-            # Whoever says by what they come is not let in by another thing.
+            # A request with an Authorization header is never identified by its cookies.
             bearer = kind.lower() == "bearer" and wire.is_token(token.strip())
             return await self._find_by_bearer(token.strip(), self._network_of(request)) if bearer else None
         if DESK_HEADER in request.headers:
@@ -465,4 +466,4 @@ def describe(known: Known) -> dict[str, Any]:
 
 
 VISITORS = web.AppKey("visitors", Visitors)
-"""For middleware, which aiohttp calls without a handler's services."""
+"""Application key of the visitors, for middleware, which gets no services as handlers do."""

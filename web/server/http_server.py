@@ -1,4 +1,4 @@
-"""Listens, and cuts off what aiohttp would wait for too long: slow headers, too many connections."""
+"""HTTP listener with limits that aiohttp lacks: time for the headers, and number of connections."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ HEADERS: Mapping[str, str] = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-"""On every response; a handler that says otherwise (static files for foreign pages) wins."""
+"""Headers of every response; a handler may set others, as for static files on other sites' pages."""
 
 HEADER_SECONDS = 15.0
-"""From the first byte of a request until its headers are whole; also from connecting to the first request."""
+"""Seconds from the first byte of a request, or from connecting, until its headers must be complete."""
 KEEPALIVE_SECONDS = 75.0
 MAX_CONNECTIONS = 4_096
 MAX_OF_ONE_ADDRESS = 256
-"""Connections of one address. Trusted proxies and this machine are not counted."""
+"""Maximum connections of one address; trusted proxies and this machine are not counted."""
 MAX_HEADER_BYTES = 8 * 1024
 BACKLOG = 256
-"""Connections that wait to be accepted, also while the process renews itself."""
+"""Maximum connections that wait to be accepted, for example during a restart of the process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimit:
-    """How many connections each address has open."""
+    """Open connections per address; `is_counted` returns whether an address is limited."""
 
     is_counted: Callable[[str], bool]
     places: Places = field(default_factory=Places)
 
 
 class Connection(web.RequestHandler):
-    """One client connection with a time limit on getting a request said."""
+    """Client connection that is closed if a request's headers take longer than `HEADER_SECONDS`."""
 
     __slots__ = ("_busy", "_deadline", "_limit", "_peer", "on_lost")
 
@@ -61,11 +61,11 @@ class Connection(web.RequestHandler):
         super().__init__(manager, **kwargs)
         self._limit = limit
         self._peer: str | None = None
-        """Address whose place is taken; None without one."""
+        """Address that this connection counts for; None if it is not counted."""
         self._busy = 0
         self._deadline: asyncio.TimerHandle | None = None
         self.on_lost: Callable[[], None] | None = None
-        """Called when the other side is gone while an answer is still being written."""
+        """Function to call if the client disconnects during a response; None between responses."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         peer = transport.get_extra_info("peername")
@@ -101,7 +101,10 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer a request that could not be parsed as HTTP with a typed error."""
+        """Return a typed error for an invalid HTTP request or an unexpected error, and close the connection.
+
+        Raises ConnectionError if a response has already begun.
+        """
         del message
         if status >= 500:
             log.error("connection_failed", exc_info=exc)
@@ -116,7 +119,7 @@ class Connection(web.RequestHandler):
         return response
 
     def mark_busy(self) -> None:
-        """Mark the request as received; from here on its handler bounds the time."""
+        """Mark the request as received, and stop its deadline; the handler has its own time limit."""
         self._busy += 1
         self._stop_deadline()
 
@@ -144,10 +147,10 @@ class _Refused(asyncio.Protocol):
 
 
 class Listener:
-    """One listening address for an application whose runner is set up."""
+    """Listening address of an application whose runner is set up."""
 
     def __init__(self, runner: web.AppRunner, *, is_counted: Callable[[str], bool] | None = None) -> None:
-        """`is_counted` returns whether an address has a connection limit; by default none has."""
+        """Create a listener; `is_counted` returns whether an address has a connection limit."""
         self._runner = runner
         self._connection_limit = ConnectionLimit(is_counted=is_counted or (lambda address: False))
         self._servers: list[asyncio.Server] = []
@@ -164,7 +167,7 @@ class Listener:
         return int(bound.getsockname()[1])
 
     def list_sockets(self) -> Sequence[int]:
-        """Numbers of the listening sockets."""
+        """Return the file descriptors of the listening sockets."""
         return [one.fileno() for server in self._servers for one in server.sockets]
 
     async def stop_listening(self) -> None:

@@ -1,4 +1,4 @@
-"""Calls to Telegram: what can become of one, and when it may go out under the limits of its chat."""
+"""Calls to Telegram: their outcomes, and the queue that keeps the rate limits of each chat."""
 
 from __future__ import annotations
 
@@ -21,60 +21,63 @@ from aiohttp import ClientConnectorError, ConnectionTimeoutError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSent:
-    """A message is in the chat."""
+    """Outcome: the message is in the chat, with this id."""
 
     message_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallDone:
-    """Processed, or already as it was wanted."""
+    """Outcome: Telegram processed the call, or found nothing left to change."""
 
     result: Any = None
-    """Telegram's answer to a call that asks for something; None for other calls."""
+    """Telegram's answer to a call that asks for data; None for other calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallNotSent:
-    """Surely never processed: it may be tried again, after `retry_after` seconds where that is known."""
+    """Outcome: Telegram did not process the call.
+
+    It can be retried after `retry_after` seconds; None if that time is unknown.
+    """
 
     reason: str
     retry_after: float | None = None
     is_final: bool = field(default=False, compare=False)
-    """The call got no turn before its deadline: it is not repeated."""
+    """True if the call is not retried: the queue was full, or the deadline passed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallUnknown:
-    """Telegram may have processed it, or not."""
+    """Outcome: Telegram may have processed the call or not."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatUnreachable:
-    """The chat cannot be reached: blocked, kicked, deactivated, never there."""
+    """Outcome: the chat does not exist or is deactivated, or the bot was blocked or removed."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatClosed:
-    """The chat takes no messages at the moment: a closed topic, missing rights, a restriction."""
+    """Outcome: the chat accepts no messages now: a closed topic, missing rights or a restriction."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatMoved:
-    """The group is a supergroup now, with this id; nothing was processed."""
+    """Outcome: the group became a supergroup with this id, and the call was not processed."""
 
     new_chat_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRejected:
-    """Telegram understood it and will never do it as it is; `status` is 400, 404 or 413."""
+    """Outcome: Telegram refuses the call for good; `status` is 400, 404 or 413."""
 
     reason: str
     status: int = 400
@@ -121,22 +124,22 @@ _USUAL_WAIT_SECONDS = 5.0
 
 
 def is_refused(outcome: CallOutcome) -> bool:
-    """Return whether Telegram said no; False if it did the call, put it off or did not answer."""
+    """Return whether Telegram refused the call; False if it processed or postponed it, or did not answer."""
     return isinstance(outcome, CallRejected | ChatUnreachable | ChatClosed | ChatMoved)
 
 
 def is_undecided(outcome: CallOutcome) -> bool:
-    """Return whether Telegram put the call off or did not answer: neither done nor refused."""
+    """Return whether the call was not sent or its result is unknown: neither processed nor refused."""
     return isinstance(outcome, CallNotSent | CallUnknown)
 
 
 def is_entity_error(outcome: CallOutcome) -> bool:
-    """The same text without entities may pass."""
+    """Return whether Telegram refused only the formatting; the text without entities may pass."""
     return isinstance(outcome, CallRejected) and _ENTITIES.search(outcome.reason) is not None
 
 
 def is_missing_thread(outcome: CallOutcome) -> bool:
-    """The topic is not there (any more); the chat is."""
+    """Return whether the call failed because the topic no longer exists in the chat."""
     return isinstance(outcome, CallRejected) and _NO_THREAD.search(outcome.reason) is not None
 
 
@@ -146,7 +149,7 @@ def is_missing_message(outcome: CallOutcome) -> bool:
 
 
 def classify_error(error: Exception) -> CallOutcome:
-    """A reason holds only Telegram's description or the error's type: URLs contain the token."""
+    """Return the outcome for an exception of aiogram. Its reason never has a URL, which has the token."""
     if isinstance(error, exceptions.TelegramRetryAfter):
         return CallNotSent(reason="too many requests", retry_after=float(error.retry_after))
     if isinstance(error, exceptions.TelegramMigrateToChat):
@@ -184,14 +187,14 @@ def _classify_bad_request(message: str) -> CallOutcome:
 
 
 def _is_of_the_chat(outcome: CallOutcome) -> bool:
-    """Return whether a 403 that is understood no further means that the chat is gone."""
+    """Return whether a 403, classified as `outcome`, means that the whole chat is unreachable."""
     if not isinstance(outcome, CallRejected):
         return isinstance(outcome, ChatUnreachable)
     return _FILES_FORBIDDEN.search(outcome.reason) is None and _NOT_THE_AUTHOR not in outcome.reason
 
 
 def _classify_connection_error(error: exceptions.TelegramNetworkError) -> CallOutcome:
-    """Without a connection nothing can have arrived; with one, everything may have."""
+    """Return CallNotSent if no connection was made; else CallUnknown, as the call may have arrived."""
     if isinstance(error.__cause__, ClientConnectorError | ConnectionTimeoutError):
         return CallNotSent(reason=f"no connection: {error.message}")
     return CallUnknown(reason=f"connection lost: {error.message}")
@@ -205,7 +208,7 @@ def _classify_other(message: str) -> CallOutcome:
 
 
 class ScaledClock:
-    """Monotonic seconds; tests let them pass faster."""
+    """Monotonic clock in seconds; a `speed` above 1 shortens the waits of tests."""
 
     def __init__(self, *, speed: float = 1.0) -> None:
         self._speed = speed
@@ -214,7 +217,7 @@ class ScaledClock:
         return time.monotonic() * self._speed
 
     def to_real_seconds(self, seconds: float) -> float:
-        """For timers and sockets, which cannot run faster."""
+        """Convert seconds of this clock to real seconds, for timers and sockets."""
         return max(0.0, seconds) / self._speed
 
     async def sleep(self, seconds: float) -> None:
@@ -222,12 +225,12 @@ class ScaledClock:
 
 
 class Priority(IntEnum):
-    """Smaller goes first."""
+    """Priority of a call in the queue; smaller values go first."""
 
     CALLBACK = 0
     FINAL = 1
     SETTLE = 2
-    """Notices and searches of answers that may not have arrived."""
+    """Notices about answers that may not have arrived, and searches for those answers."""
     NOTICE = 3
     EDIT = 4
     TYPING = 5
@@ -236,7 +239,7 @@ class Priority(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """At most `limit` calls in any `seconds`; `reserved` of them are not for edits of unfinished answers."""
+    """Rate limit of `limit` calls in `seconds`; edits and lower priorities leave `reserved` of them free."""
 
     limit: int
     seconds: float
@@ -245,30 +248,30 @@ class Rate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimits:
-    """Telegram's own are 30 a second, 1 a second in a private chat, 20 a minute in a group.
+    """Rate limits of one bot. Telegram allows 30 a second, 1 a second in a chat, 20 a minute in a group.
 
-    The windows are a little longer than Telegram's: clocks differ.
+    The windows are a little longer than Telegram's, since clocks differ.
     """
 
     overall: Rate = Rate(limit=28, seconds=1.1, reserved=5)
     typing: Rate = Rate(limit=5, seconds=1.0)
-    """In all chats together, where the answers under way leave room for them."""
+    """Typing indicators of all chats together; they also leave room for the answers under way."""
     private: tuple[Rate, ...] = (Rate(limit=3, seconds=3.2, reserved=1),)
     group: tuple[Rate, ...] = (Rate(limit=3, seconds=3.2), Rate(limit=20, seconds=61.0, reserved=2))
     waiting: int = 1_000
-    """Calls in the queue; more are refused."""
+    """Maximum calls in the queue; further calls are refused."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class QueuedCall:
-    """A call that waits. Only what is seen in a chat `counts` towards the chat's limits."""
+    """Call that waits in the queue. It `counts` towards its chat's limits if the chat shows its effect."""
 
     chat_id: int | None
     priority: Priority
     deadline: float = inf
     counts: bool = True
     message: Hashable = None
-    """Key of a message; of its calls only one is sent at a time."""
+    """Key of a message; only one of its calls is sent at a time. None for no such limit."""
     number: int = field(default=0, init=False)
     taken_at: float = field(default=-inf, init=False)
 
@@ -282,14 +285,14 @@ class _RateWindow:
         self._moments: deque[float] = deque(maxlen=rate.limit)
 
     def get_ready_time(self, priority: Priority, *, expected: int = 0) -> float:
-        """Return when a call may go that leaves room for `expected` others."""
+        """Return when a call may start and leave room for `expected` others; -inf means now."""
         limit = max(1, self._rate.limit - self._get_reserved(priority) - expected)
         if len(self._moments) < limit:
             return -inf
         return self._moments[-limit] + self._rate.seconds
 
     def _get_reserved(self, priority: Priority) -> int:
-        """Return the reserved calls; cleanups leave a fifth more for edits and typing."""
+        """Return how many calls this priority must leave free; cleanups leave a fifth of the limit more."""
         if priority < Priority.EDIT:
             return 0
         more = max(1, self._rate.limit // 5) if priority is Priority.CLEANUP else 0
@@ -299,7 +302,7 @@ class _RateWindow:
         self._moments.append(now)
 
     def move(self, taken_at: float, now: float) -> None:
-        """Telegram counts a call when it gets there, at the latest when it answers."""
+        """Move a started call to `now`, the time of its answer: Telegram counts it then at the latest."""
         if taken_at in self._moments:
             self._moments.remove(taken_at)
         self._moments.append(now)
@@ -312,7 +315,7 @@ _SWEEP_ABOVE = 1_000
 
 
 class CallQueue:
-    """The queued calls of one bot; the caller passes the time."""
+    """Queue of one bot's calls. It has no clock: the caller passes the time."""
 
     def __init__(self, limits: RateLimits) -> None:
         self._limits = limits
@@ -324,13 +327,13 @@ class CallQueue:
         self._busy: set[Hashable] = set()
         self._next = 1
         self.expected = 0
-        """Answers under way: typing leaves them room."""
+        """Number of answers under way; typing indicators leave room for them."""
 
     def __len__(self) -> int:
         return len(self._queued)
 
     def add(self, call: QueuedCall) -> bool:
-        """False when too many wait already."""
+        """Add a call, and return whether the queue had room for it."""
         if len(self._queued) >= self._limits.waiting:
             return False
         call.number, self._next = self._next, self._next + 1
@@ -342,14 +345,14 @@ class CallQueue:
             self._queued.remove(call)
 
     def hold(self, chat_id: int | None, until: float) -> None:
-        """Hold back the chat's calls until then; without a chat, the calls that belong to none."""
+        """Hold back a chat's calls until a time; with None, the calls that belong to no chat."""
         self._held_until[chat_id] = max(until, self.get_hold_until(chat_id))
 
     def get_hold_until(self, chat_id: int | None) -> float:
         return self._held_until.get(chat_id, -inf)
 
     def take_due(self, now: float) -> list[QueuedCall]:
-        """Remove and return the calls that may go now; they count in their rate windows from now on."""
+        """Remove and return the calls that may start now, and count them in their rate windows."""
         found = []
         for call in tuple(self._queued):
             if call.message in self._busy or self._get_ready_time(call) > now:
@@ -360,7 +363,7 @@ class CallQueue:
         return found
 
     def take_expired(self, now: float) -> list[QueuedCall]:
-        """Remove and return the calls that cannot go before their deadline."""
+        """Remove and return the calls that cannot start before their deadline."""
         found = [
             call for call in self._queued if max(now, self.get_hold_until(call.chat_id)) >= call.deadline
         ]
@@ -369,7 +372,7 @@ class CallQueue:
         return found
 
     def finish(self, call: QueuedCall, now: float) -> None:
-        """Telegram has answered: the next call for the same message may go."""
+        """Count a call at the time of its answer, and let the next call for the same message start."""
         if call.message is not None:
             self._busy.discard(call.message)
         self._overall.move(call.taken_at, now)
@@ -378,7 +381,7 @@ class CallQueue:
                 window.move(call.taken_at, now)
 
     def get_next_time(self) -> float | None:
-        """When to look again; None when nothing waits for time alone."""
+        """Return the time at which a call can start or expires; None if there is no such time."""
         moments = [
             min(self._get_ready_time(t), t.deadline) for t in self._queued if t.message not in self._busy
         ]
@@ -417,21 +420,21 @@ class CallQueue:
         return found
 
     def _sweep(self, now: float) -> None:
-        """Chats at rest need no memory."""
+        """Delete the rate windows and holds of chats without recent calls."""
         self._chats = {c: ws for c, ws in self._chats.items() if not all(w.is_idle(now) for w in ws)}
         self._held_until = {chat_id: until for chat_id, until in self._held_until.items() if until > now}
 
 
 @dataclass(slots=True, kw_only=True)
 class Backoff:
-    """Growing random delays up to `max_seconds`; call `reset` after a success."""
+    """Random delays in seconds that grow up to `max_seconds`; call `reset` after a success."""
 
     min_seconds: float = 1.0
     max_seconds: float = 15.0
     _tries: int = field(default=0, init=False)
 
     def next(self) -> float:
-        """Between half and the whole of what this try may wait, at least `min_seconds`."""
+        """Return the next delay: random, from half to all of a time that doubles with each try."""
         whole = min(self.max_seconds, self.min_seconds * 2.0 ** min(self._tries, 32))
         self._tries += 1
         return max(min(self.min_seconds, self.max_seconds), random.uniform(whole / 2, whole))
@@ -441,7 +444,7 @@ class Backoff:
 
 
 class RateLimiter:
-    """The queue with real waiting: each acquired call has to be released."""
+    """Queue in which callers wait for their turn; each acquired call must be released."""
 
     def __init__(self, clock: ScaledClock, limits: RateLimits) -> None:
         self._clock = clock
@@ -451,7 +454,11 @@ class RateLimiter:
         self._timer: asyncio.TimerHandle | None = None
 
     async def acquire(self, call: QueuedCall, *, replaceable: bool) -> CallOutcome | None:
-        """None when the call may go out now; a waiting call for the same message may be replaced."""
+        """Wait until a call may start, then return None; else return the outcome.
+
+        The outcome is CallNotSent if the queue is full or the deadline passes. A later call for the same
+        message replaces a waiting `replaceable` call, which returns CallDone.
+        """
         if replaceable:
             self._replace(call)
         waiter = self._waiters[call] = asyncio.get_running_loop().create_future()
@@ -478,7 +485,7 @@ class RateLimiter:
 
     @contextmanager
     def expect_answer(self) -> Iterator[None]:
-        """Leave room for an answer that is under way; typing that waits for room is shown later."""
+        """Leave room for an answer that is under way; typing indicators wait for free room."""
         self._queue.expected += 1
         try:
             yield
@@ -490,7 +497,7 @@ class RateLimiter:
         self._pump()
 
     def hold(self, chat_id: int | None, seconds: float) -> float:
-        """Hold back the chat's calls for `seconds`; returns the end of the hold."""
+        """Hold back the chat's calls for `seconds`; return the end of the hold."""
         until = self._clock.now() + seconds
         self._queue.hold(chat_id, until)
         self._pump()
@@ -500,7 +507,7 @@ class RateLimiter:
         return max(0.0, self._queue.get_hold_until(chat_id) - self._clock.now())
 
     def close(self) -> None:
-        """Waiting calls end with CallNotSent."""
+        """Stop the queue; waiting calls return CallNotSent."""
         if self._timer is not None:
             self._timer.cancel()
         for waiter in self._waiters.values():
@@ -516,7 +523,7 @@ class RateLimiter:
             self._waiters[older].set_result(False)
 
     def _pump(self) -> None:
-        """Start every call that is due, and run again when the next one is."""
+        """Start the calls that are due, end those past their deadline, and schedule the next run."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,4 +1,4 @@
-"""JSON of Telegram: what can be stored, and what is an update."""
+"""JSON from Telegram: which of it can be stored, and which is an update."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 MAX_DEPTH = 64
-"""Telegram's own updates have some ten."""
+"""Maximum nesting of JSON that is stored; updates of Telegram have about 10 levels."""
 MAX_UPDATE_ID = 2**62
 
 
 class InvalidJson(ValueError):
-    """Bytes that are no storable JSON."""
+    """Bytes that are not JSON, or JSON that cannot be stored."""
 
 
 def parse_json(body: bytes, *, strict: bool = True) -> Any:
-    """Raises InvalidJson. Not strict: numbers beyond measure are None, depth is for the caller to judge."""
+    """Parse JSON from Telegram. Raises InvalidJson if it cannot be parsed.
+
+    If `strict`, NaN, infinite numbers and more than 64 levels also raise. Otherwise such numbers become None,
+    and the caller checks the depth.
+    """
     constant, decimal = (_reject_constant, _parse_finite) if strict else (_return_none, _parse_finite_or_none)
     try:
         found = json.loads(body, parse_constant=constant, parse_float=decimal)
@@ -29,7 +33,7 @@ def parse_json(body: bytes, *, strict: bool = True) -> Any:
 
 
 def is_update(found: Any) -> bool:
-    """Return whether it is an object with a valid `update_id`; other fields are checked when it is read."""
+    """Return whether parsed JSON is an object with a valid `update_id`; other fields are not checked."""
     if not isinstance(found, Mapping):
         return False
     number = found.get("update_id")

@@ -1,4 +1,4 @@
-"""Changes of chats: the standing of the bot, migrations, pins, reactions and stopped drafts."""
+"""Updates about a chat itself: membership of the bot, migrations, pins, reactions, stopped drafts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NEGATIVE_REACTIONS = frozenset("👎💩🤮😢🤬😱🤯🖕😡")
 
 
 class ChatChanges:
-    """The router of these updates for one bot."""
+    """Handlers of one bot for updates about a chat itself, such as its membership, pins and reactions."""
 
     def __init__(
         self,
@@ -56,7 +56,10 @@ class ChatChanges:
         return router
 
     async def _join(self, change: ChatMemberUpdated) -> None:
-        """The bot was added to a group or a channel, or unblocked by a person."""
+        """Mark a chat as reachable after the bot was added or unblocked.
+
+        In a group or channel, also decide on its access and reply.
+        """
         await self._stay(change)
         if change.chat.type != "private":
             chat_ref, by = build_chat_ref(change.chat), build_author(change.from_user)
@@ -64,16 +67,16 @@ class ChatChanges:
             await self._admission.reply_to_stranger(decision, chat_ref, by)
 
     async def _leave(self, change: ChatMemberUpdated) -> None:
-        """The bot was removed, or blocked by a person."""
+        """Mark a chat as unreachable after the bot was removed or blocked by a person."""
         await self._chats.set_reachable(self._bot_id, change.chat.id, reachable=False)
 
     async def _stay(self, change: ChatMemberUpdated) -> None:
-        """The rights of the bot changed: calls that were refused may pass."""
+        """Mark a chat as reachable after the bot's rights changed, since refused calls may now pass."""
         await self._chats.set_reachable(self._bot_id, change.chat.id, reachable=True)
         self._context.sender.mark_reachable(change.chat.id)
 
     async def _migrate_to(self, message: Message) -> None:
-        """The group became a supergroup; Telegram says so twice, once in each."""
+        """Store the new id of a group that became a supergroup; Telegram reports it once in each chat."""
         assert message.migrate_to_chat_id is not None
         await self._chats.migrate(self._bot_id, old_chat=message.chat.id, new_chat=message.migrate_to_chat_id)
 
@@ -92,7 +95,7 @@ class ChatChanges:
         await self._command_handlers.pin(chat, message.pinned_message.message_id)
 
     async def _rate(self, reaction: MessageReactionUpdated) -> None:
-        """Record the opinion that a reaction to an answer shows; Telegram does not name the topic."""
+        """Store a reaction to an answer as a good or bad rating, or clear the rating if it was withdrawn."""
         chat_ref = build_chat_ref(reaction.chat)
         if not isinstance(await self._admission.policy.check(chat_ref), Allowed):
             return

@@ -68,29 +68,29 @@ from shared.services.voice.hearing import HearingService, NotHeard, RecordingEmp
 log = structlog.get_logger(__name__)
 
 MAX_FILES = 10
-"""Files of one message; an album has at most ten."""
+"""Maximum files read per batch of messages; an album has at most 10."""
 MAX_QUOTED_FILES = 3
-"""Files of messages replied to, per turn."""
+"""Maximum files read per turn from messages that a person replied to."""
 STICKER_REACTION = "👍"
 EDIT_REACTION = "✍"
-"""Shows that an edit was read where no new answer is offered."""
+"""Reaction that confirms an edit for which no new answer is offered."""
 LATE_POLLS = 50
 LATE_POLL_SECONDS = 0.1
 MIB = 1024 * 1024
 MAX_DEFERRED = 20
-"""Updates that wait for `/retry`."""
+"""Maximum updates kept for `/retry`; the oldest are dropped first."""
 TRANSCRIPT_CHARS = 1_000
-"""Characters of a transcript that the chat shows."""
+"""Maximum characters of a transcript that the bot shows in the chat."""
 EDIT_MINUTES = 15
-"""How long after it was sent an edited message can be answered again."""
+"""Minutes after sending within which an edited message can be answered again."""
 STICKER_EMOJI = frozenset("👍❤🔥👏🎉🤩💯🙏🥰😍😁👌🏆⚡🤗🫡😎")
-"""Emoji of stickers that are also reactions."""
+"""Emoji of stickers that Telegram also allows as reactions."""
 
 
 class MessageHandlers:
-    """The router of what people say to one bot. A handler marks the updates of its batch as handled.
+    """Handlers of one bot for people's messages. Each marks the updates of its batch as handled.
 
-    All methods may raise StorageUnavailable, and LeaseLost: another holder of the bot has taken some of them.
+    All methods may raise StorageUnavailable, and LeaseLost if another process has taken over the bot.
     """
 
     def __init__(
@@ -119,9 +119,9 @@ class MessageHandlers:
         self._answer = answer
 
     def build_router(self) -> Router:
-        """Build the router: edits, late parts, stickers, and last all that is answered.
+        """Build the router, which tries in this order: edits, late parts, only stickers, all other messages.
 
-        An edit of a message that still waited for its batch comes as that message.
+        An edit of a message that still waits for its batch arrives as that message.
         """
         router = Router(name="messages")
         for observer in (router.message, router.channel_post, router.edited_message):
@@ -134,7 +134,10 @@ class MessageHandlers:
         return router
 
     async def handle_late(self, message: IncomingMessage, late_for: int) -> None:
-        """The rest of a message is arriving: hold its turn until all of it is there."""
+        """Hold the turn of message `late_for` while the rest of that message arrives.
+
+        Wait up to 5 seconds until the first part is stored.
+        """
         for _ in range(LATE_POLLS):
             beginning = await self._stores.telegram_chats.find_message(
                 self._bot_id, message.chat.chat_id, late_for
@@ -146,7 +149,7 @@ class MessageHandlers:
             await asyncio.sleep(LATE_POLL_SECONDS)  # the beginning is being stored just now
 
     async def handle_failed_batch(self, batch: MessageBatch, error: Exception) -> None:
-        """Our own error: send the chat one line, store the reason for operators, and do not try again."""
+        """Tell the chat about an internal error, store the reason for operators, and do not retry."""
         reason = f"{type(error).__name__}: {error}"[:500]
         await self._stores.telegram_inbox.mark_handled(self._bot_id, batch.update_ids, error=reason)
         message = batch.first
@@ -156,7 +159,7 @@ class MessageHandlers:
     # -- messages -------------------------------------------------------------------------------------
 
     async def _react_to_sticker(self, _: Message, chat: ChatRow, batch: MessageBatch) -> None:
-        """React to it, since it has nothing to answer; send a text where the chat forbids reactions."""
+        """React to stickers, which need no answer; send a text if the chat forbids reactions."""
         last = batch.messages[-1]
         emoji = last.media.note.rstrip("\ufe0f") if last.media is not None else ""
         mark = emoji if emoji in STICKER_EMOJI else STICKER_REACTION
@@ -167,7 +170,7 @@ class MessageHandlers:
     async def _react(
         self, chat: ChatRow, message_id: int, emoji: str, *, instead: Callable[[], Awaitable[None]]
     ) -> None:
-        """React as soon as Telegram allows; send a text `instead` only where it refuses the reaction."""
+        """Set a reaction as soon as the rate limit allows; call `instead` only if Telegram refuses it."""
         outcome = await self._context.sender.react(
             chat.chat_id, message_id, emoji, patience=FINAL_PATIENCE_SECONDS
         )
@@ -182,7 +185,11 @@ class MessageHandlers:
         await self._notifier.send(get_chat_target(chat), text, **options)
 
     async def _is_no_question(self, message: Message, batch: MessageBatch) -> bool:
-        """Whether an edit is not read as a new message, when the former one was refused or not addressed."""
+        """Return whether an edit of a message that was never stored is ignored.
+
+        Otherwise it is read as a new message. Commands, empty texts and messages older than 15 minutes are
+        ignored.
+        """
         edit = batch.first
         return edit.command is not None or not edit.text.strip() or self._is_too_old(edit)
 
@@ -192,9 +199,7 @@ class MessageHandlers:
     async def _accept_late_part(
         self, message: Message, chat: ChatRow, batch: MessageBatch, beginning: MessageRow
     ) -> None:
-        """Add a late part to the turn of its first part while that is unanswered, else make it a separate
-        turn.
-        """
+        """Store a late part in the turn of its first part if that is unanswered, else as a separate turn."""
         is_held = await self._sessions.hold_for_rest(chat.session_id, turn=beginning.turn)
         try:
             await self._accept(message, chat, batch)
@@ -255,7 +260,10 @@ class MessageHandlers:
     async def _read_or_defer(
         self, chat: ChatRow, batch: MessageBatch, texts: Catalogue
     ) -> tuple[str, tuple[Block, ...], Mapping[int, str]] | None:
-        """Return the text with transcripts, the files, and the transcripts by message; None if put off."""
+        """Return the batch's text with transcripts, its files as blocks, and the transcripts by message id.
+
+        None if a recording could not be transcribed: the batch then waits for `/retry`.
+        """
         transcripts: dict[int, str] = {}
         try:
             more = await self._read_files(chat, batch, texts, transcripts)
@@ -265,7 +273,7 @@ class MessageHandlers:
         return _add_transcripts(batch, transcripts).text, more, transcripts
 
     async def _keep_for_retry(self, chat: ChatRow, batch: MessageBatch, more: tuple[Block, ...]) -> None:
-        """Keep the updates of files that Telegram did not hand over, for `/retry`."""
+        """Keep a batch's updates for `/retry` if Telegram failed to deliver one of its files."""
         if any(isinstance(block, Text) and may_be_read_later(block.text) for block in more):
             waiting = [*chat.settings.get("unheard", ()), *batch.update_ids][-MAX_DEFERRED:]
             await self._stores.telegram_chats.change_settings(chat.address_id, {"unheard": waiting})
@@ -273,7 +281,10 @@ class MessageHandlers:
     async def _read_files_again(
         self, chat: ChatRow, batch: MessageBatch, known: MessageRow, texts: Catalogue
     ) -> None:
-        """Put the files of a stored message in the place of what said why they were missing; ask it again."""
+        """Read the files of a stored message again, and replace the notes that said why they were missing.
+
+        If the message belongs to the last turn, request a new answer.
+        """
         assert known.seq is not None
         read = await self._read_or_defer(chat, batch, texts)
         if read is None:
@@ -311,7 +322,10 @@ class MessageHandlers:
     async def _send_transcripts(
         self, chat: ChatRow, texts: Catalogue, transcripts: Mapping[int, str]
     ) -> None:
-        """Show the transcripts, so that people can correct them, and drop what waits for `/retry`."""
+        """Send the transcripts to the chat, so that people can correct them.
+
+        Also clear the updates that wait for `/retry`.
+        """
         for message_id, transcript in transcripts.items():
             shown = texts.say("heard", words=escape_markdown(transcript, most=TRANSCRIPT_CHARS))
             await self._notifier.send(get_chat_target(chat), shown, reply_to=message_id, silent=True)
@@ -319,7 +333,10 @@ class MessageHandlers:
             await self._stores.telegram_chats.change_settings(chat.address_id, {"unheard": None})
 
     async def _find_current_chat(self, chat: ChatRow) -> ChatRow:
-        """The person has linked or unlinked a channel since the chat was loaded: load it again."""
+        """Load the chat again after its person linked or unlinked a channel.
+
+        Raises SessionMoved if the chat is gone or still has the same session.
+        """
         now = await self._stores.telegram_chats.find_chat(chat.address_id)
         if now is None or now.session_id == chat.session_id:
             raise SessionMoved(f"session {chat.session_id}")
@@ -328,9 +345,9 @@ class MessageHandlers:
     async def _read_files(
         self, chat: ChatRow, batch: MessageBatch, texts: Catalogue, transcripts: dict[int, str]
     ) -> tuple[Block, ...]:
-        """Returns pictures and texts for the model, and fills `transcripts` by message id.
+        """Return a batch's files as pictures and texts for the model; add to `transcripts` by message id.
 
-        For each file that cannot be read the chat gets one line. Raises NotHeard, CapReached, CapHeld.
+        The chat gets one line for each file that cannot be read. Raises NotHeard, CapReached, CapHeld.
         """
         blocks: list[Block] = []
         room = MOST_FILE_CHARS
@@ -369,7 +386,7 @@ class MessageHandlers:
         return tuple(blocks)
 
     async def _read_quoted(self, chat: ChatRow, media: Media, room: int) -> tuple[Block, ...]:
-        """The file of a message that a person replied to, for the model as if it had been sent."""
+        """Return the file of a replied-to message as blocks; its text is cut to `room` characters."""
         match await self._files.read(media, sender=f"session:{chat.session_id}"):
             case Picture(bytes=body, mime=mime):
                 told = Text(text=file_name_text(media.name or media.kind, of=OF_REPLIED))
@@ -382,9 +399,7 @@ class MessageHandlers:
                 return (self._build_unread(media, reason, of=OF_REPLIED),)
 
     async def _hear_quoted(self, chat: ChatRow, recording: Recording, media: Media) -> Block:
-        """Return the transcript of a recording that a person replied to; a failing service delays no
-        reply.
-        """
+        """Transcribe a recording that a person replied to; return a note for the model if that fails."""
         assert self._hearing is not None
         kept = await self._stores.attachments.store(
             chat.session_id, body=recording.body, mime=recording.mime, name=name_recording(recording.mime)
@@ -411,9 +426,9 @@ class MessageHandlers:
         texts: Catalogue,
         transcripts: dict[int, str],
     ) -> Block | None:
-        """Store the recording, then transcribe it; return None if it is too long or empty, and say so.
+        """Store and transcribe a recording; if it is too long or empty, tell the chat and return None.
 
-        The transcript is put into `transcripts`. Raises NotHeard, CapReached, CapHeld.
+        The transcript is put into `transcripts` by message id. Raises NotHeard, CapReached, CapHeld.
         """
         assert self._hearing is not None
         kept = await self._stores.attachments.store(
@@ -513,7 +528,7 @@ class MessageHandlers:
         return any(part.state not in ("queued", "dead") for part in parts)
 
     async def _offer_new_answer(self, chat: ChatRow, message: IncomingMessage, turn: int) -> None:
-        """Send one notice per answer, however often its question is edited."""
+        """Offer a new answer to an edited question, once per answer; a later edit only gets a reaction."""
         if chat.settings.get("edit_offered") == turn:
             await self._confirm_edit(chat, message)
             return
@@ -527,7 +542,7 @@ class MessageHandlers:
         )
 
     async def _confirm_edit(self, chat: ChatRow, message: IncomingMessage) -> None:
-        """React to an edited message, so that its person knows that the new wording is read."""
+        """React to an edited message to show that the new text is read."""
         message_id, text = message.message_id, get_chat_texts(chat).say("edited_older")
         instead = partial(self._send, chat, text, silent=True, reply_to=message_id)
         self._start(self._react(chat, message_id, EDIT_REACTION, instead=instead))
@@ -552,13 +567,13 @@ def _add_transcripts(batch: MessageBatch, transcripts: Mapping[int, str]) -> Mes
 
 
 def _find_languages(chat: ChatRow) -> tuple[str, ...]:
-    """Languages that a person has chosen or that their app shows."""
+    """Return the language that a person chose and that of their app, as far as they are known."""
     found = (str(chat.settings.get(name) or "") for name in ("language", "app_language"))
     return tuple(filter(None, found))
 
 
 def _has_other_file(message: IncomingMessage, known: MessageRow) -> bool:
-    """Whether an edit has put another file in the place of the former one, or added one."""
+    """Return whether an edit replaced the file of a message or added one."""
     media = message.media
     return media is not None and bool(media.file_id) and media.unique_id != known.file_unique_id
 
@@ -569,12 +584,13 @@ def _reword_blocks(
     known: MessageRow,
     replaced: tuple[Block, ...] | None = None,
 ) -> tuple[Block, ...]:
-    """The blocks of a stored message after an edit; files stay but for a replaced one, and nothing is left
-    empty.
+    """Return the blocks of a stored message after an edit; `replaced` are the blocks of its new file.
+
+    Other files stay. If no block would be left, the former blocks are returned.
     """
     if replaced is not None:
         place = known.files.index(message.message_id) if message.message_id in known.files else None
-        # Messages from before their files were recorded keep them.
+        # Older rows do not say which message has which file, so their files stay.
         if known.files or not any(map(is_file, blocks)):
             blocks = swap_file(blocks, replaced, place=place)
     text = reword_prompt(own_text_of(blocks), message, former=known.own_text)
@@ -582,12 +598,12 @@ def _reword_blocks(
 
 
 def _is_readable(block: Block) -> bool:
-    """Return whether it is more than a line about a file that could not be read."""
+    """Return whether a block is anything but the line about an unreadable file."""
     return not (isinstance(block, Text) and is_unread_file(block.text))
 
 
 async def is_batch(_: Message, batch: MessageBatch | None = None) -> bool:
-    """Filter what people say from what Telegram says of a chat."""
+    """Return whether an update has people's messages; an update about the chat itself has none."""
     return batch is not None
 
 

@@ -1,4 +1,4 @@
-"""Access to a bot, and replies to strangers: a pure decision, and a small service around it."""
+"""Access rules of a Telegram bot, and its replies to people and groups without access."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ AccessTextKey = Literal[
     "access_group_welcome",
 ]
 REPLY_INTERVAL_SECONDS = 60.0
-"""A stranger is not answered more often."""
+"""Minimum seconds between two replies to the same person without access."""
 GROUP_REPLY_INTERVAL_SECONDS = 3_600.0
-"""An unknown group gets one line, and another when its code has lapsed."""
+"""Minimum seconds between two replies in a group without access; an access code lasts as long."""
 OWNER_CODE_CHARS = 32
 _MAX_CACHED = 1_000
 
@@ -40,12 +40,12 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrangerReply:
-    """One line for a stranger, by its key in the texts; no model is asked."""
+    """Fixed line to send instead of an answer, by its key in the texts; no model is called."""
 
     key: AccessTextKey
     args: Mapping[str, str] = field(default_factory=dict)
     is_new: bool = field(default=False, compare=False)
-    """A new request: the owners are asked."""
+    """True for a new access request, which the bot reports to its owners."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ AccessDecision = Allowed | StrangerReply | NoReply
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessRules:
-    """Configured rules; `listed` has ids of people and, negative, of groups."""
+    """Configured access rules of a bot; `listed` has ids of people and negative ids of groups."""
 
     mode: AccessMode = "pairing"
     listed: frozenset[int] = frozenset()
@@ -66,7 +66,7 @@ class AccessRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownChat:
-    """Chat without access; whether it gets a reply depends on the last one."""
+    """Chat without access. `key` names the reply, which is sent once per reply interval."""
 
     asks_for_code: bool
     key: AccessTextKey
@@ -75,7 +75,7 @@ class UnknownChat:
 def evaluate_chat(
     chat: ChatRef, rules: AccessRules, row: AccessRow | None
 ) -> Allowed | UnknownChat | NoReply:
-    """Whether this chat may talk at all."""
+    """Return whether a chat has access: Allowed, NoReply if it was refused, else UnknownChat."""
     if row is not None and row.state == "refused":
         return NoReply(reason="refused")
     if row is not None and row.state == "allowed":
@@ -92,7 +92,10 @@ def evaluate_chat(
 def evaluate_message(
     message: IncomingMessage, *, rules: AccessRules, row: AccessRow | None
 ) -> Allowed | UnknownChat | NoReply:
-    """`row` is the chat's own: a person's in private, the group's in a group."""
+    """Return whether a message may be answered; NoReply if it is not addressed to this bot.
+
+    `row` is the access row of the chat: a person's in private, the group's in a group.
+    """
     if not message.chat.is_private and not message.is_addressed:
         return NoReply(reason="not addressed")
     if message.command is not None and message.command.is_for_other_bot:
@@ -106,7 +109,7 @@ def can_reply_again(chat: ChatRef, last_reply_at: datetime | None, now: datetime
 
 
 class ChatAccessPolicy:
-    """Decides for one bot; every method may raise StorageUnavailable before any reply."""
+    """Access decisions of one bot. Every method may raise StorageUnavailable, before any reply is sent."""
 
     def __init__(
         self, store: PostgresTelegramAccess, *, bot_id: int, rules: AccessRules, now: Callable[[], datetime]
@@ -116,10 +119,13 @@ class ChatAccessPolicy:
         self._rules = rules
         self._now = now
         self._replied_at: dict[int, datetime] = {}
-        """For those who have no row; forgotten from the oldest on."""
+        """Time of the last reply to each chat without an access row, for at most 1,000 chats."""
 
     async def admit(self, message: IncomingMessage, *, find: FindAccess | None = None) -> AccessDecision:
-        """Decide on a message; `find` loads the row of its chat, by default alone."""
+        """Decide whether a message may be answered; `find` loads the access row of its chat.
+
+        Without `find`, the store is queried for that row alone.
+        """
         if await self._claim_ownership(message):
             return StrangerReply(key="access_owner", args={"name": message.sender.name})
         if not message.chat.is_private and not message.is_addressed:
@@ -133,12 +139,16 @@ class ChatAccessPolicy:
         return found
 
     async def check(self, chat: ChatRef) -> Allowed | UnknownChat | NoReply:
-        """Without a reply to strangers: for a pin, a reaction or a press of a button."""
+        """Return whether a chat has access, without a reply: for a pin, a reaction or a pressed button."""
         row = await self._store.find(self._bot_id, chat.chat_id)
         return evaluate_chat(chat, self._rules, row)
 
     async def handle_added(self, chat: ChatRef, by: MessageAuthor) -> AccessDecision:
-        """Decide on a group that the bot was added to; an owner allows it by adding the bot."""
+        """Decide on a group that a person added the bot to.
+
+        Returns a welcome if the group is allowed, which an owner does by adding the bot. Otherwise returns a
+        request for approval, or NoReply if the group was refused or got a reply in the last hour.
+        """
         row = await self._store.find(self._bot_id, chat.chat_id)
         found = evaluate_chat(chat, self._rules, row)
         if isinstance(found, Allowed):
@@ -165,7 +175,7 @@ class ChatAccessPolicy:
         return row is not None and row.state == "allowed" and row.owner
 
     async def _claim_ownership(self, message: IncomingMessage) -> bool:
-        """Claim the bot by the one-time link, in a private chat only; each code works once."""
+        """Make the sender an owner if a private message has a valid one-time code; return whether it had."""
         if not message.chat.is_private or message.is_edited or len(message.deep_link) != OWNER_CODE_CHARS:
             return False
         return await self._store.become_owner(

@@ -1,4 +1,4 @@
-"""The Markdown of an answer, also of an unfinished one, as a tree of blocks that messages are made of."""
+"""Parser from an answer's Markdown, finished or not, to a tree of blocks for messages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from bot.telegram.markup.blocks import (
 # -- the parser: CommonMark with tables and strikethrough, that loses no text --------------------------------
 
 MAX_NESTING = 60
-"""Levels of lists (two each) and quotes; the parser drops what lies deeper, so such text is never parsed."""
+"""Maximum levels of lists (two each) and quotes; deeper text stays plain, as the parser would drop it."""
 
 # Python's names with two underscores around them, used as in `__init__.py`, `__call__(` or `x.__dict__`.
 _DUNDER = re.compile(r"__[A-Za-z0-9_]+?__(?=\.\w|\()|(?<=\.)__[A-Za-z0-9_]+?__(?!\w)")
@@ -44,7 +44,7 @@ _MATH_FENCES = {"$$": "$$", "\\[": "\\]"}
 _TEX = re.compile(r"[\\^_={}]|\A\s*\w\s*\Z")
 MAX_FORMULA_CHARS = 500
 MAX_COLUMNS = 20
-"""The parser fills short rows up to the header's width, so a wide header makes much of few characters."""
+"""Maximum columns of a table. Each row is padded to the header's width, so short text could grow large."""
 
 
 @cache
@@ -250,10 +250,10 @@ def _is_closing_line(state: StateBlock, number: int, first: int, closing: str) -
 
 # -- the end of a text that is still being written -----------------------------------------------------------
 
-# A last line of nothing but these may become a list, a heading, a fence, a rule, a table or a quote.
+# A last line of only these signs may yet become a list, a heading, a fence, a rule, a table or a quote.
 _MARKERS_ONLY = re.compile(r"[-=+*#|:~`_$\\ \t]*|\d{1,9}[.)]?|[-+*] \[[ xX]?\]?")
 _PIPE = re.compile(r"(?<!\\)\|")
-# Possessive, so that a hostile end cannot make the search try every way.
+# Possessive quantifiers, so that a hostile text cannot cause endless backtracking.
 _ADDRESS = (
     r"\]\(\s*+(?:<[^<>\n]*+>?+|(?:[^()\s<]|\([^()\s]*+\)?+)*+)(?:\s++(?:\"[^\"]*+\"?+|'[^']*+'?+)?+)?+\s*+"
 )
@@ -265,7 +265,7 @@ _TICKS = re.compile(r"(?P<escaped>\\`)|(?P<run>`+)")
 
 
 def drop_pending_line(source: str) -> str:
-    """Without a last line that is only markers, and without a table's header before it is one."""
+    """Return unfinished Markdown without a last line of only markers or an incomplete table header."""
     lines = source.split("\n")
     if _MARKERS_ONLY.fullmatch(lines[-1].strip(_AROUND)) and not _completes_table(lines):
         lines.pop()
@@ -290,14 +290,14 @@ def _cells(line: str) -> list[str]:
 
 
 def close_open_markers(tokens: Sequence[Token]) -> None:
-    """Closes in the last text what is still open there."""
+    """Close the markers that are open in the last text token; the token is changed in place."""
     last = _find_last_text(tokens)
     if last is not None:
         last.content = _close_markers(last.content)
 
 
 def _find_last_text(tokens: Sequence[Token]) -> Token | None:
-    """The token that the next character will belong to, if it is text and not code."""
+    """Return the token that further text would extend; None if that is code or not text."""
     for token in reversed(tokens):
         if token.type == "inline":
             if token.content:
@@ -322,7 +322,10 @@ def _close_markers(content: str) -> str:
 
 
 def _drop_open_link(line: str) -> str:
-    """With the label alone of a link whose address is not complete: it would vanish as soon as it is."""
+    """Return a line with its unfinished last link replaced by the link's label.
+
+    A visible address would vanish as soon as it is complete.
+    """
     end = line.rfind("](")
     start = _find_label_start(line, end) if end >= 0 and _OPEN_ADDRESS.match(line, end) else None
     if start is None:
@@ -332,7 +335,7 @@ def _drop_open_link(line: str) -> str:
 
 
 def _find_label_start(line: str, end: int) -> int | None:
-    """The bracket that the one at `end` closes."""
+    """Return the index of the opening bracket for the closing one at `end`; None without one."""
     depth = 0
     for at in range(end, -1, -1):
         depth += {"]": 1, "[": -1}.get(line[at], 0)
@@ -342,7 +345,7 @@ def _find_label_start(line: str, end: int) -> int | None:
 
 
 def _find_open_code(line: str) -> tuple[int, str] | None:
-    """Return start and backticks of inline code without an end."""
+    """Return index and backticks of the first inline code without an end in the line; None if none."""
     at = 0
     while found := _TICKS.search(line, at):
         at = found.end()
@@ -357,7 +360,7 @@ def _find_open_code(line: str) -> tuple[int, str] | None:
 
 
 def _list_closers(content: str) -> str:
-    """The markers, innermost first, that end the emphasis still open in the last line."""
+    """Return the markers that close the emphasis still open in the last line, innermost first."""
     md = make_parser()
     state = StateInline(content, md, {}, [])
     md.inline.tokenize(state)
@@ -378,7 +381,7 @@ _STYLES = {"strong_open": "bold", "em_open": "italic", "s_open": "strikethrough"
 
 
 def parse_spans(tokens: Sequence[Token]) -> TextSpans:
-    """Merged, so that equal neighbours are one span."""
+    """Return the text spans of inline tokens; equal neighbours are merged into one span."""
     merged: list[TextSpan] = []
     for span in _spans(tokens):
         last = merged[-1] if merged else None
@@ -390,7 +393,7 @@ def parse_spans(tokens: Sequence[Token]) -> TextSpans:
 
 
 def _spans(tokens: Sequence[Token]) -> list[TextSpan]:
-    """Return flat spans, since emphasis nests as deep as a person types stars."""
+    """Return the text spans of inline tokens as a flat list, since emphasis can nest without limit."""
     found: list[TextSpan] = []
     stack: list[TextStyles] = [frozenset()]
     links: list[tuple[str, int]] = []

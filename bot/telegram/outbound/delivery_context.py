@@ -121,21 +121,21 @@ class DeliveryContext:
     keyboard: BuildKeyboard
     files: LoadFile
     offered: Collection[str]
-    """Settings that the operator lets a chat change, among them the newest forms of answers."""
+    """Names of settings that the operator lets a chat change, such as `drafts` and `rich`."""
     want_voice_note: WantVoiceNote | None = None
-    """None where nothing is read aloud."""
+    """None if this installation reads no answers aloud."""
     settles: bool = True
-    """Answers that may have arrived are searched for in their chat before their person is asked."""
+    """Whether the bot searches the chat for an answer that may have arrived, before it asks the person."""
     most_messages: int = MAX_PARTS
-    """Most messages of one answer; the rest follows as a file."""
+    """Maximum messages of one answer; a longer answer is cut, and sent whole as a file after them."""
     reacts: bool = False
-    """👀 on a group's message while it is being answered."""
+    """Whether the bot reacts with 👀 to a group's message while it is being answered."""
     clock: ScaledClock = field(default_factory=ScaledClock)
     form_support: dict[int, FormSupport] = field(default_factory=dict)
     crash_point: CrashPoint = ignore_crash_point
     tracer: Tracer = NULL_TRACER
     reaction_tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict)
-    """By session: the task that sets the reaction on its question."""
+    """Tasks that set the reaction on a session's question, by session id."""
 
     def get_form_support(self, bot_id: int) -> FormSupport:
         return self.form_support.setdefault(bot_id, FormSupport())
@@ -199,7 +199,7 @@ class MaybeShown:
 
 
 PartKey = tuple[int, int, int]
-"""Session, turn, part."""
+"""Session id, turn and number of the part, from 0."""
 
 
 class SendClaimedElsewhere(Exception):
@@ -228,7 +228,7 @@ class DeliveryAttempts:
         try:
             begun = await self.store.begin(*key)
         except StorageUnavailable:
-            # Its row may say that a request is on its way: none went out, which is stored later.
+            # The row may say that a request runs, but none was sent; `store_pending_outcome` corrects it.
             self._outcomes[key] = CallNotSent(reason="storage did not answer before it was sent")
             raise
         self._outcomes.pop(key, None)
@@ -269,7 +269,7 @@ _REPLACEABLE_STATES = ("queued", "sent")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingMessage:
-    """An answer as parts and files, cut as in the live view, so that no text moves at the end."""
+    """Answer as parts and files; it is cut like the live view, so that no text moves at the end."""
 
     parts: tuple[MessagePart, ...]
     document: str | None = None
@@ -310,8 +310,8 @@ def _render_answer(context: DeliveryContext, chat: ChatRow, ended: EndedTurn) ->
 def _blocks(context: DeliveryContext, chat: ChatRow, ended: EndedTurn) -> tuple[RichBlock, ...] | None:
     """Return the answer as rich blocks; None if it must be sent as plain parts.
 
-    It must if a part is delivered, on its way or not the first, if there are files, if the turn was not
-    answered, or if the chat cannot show rich messages.
+    Rich blocks need an answered turn without files, and a chat that can show them. Of the plain parts, only
+    the first may exist, and it must be queued or sent.
     """
     begun = any(row.state not in _REPLACEABLE_STATES or row.part > 0 for row in ended.parts)
     if begun or ended.files or ended.state != "answered" or not context.can_use(chat, "rich"):
@@ -321,7 +321,10 @@ def _blocks(context: DeliveryContext, chat: ChatRow, ended: EndedTurn) -> tuple[
 
 
 def _get_answer_text(ended: EndedTurn) -> str:
-    """Return the answer's text, after the operator's name if one wrote it: the bot sends everything."""
+    """Return the answer's text; if an operator wrote it, below a line with the operator's name.
+
+    Telegram names the bot as the sender of every message.
+    """
     return (
         f"👤 **{escape_markdown(ended.operator, most=60)}**\n\n{ended.text}" if ended.operator else ended.text
     )

@@ -1,4 +1,4 @@
-"""Delivers an answer that has ended to its chat, exactly once: live and after a crash."""
+"""Delivery of an ended answer to its chat, exactly once: live and after a crash."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ _MAX_REMEMBERED = 1_000
 
 
 class _DeliverLater(Exception):
-    """Not everything could be delivered now; the rows say what is left."""
+    """Raised if a part cannot be delivered now; the rows say what is left."""
 
 
 class _DeliverAgain(Exception):
-    """A bubble was lost; its rows are reset."""
+    """Raised if rows have changed, so that the delivery starts again from them."""
 
 
 class _ChatHasMoved(Exception):
@@ -65,7 +65,7 @@ class _ChatHasMoved(Exception):
 
 
 class _ChatTakesNothing(Exception):
-    """The chat refuses every message, so the answer waits for it."""
+    """Raised if the chat refuses every message; the answer waits until it accepts them."""
 
     def __init__(self, outcome: ChatUnreachable | ChatClosed) -> None:
         super().__init__(outcome.reason)
@@ -100,7 +100,7 @@ class _FinalAnswer:
 
 
 class FinalDelivery:
-    """The one code path for the end of an answer; raises StorageUnavailable."""
+    """Delivery of ended answers, live and after a crash. Methods raise StorageUnavailable."""
 
     def __init__(
         self, context: DeliveryContext, *, tasks: BackgroundTasks, notices: UncertainNotices
@@ -123,7 +123,10 @@ class FinalDelivery:
         tries: int = TRIES,
         maybe_shown: MaybeShown | None = None,
     ) -> bool:
-        """True when nothing is left to do. `maybe_shown`: a bubble that may have arrived."""
+        """Deliver an ended turn; return True if nothing is left to do.
+
+        `maybe_shown` is a message of its unfinished answer that may have arrived.
+        """
         self.mark_pending(ended.session_id, ended.turn)
         if self._context.want_voice_note is not None and ended.state == "answered" and not ended.operator:
             await self._context.want_voice_note(ended.session_id, ended.turn)
@@ -143,11 +146,11 @@ class FinalDelivery:
         return self._last_delivered.get(session_id) == (address_id, turn - 1)
 
     async def announce_uncertain(self, session_id: int, *, up_to: int) -> None:
-        """Send notices of answers that another process left uncertain, before what is sent next."""
+        """Send notices of answers that another process left uncertain, up to the turn `up_to`."""
         await self._notices.send_now(session_id, up_to=up_to)
 
     def list_pending(self, session_id: int, *, before: int) -> list[int]:
-        """Earlier turns that are not delivered yet: their answers come first."""
+        """Return the undelivered turns before `before` in order; their answers must be sent first."""
         return sorted(turn for turn in self._pending.get(session_id, ()) if turn < before)
 
     def mark_pending(self, session_id: int, turn: int) -> None:
@@ -186,7 +189,7 @@ class FinalDelivery:
             del self._last_delivered[next(iter(self._last_delivered))]
 
     def has_notified_recently(self, chat: ChatRow, code: str) -> bool:
-        """Whether the chat has just got a notice with this code."""
+        """Return whether the chat got a notice with this code in the last 60 seconds."""
         notified_at = self._notified_at.get((chat.address_id, code), -inf)
         return self._context.clock.now() - notified_at < COOL_DOWN_SECONDS
 
@@ -251,11 +254,11 @@ class FinalDelivery:
         await self._delete_surplus(answer, rows, count)
 
     async def _deliver_rich(self, answer: _FinalAnswer, blocks: tuple[RichBlock, ...]) -> bool:
-        """False when the classic form has to do."""
+        """Deliver the answer as a rich message; return False if it must be sent in the classic form."""
         rows = _index_by_part(
             await self._store.plan(*answer.key, address_id=answer.ended.address_id, count=1)
         )
-        # First: whoever finds part 0 delivered later must not take these for parts of a classic answer.
+        # Delete first: after part 0 is delivered, these would look like parts of a classic answer.
         await self._delete_surplus(answer, rows, 1)
         outcome = await self._send_or_edit_rich(answer, rows[0], blocks)
         if outcome is None:
@@ -289,7 +292,7 @@ class FinalDelivery:
             if not await self._attempts.store_pending_outcome((*answer.key, row.part)):
                 raise _DeliverLater  # on its way, or to be sent in the next round
         elif row.state == "sent" and row.remote_id is not None:
-            # No text becomes a file: a notice that stands in its place goes.
+            # Telegram cannot turn a text into a file, so a text in the place of a file is deleted.
             if answer.is_file(row.part) or not await self._edit(answer, row, row.remote_id):
                 await self._restart_from(answer, row, row.remote_id)
         elif row.state == "queued" and self._may_have_arrived(answer, row):
@@ -300,14 +303,17 @@ class FinalDelivery:
             await self._send(answer, row.part)
 
     async def _settle(self, answer: _FinalAnswer, number: int) -> None:
-        """Search for an uncertain part, or tell the person; a part that was found is finished at once."""
+        """Search for an uncertain part, or notify the person; raise _DeliverAgain if its state changed."""
         await self._notices.send_now(answer.key[0], up_to=answer.key[1])
         states = {row.part: row.state for row in await self._store.list_parts(*answer.key)}
         if states.get(number) != "uncertain":
             raise _DeliverAgain
 
     def _may_have_arrived(self, answer: _FinalAnswer, row: PartRow) -> bool:
-        """Return whether a lost bubble may be this part; it has the whole answer if there is no search."""
+        """Return whether a lost message may be this part.
+
+        Without a search in the chat, it may be only if it has the text of the whole answer.
+        """
         shown = answer.maybe_shown
         if shown is None or shown.part != row.part or answer.is_file(row.part):
             return False
@@ -316,7 +322,7 @@ class FinalDelivery:
         )
 
     async def _edit(self, answer: _FinalAnswer, row: PartRow, message_id: int) -> bool:
-        """False when the bubble cannot be edited any more."""
+        """Edit a sent message to the part's final text; return False if it can no longer be edited."""
         if not await self._is_in_chat(answer, message_id):
             return False
         self._context.crash_point("telegram_before_edit")
@@ -344,7 +350,7 @@ class FinalDelivery:
             await self._record_outcome(answer, number, outcome, edited=False)
 
     async def _send_otherwise(self, answer: _FinalAnswer, number: int, refusal: CallRejected) -> None:
-        """Send a refused part as a file, and if Telegram refuses that, too, one line that says so."""
+        """Send a refused part as a file; if Telegram refuses that too, send one line that says so."""
         log.error("message_rejected", session_id=answer.key[0], turn=answer.key[1], part=number,
                   reason=refusal.reason)  # fmt: skip
         attempt = self._attempts.observe((*answer.key, number))
@@ -371,7 +377,7 @@ class FinalDelivery:
             await self._record_outcome(answer, number, outcome, edited=False)
 
     async def _load_other_form(self, answer: _FinalAnswer, number: int) -> tuple[str, bytes] | None:
-        """Return name and content of a part as a file; None if it was one already."""
+        """Return name and content to send a refused text or picture as a file; None if not possible."""
         if not answer.is_file(number):
             return DOCUMENT_NAME, answer.message.parts[number].text.encode()
         attached = answer.message.file_at(number)
@@ -408,7 +414,11 @@ class FinalDelivery:
     async def _record_outcome(
         self, answer: _FinalAnswer, number: int, outcome: CallOutcome, *, edited: bool
     ) -> None:
-        """Store the outcome of a part in its row."""
+        """Store the outcome of a part in its row.
+
+        Raises _DeliverLater, _ChatTakesNothing or _ChatHasMoved if the part must be delivered later or
+        elsewhere.
+        """
         match outcome:
             case MessageSent():
                 await self._attempts.record_outcome((*answer.key, number), outcome)
@@ -429,10 +439,10 @@ class FinalDelivery:
             case CallNotSent() | CallUnknown():
                 raise _DeliverLater
 
-    # -- surplus bubbles ------------------------------------------------------------------------------
+    # -- surplus messages -----------------------------------------------------------------------------
 
     async def _restart_from(self, answer: _FinalAnswer, row: PartRow, message_id: int) -> None:
-        """Delete this bubble and those behind it, and send their parts again."""
+        """Delete the messages of this and later parts; raise _DeliverAgain to send the parts again."""
         here = [known for known in (message_id,) if await self._is_in_chat(answer, known)]
         shown = await self._store.restart_delivery(
             *answer.key, part=row.part, address_id=answer.ended.address_id, count=answer.message.count
@@ -441,14 +451,21 @@ class FinalDelivery:
         raise _DeliverAgain
 
     async def _is_in_chat(self, answer: _FinalAnswer, message_id: int) -> bool:
-        """In a supergroup that was a group, the number is another message's."""
+        """Return whether a message id belongs to this answer.
+
+        In a group that became a supergroup, the same id may be another message's.
+        """
         if answer.chat.chat_id > 0:
             return True
         message = await self._context.chats.find_message(answer.chat.bot_id, answer.chat.chat_id, message_id)
         return message is not None and (message.session_id, message.turn) == answer.key
 
     async def _delete_surplus(self, answer: _FinalAnswer, rows: Mapping[int, PartRow], count: int) -> None:
-        """First from the chat, then from the rows: after a crash in between it is done again."""
+        """Delete the parts from number `count` on: first their messages, then their rows.
+
+        After a crash in between, the next delivery repeats it. Raises _DeliverLater if Telegram did not
+        answer.
+        """
         surplus = [row.remote_id for row in rows.values() if row.part >= count]
         if not surplus:
             return
@@ -460,7 +477,7 @@ class FinalDelivery:
         await self._store.drop_surplus(*answer.key, count=count)
 
     async def _withdraw(self, chat: ChatRow, ended: EndedTurn, sender: Sender) -> None:
-        """Delete what was shown before an operator answered this turn together with a later one."""
+        """Delete this turn's messages after an operator answered it together with a later one."""
         known = [row.remote_id for row in ended.parts if row.state == "sent" and row.remote_id is not None]
         if known and isinstance(await sender.delete(chat.chat_id, known), CallNotSent | CallUnknown):
             raise _DeliverLater
@@ -470,7 +487,10 @@ class FinalDelivery:
     # -- notices --------------------------------------------------------------------------------------
 
     async def _skip_repeated_notice(self, chat: ChatRow, ended: EndedTurn) -> bool:
-        """Drop a notice that the chat got within the last minute, unless a bubble has to become it."""
+        """Skip a notice that the chat got in the last 60 seconds; return whether it was skipped.
+
+        A notice that replaces a message already sent is not skipped.
+        """
         if not is_notice(ended) or any(row.remote_id is not None for row in ended.parts):
             return False
         if not self.has_notified_recently(chat, ended.error_code):

@@ -1,4 +1,4 @@
-"""All bots of this process: builds them, starts each when Telegram has confirmed it, closes them in order."""
+"""Telegram bots of this process: started once Telegram confirms their tokens, and closed in order."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from shared.services.admin.alert_sender import SEND_SECONDS, AlertSender
 log = structlog.get_logger(__name__)
 
 HANDOVER_NOTICE_SECONDS = 0.7
-"""Shorter than the delay of the answer that follows such a notice."""
+"""Seconds between two looks for handover notices; shorter than the delay of the answer that follows."""
 UNCERTAIN_NOTICE_SECONDS = 1.0
 DECISION_NOTICE_SECONDS = 1.0
 DRAFT_END_SECONDS = 60.0
@@ -433,8 +433,9 @@ class TelegramService:
 
     @property
     def _offered(self) -> frozenset[str]:
-        """Return the switches of a chat: native drafts and rich messages only where the operator allows
-        them.
+        """Return the names of settings that a chat can change.
+
+        `drafts` and `rich` are included only if the operator allows them.
         """
         allowed = {"notices", "announce"}
         if self._settings.telegram_drafts:
@@ -444,7 +445,7 @@ class TelegramService:
         return frozenset(allowed)
 
     def _find_guests(self, config: BotConfig) -> TelegramGuests:
-        """Return whose questions from guest chats a bot answers; a public bot answers none by default."""
+        """Return which callers in guest chats get answers; by default none for a public bot, else `known`."""
         return self._settings.telegram_guests or ("off" if config.audience == "public" else "known")
 
     def _get_webhook(self, context: BotContext) -> WebhookConfig | None:

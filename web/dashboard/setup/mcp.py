@@ -1,4 +1,4 @@
-"""Servers of the Model Context Protocol, for operators: added by their addresses, tested, removed."""
+"""Servers of the Model Context Protocol, for operators: add, test, approve tools, remove."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class McpHandlers:
         }
 
     async def _agents_naming(self, server: str) -> list[str]:
-        """Empty where the file has a server of this name, which stays."""
+        """Return names of agents that use a stored server; empty if the MCP file also has this server."""
         of_file, _ = await asyncio.to_thread(load_servers, find_mcp_file(self.settings))
         if any(one.name == server for one in of_file):
             return []
@@ -212,9 +212,10 @@ class McpHandlers:
 def _settings(
     stored: Mapping[str, Any], server: str, url: str, headers: Mapping[str, str] | None
 ) -> dict[str, Any]:
-    """A secret that is stored goes to the address that it was given for, and nowhere else.
+    """Return a server's settings to store; `headers` None keeps the stored headers.
 
-    The address as it is shown stands for the whole one, of which only a part may be shown.
+    The masked address that operators see stands for the stored one. Raises HttpRefusal 422 if headers would
+    be kept for another scheme or host, so that secrets are not sent there.
     """
     former, url = stored.get(server, {}), url.strip()
     if former and url == _plain_address(former["url"]):
@@ -236,7 +237,7 @@ def _origin(url: str) -> tuple[str, str]:
 
 
 def _plain_address(url: str) -> str:
-    """Without what may be secret: a password, a query."""
+    """Return an address without user name, password and query, which may be secret."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 

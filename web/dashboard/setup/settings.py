@@ -1,4 +1,4 @@
-"""Settings for operators: value, where it came from, what docs/settings.md says, and how it is changed."""
+"""Settings for operators: their values, sources, descriptions from docs/settings.md, and changes."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class SettingsHandlers:
 
 
 async def load_stored(store: PostgresStoredSettings) -> StoredSettings:
-    """Raises HttpRefusal where the key of this installation is another one."""
+    """Return the stored settings. Raises HttpRefusal 503 if this installation's key cannot decrypt them."""
     try:
         return await store.load()
     except CannotUnseal as error:
@@ -128,7 +128,10 @@ async def load_stored(store: PostgresStoredSettings) -> StoredSettings:
 
 
 def merge_changes(found: StoredSettings, changes: Changes | None) -> dict[str, str | None]:
-    """The changes as they are to be stored; raises HttpRefusal."""
+    """Return the changes as they will be stored; None deletes a setting. Raises HttpRefusal.
+
+    A setting with several secrets keeps those that the change does not name.
+    """
     given = {name: text.strip() if text else None for name, text in (changes or {}).items()}
     try:
         return merge_secrets(found.values, given)
@@ -164,7 +167,10 @@ def _render_change(row: StoredSetting) -> dict[str, str | None]:
 
 
 def _text_of(row: StoredSetting) -> str | None:
-    """Return the stored text; for a secret whether it is set, for several secrets their purposes."""
+    """Return a stored value as text without passwords; None if there is none.
+
+    A secret is shown as `set`, and several secrets by the names of their purposes.
+    """
     if row.text and list_storable().get(row.name) in SEVERAL_SECRETS:
         return " ".join(sorted(read_secrets(row.text)))
     return "set" if row.text and is_sealed(row.name) else row.text and _without_password(row.text)
