@@ -27,6 +27,10 @@ MEANT = 150
 """Passages whose meaning is nearest to the message's by their signs; their vectors are compared."""
 VECTORS_AT_MOST = 100_000
 """Newest vectors of a conversation that are looked at."""
+NEAREST = 2_000
+"""Nearest vectors by their signs among which those are sought that a search may reach; sorting all costs as
+much CPU as comparing them.
+"""
 NOTES_MEANT = 40
 """Notes whose meaning is nearest to the message's."""
 SURROUNDED = 40
@@ -60,6 +64,12 @@ AND (:after::timestamptz IS NULL OR p.at >= :after) AND (:before::timestamptz IS
 AND (:from_seq::bigint IS NULL OR p.session_id = :session_id AND p.seq >= :from_seq)
 AND (:through_seq::bigint IS NULL OR p.session_id = :session_id AND p.seq <= :through_seq)
 """
+
+_IS_PARTIAL = """(
+     :after::timestamptz IS NOT NULL OR :before::timestamptz IS NOT NULL OR :from_seq::bigint IS NOT NULL
+     OR :through_seq::bigint IS NOT NULL OR (SELECT anew IS NOT NULL FROM me)
+     OR EXISTS (SELECT FROM s WHERE s.since > 0))"""
+"""Whether a search reaches only a part of the hidden messages, so that the nearest may all lie outside."""
 
 _STILL_THERE = f"""
 EXISTS (SELECT FROM turn_entries te WHERE te.session_id = p.session_id AND te.seq = p.seq)
@@ -183,6 +193,7 @@ SEARCH = Named(f"""{_WHO}, w AS MATERIALIZED (
      AND (me.known_by IS NULL OR v.encoded_at <= me.known_by)
      AND v.number > (SELECT max(x.number) FROM passage_vectors x WHERE x.session_id = s.id) - {VECTORS_AT_MOST}
    ORDER BY bit_count(v.signs # :signs::varbit), v.session_id, v.number DESC
+   LIMIT CASE WHEN NOT {_IS_PARTIAL} THEN {NEAREST} END
 ), meant AS MATERIALIZED (
   SELECT n.session_id, n.number FROM nearest n CROSS JOIN me JOIN s ON s.id = n.session_id
    CROSS JOIN LATERAL (SELECT * FROM passages x

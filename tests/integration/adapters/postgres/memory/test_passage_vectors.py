@@ -11,6 +11,7 @@ import pytest
 from shared.adapters.postgres.memory.passage_vectors import PostgresPassageVectors
 from shared.adapters.postgres.memory.recall import PostgresRecall
 from shared.adapters.postgres.memory.recall_index import PostgresRecallIndex
+from shared.adapters.postgres.memory.recall_sql import NEAREST
 from shared.core.context.question import read_question
 from shared.core.context.recall_query import RecallQuery
 from shared.core.memory.recall import rank_passages
@@ -82,6 +83,32 @@ async def test_passage_is_found_in_another_language(pool: Pool, talked: Stored, 
     await passage_encoder(pool, encoder).sweep()
     assert (await best(pool, talked, question, encoder))[0] == BICYCLE
     assert await counts(pool) == (len(LINES), 0)
+
+
+_COPIES = """
+WITH copy AS (
+  INSERT INTO passages (session_id, number, seq, part, turn_no, author, at, text, terms, vector, sitting)
+  SELECT p.session_id, 1000 + g, p.seq, 1000 + g, p.turn_no, p.author, p.at - interval '1 day', p.text,
+         p.terms, p.vector, p.sitting
+    FROM passages p, generate_series(1, $2::int) g WHERE p.text = $1 RETURNING session_id, number
+)
+SELECT count(*) FROM copy
+"""
+_THEIR_VECTORS = """
+INSERT INTO passage_vectors (session_id, number, encoder, signs, vector)
+SELECT c.session_id, c.number, v.encoder, v.signs, v.vector
+  FROM passages c JOIN passages p USING (session_id, text) JOIN passage_vectors v ON v.number = p.number
+ WHERE c.text = $1 AND c.number > 1000 AND p.number < 1000
+"""
+
+
+async def test_period_of_a_search_is_not_crowded_out_by_nearer_passages(pool: Pool, talked: Stored) -> None:
+    encoder = KnownWordsEncoder()
+    await passage_encoder(pool, encoder).sweep()
+    assert await pool.fetchval(_COPIES, BICYCLE, NEAREST + 50) == NEAREST + 50
+    await pool.execute(_THEIR_VECTORS, BICYCLE)
+    found = await best(pool, talked, "Wo ist mein Fahrrad?", encoder, after=NOON - timedelta(hours=1))
+    assert found[0] == BICYCLE
 
 
 async def test_search_without_an_encoder_stays_the_same(pool: Pool, talked: Stored) -> None:
