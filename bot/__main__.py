@@ -126,7 +126,10 @@ def open_outage_channels(settings: Settings) -> Mapping[str, AlertChannel]:
 
 
 async def _listen(app: App, service: TelegramService, settings: Settings) -> web.AppRunner:
-    """For Telegram's posts and a balancer's checks, behind the proxy that holds the certificate."""
+    """Start the HTTP server for Telegram's webhook posts and a load balancer's checks; return its runner.
+
+    It speaks plain HTTP: a proxy in front of it holds the certificate.
+    """
     server = web.Application()
     service.add_routes(server)
     server.router.add_get("/readyz", partial(_readyz, app, service))

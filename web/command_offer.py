@@ -39,7 +39,7 @@ def audience_of(word: str) -> Audience:
 
 
 def build_command_entry(command: Command, language: str = "", *, typed: bool = False) -> dict[str, Any]:
-    """A command as lists show it; `typed` for programs, which give arguments by name."""
+    """Return a command as an entry of a list; `typed` adds the schema of its arguments, for programs."""
     entry: dict[str, Any] = {"name": command.name, "description": command.describe(language)}
     if command.args:
         entry["args"] = command.args

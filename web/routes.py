@@ -97,7 +97,7 @@ class ChatPageHandlers:
     visitors: Visitors
 
     async def chat_page(self, request: web.Request) -> web.StreamResponse:
-        """The full page; its cookie makes the browser a visitor for a year."""
+        """Serve the chat page; its cookie makes the browser a visitor for a year."""
         site = request.query.get("site", "default")
         if not wire.is_site(site):
             raise web.HTTPNotFound
@@ -110,7 +110,7 @@ class ChatPageHandlers:
         return serve(request, _known(self.files.widget), cache=ASK_AGAIN, foreign=True)
 
     async def push_worker(self, request: web.Request) -> web.StreamResponse:
-        """The service worker that shows notifications: at the root, so that it may serve any of our pages."""
+        """Serve the service worker that shows notifications, at the root so that it covers all pages."""
         worker = _known(self.files.get("push.js"))
         return serve(request, worker, cache=ASK_AGAIN, foreign=False)
 

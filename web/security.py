@@ -273,7 +273,7 @@ def _by_token(request: web.Request) -> bool:
 
 
 async def read_json(request: web.Request) -> dict[str, Any]:
-    """The body as a JSON object, within ten seconds; raises BadFrame, HttpRefusal."""
+    """Return the body as a JSON object. Raises BadFrame, HttpRefusal, and TimeoutError after 10 seconds."""
     if request.content_type != "application/json":
         raise HttpRefusal(415, "not_json", "The body must be JSON, with Content-Type: application/json.")
     async with asyncio.timeout(BODY_SECONDS):
@@ -282,7 +282,7 @@ async def read_json(request: web.Request) -> dict[str, Any]:
 
 
 async def cross_origin_headers(request: web.Request, *, site: str | None = None) -> dict[str, str]:
-    """For the widget on an allowed page: bearer tokens only, never cookies."""
+    """Return the CORS headers for an allowed page; they permit bearer tokens but no cookies."""
     if "Origin" not in request.headers or not await request.app[VISITORS].is_page_allowed(request, site=site):
         return {"Vary": "Origin"}
     return {
@@ -293,7 +293,7 @@ async def cross_origin_headers(request: web.Request, *, site: str | None = None)
 
 
 def preflight(*headers: str) -> Handler:
-    """`headers` are those that an address takes beside the usual ones."""
+    """Return the handler of CORS preflights; `headers` are allowed in addition to the usual ones."""
     usual = ("Authorization", "Content-Type", "Idempotency-Key")
 
     async def handle(request: web.Request) -> web.StreamResponse:

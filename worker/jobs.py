@@ -240,7 +240,7 @@ async def watch_heartbeat(app: App) -> None:
 
 
 async def _stop(worker: Worker, queue: ArqRedis) -> None:
-    """Cancels the jobs that still run; arq's own `close` would then leave its connections open."""
+    """Cancel the running jobs, then close the queue; arq's own `close` would leave its connections open."""
     for task in worker.tasks.values():
         task.cancel()
     with suppress(TimeoutError):

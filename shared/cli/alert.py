@@ -14,7 +14,7 @@ _OPEN = ("due", "sending")
 
 
 def read_alert_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Ends the program with 2 and a usage line when they cannot be used."""
+    """Parse the arguments; if they are invalid, print a usage line and exit with status 2."""
     parser = argparse.ArgumentParser(
         prog="evertalk alert", description="Check that alerts reach their recipients."
     )
@@ -30,7 +30,10 @@ async def run_alert(
     say: Callable[[str], None],
     wait_seconds: float = 45.0,
 ) -> int:
-    """0 when every target has it. The running Evertalk sends, so that what is tested is the whole way."""
+    """Send a test alert; return exit status 0 if every target received it, else 1.
+
+    The running Evertalk sends it, so that the whole way is tested.
+    """
     if not targets:
         say("Alerts go to nobody yet: set EVERTALK_ALERT_TELEGRAM_CHATS, _WEBHOOK_URL or _SMTP_URL.")
         return 1

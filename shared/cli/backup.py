@@ -87,7 +87,7 @@ class BackupResult:
 
 
 def read_backup_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Ends the program with 2 and a usage line when they cannot be used."""
+    """Parse the arguments; if they are invalid, print a usage line and exit with status 2."""
     parser = argparse.ArgumentParser(
         prog="evertalk backup", description="Back up all data into one file, or list and verify backups."
     )
@@ -109,7 +109,10 @@ def read_backup_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 async def run_backup(
     wish: argparse.Namespace, *, settings: Settings, database_url: str, say: PrintLine
 ) -> int:
-    """The exit code; raises BackupFailed, DumpFailed."""
+    """Make a backup if one is due or requested, and copy it; return exit status 0.
+
+    Raises BackupFailed and DumpFailed.
+    """
     folder = (wish.to or settings.backups).expanduser().absolute()
     due = settings.backup_keep > 0 and is_due(_names(folder), now=datetime.now(UTC), every=INTERVAL)
     if due or not wish.daily:
@@ -181,7 +184,10 @@ def _copy_log(source: Path, target: Path) -> None:
 async def make_backup(
     settings: Settings, database_url: str, *, folder: Path, with_key: bool = True, rotate: bool = True
 ) -> BackupResult:
-    """Raises BackupFailed; what was there before stays until the new one has been read back."""
+    """Make a backup in `folder`; with `rotate`, delete old ones after the new one was read back.
+
+    Raises BackupFailed; the earlier backups then stay.
+    """
     crash_point = build_crash_point(settings.crash_point)
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -235,7 +241,7 @@ async def _make(
 
 
 async def copy_erasures(database_url: str, file: ErasureFile) -> int:
-    """The log of erasures beside the backups as new as the database's; how many lines were added."""
+    """Add the database's erasures to the erasure log next to the backups; return the number of new lines."""
     async with open_stores(database_url, size=1) as stores:
         logged = await stores.erasure_log.list_all() if await stores.erasure_log.is_kept() else []
     return file.add(logged)
@@ -286,7 +292,7 @@ def show_backups(settings: Settings, say: PrintLine) -> int:
 
 
 def verify_backup(path: Path, settings: Settings, say: PrintLine) -> int:
-    """Reads all of it; raises BadBackup."""
+    """Read a whole backup and report on it; return exit status 0. Raises BadBackup."""
     path = path.expanduser().absolute()
     manifest = unpack(path, None)
     say(f"{path} is complete, from {manifest.made_at:%Y-%m-%d %H:%M} UTC: {format_counts(manifest)}.")
@@ -323,7 +329,7 @@ async def _load_size(database_url: str) -> int:
 
 @contextlib.contextmanager
 def _work_folder(folder: Path) -> Iterator[Path]:
-    """A place for halves; those of a backup that was cut off are cleared away first."""
+    """Yield a folder for unfinished files, after deleting those of an interrupted backup."""
     for left in (*folder.glob(".making-*"), *folder.glob(f"*{PART}")):
         shutil.rmtree(left) if left.is_dir() else left.unlink()
     bench = Path(tempfile.mkdtemp(prefix=".making-", dir=folder))
@@ -350,7 +356,7 @@ def _free_name(folder: Path, moment: datetime) -> Path:
 
 
 def find_last_backup(settings: Settings, *, now: datetime) -> datetime | None:
-    """When the newest copy was made; None where there is none."""
+    """Return the time of the newest backup; None if there is none."""
     return newest(_names(settings.backups), now=now)
 
 

@@ -31,7 +31,7 @@ class CommandOutput:
 
 
 def read_command_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Ends the program with 2 and a usage line when they cannot be used."""
+    """Parse the arguments; if they are invalid, print a usage line and exit with status 2."""
     names = ", ".join(command.name for command in _list_offered())
     parser = argparse.ArgumentParser(
         prog="evertalk command",
@@ -54,7 +54,7 @@ def read_command_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 async def run_command(wish: argparse.Namespace, *, settings: Settings, shell: CommandOutput) -> int:
-    """0 when it worked, 1 when it did not, 2 when it cannot be asked like this."""
+    """Run a command; return exit status 0, 1 if it failed, or 2 if its name or arguments are wrong."""
     command = command_named(wish.name)
     if command is None or command not in _list_offered():
         shell.write_note(f"There is no command {wish.name}; ./evertalk command --help names all.")
@@ -64,7 +64,7 @@ async def run_command(wish: argparse.Namespace, *, settings: Settings, shell: Co
     except BadArguments as error:
         shell.write_note(error.advice)
         return 2
-    # As the worker: no tool servers are started for it.
+    # The role `worker` starts no tool servers.
     in_force = await load_in_force(resolve_server_urls(settings)[0], settings)
     app = await open_app(in_force, role="worker")
     beating = asyncio.create_task(beat(app))

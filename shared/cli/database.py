@@ -10,7 +10,7 @@ from shared.core.values.errors import BadInput
 
 
 def read_database_arguments(rest: Sequence[str]) -> argparse.Namespace:
-    """Ends the program with 2 and a usage line when they cannot be used."""
+    """Parse the arguments; if they are invalid, print a usage line and exit with status 2."""
     parser = argparse.ArgumentParser(
         prog="evertalk database", description="Prepare your own PostgreSQL server."
     )
@@ -23,7 +23,10 @@ def read_database_arguments(rest: Sequence[str]) -> argparse.Namespace:
 
 
 def run_database(wish: argparse.Namespace, *, say: Callable[[str], None], tell: Callable[[str], None]) -> int:
-    """SQL alone goes to `say`, words about it to `tell`."""
+    """Print SQL for the database roles; return exit status 0, or 2 for a bad prefix.
+
+    SQL goes to `say`, and error texts to `tell`.
+    """
     try:
         say(render_roles_sql(wish.prefix))
     except BadInput as error:

@@ -63,7 +63,7 @@ class EditorSession:
         return 0
 
     def _create_draft(self, name: str, version: int, config: object) -> Path:
-        """The file to edit; raises OSError."""
+        """Create the file to edit, or return the draft that exists. Raises OSError."""
         draft = self._folder / f"{self._kind}-{name}-{version}.json"
         if draft.exists():
             self._say(f"Going on with the draft in {draft}.")

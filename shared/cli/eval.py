@@ -88,7 +88,7 @@ class EvalTerminal:
 
 
 def read_eval_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Ends the program with 2 and a usage line when they cannot be used."""
+    """Parse the arguments; if they are invalid, print a usage line and exit with status 2."""
     parser = argparse.ArgumentParser(
         prog="evertalk eval",
         description="Plant facts in a separate conversation, compact it and ask for them: "

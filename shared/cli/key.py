@@ -14,7 +14,7 @@ Say = Callable[[str], None]
 
 
 def read_key_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Ends the program with 2 and a usage line when they cannot be used."""
+    """Parse the arguments; if they are invalid, print a usage line and exit with status 2."""
     scopes = "\n".join(f"  {scope:<16} {told}" for scope, told in SCOPES.items())
     parser = argparse.ArgumentParser(
         prog="evertalk key",
@@ -44,7 +44,10 @@ def read_key_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 async def run_key(wish: argparse.Namespace, *, database_url: str, say: Say, tell: Say) -> int:
-    """0 when it was done; the key alone goes to `say`, words about it to `tell`."""
+    """Run `evertalk key`; return exit status 0, or 1 if no such key is valid.
+
+    A new key goes to `say`, and notes about it to `tell`.
+    """
     async with open_stores(database_url) as stores:
         match wish.verb:
             case "create":

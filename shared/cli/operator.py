@@ -26,7 +26,7 @@ def build_login_url(settings: Settings, token: str) -> str:
 
 
 def read_operator_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Ends the program with 2 and a usage line when they cannot be used."""
+    """Parse the arguments; if they are invalid, print a usage line and exit with status 2."""
     parser = argparse.ArgumentParser(
         prog="evertalk operator", description="Manage the operators of the dashboard."
     )
@@ -56,8 +56,10 @@ async def run_operator(
     ask: Callable[[], str],
     url: Callable[[str], str],
 ) -> int:
-    """0 when it was done; the link alone goes to `say`, words about it to `tell`; `ask` reads a password,
-    `url` makes the address of a login of its token.
+    """Run `evertalk operator`; return exit status 0, or 1 after a line with the reason.
+
+    A login link goes to `say`, and notes about it to `tell`. `ask` reads a password, and `url` returns the
+    login address for a token.
     """
     pool = await open_pool(database_url, size=2)
     admin = build_stores(pool).operator_admin

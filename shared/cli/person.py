@@ -41,7 +41,7 @@ class PersonTerminal:
 
 
 def read_person_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Ends the program with 2 and a usage line when they cannot be used."""
+    """Parse the arguments; if they are invalid, print a usage line and exit with status 2."""
     parser = argparse.ArgumentParser(
         prog="evertalk person", description="List people; export, erase or hold their data."
     )
@@ -59,7 +59,7 @@ def read_person_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 async def run_person(wish: argparse.Namespace, *, database_url: str, terminal: PersonTerminal) -> int:
-    """0 when it was done, 1 when not, with a line that says why."""
+    """Run `evertalk person`; return exit status 0, or 1 after a line with the reason."""
     async with open_stores(database_url) as stores:
         if wish.verb == "list":
             return _list(await stores.people_directory.find(wish.search), terminal.say)

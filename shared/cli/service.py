@@ -65,7 +65,7 @@ class ServiceHost:
 
 
 def read_service_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Ends the program with 2 and a usage line when they cannot be used."""
+    """Parse the arguments; if they are invalid, print a usage line and exit with status 2."""
     parser = argparse.ArgumentParser(
         prog="evertalk service", description="Run Evertalk as a service of this machine that starts at boot."
     )
@@ -83,7 +83,7 @@ def read_service_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 def run_service(
     wish: argparse.Namespace, *, settings: Settings, say: Callable[[str], None], host: ServiceHost
 ) -> int:
-    """The exit code; raises ServiceUnavailable, ValueError, OSError."""
+    """Run `evertalk service`; return the exit status. Raises ServiceUnavailable, ValueError and OSError."""
     if wish.verb == "install":
         text = _text(settings, host, wish.account)
         if wish.dry_run:
@@ -100,7 +100,7 @@ def run_service(
 
 
 def render_service(settings: Settings, host: ServiceHost, account: str | None) -> Service:
-    """The interpreter itself is started: no shell, and nothing is installed while the machine starts."""
+    """Return the service, which starts Python directly: no shell, and no installation at boot."""
     environment = {"PYTHONPATH": str(ROOT), "EVERTALK_DATA_DIR": str(settings.data_dir)}
     if (named := os.environ.get(ENV_FILE_NAME)) is not None:
         environment[ENV_FILE_NAME] = named
@@ -172,7 +172,7 @@ def _install(
 
 
 def _make(folder: Path, account: str | None) -> None:
-    """systemd opens only folders that are there; a new one belongs to whom the service runs as."""
+    """Create a folder that is missing, for the service's account; systemd needs it to exist."""
     if not folder.exists():
         folder.mkdir(parents=True, mode=0o711)
         if account is not None:

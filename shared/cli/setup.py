@@ -271,7 +271,7 @@ def _dollars(text: str) -> str:
 
 
 def merge_settings(before: str, answers: Mapping[str, str]) -> str:
-    """The file with our lines replaced in place; comments and everything unknown stay as they were."""
+    """Return a settings file with the answers in place of former values; all other lines stay."""
     lines, done = [], set()
     for line in before.splitlines():
         match = _LINE.match(line)

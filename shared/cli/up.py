@@ -148,7 +148,7 @@ class _Supervisor:
             raise group.exceptions[0] from None
 
     def _take(self, found: StoredSettings) -> None:
-        """Raises BadSettings. What cannot be stored stays as it was at the start."""
+        """Use the stored settings for the next processes; others stay as at the start. Raises BadSettings."""
         if not found.version:
             return
         loaded, locked = load_with_stored(found.values), find_locked()
@@ -206,7 +206,7 @@ class _Supervisor:
         )
 
     async def _replace(self, name: str, wanted: ChildProcess | None, tasks: asyncio.TaskGroup) -> None:
-        """Answers that are nearly there are brought first, as at any stop."""
+        """Stop a process after its answers had time to end, and start `wanted` instead, unless None."""
         if (former := self._children.get(name)) is not None:
             running = self._running.pop(name)
             running.cancel()
@@ -344,7 +344,7 @@ class _Supervisor:
             )
 
     def _close_to_others(self, folder: Path) -> None:
-        """Root's servers run under another account, which must be able to pass through."""
+        """Close the data folder to other accounts, except that of embedded servers which root starts."""
         settings = self._settings
         if not (settings.embedded_postgres or settings.embedded_redis):
             folder.chmod(0o700)
@@ -381,7 +381,7 @@ async def _has_reached_telegram(database_url: str, bots: frozenset[int]) -> bool
 
 
 def choose_server_urls(settings: Settings, servers: EmbeddedServers | None) -> tuple[str, str]:
-    """Where PostgreSQL and Redis are: ours, or those that the operator named."""
+    """Return the addresses of PostgreSQL and Redis: the operator's, or else the embedded servers'."""
     database, redis = settings.database_url, settings.redis_url
     if database is not None and redis is not None:
         return database.get_secret_value(), redis.get_secret_value()

@@ -37,7 +37,7 @@ Migrate = Callable[[str], Awaitable[None]]
 
 
 def read_upgrade_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Ends the program with 2 and a usage line when they cannot be used."""
+    """Parse the arguments; if they are invalid, print a usage line and exit with status 2."""
     parser = argparse.ArgumentParser(
         prog="evertalk upgrade",
         description="Upgrade the data to this version of Evertalk. Stop Evertalk first.",
@@ -52,7 +52,10 @@ def read_upgrade_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 async def run_upgrade(
     wish: argparse.Namespace, *, settings: Settings, say: PrintLine, migrate: Migrate = migrate_and_grant
 ) -> int:
-    """The exit code; raises CannotUpgrade, BackupFailed, CannotRestore, EmbeddedServerFailed."""
+    """Upgrade schema or PostgreSQL; return the exit status.
+
+    Raises CannotUpgrade, BackupFailed, CannotRestore and EmbeddedServerFailed.
+    """
     if settings.database_url is not None:
         url = settings.direct_url(settings.database_url.get_secret_value())
         return await _upgrade_in_place(settings, url, say, migrate)
@@ -97,7 +100,10 @@ async def _upgrade_in_place(settings: Settings, url: str, say: PrintLine, migrat
 
 
 async def _upgrade_postgres(settings: Settings, major: int, given: Path | None, say: PrintLine) -> int:
-    """From another major of PostgreSQL: out by its own server, into a new one, then one for the other."""
+    """Move the data from another major version of PostgreSQL; return the exit status.
+
+    The old version's server makes a backup, which is restored into a new server.
+    """
     binaries = _old_binaries(settings, major, given)
     async with EmbeddedServers(
         settings.data_dir / "servers",

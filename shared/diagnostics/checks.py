@@ -67,7 +67,7 @@ class Check:
 async def run_checks(
     checks: Iterable[Check], settings: Settings, url: str = "", *, say: Callable[[Finding], None]
 ) -> set[Level]:
-    """Tells each finding as it comes; the levels that occurred."""
+    """Run the checks and report each finding to `say` as it comes; return the levels that occurred."""
     levels: set[Level] = set()
     for check in checks:
         for finding in await check.run(settings, url):

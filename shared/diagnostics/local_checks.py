@@ -82,7 +82,7 @@ def _describe_secrets() -> Iterator[Finding]:
 
 
 async def check_python(settings: Settings, url: str = "") -> Sequence[Finding]:
-    """An older one gets no further than the launcher, which says so."""
+    """Return the Python version; the launcher has already refused one that is too old."""
     return [Finding("ok", f"Python {platform.python_version()}")]
 
 
@@ -162,7 +162,7 @@ async def check_prices(settings: Settings, url: str = "") -> Sequence[Finding]:
 
 
 async def check_pruning_plug_ins(settings: Settings, url: str = "") -> Sequence[Finding]:
-    """Says nothing where no plug-in is installed, which is nearly everywhere."""
+    """Check the pruning plug-ins; no finding if none is installed."""
     working, wrong = check_pruners(preset(settings.preset).pruning)
     advice = "It is ignored. Repair or uninstall its package."
     found = [Finding("warn", f"pruning plug-in {what}", advice) for what in wrong]
@@ -171,7 +171,7 @@ async def check_pruning_plug_ins(settings: Settings, url: str = "") -> Sequence[
 
 
 async def check_mcp(settings: Settings, url: str = "") -> Sequence[Finding]:
-    """Each server is started or reached once, and ended again."""
+    """Check the MCP servers: each is started or reached once, and then stopped."""
     path = find_mcp_file(settings)
     servers, problems = list_servers(settings)
     advice = "Correct it; docs/agents.md, MCP servers, has an example."
@@ -195,7 +195,7 @@ def _about_mcp(probed: ServerProbe) -> Iterator[Finding]:
 
 
 async def check_backups(settings: Settings, url: str = "") -> Sequence[Finding]:
-    """Says nothing of servers elsewhere: who runs them copies them."""
+    """Check the age of the backups; no finding for an external database, which Evertalk does not back up."""
     if not settings.embedded_postgres:
         return []
     found = [_newest_backup(settings, datetime.now(UTC))]

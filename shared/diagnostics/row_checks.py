@@ -55,7 +55,7 @@ UNION ALL SELECT a.name, 'bot @' || b.username FROM telegram_bots b
 
 
 async def check_reminders(settings: Settings, url: str) -> Sequence[Finding]:
-    """Says nothing where every reminder comes in time."""
+    """Check for overdue reminders; no finding if there are none."""
     async with open_stores(url, size=1) as stores:
         late = await stores.reminders.count_overdue(_LATE_MINUTES)
     what = f"reminders overdue by more than {_LATE_MINUTES} minutes: {late}"
@@ -77,7 +77,7 @@ async def check_compaction_hook(settings: Settings, url: str) -> Sequence[Findin
 
 
 async def check_pruning_rules(settings: Settings, url: str) -> Sequence[Finding]:
-    """Says nothing where every agent's pruning rules can be used."""
+    """Check the pruning rules of the agents; no finding if all are usable."""
     found: list[Finding] = []
     for name, config in (await _configs(url)).items():
         try:
@@ -153,7 +153,7 @@ def build_spending_finding(settings: Settings, *, used_micro: int, warned: int) 
 
 
 async def check_agents(settings: Settings, url: str) -> Sequence[Finding]:
-    """Agents whose rows cannot be used as they are: what is wrong in them is as the deployment has it."""
+    """Check the agents' rows against the settings, models and servers of this installation."""
     configs = await _configs(url)
     finding = check_agent_rows(settings, configs)
     public: dict[str, list[str]] = {}

@@ -74,7 +74,10 @@ NO_ROWS = DeploymentRows(role="", superuser=False, operators=(), keys=(), sites=
 
 
 async def read_deployment_rows(database_url: str) -> DeploymentRows:
-    """Raises StorageUnavailable, and asyncpg's errors where the schema is not the newest."""
+    """Return the rows for the security review; `NO_ROWS` in an empty database.
+
+    Raises StorageUnavailable, and asyncpg's errors if the schema is not the newest.
+    """
     pool = await open_pool(database_url, size=2)
     operators = build_operators(pool)
     try:

@@ -51,7 +51,7 @@ def _mode(path: Path) -> int:
 
 
 def _private(path: Path, because: str, *, passing: int = 0) -> Iterator[Finding]:
-    """`passing` are the rights that others must have to get through to what is theirs."""
+    """Yield a finding if other accounts can read or change a path; `passing` are rights they may have."""
     mode = _mode(path)
     if not mode & 0o077 & ~passing:
         return
@@ -161,7 +161,7 @@ def _host(url: str) -> str:
 
 
 def _written_secrets(path: Path) -> Iterator[str]:
-    """Servers whose headers or environment stand there as they are, not as names of variables."""
+    """Yield the MCP servers whose headers or environment hold plain values instead of variables."""
     try:
         raw = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):

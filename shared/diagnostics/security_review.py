@@ -21,7 +21,7 @@ _REDIS_SECONDS = 5.0
 
 
 def read_doctor_arguments(rest: Sequence[str]) -> argparse.Namespace:
-    """`security` and `as_json`; ends with 2 and a line for what is none."""
+    """Parse the arguments; if they are invalid, print a usage line and exit with status 2."""
     parser = argparse.ArgumentParser(
         prog="evertalk doctor", description="Check this installation and print what to do."
     )
@@ -34,7 +34,7 @@ def read_doctor_arguments(rest: Sequence[str]) -> argparse.Namespace:
 
 
 async def run_review(settings: Settings, *, as_json: bool, say: Callable[[str], None]) -> int:
-    """1 where something grave was found, else 0."""
+    """Print the security review; return exit status 1 if a risk is grave, else 0."""
     risks: list[Finding] = []
     levels = await run_checks(
         map(Check, (_check_set_up, _check_rows, _check_redis)), settings, say=risks.append
@@ -64,7 +64,7 @@ async def _check_rows(settings: Settings, url: str) -> Iterable[Finding]:
 
 
 async def _check_redis(settings: Settings, url: str) -> Iterable[Finding]:
-    """Where a password is set, whether it is needed."""
+    """Check whether Redis demands the password that is set; no finding without a password."""
     parts = urlsplit(settings.redis_url.get_secret_value() if settings.redis_url else "")
     if not parts.password or parts.scheme == "unix":
         return []

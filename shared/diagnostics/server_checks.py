@@ -122,7 +122,7 @@ async def check_stored(settings: Settings, url: str) -> Sequence[Finding]:
 
 
 async def check_hosts(settings: Settings, url: str) -> Iterable[Finding]:
-    """Says nothing where one host serves alone. Hosts tell of themselves with each heartbeat."""
+    """Compare the hosts by their latest heartbeats; no finding if there is only one."""
     async with open_connection(url) as connection:
         rows = await connection.fetch(_LIVING)
     by_role: dict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)

@@ -121,7 +121,7 @@ class RecoveryHandlers:
         return response
 
     async def _is_open(self, request: web.Request, name: str) -> bool:
-        """Whether anonymous people of that site may talk, and to a page like this one."""
+        """Return whether the site admits anonymous visitors, and whether this page may use it."""
         visitors = self.visitors
         known = (await visitors.sites()).get(name)
         if known is None or known.config.verified == "required":

@@ -115,7 +115,7 @@ class Uploads:
         return {"uploads": self._asked, "files": self._shown}
 
     def describe_limits(self, site: Site, audience: str) -> dict[str, Any] | None:
-        """For a welcome; None where this site takes no files."""
+        """Return the upload limits for a welcome message; None if this site accepts no files."""
         said = site.config.uploads
         if not (audience == "personal" if said is None else said):
             return None
@@ -204,7 +204,10 @@ class Uploads:
     async def receive(
         self, request: web.Request, session_id: int, name: str, limits: ClientLimits, address: str
     ) -> Attached:
-        """Raises HttpRefusal, RateLimited, StorageUnavailable, TimeoutError."""
+        """Store an upload, and return it. An equal file of the same conversation is not stored again.
+
+        Raises HttpRefusal, RateLimited, StorageUnavailable and TimeoutError.
+        """
         self._check_rate(str(session_id), address, limits)
         async with self._reserve_slot(str(session_id), address, limits):
             content = await self._read_body(request, address)
@@ -284,8 +287,9 @@ class Uploads:
         limits: ClientLimits,
         languages: tuple[str, ...],
     ) -> Picture | Document | Recording:
-        """A text at once, a recording not at all; all else where few are opened at once, and one of each
-        address.
+        """Read an upload as picture, document or recording; recordings are not decoded.
+
+        Only a few files are opened at a time, and one per client address. Raises RateLimited and HttpRefusal.
         """
         if self.hearing is not None and (mime := audio_mime(content)) is not None:
             self.hearing.check_length(header_seconds(content, mime))
@@ -303,13 +307,16 @@ class Uploads:
 
 
 def _list_languages(request: web.Request) -> tuple[str, ...]:
-    """Languages that a browser asks for, most wanted first."""
+    """Return the languages that the browser accepts, in the order of the header."""
     accepted = request.headers.get("Accept-Language", "")[:200].split(",")
     return tuple(filter(None, (one.partition(";")[0].strip() for one in accepted)))
 
 
 def _add_transcripts(text: str, kept: Sequence[StoredUpload]) -> str:
-    """Screens that know what was heard say it themselves."""
+    """Add the transcripts of recordings to the text, unless it has them already.
+
+    Raises UnknownFile for a recording without a transcript.
+    """
     for one in kept:
         if one.attached.mime in AUDIO_MIMES:
             if not one.words:
@@ -320,7 +327,7 @@ def _add_transcripts(text: str, kept: Sequence[StoredUpload]) -> str:
 
 
 def _build_blocks(kept: Sequence[StoredUpload], budget: int) -> tuple[Block, ...]:
-    """Pictures as they are; of all texts together as much as one message may hold."""
+    """Return uploads as blocks; the texts of all files together have at most `budget` characters."""
     blocks: list[Block] = []
     for one in kept:
         if one.picture is not None:

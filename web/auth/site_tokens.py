@@ -47,7 +47,10 @@ class StillAnswering(BadInput):
 
 
 def read_identity(token: str, *, site: str, secrets: Iterable[bytes], now: float | None = None) -> Identity:
-    """Raises BadIdentity, IdentityExpired; never says which of the many reasons it was."""
+    """Return the identity that a site signed. Raises BadIdentity or IdentityExpired.
+
+    The error does not say which check failed.
+    """
     if len(token) > MOST_CHARS or not token.isascii():
         raise BadIdentity("too large")
     claims = _verify(token, secrets)
@@ -60,7 +63,10 @@ def read_identity(token: str, *, site: str, secrets: Iterable[bytes], now: float
 
 
 def _verify(token: str, secrets: Iterable[bytes]) -> dict[str, Any]:
-    """The claims under a good signature. PyJWT is imported late: only who has signed-in people pays."""
+    """Return the claims of a token with a valid signature. Raises BadIdentity.
+
+    PyJWT is imported here, so that only sites with signed-in people load it.
+    """
     import jwt
 
     for secret in secrets:

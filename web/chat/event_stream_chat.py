@@ -132,7 +132,11 @@ class _Stream:
             await place.leave()
 
     async def _until_closed(self, *, once: bool = False) -> None:
-        """Proxies cut off what is silent, and a browser's script hears no comments: so both are said."""
+        """Send a heartbeat every `COMMENT_SECONDS` until the stream is closed.
+
+        It is a comment for proxies, which cut off silent connections, and data for browser scripts, which
+        receive no comments. With `once`, abort the stream instead of the first heartbeat.
+        """
         while not self._send_queue.is_closed:
             try:
                 async with asyncio.timeout(COMMENT_SECONDS):
@@ -301,7 +305,7 @@ class StreamHandlers:
 
 
 def encode_event(data: str) -> str:
-    """One frame as a server-sent event: what has a place in the conversation has its number as id."""
+    """Return a frame as a server-sent event; its id is the frame's number in the conversation, if any."""
     if data == STILL_HERE:
         return f": still here\ndata: {data}\n\n"
     frame = json.loads(data)

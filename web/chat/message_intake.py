@@ -26,7 +26,7 @@ CHARS_OF_ONE = 8_000
 
 
 def dedupe_key(cid: str) -> str:
-    """The same message is the same on either wire."""
+    """Return the key by which a repeated message is recognised, over WebSocket or event stream."""
     return f"web:{cid}"
 
 

@@ -42,7 +42,10 @@ class SocketHandlers:
     open_place: OpenPlace
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
-        """The origin is checked before the upgrade: afterwards a foreign page would have its answer."""
+        """Serve the chat over a WebSocket. Raises HttpRefusal before the upgrade.
+
+        The origin is checked first, since after the upgrade a foreign page could read the response.
+        """
         if self.readiness.draining:
             raise HttpRefusal(503, "restarting", "The server restarts. Please come back in a moment.")
         if not await self.visitors.is_page_allowed(request):
@@ -123,7 +126,7 @@ class _Chat:
             first = None
 
     async def _wait_for_somebody(self, nobody: NobodyYet, hello: wire.Hello) -> str | None:
-        """The first frame that a conversation is needed for; None when they only had a look."""
+        """Return the first frame that needs a conversation; None if the visitor left without one."""
         self._public = nobody.audience == "public"
         self._send(build_newcomer_welcome(self._offers, nobody, hello.locale))
         take_frame = Window(self._limits.frames, self._limits.frames_seconds).take
@@ -204,7 +207,7 @@ class _Chat:
         self._send_queue.close(closed.code, closed.reason)
 
     async def _wait_for_close(self) -> None:
-        """The send queue closes the socket; until then it belongs to this handler."""
+        """Wait until the send queue has closed the socket; abort after `STEP_SECONDS`."""
         try:
             async with asyncio.timeout(STEP_SECONDS):
                 await self._send_queue.wait_closed()

@@ -127,7 +127,7 @@ class SocketSession:
         """True if other screens of the address must learn of the sign-out after this one has left."""
 
     async def receive(self, data: str | Mapping[str, Any]) -> None:
-        """One frame, as text or as its object; raises Closed when this was the last, IdentityChanged."""
+        """Handle one frame, given as text or as its object. Raises IdentityChanged and Closed."""
         if _bytes(data) > wire.MAX_FRAME_BYTES:
             raise Closed(
                 wire.CLOSE_TOO_BIG, f"{wire.MAX_FRAME_BYTES // 1024} KiB are the most", error=FrameTooLarge()
@@ -143,7 +143,7 @@ class SocketSession:
         except (StorageUnavailable, TimeoutError) as error:
             raise build_retry_close(error) from None
         except SessionMoved:
-            # Without a word about the message: the browser sends it again where it is welcomed next.
+            # The message is not refused: the browser sends it again after its next welcome.
             raise Closed(wire.CLOSE_RESTART, "moved") from None
         except BadInput as error:
             self._strike()
@@ -191,7 +191,7 @@ class SocketSession:
         raise IdentityChanged(await admit(self._hub, anew))
 
     async def _message(self, frame: wire.Msg | wire.Edit | wire.DeleteAsked) -> None:
-        """Its writer learns the number of it before all screens are shown it."""
+        """Store a new, edited or deleted message; its writer gets its number before other screens see it."""
         if isinstance(frame, wire.DeleteAsked):
             await self._delete(frame)
             return
@@ -237,7 +237,7 @@ def _bytes(data: str | Mapping[str, Any]) -> int:
 
 
 def _cid_hint(data: str | Mapping[str, Any]) -> str | None:
-    """The cid of a frame that is refused unread, so that its bubble does not hang."""
+    """Return the cid of a refused frame, so that the browser can mark its message; None if unreadable."""
     try:
         return getattr(wire.read_frame(data), "cid", None)
     except EvertalkError:

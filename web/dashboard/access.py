@@ -114,7 +114,7 @@ class AuthedRequest:
 def build_handler(
     operation: Operation, door: DashboardDoor, handlers: HandlerTable
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """The only way in: own origin for what changes something, then the role, then the handler."""
+    """Return the handler that checks an operation's access: first the origin of a change, then the role."""
     handlers.bind(operation)  # a class that was forgotten shows at the start
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -208,7 +208,10 @@ def require_login(request: web.Request) -> web.StreamResponse:
 
 
 def check_scraper(request: web.Request, door: DashboardDoor) -> None:
-    """With a token configured only its bearer; else only a direct caller on this machine."""
+    """Check who may read metrics. Raises HttpRefusal without the configured token.
+
+    If no token is configured, only a direct caller on this machine may.
+    """
     token = door.settings.metrics_token
     if token is not None:
         given = request.headers.get("Authorization", "").removeprefix("Bearer ").encode()
@@ -223,7 +226,10 @@ def check_scraper(request: web.Request, door: DashboardDoor) -> None:
 
 
 def is_own_origin(request: web.Request, settings: Settings) -> bool:
-    """Browsers say so by `Sec-Fetch-Site`; over plain http, and older ones, only by Origin."""
+    """Return whether the request comes from a page of this server.
+
+    Browsers send `Sec-Fetch-Site` for that; over plain http, and in older ones, only `Origin`.
+    """
     site = request.headers.get("Sec-Fetch-Site")
     if site is not None:
         return site == "same-origin"
@@ -235,7 +241,7 @@ def is_own_origin(request: web.Request, settings: Settings) -> bool:
 
 
 def is_secure(request: web.Request, settings: Settings) -> bool:
-    """True when the browser speaks https with us, maybe through a proxy."""
+    """Return whether the browser uses https, directly or through a proxy."""
     if request.scheme == "https" or request.headers.get("Origin", "").startswith("https://"):
         return True
     public = urlsplit(settings.public_url or "")
@@ -243,7 +249,10 @@ def is_secure(request: web.Request, settings: Settings) -> bool:
 
 
 def cookie_name(request: web.Request, settings: Settings) -> str:
-    """With the `__Host-` prefix wherever the browser accepts it; Safari does not on http://127.0.0.1."""
+    """Return the name of the login cookie, with the `__Host-` prefix wherever the browser accepts it.
+
+    Safari does not accept it on http://127.0.0.1.
+    """
     secured = f"__Host-{COOKIE}"
     if is_secure(request, settings) or secured in request.cookies:
         return secured

@@ -300,7 +300,7 @@ def _refuse_bad(judged: Mapping[str, Any]) -> None:
 
 
 async def find_agent(agents: PostgresAgents, name: str) -> AgentRow:
-    """Raises HttpRefusal."""
+    """Return the row of an agent. Raises HttpRefusal 404 if there is none."""
     row = await agents.find(name)
     if row is None:
         raise HttpRefusal(404, "not_found", "There is no such agent.")

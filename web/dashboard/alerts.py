@@ -103,7 +103,7 @@ class AlertHandlers:
 
 
 async def newest_open(insights: AlertInsights) -> list[dict[str, Any]]:
-    """For the overview: what is wrong, since when."""
+    """Return the newest open alerts for the overview, with their texts and start times."""
     found = await insights.list_newest_open()
     return [
         {"text": words["title"], "facts": words["facts"], "at": one["opened_at"]}
@@ -123,7 +123,7 @@ def _words(one: dict[str, Any]) -> dict[str, str]:
 
 
 def _name(target: str, settings: Settings) -> str:
-    """For people; of an address only its host, for the rest may be a secret."""
+    """Return an alert target's name for people; of a webhook only the host, as the path may be secret."""
     if target == "webhook" and settings.alert_webhook_url is not None:
         return f"Webhook at {urlsplit(settings.alert_webhook_url.get_secret_value()).hostname}"
     if target == "email":

@@ -277,7 +277,7 @@ class OverviewHandlers:
         return page | caps
 
     def _own_breakers(self) -> dict[str, BreakerState]:
-        """By host: a provider's own words, which are stored nowhere."""
+        """Return the states of the circuit breakers by provider host; their reasons are stored nowhere."""
         breakers = self.breakers
         found = {} if breakers is None else breakers()
         return {urlsplit(url).hostname or "provider": state for url, state in found.items()}

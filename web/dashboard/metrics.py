@@ -122,7 +122,7 @@ class Scrape:
         return render_exposition(add_deprecated_names(samples) if deprecated else samples)
 
     async def count(self) -> Mapping[str, Sums]:
-        """Not by two at a time: the caller sees to it."""
+        """Count the sums for the metrics. The caller must prevent two counts at a time."""
         began = self.clock()
         whole = began >= self._due
         found = await self.sums.read(whole=whole)
@@ -226,7 +226,7 @@ def _by_duty(gauges: Mapping[str, Any], value: str) -> list[Sample]:
 
 
 def histogram_samples(stages: Mapping[str, Histogram]) -> list[Sample]:
-    """Buckets are cumulative; the suffix of a name stands before its labels."""
+    """Return the samples of histograms with cumulative buckets; label `""` is the suffix of the name."""
     samples: list[Sample] = []
     for stage, histogram in stages.items():
         so_far = 0

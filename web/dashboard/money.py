@@ -141,7 +141,7 @@ class CostHandlers:
 
 
 def session_cells(session: Mapping[str, Any]) -> list[object]:
-    """A line of the list of sessions, by `SESSION_COLUMNS`."""
+    """Return the cells of a session's line, in the order of `SESSION_COLUMNS`."""
     known = {**session, "cost_usd": _usd(session["cost_micro"])}
     return [known[column] for column in SESSION_COLUMNS]
 
@@ -160,7 +160,7 @@ async def _cost_rows(rows: list[dict[str, Any]]) -> AsyncIterator[Sequence[objec
 
 
 async def _record(authed: AuthedRequest, action: str) -> None:
-    """Names and shares of many people leave the house: the filters say which, never a searched word."""
+    """Record an export of people's names and costs in the audit log, with its filters but no search text."""
     query = authed.request.query
     filters: dict[str, Any] = {name: query[name][:60] for name in FILTERS if query.get(name)}
     if query.get("q"):

@@ -162,7 +162,7 @@ class PeopleHandlers:
         return None if changed is None else {"changed": changed}
 
     async def _session_of(self, person: UUID) -> int:
-        """A conversation through which all of the person is reached."""
+        """Return a session id through which all data of the person are found. Raises HttpRefusal 404."""
         session_id = await self.people_directory.find_session(person)
         if session_id is None:
             raise HttpRefusal(404, "not_found", _NOBODY)

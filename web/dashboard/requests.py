@@ -31,7 +31,10 @@ Seen = Annotated[
 
 
 async def read_json(request: web.Request, *, most: int, needed: bool = True) -> Mapping[str, Any]:
-    """An object; without `needed` nothing at all is an empty one. Raises HttpRefusal."""
+    """Return the body as a JSON object. Raises HttpRefusal.
+
+    An empty body gives an empty object if it is not `needed`.
+    """
     _check_size(request, most)
     try:
         async with asyncio.timeout(SECONDS):
@@ -47,7 +50,7 @@ async def read_json(request: web.Request, *, most: int, needed: bool = True) -> 
 
 
 async def read_form(request: web.Request) -> Mapping[str, str]:
-    """The fields of a form that are text. Raises HttpRefusal."""
+    """Return the text fields of a form. Raises HttpRefusal."""
     _check_size(request, FORM_BYTES)
     try:
         async with asyncio.timeout(SECONDS):
@@ -64,7 +67,7 @@ async def read_form(request: web.Request) -> Mapping[str, str]:
 async def add_total(
     page: Awaitable[Mapping[str, Any]], count: Awaitable[Mapping[str, Any] | None] | Literal[False]
 ) -> Mapping[str, Any]:
-    """A page of a list, and how many there are in all where that was asked for."""
+    """Return a page of a list, with the field `total` if a count is given."""
     if count is False:
         return await page
     found, total = await asyncio.gather(page, count)
@@ -80,7 +83,7 @@ def parse_etag(if_match: str) -> str:
 
 
 def parse_version(if_match: str) -> int:
-    """A version that is a number; raises HttpRefusal."""
+    """Return the version number of an `If-Match` header. Raises HttpRefusal 400 if it is none."""
     given = parse_etag(if_match).strip('"')
     if not (given.isascii() and given.isdigit() and len(given) < 19):
         raise HttpRefusal(400, "bad_input", "`If-Match` is the `etag` that came with it.")
@@ -94,7 +97,10 @@ def build_stale_refusal(*, yours: Any, theirs: Any) -> HttpRefusal:
 
 
 def _check_size(request: web.Request, most: int) -> None:
-    """By what was said of it; what lied is cut off where the application's own limit is."""
+    """Check the stated length of a body. Raises HttpRefusal 413 above `most` bytes.
+
+    A body that is longer than stated is cut off by the application's own limit.
+    """
     if (request.content_length or 0) > most:
         raise HttpRefusal(413, "too_large", "That is too large.")
 

@@ -205,7 +205,7 @@ ClientFrame = (
 
 
 def read_frame(data: str | Mapping[str, Any]) -> ClientFrame:
-    """Raises BadFrame, with the cid of the action where one could be read."""
+    """Parse a frame of a browser. Raises BadFrame, with the action's cid if that can be read."""
     frame = read_object(data) if isinstance(data, str) else data
     kind = frame.get("t")
     if not isinstance(kind, str):
@@ -239,7 +239,7 @@ def read_frame(data: str | Mapping[str, Any]) -> ClientFrame:
 
 
 def read_object(data: str | bytes) -> dict[str, Any]:
-    """A JSON object as the standard says: no NaN, no half characters; raises BadFrame."""
+    """Parse a JSON object; NaN and Infinity are refused. Raises BadFrame."""
     try:
         value = json.loads(data, parse_constant=_no_constant)
     except (ValueError, RecursionError):

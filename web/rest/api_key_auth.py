@@ -80,7 +80,10 @@ async def check_api_key(request: web.Request, handler: Handler) -> web.StreamRes
 
 
 async def record(request: web.Request, action: str, *, about: str, **detail: Any) -> None:
-    """Before a write: what cannot be put on record is not done. Only of keys anything is recorded here."""
+    """Record the action of an API key in the audit log; do nothing for other callers.
+
+    Call it before the write, so that an action that cannot be recorded is not done.
+    """
     key = request.get(KEY)
     if key is not None:
         await request.app[API].keys.record(key, f"api.{action}", about=about, detail=detail)
@@ -88,7 +91,10 @@ async def record(request: web.Request, action: str, *, about: str, **detail: Any
 
 
 async def find_by_key(request: web.Request, public_id: str | None) -> Known | None:
-    """The session that a key names, as if its person asked; None without a key. Raises UnknownSession."""
+    """Return the session that an API key names, as if its person called; None without a key.
+
+    Raises UnknownSession if the key may not use it.
+    """
     key = request.get(KEY)
     if key is None:
         return None
@@ -103,7 +109,7 @@ async def find_by_key(request: web.Request, public_id: str | None) -> Known | No
 
 
 async def build_known(request: web.Request, reached: ApiSession) -> Known:
-    """On an operator's public site a key gets what the site's visitors get."""
+    """Return the session as its visitor's; on a public site the key has no more rights than visitors."""
     row = VisitorRow(
         site=reached.site,
         audience=reached.audience,

@@ -76,7 +76,7 @@ class BadField(BadInput):
 
 @functools.cache
 def arguments_of(operation: Operation) -> tuple[Parameter, ...]:
-    """The first parameter is the caller; in a method it comes after the object."""
+    """Return the parameters of an operation without the first, which is the caller, and `self`."""
     hints = get_type_hints(operation.handler, include_extras=True)
     parameters = [*inspect.signature(operation.handler).parameters.values()][2 if operation.owner else 1 :]
     parts = iter(re.findall(r"\{(\w+)\}", operation.path))

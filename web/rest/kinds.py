@@ -170,7 +170,7 @@ IdempotencyKey = Annotated[
 
 
 def read_cid(cid: object, key: str | None) -> str | None:
-    """The client's own id of what it does, from the body or the header."""
+    """Return the client's id of an action, from the body or else the header. Raises BadField if malformed."""
     given = key if cid is None else cid
     if given is not None and (not isinstance(given, str) or re.fullmatch(_CID[1:-1], given) is None):
         raise BadField("`cid` (or Idempotency-Key) has 1 to 64 letters, digits, dots, colons, _ or -.")

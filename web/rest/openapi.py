@@ -52,7 +52,7 @@ _COMMANDS = commands_for(channel="web", audience="personal", demo=True, speaks=T
 
 
 def document(operations: Sequence[Operation]) -> dict[str, Any]:
-    """Every model is made for it, which takes a moment."""
+    """Build the OpenAPI document. It builds every model, which takes a moment."""
     described = [one for one in operations if one.group]
     bodies = {one: kind for one in described if (kind := _body_of(one)) is not None}
     sent = [Error, *(kind for one in described for kind in (*one.answers.values(), *one.events.values()))]
@@ -133,7 +133,7 @@ def _operation(one: Operation, schemas: Mapping[int, Schema], body: Schema | Non
 
 
 def _together(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """One address, with a handler for its visitor and another for operators."""
+    """Merge two operations of one address, of which one is for its visitor and one for operators."""
     parameters = {(each["in"], each["name"]): each for each in first["parameters"]}
     for each in second["parameters"]:
         known = parameters.setdefault((each["in"], each["name"]), each)
@@ -220,7 +220,7 @@ def _refusals(one: Operation, body: Schema | None) -> dict[str, Any]:
 
 
 def _add_arguments(fields: dict[str, Schema]) -> None:
-    """One shape for all: which arguments are whose, `GET /api/v1/commands` says and each description here."""
+    """Add the arguments of all commands to the one body that they share; descriptions name the command."""
     for command in _COMMANDS:
         for name, kind in command.schema().items():
             told = f"/{command.name}: {kind.pop('description')}"

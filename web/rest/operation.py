@@ -127,7 +127,7 @@ class OperationRouter(list[Operation]):
     """List of the operations of one subject, in the order of the description."""
 
     def __init__(self, group: str = "dashboard", **usual: Any) -> None:
-        """`usual` are default values for fields of each operation."""
+        """Create a router; `usual` has default values for the fields of its operations."""
         self._usual = {"group": group, **usual}
 
     def on(

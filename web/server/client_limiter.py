@@ -65,10 +65,10 @@ class ClientLimiter:
         return self.proxies.client_key(request)
 
     def limits_for(self, request: web.Request) -> ClientLimits:
-        """A person's own machine is not limited: its only client is that person, or their own tools."""
+        """Return the limits for a client; on the machine of a personal installation other limits apply."""
         return self.local_limits if self.is_personal and self.proxies.is_local(request) else self.limits
 
     def take_newcomer(self, request: web.Request) -> float:
-        """0 when one more may begin who was never here, else the seconds until then."""
+        """Count a new visitor; return 0 if the address may have one more, else the seconds to wait."""
         most = self.limits_for(request).newcomers
         return self.addresses.take(f"new {self.client_key(request)}", most)

@@ -128,7 +128,7 @@ class Live:
         return {one.operator_id for one in self._followers if not one.gone}
 
     def join(self, follower: Follower) -> bool:
-        """False when this operator has too many open already."""
+        """Add a follower; return False if its operator has too many streams open."""
         for one in [one for one in self._followers if one.gone]:
             self._followers.discard(one)
             one.close("gone")

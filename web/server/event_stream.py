@@ -53,7 +53,7 @@ class EventStream:
         )
 
     async def beat(self) -> None:
-        """A comment, which readers skip and proxies take for life."""
+        """Send a comment as a heartbeat; readers skip it, and proxies keep the connection open."""
         await self._write(": \n\n")
 
     async def end(self) -> web.StreamResponse:

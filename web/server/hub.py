@@ -126,7 +126,7 @@ class Subscriber:
             self.send_queue.put(text, droppable=droppable)
 
     def begin(self, welcome: str, head: int) -> None:
-        """The welcome, then whatever came meanwhile."""
+        """Send the welcome, and then the events that arrived since."""
         held, self._held = self._held or [], None
         self.last = head
         self.send_queue.put(welcome, free=True)

@@ -25,7 +25,7 @@ class Origin:
 
 
 def parse_origin(text: str) -> Origin | None:
-    """None for anything that is not exactly scheme, host and port."""
+    """Return the origin of a text; None if it is not exactly scheme, host and port."""
     try:
         parts = urlsplit(text)
         port = parts.port
@@ -38,7 +38,7 @@ def parse_origin(text: str) -> Origin | None:
 
 
 def origin_matches(origin: Origin, pattern: str) -> bool:
-    """`https://shop.example`, or `https://*.shop.example` for names below it; never a suffix by chance."""
+    """Return whether an origin matches `https://shop.example`, or `https://*.shop.example` for subdomains."""
     if "://" not in pattern:
         pattern = f"https://{pattern}"
     wanted = parse_origin(pattern.rstrip("/"))
@@ -60,7 +60,7 @@ class Proxies:
         self._public = parse_origin(public_url_origin(public_url)) if public_url else None
 
     def client_address(self, request: web.Request) -> str:
-        """The nearest address that no trusted proxy vouches away."""
+        """Return the client's address: the last one in the chain that is no trusted proxy."""
         hops = [
             part.strip() for part in request.headers.get("X-Forwarded-For", "").split(",") if part.strip()
         ]
@@ -117,7 +117,7 @@ class Proxies:
         return not speaks_for_others and _is_loopback(remote)
 
     def own_origin(self, request: web.Request) -> Origin | None:
-        """The origin that pages of this server have, as this request sees it."""
+        """Return the origin of this server's pages, as this request shows it."""
         return parse_origin(f"{self.scheme(request)}://{request.host}")
 
     def scheme(self, request: web.Request) -> str:
@@ -146,7 +146,7 @@ class Proxies:
 
 
 def network_key(address: str) -> str:
-    """An IPv4 address as it is, of an IPv6 address the /56 that one customer gets."""
+    """Return an IPv4 address unchanged, and for IPv6 the /56 network that one customer gets."""
     try:
         found = ipaddress.ip_address(_plain_address(address))
     except ValueError:
@@ -162,7 +162,7 @@ def public_url_origin(url: str) -> str:
 
 
 def _plain_address(text: str) -> str:
-    """Without port, brackets, or the IPv6 clothes of an IPv4 address."""
+    """Return an address without port, brackets, or the IPv6 prefix of an IPv4 address."""
     if text.startswith("["):
         text = text[1:].partition("]")[0]
     elif text.count(":") == 1:

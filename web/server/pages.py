@@ -116,7 +116,7 @@ def choose_language(accepted: str, languages: Collection[str]) -> str:
 
 
 def _quality(accepted: str) -> tuple[float, str]:
-    """`de-AT;q=0.8` → how much it is wanted, and the tag."""
+    """Return weight and tag of an accepted language such as `de-AT;q=0.8`."""
     tag, _, quality = accepted.strip().partition(";q=")
     try:
         return (float(quality or 1), tag.strip())

@@ -176,7 +176,10 @@ class Tries:
         self._failed: dict[str, tuple[int, float]] = {}
 
     def take(self, key: str, most: int) -> float:
-        """0 when it may be tried (counted as failed until `mark_passed`), else the seconds until it may."""
+        """Count a try; return 0 if it may be made now, else the seconds to wait.
+
+        It counts as failed until `mark_passed`.
+        """
         now = self._clock()
         count, last = self._failed.get(key, (0, now))
         pause = self._pause(count, most)
@@ -191,7 +194,7 @@ class Tries:
         return 0.0
 
     def mark_passed(self, key: str) -> None:
-        """The last try was right: it was no failure."""
+        """Remove the last try from the failures, since it passed."""
         count, last = self._failed.get(key, (0, 0.0))
         if count:
             self._failed[key] = count - 1, last

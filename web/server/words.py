@@ -50,7 +50,7 @@ def load_texts(language: str) -> Words:
 
 
 def translate(language: str, text: str, **values: str) -> str:
-    """A sentence of the dashboard that the server writes into a page, as HTML, like the values."""
+    """Translate a sentence of the dashboard, and return it as HTML; `values` are inserted as HTML."""
     found = load_texts(language).get(text, text)
     safe = escape(found if isinstance(found, str) else text, quote=False)
     return _PLACEHOLDER.sub(lambda name: values.get(name[1], ""), safe)
@@ -65,7 +65,7 @@ def translate_page(language: str, page: str, *, static_root: str = "/static", **
 
 
 async def serve_texts(request: web.Request) -> web.StreamResponse:
-    """The words of one language, as the folder has them; English is in the scripts."""
+    """Serve the dashboard's texts of one language; English is part of the scripts."""
     language = request.match_info["language"]
     if language == ENGLISH or language not in dashboard_languages():
         raise web.HTTPNotFound

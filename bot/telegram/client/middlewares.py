@@ -126,7 +126,7 @@ class ReachabilityMiddleware(CallMiddleware):
         return outcome
 
     def mark_reachable(self, chat_id: int) -> None:
-        """A person wrote in the chat, or unblocked the bot: call it again."""
+        """Allow calls to a chat again, after a person wrote in it or unblocked the bot."""
         self._unreachable.pop(chat_id, None)
 
     def list_sent(self, chat_id: int) -> tuple[int, ...]:

@@ -302,7 +302,7 @@ class ButtonHandlers:
         await self._notifier.send_or_edit(chat, query, get_chat_texts(chat).say("nothing_erased"))
 
     async def _record_rating(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> None:
-        """The first rating counts; later presses show it."""
+        """Store a rating of 1 to 5 stars and show the stored one; later ratings do not change the first."""
         rating = int(press.word) if press.word in ("1", "2", "3", "4", "5") else 0
         stored = rating and await self._context.stores.inbox.record_rating(
             chat.session_id, press.subject, rating

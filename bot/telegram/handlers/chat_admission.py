@@ -168,13 +168,13 @@ class BatchAdmission(BaseMiddleware):
         return await handler(event, data)
 
     async def _find_beginning(self, batch: MessageBatch) -> MessageRow | None:
-        """The stored first part of a message whose rest came late."""
+        """Return the stored first part of a message whose rest came late; None if there is none."""
         if batch.late_for is None or batch.first.is_edited:
             return None
         return await self._find(batch.first.chat.chat_id, batch.late_for)
 
     async def find_edited(self, message: IncomingMessage) -> MessageRow | None:
-        """The stored message that this edit is of."""
+        """Return the stored message that was edited; None if it was not stored."""
         return await self._find(message.chat.chat_id, message.message_id)
 
     async def _find(self, chat_id: int, message_id: int) -> MessageRow | None:
@@ -182,7 +182,7 @@ class BatchAdmission(BaseMiddleware):
         return found if found is not None and found.seq is not None else None
 
     async def _handle_quotes(self, chat: ChatRow, batch: MessageBatch) -> None:
-        """A reply to a message of the bot proves that the message arrived."""
+        """Mark uncertain answers as arrived if a person replied to them."""
         for message in batch.messages:
             quoted, message_id = message.quoted, message.reply_to_message_id
             if quoted is not None and quoted.by_bot and message_id is not None:
@@ -190,7 +190,7 @@ class BatchAdmission(BaseMiddleware):
 
 
 def _keep_addressed(batch: MessageBatch) -> MessageBatch:
-    """In a group, drop the messages of people who did not address the bot."""
+    """Drop messages of people in a group who did not address the bot; return the batch of the others."""
     if batch.addressed_message.chat.is_private:
         return batch
     asked = {one.sender.user_id for one in batch.messages if one.is_addressed}

@@ -42,7 +42,7 @@ class BotDispatcher:
         self._dispatcher.include_routers(*routers)
 
     async def feed_batch(self, batch: MessageBatch) -> None:
-        """One turn of messages, or one command. Raises what its handler raises."""
+        """Pass a batch, which is one turn or one command, to its handler. Raises what the handler raises."""
         update = batch.addressed_message.update
         assert update is not None, "the parser sets it"
         await self._dispatcher.feed_update(self._bot, update, batch=batch)

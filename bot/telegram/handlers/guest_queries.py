@@ -40,7 +40,7 @@ class GuestQueryHandler:
         guests: TelegramGuests,
         most_per_hour: int,
     ) -> None:
-        """`most_per_hour` limits the questions of one caller."""
+        """Create the handlers; `most_per_hour` limits the questions of one caller."""
         self._context = context
         self._access_policy = access_policy
         self._sessions = sessions

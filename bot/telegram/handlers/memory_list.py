@@ -34,7 +34,7 @@ class MemoryList:
         self._announcer = announcer
 
     async def show(self, chat: ChatRow, query_text: str) -> None:
-        """`/memory`: page by page, or the notes that match the query."""
+        """Send the first page of notes for `/memory`, or the notes that match a query."""
         if not query_text:
             await self._show_page(chat, None, page=0)
             return
@@ -115,7 +115,7 @@ class MemoryList:
         line: Markdown | None = None,
         undo: int | None = None,
     ) -> None:
-        """A page that is not there any more is the last one that is."""
+        """Show a page of notes; if it no longer exists, show the last page."""
         owner = await self._notes.load_owner(chat.session_id)
         asked = min(page, MAX_PAGES - 1)
         found = await self._notes.find(owner, (), limit=(asked + 1) * NOTES_PER_PAGE)

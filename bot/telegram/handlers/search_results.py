@@ -89,7 +89,7 @@ class SearchResults:
         return body, build_search_buttons(chat, found, linked=bool(links), is_first_page=before is None)
 
     async def _build_links(self, chat: ChatRow, hits: Sequence[MessageHit]) -> dict[str, str]:
-        """Links by the key of a hit; only messages of supergroups have links."""
+        """Return links to the hits by their keys; only messages in supergroups have links."""
         if chat.chat_id > _SUPERGROUPS:
             return {}
         asked = [(hit.key.session_id, int(hit.mid[1:]), hit.turn) for hit in hits]

@@ -124,7 +124,10 @@ class Poller:
         allowed: Sequence[str] = ALLOWED_UPDATES,
         times: PollTimeouts | None = None,
     ) -> None:
-        """`hand_over` is called before `on_stored`, with updates that no other process has stored."""
+        """Create the reader of updates.
+
+        `hand_over` is called before `on_stored`, with updates that no other process has stored.
+        """
         self._hand_over = hand_over
         self._has_stored = False
         self._bot = bot

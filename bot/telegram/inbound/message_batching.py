@@ -138,7 +138,10 @@ class SenderBuffer:
         return None if self.pending is None else min(self.pending.due, self.pending.latest)
 
     def add(self, message: IncomingMessage, now: datetime) -> tuple[SenderBuffer, tuple[MessageBatch, ...]]:
-        """A batch that is due at `now` still takes what arrives at `now`: they arrived together."""
+        """Add a message; return the new buffer and the batches that are complete.
+
+        A batch that is due at `now` still accepts a message of the same time, as both arrived together.
+        """
         buffer, out = self._release_overdue(now)
         if message.is_edited:
             return buffer._add_edit(message, out)
@@ -163,7 +166,7 @@ class SenderBuffer:
     def _add_command(
         self, message: IncomingMessage, out: tuple[MessageBatch, ...], now: datetime
     ) -> tuple[SenderBuffer, tuple[MessageBatch, ...]]:
-        """A command is never delayed or merged; single messages before it are released."""
+        """Return a command at once as its own batch; a batch of single messages is released before it."""
         buffer = self
         if buffer.pending is not None and buffer.pending.kind in ("plain", "stale"):
             buffer, more = buffer._release(now)
@@ -254,7 +257,7 @@ def _get_wait_seconds(kind: BatchKind, timeouts: BatchTimeouts) -> tuple[float, 
 def _join_batch(
     pending: PendingBatch, message: IncomingMessage, now: datetime, timeouts: BatchTimeouts
 ) -> PendingBatch | None:
-    """The batch with one more message, or None when the message does not belong to it."""
+    """Return the batch with one more message; None if the message does not belong to it."""
     room = timeouts.max_units - sum(utf16_units(one.text) for one in pending.messages)
     if utf16_units(message.text) > room or len(pending.messages) >= timeouts.max_messages:
         return None
@@ -263,7 +266,7 @@ def _join_batch(
 
 
 def _classify_joined(pending: PendingBatch, message: IncomingMessage, kind: BatchKind) -> BatchKind | None:
-    """The kind of the batch with this message in it; None when the message does not belong to it."""
+    """Return the kind of the batch with this message; None if the message does not belong to it."""
     match pending.kind:
         case "stale":
             return "stale"
@@ -408,7 +411,7 @@ class MessageBatcher:
         return _ALL_SENDERS if waiting or old else message.sender.user_id
 
     async def _run_queue(self, key: ChatKey, queue: _ChatQueue) -> None:
-        """Runs as long as something of this chat waits."""
+        """Handle the batches of a chat in order, until none is left and no late part is expected."""
         try:
             while True:
                 queue.woken.clear()
@@ -443,7 +446,7 @@ class MessageBatcher:
             self._start(self._handle_batch(queue, one))
 
     def _expects_late_part(self, queue: _ChatQueue) -> bool:
-        """Whether a late part could still arrive; the buffers are kept that long."""
+        """Return whether a late part could still arrive; the buffers are kept until then."""
         timeouts, now = self._empty_buffer.timeouts, self._now()
         return any(
             (now - earlier.at).total_seconds() < _get_late_seconds(earlier, timeouts)

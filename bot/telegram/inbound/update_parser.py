@@ -54,7 +54,7 @@ _DEEP_LINK = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def list_allowed_updates(bot: BotIdentity) -> list[str]:
-    """The kinds of updates that are requested from Telegram."""
+    """Return the kinds of updates to request from Telegram."""
     optional = (
         (_CHANNEL_POST, bot.reads_channels),
         ("inline_query", bot.answers_inline),

@@ -203,7 +203,7 @@ def list_own_texts(messages: Sequence[IncomingMessage], prompt: str) -> tuple[st
 
 
 def reword_prompt(prompt: str, message: IncomingMessage, *, former: str | None) -> str:
-    """The prompt of a turn after an edit of one of its messages, whose text was `former`.
+    """Return the prompt of a turn after an edit of one of its messages, whose text was `former`.
 
     Quotes, other messages and transcripts stay; `former` is None if the prompt is this message alone.
     """
@@ -219,14 +219,14 @@ def reword_prompt(prompt: str, message: IncomingMessage, *, former: str | None) 
 
 
 def _render_own_text(message: IncomingMessage, text: str) -> str:
-    """A message's own text as prompts hold it; people cannot edit what they forwarded."""
+    """Return a message's own text as prompts hold it; in a group, with its later lines indented."""
     group = not message.chat.is_private
     own = strip_marks(text, foreign=group)
     return _indent_speakers(own) if group else own
 
 
 def join_texts(texts: Sequence[str]) -> str:
-    """A long text that an app has cut into messages, whole again."""
+    """Join texts, and repair a long text that an app has cut into several messages."""
     whole = ""
     before = ""
     for text in texts:
@@ -238,12 +238,15 @@ def join_texts(texts: Sequence[str]) -> str:
 
 
 def sanitize_name(name: str) -> str:
-    """On one line and without signs that would end or open a mark."""
+    """Return a name on one line, without signs that would begin or end a label."""
     return untrusted_text.label(name, nameless=UNNAMED_AUTHOR)
 
 
 def _get_run_key(message: IncomingMessage) -> tuple[int, str | None, object]:
-    """Messages that read as one: the same person, speaking or forwarding from the same source."""
+    """Return a key that is equal for messages of one person, own or forwarded from the same source.
+
+    The key of a message with a quote differs from all others.
+    """
     forwarded = message.forward_origin.name if message.forward_origin else None
     return message.sender.user_id, forwarded, message if message.quoted else None
 
@@ -294,7 +297,7 @@ def _describe_attachment(quoted: QuotedMessage) -> str:
 
 
 def _label_and_quote(label: str, content: str, *, limit: int) -> str:
-    """A label of the bot, then each line of the foreign text behind a quote sign."""
+    """Return a label of the bot, and below it each line of a foreign text after a quote sign."""
     shown = strip_marks(untrusted_text.strip_invisible(_shorten(content, limit)), foreign=True)
     lines = "\n".join(f"> {line}" for line in shown.splitlines())
     return f"[{label}]\n{lines}" if lines else f"[{label}]"
@@ -309,7 +312,7 @@ def _shorten(content: str, limit: int) -> str:
 
 
 def _indent_speakers(content: str) -> str:
-    """In a group, no further line can look as if another person spoke."""
+    """Indent later lines that would look as if another person in the group spoke."""
     first, newline, rest = content.partition("\n")
     return f"{first}\n{_SPEAKER.sub('  ', rest)}" if newline else first
 

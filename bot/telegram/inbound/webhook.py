@@ -76,7 +76,7 @@ class WebhookConfig:
 
 
 def check_secret(secret: str) -> None:
-    """Raises BadWebhook."""
+    """Check a webhook's secret. Raises BadWebhook if it is too short or Telegram would refuse it."""
     if not _SECRET.fullmatch(secret):
         reason = "has characters (or a length) that Telegram refuses"
     elif len(secret) < MIN_SECRET_CHARS:
@@ -158,7 +158,7 @@ async def _register(bot: Bot, mode: WebhookConfig) -> bool:
 def make_webhook_handler(
     inbox: WebhookUpdateStore, *, find_secret: Callable[[int], str | None], on_stored: Callable[[int], None]
 ) -> WebhookHandler:
-    """The handler of `POST PATH`. `find_secret(bot_id)` is None for a bot that has no webhook here.
+    """Return the handler of `POST PATH`. `find_secret(bot_id)` is None for a bot without a webhook here.
 
     Serve it with `AppRunner(app, auto_decompress=False)`, or a broken encoding fills the log with traces.
     """
@@ -208,7 +208,10 @@ async def _read_body(request: web.Request) -> bytes:
 
 
 def _has_secret(request: web.Request, secret: str | None) -> bool:
-    """On bytes, because a header may hold any; for an unknown bot it takes as long as for a known one."""
+    """Return whether the request has the bot's secret.
+
+    Bytes are compared, because a header may hold any. An unknown bot takes as long as a known one.
+    """
     given = request.headers.get(SECRET_HEADER, "").encode("utf-8", "surrogateescape")
     same = hmac.compare_digest(given, (secret or "-" * MIN_SECRET_CHARS).encode())
     return same and bool(secret)
@@ -219,7 +222,7 @@ def _parse_bot_id(text: str) -> int:
 
 
 def _build_response(status: int, headers: Mapping[str, str] | None = None) -> web.Response:
-    """Without a body: strangers learn nothing."""
+    """Return a response without a body, so that strangers learn nothing."""
     response = web.Response(status=status, headers=dict(headers or {}))
     if status != 200 and status != 503:
         response.force_close()  # an unread body is not worth reading

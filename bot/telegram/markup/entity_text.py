@@ -215,7 +215,10 @@ class StyledRun:
 
 
 def render(markdown: str, *, live: bool = False) -> RenderedText:
-    """With `live` the text is still being written: pending markers are held back or closed."""
+    """Render Markdown as text with Telegram's entities.
+
+    A `live` text is still being written: pending markers are held back or closed.
+    """
     return _assemble(_EntityWriter().blocks(parse_blocks(markdown, live=live), indent="", depth=0))
 
 
@@ -232,7 +235,7 @@ class _EntityWriter:
             yield from self._block(block, indent=indent if number else "", rest=indent, depth=depth)
 
     def _block(self, block: MarkdownBlock, *, indent: str, rest: str, depth: int) -> Iterator[StyledRun]:
-        """`indent` stands before the first line, `rest` before the others."""
+        """Yield the styled runs of a block; `indent` precedes its first line, `rest` the others."""
         match block:
             case CodeBlock(text=text, language=language):
                 yield self._make_code_run(text, language)
@@ -558,7 +561,10 @@ class AnswerMessages:
 
 
 def build_messages(markdown: str) -> AnswerMessages:
-    """No parts at all when nothing in it can be seen."""
+    """Return an answer as message parts; none if no text is visible.
+
+    An answer of too many parts is cut, and a document has its whole Markdown.
+    """
     parts = split(render(markdown))
     if len(parts) <= MAX_PARTS:
         return AnswerMessages(parts=parts)

@@ -82,7 +82,7 @@ class TelegramAlertSender:
         self._channels: dict[str, AlertChannel] = {}
 
     async def send_due(self) -> int:
-        """Raises StorageUnavailable."""
+        """Send due alerts by Telegram; return how many were tried. Raises StorageUnavailable."""
         channels = self.open_channels()
         return await self._alert_sender.send_due(channels) if channels else 0
 

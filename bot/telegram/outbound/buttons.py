@@ -211,7 +211,7 @@ def build_place_buttons(chat: ChatRow, places: Sequence[Place]) -> InlineKeyboar
 
 
 def build_reminder_buttons(chat: ChatRow, waiting: Sequence[Reminder]) -> InlineKeyboardMarkup | None:
-    """A row for each, in the order of their numbers: what repeats can pause, and all can be cancelled."""
+    """Return a row of buttons per reminder: cancel for each, and pause or resume for repeating ones."""
     rows = []
     for number, one in enumerate(waiting, 1):
         pause = ("▶", "resume") if one.paused else ("⏸", "pause")
@@ -225,7 +225,7 @@ def build_reminder_buttons(chat: ChatRow, waiting: Sequence[Reminder]) -> Inline
 def build_choice_buttons(
     chat: ChatRow, command: str, choices: Sequence[Choice]
 ) -> InlineKeyboardMarkup | None:
-    """The names that a command offers, below each other."""
+    """Return one button per choice that a command offers, one below the other."""
     return build_keyboard(
         [
             [_button(chat, 0, one.label, ButtonAction.CHOOSE, f"{command}={hash_choice(one.args)}")]
@@ -235,12 +235,12 @@ def build_choice_buttons(
 
 
 def hash_choice(name: str) -> str:
-    """Names may be longer than a button can say, and in any script."""
+    """Return 12 characters that stand for a choice, whose name may be too long for a button's data."""
     return sha256(name.encode()).hexdigest()[:12]
 
 
 def build_erase_buttons(chat: ChatRow) -> InlineKeyboardMarkup | None:
-    """Confirms that everything is erased."""
+    """Return the buttons that confirm or cancel the erasure of everything."""
     texts = get_chat_texts(chat)
     return build_keyboard(
         [
@@ -283,7 +283,7 @@ def build_draft_buttons(texts: Catalogue, draft_id: int, state: str) -> InlineKe
 
 
 def build_settings_buttons(chat: ChatRow, *, offered: frozenset[str]) -> InlineKeyboardMarkup | None:
-    """One button for each setting, saying what it is now; pressing it changes it."""
+    """Return one button per setting, with its present value; pressing it changes the setting."""
     texts = get_chat_texts(chat)
     rows = []
     for name in SWITCH_SETTINGS:
@@ -298,7 +298,7 @@ def build_settings_buttons(chat: ChatRow, *, offered: frozenset[str]) -> InlineK
 
 
 def build_language_buttons(chat: ChatRow) -> InlineKeyboardMarkup | None:
-    """Each by the name that its people call it."""
+    """Return one button per language, with the language's own name."""
     buttons = [
         _button(chat, 0, name_language(language), ButtonAction.SETTING, f"language={language}")
         for language in list_languages()
@@ -311,7 +311,7 @@ def is_setting_on(chat: ChatRow, name: str) -> bool:
 
 
 def _row(chat: ChatRow, subject: int, *buttons: tuple[str, ButtonAction]) -> InlineKeyboardMarkup | None:
-    """Each by the key of its label."""
+    """Return a row of buttons, given as keys of their labels and actions."""
     say = get_chat_texts(chat).say
     return build_keyboard([[_button(chat, subject, say(key), action) for key, action in buttons]])
 

@@ -161,7 +161,7 @@ class AnswerDelivery:
         self._replies: dict[int, StreamingReply] = {}
 
     def open_reply(self, chat: ChatRow) -> StreamingReply:
-        """Opens the reply that receives the events of the session's answers; close it at the end."""
+        """Open the reply that receives the events of the session's answers; close it at the end."""
         answer = StreamingReply(
             self._context,
             self._final_delivery,
@@ -245,7 +245,11 @@ class SummaryNotices:
         self._forecast = forecast
 
     async def send_after_answer(self, chat: ChatRow) -> None:
-        """Raises StorageUnavailable. A notice is recorded before it is sent: rather none than two."""
+        """Send the notices that are due after an answer, such as about a new summary.
+
+        Each is recorded before it is sent: after a crash it is missing rather than doubled. Raises
+        StorageUnavailable.
+        """
         context, notifier = self._find_context(chat.bot_id), self._find_notifier(chat.bot_id)
         if context is None or notifier is None or context.public or chat.session_id in context.compacting:
             return

@@ -70,11 +70,14 @@ class HandoverNotices:
                 await self._send(one, chat, sender)
 
     async def _begin_sending(self, handover_id: int) -> None:
-        """Raises SendClaimedElsewhere, and nothing must be sent then."""
+        """Store that sending begins. If this raises, the notice must not be sent.
+
+        Raises SendClaimedElsewhere and StorageUnavailable.
+        """
         try:
             begun = await self._handovers.begin_notifying(handover_id)
         except StorageUnavailable:
-            # Its row may say that a request is on its way: none is.
+            # The row may say that a request runs, but none was sent.
             self._outcomes[handover_id] = "queued"
             raise
         if not begun:

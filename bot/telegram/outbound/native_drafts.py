@@ -168,7 +168,7 @@ async def send_rich(
     patience: float = FINAL_PATIENCE_SECONDS,
     observer: SendObserver | None = None,
 ) -> CallOutcome:
-    """A new message; CallRejected means that the classic form has to do."""
+    """Send a rich message; CallRejected means that the classic form must be sent."""
     method = SendRichMessage(
         chat_id=target.chat_id,
         message_thread_id=target.thread_id or None,

@@ -39,7 +39,7 @@ class Notifier:
         silent: bool = False,
         reply_to: int | None = None,
     ) -> int | None:
-        """The id of the last message; None when it did not get there."""
+        """Send a text; return the id of its last message, or None if it was not sent."""
         outcome = await self.attempt(target, text, keyboard=keyboard, silent=silent, reply_to=reply_to)
         return outcome.message_id if isinstance(outcome, MessageSent) else None
 

@@ -412,7 +412,7 @@ class StreamingReply:
                     await self._draft_changed.wait()
 
     def _seconds_until(self, at: float | None) -> float | None:
-        """None waits until the next piece or the end."""
+        """Return real seconds until a time; None, for no time, waits until the next piece or the end."""
         return None if at is None else self._context.clock.to_real_seconds(at - self._context.clock.now())
 
     async def _edit(self, draft: ReplyDraft, edit: DraftEdit) -> None:

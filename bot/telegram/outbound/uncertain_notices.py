@@ -104,7 +104,7 @@ class UncertainNotices:
         return result
 
     async def handle_quote(self, chat: ChatRow, message_id: int, quoted: QuotedMessage) -> None:
-        """A person replied to a message of the bot: if it is an uncertain part, it has arrived."""
+        """Mark an uncertain part as arrived if a person's reply quotes it, and no other part matches."""
         parts = await self._store.list_uncertain_parts(chat.session_id, address_id=chat.address_id)
         matching = [part for part in parts if await self._is_quote_of(chat, part, quoted)]
         if len(matching) == 1:
@@ -114,17 +114,20 @@ class UncertainNotices:
             )  # fmt: skip
 
     async def handle_answer_press(self, chat: ChatRow, turn: int, message_id: int) -> None:
-        """A button under the end of an answer: that part has arrived."""
+        """Mark the last part of an answer as arrived, since a person pressed a button below it."""
         await self._store.mark_seen(
             chat.session_id, turn, None, address_id=chat.address_id, message_id=message_id
         )
 
     async def _begin_sending(self, notice: UncertainNotice, chat: ChatRow) -> None:
-        """Raises SendClaimedElsewhere, and nothing must be sent then."""
+        """Store that sending begins. If this raises, the notice must not be sent.
+
+        Raises SendClaimedElsewhere and StorageUnavailable.
+        """
         try:
             begun = await self._store.begin(notice)
         except StorageUnavailable:
-            # Its row may say that a request is on its way: none is.
+            # The row may say that a request runs, but none was sent.
             self._outcomes[notice.id] = notice, chat, CallNotSent(reason="storage did not answer")
             raise
         if not begun:
@@ -259,7 +262,10 @@ class UncertainNotices:
             await sender.delete(chat.chat_id, [message_id])
 
     async def _remove(self, notice: UncertainNotice, chat: ChatRow, sender: Sender) -> None:
-        """The answer has arrived. In a supergroup that was a group, the number is another message's."""
+        """Delete the notice of an answer that has arrived, or replace its text.
+
+        It stays in the chat if the group became a supergroup, where its id may be another message's.
+        """
         if notice.message_id is not None and notice.chat_id == chat.chat_id:
             outcome = await sender.delete(chat.chat_id, [notice.message_id])
             if isinstance(outcome, CallRejected):
@@ -273,7 +279,7 @@ class UncertainNotices:
         await self._store.settle(notice)
 
     async def _is_quote_of(self, chat: ChatRow, part: UncertainPart, quoted: QuotedMessage) -> bool:
-        """Whether the quote is of that part, as the chat shows it."""
+        """Return whether a quote is from this part, as the chat shows it."""
         ended = await self._context.deliveries.load_ended_turn(part.session_id, part.turn)
         if ended is None:
             return False

@@ -42,7 +42,7 @@ class LeaseGuard:
         self._seen = asyncio.Event()
 
     def mark_held(self, *, asked_at: float) -> None:
-        """Postgres has confirmed the lease; `asked_at` is `now()` before the query."""
+        """Record that Postgres confirmed the lease; `asked_at` is the time before the query, in seconds."""
         self._seen_at = asked_at
         self._seen.set()
 
@@ -116,7 +116,7 @@ class BotRunner:
         self._tasks.run_forever(self._keep_lease)
 
     def wake(self) -> None:
-        """An update was stored, and Telegram does not know it yet."""
+        """Wake the reader after an update was stored."""
         self._crash_point("telegram_after_store")
         self._reader.wake()
 
@@ -180,7 +180,7 @@ class BotRunner:
             self._tasks.start(self._keep_profile())
 
     async def _release(self) -> None:
-        """The lease is lost: another process handles the inbox, so drop what waits here."""
+        """Stop intake and drop waiting messages after another process has taken over the bot's lease."""
         self._lease_guard.mark_lost()
         self._epoch, self._is_recovered = None, False
         await self._stop_intake()

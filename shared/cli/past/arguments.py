@@ -11,7 +11,7 @@ PROGRAMS = ("telegram", "chatgpt", "claude", "whatsapp")
 
 
 def read_import_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Ends the program with 2 and a usage line when they cannot be used."""
+    """Parse the arguments; if they are invalid, print a usage line and exit with status 2."""
     parser = argparse.ArgumentParser(
         prog="evertalk import",
         description="Import messages of other programs as an earlier conversation of a person: "

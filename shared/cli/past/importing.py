@@ -26,7 +26,7 @@ async def run_import(
     wish: argparse.Namespace, *, database_url: str, settings: Settings, say: Callable[[str], None],
     crash_point: CrashPoint,
 ) -> int:  # fmt: skip
-    """0 when it was done, 1 when not, with a line that says why."""
+    """Run `evertalk import`; return exit status 0, or 1 after a line with the reason."""
     async with open_stores(database_url) as stores:
         session_id = await _find_session(stores, wish.person, say)
         if session_id is None:

@@ -84,7 +84,10 @@ def _state(done: bool, *, broken: bool = False) -> State:
 
 
 def _of_telegram(stored: bool, bots: list[BotState]) -> State:
-    """A bot that was never enrolled has only just been set up; one without a token is no trouble."""
+    """Return the state of the Telegram step: broken if bots are known but no process serves one.
+
+    A bot that has never reached Telegram was only just set up, and a missing token is no fault.
+    """
     sources = find_setting_sources()
     given = any(sources[field] in _OUTSIDE for field in ("telegram_bot_token", "telegram_bots_file"))
     wanted = stored or given

@@ -137,13 +137,13 @@ def _render_server(server: LocalServer) -> dict[str, Any]:
 
 
 def _key_for(base_url: str, settings: Settings) -> str:
-    """A key goes nowhere but to the address that it was stored for."""
+    """Return the key that was stored for this address; empty without one. Keys go to no other address."""
     own = settings.openai_api_key if base_url == (settings.openai_base_url or OPENAI_URL) else None
     return read_secrets(settings.model_keys).get(base_url) or (own.get_secret_value() if own else "")
 
 
 async def _ask_models(settings: Settings, name: str) -> tuple[bool, str, str]:
-    """The one that is named; else the one that answers, and the one that summarises if it is another."""
+    """Test the named model; without a name, the chat model and the summary model, if it is another."""
     try:
         async with _open_models(settings) as models, asyncio.timeout(SECONDS):
             if name:
@@ -182,7 +182,7 @@ async def _ask_each(models: Models, names: Sequence[str]) -> tuple[bool, str, st
 
 
 async def _ask_voice(settings: Settings, _name: str) -> tuple[bool, str, str]:
-    """With a second of silence."""
+    """Test the transcription service with one second of silence."""
     if (transcriber := build_transcriber(settings)) is None:
         return _NO_ADDRESS
     recording = Recording(body=silence(), mime="audio/wav", seconds=1.0)
@@ -190,14 +190,14 @@ async def _ask_voice(settings: Settings, _name: str) -> tuple[bool, str, str]:
 
 
 async def _ask_speaker(settings: Settings, _name: str) -> tuple[bool, str, str]:
-    """For one word."""
+    """Test the speech service with one word."""
     if (speaker := build_speaker(settings)) is None:
         return _NO_ADDRESS
     return await _answer_of(speaker.speak("Hello.", form="opus"), speaker.model)
 
 
 async def _ask_picture_maker(settings: Settings, _name: str) -> tuple[bool, str, str]:
-    """For one picture, which costs what any does."""
+    """Test the picture service with one picture, at the usual price."""
     if (maker := build_picture_maker(settings)) is None:
         return _NO_ADDRESS
     return await _answer_of(maker.make("a small blue dot on white"), maker.model, seconds=PICTURE_SECONDS)
@@ -236,7 +236,7 @@ _NO_ADDRESS = (False, "There is no address to test.", "")
 async def _answer_of(
     asking: Awaitable[object], name: str, *, seconds: float = SECONDS
 ) -> tuple[bool, str, str]:
-    """How a call of `name` ended."""
+    """Wait for a test call; return whether it passed, a sentence for operators, and a detail."""
     began = time.monotonic()
     try:
         async with asyncio.timeout(seconds):
@@ -289,7 +289,7 @@ _PROBES = {
 
 
 def _without_secrets(reason: str, settings: Settings) -> str:
-    """A server may repeat what it was sent."""
+    """Return a server's text without this installation's secrets, which the server may repeat."""
     single = (
         settings.anthropic_api_key, settings.openai_api_key, settings.telegram_bot_token,
         settings.transcribe_key, settings.speech_key, settings.picture_key, settings.rerank_key,

@@ -101,7 +101,7 @@ class LoginHandlers:
         return await self.set_login_cookie(authed, outcome, following=form.get("next", ""))
 
     async def set_login_cookie(self, authed: AuthedRequest, token: str, *, following: str) -> web.Response:
-        """A new login, in place of the one that was."""
+        """Redirect with the cookie of a new login, and end the login before it."""
         request = authed.request
         await self._end(authed)
         response = see_other(safe_next(following))
