@@ -40,12 +40,12 @@ from shared.services.voice.speaking import SpeakingService
 
 MIB = 1024 * 1024
 BOT_MESSAGE_CHARS = 60_000
-"""A paste arrives in pieces of 4,096 and is one message again."""
+"""Maximum characters of a Telegram message; a long paste arrives in pieces of 4,096 and is joined again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnServices:
-    """Services of turns that other rooms use."""
+    """Services of turns that other parts of the program use."""
 
     requests: RequestBuilder
     toolbox: Toolbox
@@ -54,7 +54,7 @@ class TurnServices:
 
 
 def build_turns(base: Foundation, *, tools: Sequence[Tool] = ()) -> TurnServices:
-    """With `tools` beside the built-in ones."""
+    """Build the services that answer turns; `tools` are offered in addition to the built-in ones."""
     requests = _build_requests(base)
     toolbox = _build_toolbox(base, requests, tools)
     pictures = PictureService(
@@ -83,7 +83,7 @@ def build_turns(base: Foundation, *, tools: Sequence[Tool] = ()) -> TurnServices
 
 
 def build_hearing(base: Foundation) -> HearingService | None:
-    """None where nothing transcribes, and nothing of it is loaded there."""
+    """Build the service that transcribes recordings; return None if no transcriber is configured."""
     settings, transcriber = base.settings, base.transcriber
     if transcriber is None:
         return None
@@ -104,7 +104,7 @@ def build_hearing(base: Foundation) -> HearingService | None:
 
 
 def build_speaking(base: Foundation) -> SpeakingService | None:
-    """None where nothing speaks, and nothing of it is loaded there."""
+    """Build the service that reads answers aloud; return None if no speech server is configured."""
     if base.speaker is None:
         return None
     return SpeakingService(
@@ -180,7 +180,7 @@ def _build_toolbox(base: Foundation, requests: RequestBuilder, more: Sequence[To
 
 
 def _build_picture_tool(base: Foundation) -> Sequence[Tool]:
-    """Empty where no server makes pictures."""
+    """Return the tool that makes pictures; empty if no picture server is configured."""
     if base.picture_maker is None:
         return ()
     return (

@@ -52,21 +52,21 @@ class Closable(Protocol):
 
 
 class LoadableModels(Protocol):
-    """Models whose library is loaded beside other work."""
+    """Models whose library can be loaded in the background."""
 
     def start_loading(self) -> None: ...
     async def wait_until_loaded(self) -> None: ...
 
 
 class WarmUp:
-    """In threads: the process hears, stores and beats meanwhile."""
+    """Loader of models and counters in threads; meanwhile the process receives and stores messages."""
 
     def __init__(self, models: LoadableModels, counter: TokenCounter) -> None:
         self._models = models
         self._counter = counter
         self._has_begun = False
         self.is_done = False
-        """Whether what an answer needs is loaded, or cannot be."""
+        """True once everything that an answer needs is loaded, or has failed to load."""
 
     async def run(self) -> bool:
         """Load models and counters, and return True after the first call; later calls return False at once.
@@ -101,9 +101,10 @@ class SystemClock:
 
 @dataclass(slots=True, kw_only=True)
 class Foundation:
-    """`close` ends it, and its leases lapse at once.
+    """Everything that each process needs: connections, stores, models and its heartbeat.
 
-    Parts that settings decide are replaced while it runs.
+    `close` ends it and releases its leases at once. A change of settings replaces the parts that depend on
+    settings.
     """
 
     settings: Settings
@@ -121,7 +122,7 @@ class Foundation:
     transcriber: HttpTranscriber | LocalTranscriber | None
     reranker: Reranker | None
     encoder: Encoder | None
-    """None where nothing says what texts mean."""
+    """Encoder of texts as vectors; None if no encoder is configured."""
     counter: VocabularyCounter
     warm_up: WarmUp
     mcp_tools: McpTools | KnownMcpTools | None
@@ -134,16 +135,16 @@ class Foundation:
     worker_id: int
     heartbeat: HeartbeatThread
     health: Health
-    """Told with each heartbeat."""
+    """Health report that is sent with each heartbeat."""
     promotion: PromotionWatcher
     given_up: frozenset[str]
-    """Work that has stopped processes, as of the start of this one."""
+    """Keys of work that stopped too many processes, as read when this process started."""
     background_tasks: BackgroundTasks
-    """How busy this loop is, for the heartbeat to tell; and whether another server is the primary."""
+    """Background tasks of this process, such as the watch of its event loop and of database promotions."""
     retired: list[Closable] = field(default_factory=list)
-    """Parts that changed settings have replaced, and that answers under way still use."""
+    """Parts that a change of settings has replaced, and that running answers still use."""
     followers: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
-    """Called after each change of settings, in order."""
+    """Functions that are called after each change of settings, in this order."""
 
     def list_breakers(self) -> Mapping[str, BreakerState]:
         """Return the state of the circuit breakers by provider."""
@@ -178,7 +179,10 @@ class Foundation:
 
 
 async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
-    """Raises StorageUnavailable, SchemaRefused, BadSettings, ContradictoryPolicy, ModelsFileBroken."""
+    """Open all connections of a process, register it with its heartbeat, and return its foundation.
+
+    Raises StorageUnavailable, SchemaRefused, BadSettings, ContradictoryPolicy or ModelsFileBroken.
+    """
     database_url, redis_url = resolve_server_urls(settings)
     # Refused before anything is opened.
     build_policy(settings)
@@ -242,7 +246,7 @@ async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
 
 
 async def _has_waiting_work(stores: Stores, role: Role) -> bool:
-    """Return whether earlier work waits whose first step is a model call."""
+    """Return whether earlier work is waiting that begins with a model call."""
     if role == "worker":
         return bool(await stores.jobs.due_jobs(limit=1))
     return bool(await stores.turns.list_unanswered(CHANNELS[role]))
@@ -257,7 +261,7 @@ def _states(services: Sequence[HasBreakers]) -> Mapping[str, BreakerState]:
 
 
 def build_health(parts: ConfiguredParts) -> Health:
-    """Build the health report; a file tells of a failed backup, whichever process made it."""
+    """Build the health report of a process; a file shows a failed backup, whichever process made it."""
     settings, models = parts.settings, parts.models
     others = (parts.transcriber, parts.speaker, parts.picture_maker)
     services = tuple(one for one in others if one is not None)
@@ -275,7 +279,7 @@ def build_health(parts: ConfiguredParts) -> Health:
 
 
 def _build_fingerprint(settings: Settings) -> Callable[[], Mapping[str, Any]]:
-    """Return a function for the host's fingerprint; it is empty without the secret key."""
+    """Return a function that computes the host's fingerprint; its result is empty without a secret key."""
     if settings.secret_key is None:
         return dict
     return HostFingerprint(

@@ -49,12 +49,13 @@ STORABLE = (
     "alert_webhook_url", "alert_webhook_secret", "alert_smtp_url", "alert_email_from", "alert_email_to",
     "backup_copy_dir",
 )  # fmt: skip
-"""By field: nothing that opens a way in (addresses, ports, files, keys of the installation, who logs in).
+"""Fields of the settings that operators may store.
 
-The folder for copies of backups is only written to.
+None of them opens a way in: addresses, ports, files, keys of the installation and logins are missing. The
+folder for copies of backups is only written to.
 """
 SEVERAL_SECRETS = ("model_keys", "telegram_tokens")
-"""A JSON object each: keys by the address of their server, tokens by the number of their bot."""
+"""Settings that are a JSON object of secrets: keys by address of their server, tokens by id of their bot."""
 MOST_CHARS = 8000
 _ADDRESS_OF = {
     "ANTHROPIC_API_KEY": "ANTHROPIC_BASE_URL",
@@ -65,12 +66,12 @@ _ADDRESS_OF = {
     "EVERTALK_RERANK_KEY": "EVERTALK_RERANK_URL",
     "EVERTALK_EMBEDDINGS_KEY": "EVERTALK_EMBEDDINGS_URL",
 }
-"""Where each key goes: it is sent nowhere else."""
+"""Setting with the address of each key's server; the key is sent nowhere else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSetting:
-    """`text` is None after the setting was taken away; that of a secret is for those who work with it."""
+    """Stored setting; `text` is None after it was removed. The text of a secret is not shown to operators."""
 
     name: str
     text: str | None
@@ -81,7 +82,7 @@ class StoredSetting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSettings:
-    """All of them, and the version that the next change has to name."""
+    """All stored settings, and the version that the next change must name."""
 
     version: int
     rows: tuple[StoredSetting, ...] = ()
@@ -92,13 +93,16 @@ class StoredSettings:
 
 
 def list_storable() -> dict[str, str]:
-    """Field by environment name."""
+    """Return the field name of each setting that can be stored, by its environment name."""
     names = list_setting_names()
     return {names[field]: field for field in STORABLE}
 
 
 def find_locked() -> frozenset[str]:
-    """Names whose value the environment or `.env` gives. A key from there goes nowhere but where they say."""
+    """Return environment names of settings whose value comes from the environment or `.env`.
+
+    If a key comes from there, its server's address counts too, so that no stored address gets the key.
+    """
     names = list_setting_names()
     given = {names[field] for field, origin in find_setting_sources().items() if origin in _OUTSIDE}
     return frozenset(given | {address for key, address in _ADDRESS_OF.items() if key in given})
@@ -119,9 +123,11 @@ def load_with_stored(values: Mapping[str, str], **overrides: Any) -> Settings:
 
 
 def merge_secrets(stored: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Return the changes, with several-secret settings merged: null removes one, missing ones are kept.
+    """Return the changes, with new secrets merged into stored ones for SEVERAL_SECRETS.
 
-    An operator who changes one secret is not shown the others. Raises BadSettings.
+    Such a setting is a JSON object: null removes one secret, and missing ones are kept, since operators
+    cannot see them. The value None removes the whole setting. Raises BadSettings if the value is no such
+    object.
     """
     names = {name for name, field in list_storable().items() if field in SEVERAL_SECRETS}
     merged = dict(changes)
@@ -141,7 +147,7 @@ def merge_secrets(stored: Mapping[str, str], changes: Mapping[str, str | None]) 
 
 
 def apply_changes(stored: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
-    """The values after a change; raises BadSettings with every field that cannot be so."""
+    """Return the stored values after a change. Raises BadSettings with every field that is refused."""
     if problems := tuple(_refusals(stored, changes)):
         raise BadSettings(problems)
     wanted = {**stored, **changes}
@@ -168,5 +174,5 @@ def _refusals(stored: Mapping[str, str], changes: Mapping[str, str | None]) -> I
 
 
 def is_sealed(name: str) -> bool:
-    """Whether a stored setting is a secret."""
+    """Return whether a setting, by its environment name, is a secret and stored encrypted."""
     return is_secret(list_storable()[name])

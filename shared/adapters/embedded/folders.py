@@ -1,4 +1,4 @@
-"""Where embedded servers keep things: who holds the folder, and where sockets fit."""
+"""Folders of the embedded servers: their lock, their owner and a short path for sockets."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from shared.adapters.embedded.errors import EmbeddedServerFailed, FolderInUse
 from shared.adapters.embedded.process_user import ProcessUser
 
 LONGEST_SOCKET_BYTES = 103
-"""macOS allows 104 with the closing zero, Linux 108."""
+"""Maximum bytes of a socket's path; macOS allows 104 with the closing zero, Linux 108."""
 
 _LONGEST_SOCKET_NAME = ".s.PGSQL.5432.lock"
 
 
 class FolderLock:
-    """One process at a time; the system releases it however that process ends."""
+    """Lock of a data folder for one process; the system releases it however that process ends."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -77,7 +77,10 @@ def is_held(path: Path) -> bool:
 
 
 def socket_folder(data_folder: Path, account: ProcessUser) -> Path:
-    """Made, and taken over from the account that the servers had before."""
+    """Create the socket folder, make `account` its owner, and return it.
+
+    Raises EmbeddedServerFailed if it belongs to a foreign account.
+    """
     folder = choose_socket_folder(data_folder)
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
@@ -88,14 +91,17 @@ def socket_folder(data_folder: Path, account: ProcessUser) -> Path:
 
 
 def find_socket_folder(data_folder: Path) -> Path:
-    """Return the socket folder of running servers, without changes."""
+    """Return the socket folder of running servers, without changes.
+
+    Raises EmbeddedServerFailed if it belongs to a foreign account.
+    """
     folder = choose_socket_folder(data_folder)
     _refuse_foreign(folder, _owners(data_folder))
     return folder
 
 
 def choose_socket_folder(data_folder: Path) -> Path:
-    """`run` beside the data, or a private folder in /tmp when that path is too long or needs quoting."""
+    """Return `run` in the data folder, or a private folder in /tmp if its path is too long or unsafe."""
     folder = data_folder / "run"
     name = str(folder / _LONGEST_SOCKET_NAME)
     if len(os.fsencode(name)) > LONGEST_SOCKET_BYTES or quote(name) != name:
@@ -105,7 +111,7 @@ def choose_socket_folder(data_folder: Path) -> Path:
 
 
 def _owners(data_folder: Path) -> set[int]:
-    """Under whose rights the servers of this folder have run."""
+    """Return the ids of the accounts that own the data of PostgreSQL and Valkey in this folder."""
     found = set()
     for name in ("pg", "valkey"):
         with contextlib.suppress(OSError):

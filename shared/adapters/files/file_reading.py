@@ -1,4 +1,4 @@
-"""Reads an untrusted file as a picture or a text: by its bytes, whatever it is called."""
+"""Reads an untrusted file as a picture or a text; its bytes decide the kind, not its name."""
 
 from __future__ import annotations
 
@@ -42,9 +42,11 @@ async def read_file(
     most_chars: int = MOST_TEXT_CHARS,
     languages: tuple[str, ...] = (),
 ) -> Picture | Document | NotRead:
-    """Never raise for what a file holds. Only a text in Unicode is read in this process.
+    """Read a file as a picture or a document; return NotRead with the reason if that is not possible.
 
-    `languages` are those of the sender: they decide where two encodings are about equally likely.
+    `opened` sends content to the sandbox process; this process itself reads only plain Unicode text.
+    `languages` are those of the sender, which decide between equally likely encodings. No content makes it
+    raise.
     """
     if not content:
         return NotRead(reason="file_empty")
@@ -61,7 +63,10 @@ async def read_file(
 
 
 async def read_picture(content: bytes, *, opened: Open) -> Picture | NotRead:
-    """Re-encode a picture in a separate process: small enough, upright, and without metadata."""
+    """Re-encode a picture in the sandbox process, scaled down, upright and without metadata.
+
+    Returns NotRead if it cannot be opened.
+    """
     head, body = await opened("picture", content)
     if head is None or not body:
         return NotRead(reason="file_unreadable")
@@ -106,12 +111,12 @@ async def read_scans(content: bytes, *, opened: Open) -> tuple[Picture, ...]:
 
 
 def has_scans(text: str) -> bool:
-    """Tell by the text of a PDF whether some of its pages are pictures."""
+    """Return whether the extracted text of a PDF says that some pages are pictures."""
     return text.startswith(_SCANNED)
 
 
 def _describe_scans(pages: list[int], shown: int) -> str:
-    """Say which pages are pictures without text, and how many of them follow."""
+    """Return a line that names the pages without text, and says how many of them follow as pictures."""
     named = ", ".join(map(str, pages[:_NAMED_PAGES])) + (" …" if len(pages) > _NAMED_PAGES else "")
     follow = f"the first {shown} follow as pictures" if shown else "they could not be opened as pictures"
     return f"{_SCANNED} {named} of this PDF are pictures without text; {follow}.)"
@@ -135,7 +140,10 @@ async def read_text_document(
 
 
 async def decode_file(content: bytes, *, opened: Open, languages: tuple[str, ...] = ()) -> Decoded:
-    """Decode a text in any encoding; one in doubt is `opened`. Raises NotText."""
+    """Decode a text file in any encoding. Raises NotText if no encoding fits.
+
+    If the encoding is in doubt, the sandbox process decodes it through `opened`, with `languages` as hints.
+    """
     if (found := decode_plain(content)) is not None:
         return found
     hints = " ".join(languages)[:_HINT_CHARS].encode("ascii", "replace").replace(b"\n", b" ")
@@ -146,7 +154,7 @@ async def decode_file(content: bytes, *, opened: Open, languages: tuple[str, ...
 
 
 def _tell_doubt(text: str, guessed: str) -> str:
-    """Add the line by which a model knows that letters may be wrong."""
+    """Put a line before a text with a guessed encoding, which warns the model of wrong letters."""
     return (
         f"({read_as(guessed)}: the file names no encoding, so letters may be wrong.)\n\n{text}"
         if guessed

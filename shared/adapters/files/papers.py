@@ -1,6 +1,6 @@
-"""The words of papers, sheets, slides and books as Markdown. Only the opening process imports this module.
+"""Text of papers, sheets, slides and books as Markdown; only the sandbox process imports this module.
 
-Whatever a file claims of itself is bounded: what is unpacked, what is kept, and how deep it nests.
+Limits apply whatever a file claims: to unpacked bytes, to stored text and to depth of nesting.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from shared.adapters.files.rtf import MOST_CHARS, read_rtf
 from shared.core.values.files import Refused
 
 MOST_UNPACKED = 96 * 1024 * 1024
-"""Bytes of all parts that are read; a sheet of a million rows has more, and is cut."""
+"""Maximum bytes of all unpacked parts; a sheet of a million rows has more and is cut."""
 MOST_PARTS = 20_000
 MOST_DEPTH = 500
 _PIECE = 65_536
 _OFFICE = "application/vnd.openxmlformats-officedocument"
 _EPUB = "application/epub+zip"
 _LEAST_MAIN_CHARS = 200
-"""Where a page's main part says less, the whole page is read."""
+"""Characters below which a page's main part is ignored and the whole page is read."""
 _FORMAT_CHARS = 255
-"""Most characters of a cell's number format, as spreadsheets allow."""
+"""Maximum characters of a cell's number format, as spreadsheets allow."""
 _MOST_POINTS = 1_000
-"""Points of a chart that are read."""
+"""Maximum points of a chart that are read."""
 _NEVER_READ = "script, style, noscript, template, svg, iframe"
 _MENUS = "nav, form, button, dialog, aside, footer"
 
@@ -43,7 +43,10 @@ class _Enough(Exception):
 
 
 def read_paper(content: bytes) -> tuple[dict[str, Any], str]:
-    """Raises Refused, and whatever a broken file causes."""
+    """Return the text of an office file as Markdown, after a head with `mime` and `truncated`.
+
+    Raises Refused, or any other error that a broken file causes.
+    """
     if content.startswith(b"{\\rtf"):
         return read_rtf(content)
     if not content.startswith(b"PK"):  # the container of old Office files, and of locked new ones
@@ -63,7 +66,11 @@ def read_paper(content: bytes) -> tuple[dict[str, Any], str]:
 
 
 def page_markdown(text: str, *, menus: bool = False) -> tuple[str, str]:
-    """Title and words of an HTML page: its main part where it names one, mostly without menus and forms."""
+    """Return the title and the Markdown text of an HTML page; the title is empty if it has none.
+
+    If the page has a `main` or `article` of 200 characters or more, only that is read, else its body. Menus
+    and forms are left out unless `menus` is set.
+    """
     from justhtml import JustHTML
 
     from shared.adapters.files.page_tables import lift_tables
@@ -86,7 +93,7 @@ def page_markdown(text: str, *, menus: bool = False) -> tuple[str, str]:
 
 
 def _replace_with_text(node: Any, text: str) -> None:
-    """Let a picture's description stand in its place: models read tags as noise."""
+    """Replace a picture with its description, since models read tags as noise."""
     from justhtml import Text
 
     if node.parent is not None:
@@ -217,7 +224,7 @@ def _read_slides(archive: _Archive, words: _Words, main: str) -> None:
 
 
 def _read_chart(archive: _Archive, words: _Words, place: str) -> None:
-    """The numbers that a chart draws, as a table with a column for each of its series."""
+    """Add the numbers of a chart to `words`, as a table with one column per series."""
     series: list[_Series] = []
     path: list[str] = []
 
@@ -312,7 +319,7 @@ def _shared_strings(pieces: Iterator[bytes]) -> list[str]:
 
 
 def _date_styles(archive: _Archive, name: str) -> frozenset[int]:
-    """The numbers of the styles that show a number as a day or a time."""
+    """Return the numbers of the cell styles that show a number as a date or a time."""
     codes: dict[str, str] = {}
     dates: set[int] = set()
     number, inside = 0, False
@@ -367,7 +374,7 @@ _SIGNS = {"br": "\n", "cr": "\n", "line-break": "\n", "tab": "\t", "noBreakHyphe
 
 
 class _Words:
-    """Paragraphs, headings, lists and tables as they come, whichever of the formats names them."""
+    """Collector of paragraphs, headings, lists and tables as Markdown, for all of the file formats."""
 
     def __init__(self) -> None:
         self.headings: dict[str, int] = {}
@@ -391,7 +398,10 @@ class _Words:
         self._cells: list[tuple[Attributes, list[str]]] = []
 
     def read(self, pieces: Iterator[bytes], *, hears: tuple[str, ...] = ("t",), sheets: bool = False) -> None:
-        """`hears`: the elements whose text are words. Raises Refused and _Enough."""
+        """Read one part of a file; `hears` names the elements whose content is text.
+
+        Raises Refused, and _Enough at the limit of the text.
+        """
         self._begin()
         self._hears, self._sheets = hears, sheets
         try:
@@ -607,7 +617,10 @@ def _parse(
     ended: Callable[[str], None] | None = None,
     heard: Callable[[str], None] | None = None,
 ) -> None:
-    """By local names. None of these formats has a document type: what brings one brings entities, too."""
+    """Parse XML and call `began`, `ended` and `heard` with names without their namespace.
+
+    Raises Refused for a document type, which no office format has and which could define entities.
+    """
     parser = expat.ParserCreate(namespace_separator=" ")
     depth = 0
 

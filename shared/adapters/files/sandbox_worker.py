@@ -26,14 +26,14 @@ from shared.core.values.files import (
 )
 
 LONGEST_SIDE = 1_568
-"""Models make larger pictures smaller themselves, and charge for it."""
+"""Maximum width and height in pixels; models shrink larger pictures themselves, and charge for them."""
 MOST_PIXELS = 50_000_000
 MOST_PAGES = 200
 MOST_CHARS = 400_000
 MOST_SCANS = 10
-"""Scanned pages that a model sees."""
+"""Maximum scanned pages of a PDF that a model sees."""
 MOST_DEPTH = 2
-"""Files in files that are read: a paper in a mail in a mail."""
+"""Maximum depth of nested files, such as a paper in a mail in a mail."""
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 MEMORY_BYTES = 1_024 * 1024 * 1024
 NICE = 10
@@ -200,7 +200,11 @@ def page(content: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def paper(content: bytes, depth: int = 0) -> tuple[dict[str, Any], bytes]:
-    """An office paper, a book, a mail of Outlook, a packed file, or an archive of texts as Markdown."""
+    """Return the text of an office file, book, Outlook mail, gzip file or archive of texts as Markdown.
+
+    `depth` is the number of files around this one. Raises Refused if it is locked, unreadable or of unknown
+    kind.
+    """
     from shared.adapters.files import mail_files, old_office
     from shared.adapters.files.papers import read_paper
 
@@ -222,7 +226,7 @@ def paper(content: bytes, depth: int = 0) -> tuple[dict[str, Any], bytes]:
 
 
 def form(content: bytes, depth: int = 0) -> tuple[dict[str, Any], bytes]:
-    """A mail, a contact, a calendar or a notebook as text."""
+    """Return the text of a mail, contact, calendar or notebook as UTF-8, after a head with its properties."""
     from shared.adapters.files import mail_files
     from shared.adapters.files.text_decoding import decode_text
 
@@ -236,7 +240,7 @@ def form(content: bytes, depth: int = 0) -> tuple[dict[str, Any], bytes]:
 
 
 def _read_inner(content: bytes, *, depth: int) -> str:
-    """The text of a file within another one. Raises Refused, and anything that a broken file causes."""
+    """Return the text of a file within another one. Raises Refused, or any error of a broken file."""
     from shared.adapters.files.text_decoding import NotText, decode_text
 
     if depth > MOST_DEPTH or is_picture(content):
@@ -263,7 +267,11 @@ def _html_text(text: str) -> str:
 
 
 def text(content: bytes) -> tuple[dict[str, Any], bytes]:
-    """A text in an encoding that is in doubt; languages of the sender stand in a line before it."""
+    """Decode a text of unknown encoding, and return it as UTF-8; `guessed` names a guessed encoding.
+
+    The first line of `content` lists the sender's languages, separated by spaces; the text follows it. Raises
+    Refused if no encoding fits.
+    """
     from shared.adapters.files.text_decoding import NotText, decode_text
 
     languages, _, body = content.partition(b"\n")
@@ -275,7 +283,7 @@ def text(content: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def chart(content: bytes) -> tuple[dict[str, Any], bytes]:
-    """The numbers of a chart, as JSON, drawn as a PNG."""
+    """Draw a chart from its numbers in JSON; return media type, width and height in pixels, and a PNG."""
     from shared.adapters.files.charts import HEIGHT, WIDTH, draw_chart
 
     return {"mime": "image/png", "width": WIDTH, "height": HEIGHT}, draw_chart(json.loads(content))
@@ -311,7 +319,10 @@ def main(kind: str, cpu_seconds: int) -> int:
 
 
 def _limit(cpu_seconds: int) -> None:
-    """Where the system can; the parent's patience is the limit elsewhere."""
+    """Limit processor seconds and memory of this process, if the system can.
+
+    Elsewhere only the timeout of the parent process limits it.
+    """
     try:
         import resource
     except ImportError:

@@ -1,5 +1,6 @@
 """Catalogue of models: windows, prices and abilities, known without a call to the provider.
-`known_models.json` holds figures that the providers published, as read in November 2026, without temporary
+
+`known_models.json` has figures that the providers published, as read in November 2026, without temporary
 discounts. Above some length a whole prompt costs more, by the larger of the factors of input and output.
 Cache writes of Anthropic are those of the five-minute cache. Unlisted values are None, never 0.
 """
@@ -32,25 +33,26 @@ MODEST_CAPABILITIES: Mapping[Wire, frozenset[str]] = {
     "openai": frozenset({"tools", "json"}),
     "responses": frozenset({"tools", "json"}),
 }
-"""Abilities of any server of that API; refused ones are not tried again."""
+"""Abilities that any server of an API is assumed to have; an ability that it refuses is not tried again."""
 CACHE_WRITE_FACTOR = 1.25
 MOST_FALLBACKS = 4
-"""Fallback models of one model; each that fails costs time."""
+"""Maximum fallback models of one model; each one that fails costs time."""
 
 _USUAL_TOKENS = 1.10
-"""Token factor of models without a measured one. The table has measured ones: Opus 4.7 and later count about
-1.3 times the tokens of the bundled vocabulary.
+"""Token factor of models without a measured one.
+
+The table has measured ones: Opus 4.7 and later count about 1.3 times the tokens of the bundled vocabulary.
 """
 _SNAPSHOT = re.compile(r"-20\d{6}$")
 _ADDRESS, _ADDRESS_IN_WORDS = r"^https?://", "must begin with http:// or https://"
 Wait = Annotated[float, Field(ge=1, le=600, strict=False)]
-"""Seconds; an answer may take ten minutes in all."""
+"""Seconds to wait, 1 to 600; a whole answer may take ten minutes."""
 KEY_PLACE = "{key}"
-"""Part of a header's value that becomes the key of its entry."""
+"""Placeholder in a header's value, which is replaced by the key of its entry."""
 _KEPT_HEADERS = frozenset(
     {"host", "connection", "content-length", "content-type", "content-encoding", "transfer-encoding"}
 )
-"""Headers that belong to the request itself."""
+"""Headers that the program sets for each request, so that an operator cannot set them."""
 
 
 def _check_header(name: str) -> str:
@@ -74,37 +76,39 @@ class ModelsFileBroken(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelEntry:
-    """A model that an operator has configured; None means "as the table or the provider says"."""
+    """Model that an operator has configured; None means the value of the table or the provider."""
 
     name: str
-    """How Evertalk calls it."""
+    """Name of the model in Evertalk."""
     model: str = ""
-    """How its provider calls it; empty means the same."""
+    """Name of the model at its provider; empty means the same name."""
     wire: Wire = "messages"
     """API of its server: Anthropic's Messages, Chat Completions, or OpenAI's Responses."""
     base_url: str | None = None
     key_env: str | None = None
-    """The environment variable that holds its key, or the address of which EVERTALK_MODEL_KEYS has one. A
-    foreign base URL never gets the usual key."""
+    """Environment variable that holds its key, or the address whose key is in EVERTALK_MODEL_KEYS.
+
+    A base URL of another provider never gets the usual key.
+    """
     prices: Prices | None = None
     later_prices: tuple[Prices, ...] = ()
-    """Each from its day on; what a call has cost was stored when it was made and stays."""
+    """Prices that apply from a later day on, by their `starts`; the stored cost of earlier calls stays."""
     window: int | None = None
     max_output: int | None = None
     capabilities: frozenset[str] | None = None
     able: Mapping[str, bool] = field(default_factory=dict)
-    """Abilities that differ from the usual ones of its API."""
+    """Abilities that differ from the usual ones of its API; True adds one, False removes one."""
     token_factor: float | None = None
     first_token_seconds: float | None = None
-    """Longest wait for the first event of an answer; None for the usual one, see `Patience`."""
+    """Seconds to wait for the first event of an answer; None means the usual wait, see `Patience`."""
     silence_seconds: float | None = None
-    """Longest time between two events of an answer; None for the usual one."""
+    """Seconds to wait between two events of an answer; None means the usual wait."""
     thought_tags: Mapping[str, str] = field(default_factory=dict)
-    """Opening and closing tags between which this model writes its thoughts, beside the known ones."""
+    """Closing tag by opening tag, between which this model writes its thoughts, besides the known tags."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Headers of each request beside the usual ones; an empty value leaves out a usual one."""
+    """Headers of each request besides the usual ones; an empty value removes a usual one."""
     fallbacks: tuple[str, ...] = ()
-    """Names of the models that answer, in this order, while this one cannot."""
+    """Names of the models that answer while this one cannot, in the order in which they are tried."""
 
     @property
     def wire_name(self) -> str:
@@ -112,7 +116,7 @@ class ModelEntry:
 
 
 def _as_list(raw: object) -> object:
-    """One price, or several, each with the day from which on it holds; one name, or several."""
+    """Return a single price or a single name as a list of one; return any other value unchanged."""
     return [raw] if isinstance(raw, dict | str) else raw
 
 
@@ -138,13 +142,16 @@ def _find_row(name: str, row: Mapping[str, Any], dated: str) -> ModelCard:
 
 MAKER, OPENAI_HOST = "api.anthropic.com", "api.openai.com"
 HOSTS: Mapping[str, Mapping[str, ModelCard]] = _read_hosts()
-"""Models that each provider's own API serves, by host."""
+"""Cards of the models that each provider's own API serves, by host name and model name."""
 TABLE = HOSTS[MAKER]
 
 
 @lru_cache(maxsize=256)
 def find_known_card(name: str, host: str = MAKER) -> ModelCard | None:
-    """The table's row, under the asked name; a dated snapshot counts as its model."""
+    """Return the table's card of a model at a host, under the asked name; None if it is unknown.
+
+    A name with a date at its end counts as its model without the date.
+    """
     rows = HOSTS.get(host, {})
     row = rows.get(name) or rows.get(_SNAPSHOT.sub("", name))
     return None if row is None else replace(row, name=name)
@@ -161,8 +168,8 @@ def build_card(
 ) -> ModelCard:
     """Return the card of a model: the operator's values, else the provider's, else the table's.
 
-    A foreign server may serve anything under a known name, so the table's prices do not count there, except
-    for models of the `host` itself.
+    A server that is `foreign` may serve anything under a known name. The table's prices do not apply to it,
+    except for models of a `host` in the table.
     """
     foreign = foreign and host not in HOSTS
     row = find_known_card(entry.wire_name, MAKER if host not in HOSTS else host)
@@ -185,7 +192,7 @@ def build_card(
 
 
 def list_entries(settings: Settings) -> tuple[ModelEntry, ...]:
-    """The operator's models: those of the models file, and those of the setting that it does not name.
+    """Return the operator's models: those of the models file, then others of EVERTALK_MODELS.
 
     Raises ModelsFileBroken.
     """
@@ -197,7 +204,7 @@ def list_entries(settings: Settings) -> tuple[ModelEntry, ...]:
 def list_stored_entries(settings: Settings) -> tuple[ModelEntry, ...]:
     """Return the entries of EVERTALK_MODELS with the keys of their servers. Raises ModelsFileBroken.
 
-    A dashboard may write them, so no variable of the environment is sent to such an address.
+    Operators may write them in the dashboard, so no environment variable is sent to such a server.
     """
     entries = parse_entries(settings.models, "EVERTALK_MODELS") if settings.models else ()
     keys = read_secrets(settings.model_keys)
@@ -220,7 +227,10 @@ def read_entries(path: Path) -> tuple[ModelEntry, ...]:
 
 
 def parse_entries(text: str, source: str) -> tuple[ModelEntry, ...]:
-    """A JSON list of objects with the fields of `ModelEntry`; raises ModelsFileBroken, with `source`."""
+    """Parse a JSON list of objects with the fields of `ModelForm`.
+
+    Raises ModelsFileBroken with `source`, the name of the file or setting, and the first problem.
+    """
     try:
         raw = json.loads(text)
     except ValueError as error:
@@ -240,8 +250,11 @@ def parse_entries(text: str, source: str) -> tuple[ModelEntry, ...]:
 
 
 class PriceForm(ConfigSection):
-    """In dollars per million tokens. Without prices for the cache the dearest are assumed, so that a spending
-    cap errs on the safe side."""
+    """Prices as the models file has them, in dollars per million tokens.
+
+    Without prices for the cache, a read costs as much as input, and a write 1.25 times as much. These are the
+    dearest ones, so that a cost is rather counted too high than too low.
+    """
 
     input: Amount
     output: Amount
@@ -264,7 +277,7 @@ class PriceForm(ConfigSection):
 
 
 class ModelForm(ConfigSection):
-    """An entry as it stands in the file; null is left out."""
+    """Model as the models file has it; a null value counts as a missing one."""
 
     name: Annotated[str, Field(min_length=1)]
     model: str | None = None

@@ -1,4 +1,4 @@
-"""Asks a server with `/embeddings`, as OpenAI has it, for vectors of what texts mean."""
+"""Client of an OpenAI-style `/embeddings` server, which returns vectors of what texts mean."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from shared.core.values.secrets_filter import redact
 from shared.core.verdicts.session_breakers import SessionBreakers
 
 PASSAGES_SECONDS = 30.0
-"""Seconds to wait for the vectors of one request of passages, which the worker asks for after the turns."""
+"""Seconds to wait for one request of passages, which the worker encodes after the turns."""
 MOST_TEXTS, MOST_CHARS = 16, 4_000
-"""Texts of a request, and characters of each; common servers take at least 32 texts at once."""
+"""Maximum texts of a request, and characters of each; common servers take at least 32 texts at once."""
 MIDDLE_SECONDS = 3_600.0
-"""Seconds after which the middle is asked for again, which shows a model that was exchanged."""
+"""Seconds until the mean vector is asked for again; a changed one shows that the model was exchanged."""
 _MOST_NAME = 120
 
 Vector: TypeAlias = "list[float]"
@@ -31,7 +31,7 @@ Vector: TypeAlias = "list[float]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Middle:
-    """Mean vector of everyday sentences, from which a model's vectors are seen, and the model's name."""
+    """Mean vector of everyday sentences for one model; it is subtracted from each vector of that model."""
 
     encoder: str
     model: str
@@ -40,7 +40,10 @@ class _Middle:
 
 
 class HttpEncoder(RecallServer):
-    """Vectors of a server. While it fails, it is not asked; passages and questions count apart."""
+    """Client that returns vectors of texts from a server.
+
+    It pauses while the server fails. Failures for passages and for questions are counted separately.
+    """
 
     path = "/embeddings"
     events = ("embeddings_fail", "embeddings_work_again")
@@ -58,9 +61,10 @@ class HttpEncoder(RecallServer):
     async def encode(
         self, texts: Sequence[str], *, question: bool = False, session: int | None = None
     ) -> Encoded:
-        """Return vectors of texts without known secrets.
+        """Return vectors of texts, after removing known secrets from the texts.
 
-        Raises EncoderEnded if the server answers other texts but not these, and ModelUnavailable.
+        Raises EncoderEnded if the server answers other texts but not these, and ModelUnavailable if it
+        answers none.
         """
         breaker = self._breakers[question]
         breaker.admit(session)
@@ -80,7 +84,10 @@ class HttpEncoder(RecallServer):
         return encoded
 
     async def ask(self, texts: Sequence[str]) -> tuple[str, list[Vector]]:
-        """Return the model that the answer names, and a vector of each text. Raises ModelUnavailable."""
+        """Return the model name in the server's answer, and one vector per text. Raises ModelUnavailable.
+
+        Known secrets are removed first, and each text is cut at MOST_CHARS characters.
+        """
         inputs = [redact(text)[:MOST_CHARS].strip() or "-" for text in texts]
         content = await self.post({"input": inputs})
         # Sixteen vectors of a thousand numbers take some milliseconds.
@@ -103,7 +110,10 @@ class HttpEncoder(RecallServer):
         return Encoded(encoder=middle.encoder, vectors=tuple(vectors))
 
     async def _find_middle(self, *, waits: bool) -> _Middle:
-        """Return the middle, asked for again after an hour; a question takes the former one meanwhile."""
+        """Return the mean vector; after MIDDLE_SECONDS, ask the server for it again.
+
+        With `waits` False, the former one is returned meanwhile, if there is one.
+        """
         known = self._middle
         if known is not None and time.monotonic() - known.known_since < MIDDLE_SECONDS:
             return known
@@ -116,7 +126,7 @@ class HttpEncoder(RecallServer):
         return await asyncio.shield(self._learning)
 
     async def _learn_middle(self) -> _Middle:
-        """Ask for the vectors of everyday sentences, and keep their middle. Raises ModelUnavailable."""
+        """Ask for the vectors of everyday sentences, and store their mean. Raises ModelUnavailable."""
         async with asyncio.timeout(self._limits[False]):
             vectors: list[Vector] = []
             models: set[str] = set()
@@ -135,7 +145,7 @@ class HttpEncoder(RecallServer):
         return self._middle
 
     async def _answers_others(self) -> bool:
-        """Return whether the server answers for an everyday sentence, so that a failure is about its text."""
+        """Return whether the server answers for an everyday sentence; then the failed texts are at fault."""
         if self._middle is None:
             return False
         try:
@@ -147,7 +157,11 @@ class HttpEncoder(RecallServer):
 
 
 def _read(content: bytes, count: int) -> tuple[str, list[Vector]]:
-    """Read an answer with as many vectors as texts, of one length; raises ModelUnavailable for any other."""
+    """Return the model name and the vectors of a server's answer, in the order of the texts.
+
+    The name is empty if the answer has none. Raises ModelUnavailable unless there are `count` vectors of one
+    length.
+    """
     rows = read_rows(content, "data", _unit_vector, count=count)
     vectors = [rows[place] for place in sorted(rows)]
     if len(vectors) < count:
@@ -162,7 +176,7 @@ _NOT_OF_NAMES = re.compile(r"[^\x21-\x7e]")
 
 
 def _unit_vector(row: Mapping[str, Any]) -> Vector:
-    """Return a vector of length 1. Raises ValueError and TypeError for what is none."""
+    """Return a row's vector, scaled to length 1. Raises ValueError or TypeError if it is not usable."""
     embedding = row["embedding"]
     if not isinstance(embedding, list) or not LEAST_NUMBERS <= len(embedding) <= MOST_NUMBERS:
         raise ValueError("no vector of a size in use")
@@ -174,7 +188,7 @@ def _unit_vector(row: Mapping[str, Any]) -> Vector:
 
 
 def _largest(numbers: Sequence[float]) -> int:
-    """Return the place of the largest number, which tells models of one name and length apart."""
+    """Return the index of the largest absolute number, which tells apart models of one name and length."""
     return max(range(len(numbers)), key=lambda place: abs(numbers[place]))
 
 

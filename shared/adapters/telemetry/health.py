@@ -19,11 +19,11 @@ from shared.core.verdicts.windows import NarrowedWindow
 DISK_SECONDS = 30.0
 REASON_CHARS = 80
 MOST_LESSONS = 50
-"""Lessons and rejections that a heartbeat holds; more models are rarely asked by one process."""
+"""Maximum lessons and rejections in a heartbeat; one process rarely asks more models."""
 MOST_SESSIONS = 5
-"""Sessions that an alert of a provider or a model names."""
+"""Maximum sessions that an alert of a provider or a model names."""
 MOST_TURNS = 200
-"""Sessions that are reported; with more, the table's leases are not compared."""
+"""Maximum sessions that a heartbeat lists; with more, the database does not compare its leases."""
 _STATUS = re.compile(r"\A(?:[1-5]\d\d|[A-Za-z]{3,40})\Z")
 _CODE = re.compile(
     r"\b[a-z]{2,20}(?:_[a-z]{2,20}){0,2}_(?:error|quota|exceeded|limit|funds|credits|key|disabled)\b"
@@ -37,10 +37,12 @@ _SUBJECTS = {
 
 
 class Health:
-    """Call it for what is so now; `states` are breakers by base URL, `narrowed` models that take less than
-    they should, `folder` is where the data lives.
+    """Health report of this process; call it to build the report of this moment as a JSON object.
 
-    `failed_backup` is a file that is there while the daily backup fails; by `marks` hosts are compared.
+    `states` returns circuit breakers by base URL. `narrowed` returns models that refuse requests within their
+    window. `learned` and `rejected` return what model servers refused. `folder` is the data folder, whose
+    free disk space is reported. `failed_backup` is a file that exists while the daily backup fails. `marks`
+    returns values by which the database compares hosts.
     """
 
     def __init__(
@@ -70,22 +72,22 @@ class Health:
         self._turns: Callable[[], Collection[int]] | None = None
 
     def follow(self, other: Health) -> None:
-        """Report the providers and models of `other`, which depend on settings."""
+        """Report the providers and models of `other`, which was built from newer settings."""
         self._states = other._states
         self._narrowed = other._narrowed
         self._learned = other._learned
         self._rejected = other._rejected
 
     def count_screens(self, screens: Callable[[], Mapping[str, int]]) -> None:
-        """Open ones of this process, by kind."""
+        """Register the function that returns the open screens of this process by kind."""
         self._screens = screens
 
     def count_redis_errors(self, errors: Callable[[], Mapping[str, int]]) -> None:
-        """Register the count of this process's failed Redis calls by kind."""
+        """Register the function that returns failed Redis calls of this process by kind."""
         self._redis_errors = errors
 
     def watch_turns(self, at_work: Callable[[], Collection[int]]) -> None:
-        """Register the sessions that this process works on; other leases of it are stale."""
+        """Register the function that returns the sessions in work; other leases of this process are stale."""
         self._turns = at_work
 
     def __call__(self) -> dict[str, Any]:
@@ -126,7 +128,7 @@ class Health:
 
 
 def _build_lesson(lesson: LearnedAbility) -> dict[str, Any]:
-    """Return a lesson without the server's words, which may repeat a request."""
+    """Return what a model server refused, without the server's words, which may repeat a request."""
     return {
         "provider": lesson.provider, "model": lesson.model,
         "ability": lesson.ability, "number": lesson.number, "for_all": lesson.for_all,
@@ -135,7 +137,7 @@ def _build_lesson(lesson: LearnedAbility) -> dict[str, Any]:
 
 
 def _build_provider_state(url: str, state: BreakerState) -> dict[str, Any]:
-    """The host alone: an address may hold a key."""
+    """Return the state of a provider under its host name only, since its address may hold a key."""
     found: dict[str, Any] = {
         "provider": urlsplit(url).hostname or "provider",
         "open": state.open,
@@ -151,9 +153,10 @@ def _build_provider_state(url: str, state: BreakerState) -> dict[str, Any]:
 
 
 def redact_reason(state: BreakerState) -> str:
-    """Return why a provider is unavailable, in our own words and codes: its message may hold a key or text.
+    """Return why a provider is unavailable; the provider's own message is left out, since it may hold a key.
 
-    Such as `400 invalid_request_error, about billing`; empty while it is available.
+    An example is `400 invalid_request_error, about billing`. The text is empty while the provider is
+    available.
     """
     if not (state.open or state.account_refused):
         return ""

@@ -21,9 +21,9 @@ log = structlog.get_logger(__name__)
 
 BEAT_SECONDS = 1.0
 READY_SECONDS = 3.0
-"""Age at which a written beat no longer shows that the database takes writes: two beats were missed."""
+"""Seconds after a written beat until the database counts as refusing writes: two beats were missed."""
 VOUCH_SECONDS = 30.0
-"""Seconds without a round of the event loop after which its leases are given up."""
+"""Seconds without a round of the event loop after which this process loses its leases."""
 LOOK_SECONDS = 0.25
 STEPS = 4
 """Rounds of the loop within which a reply of the database arrives."""
@@ -36,9 +36,10 @@ if TYPE_CHECKING:
 
 
 class HeartbeatThread:
-    """`start` it when the process is known; `watch` runs in the loop that it vouches for.
+    """Thread that writes the heartbeats of this process, even while its event loop is busy.
 
-    Its attributes are written by one thread and read by the other, each as a whole.
+    Call `start` once the process is registered as `worker_id`, and run `watch` in its event loop. Each
+    attribute is written by one of the two threads and read by the other, always in one step.
     """
 
     def __init__(
@@ -57,17 +58,17 @@ class HeartbeatThread:
         self._waited = waited
         self._beaten = beaten
         self.last_beat = time.monotonic()
-        """When the newest beat that reached the database set out."""
+        """Monotonic time, in seconds, at which the newest beat that reached the database began."""
         self.refusal: WriteState = "unreachable"
-        """Why the newest beat that was not written failed."""
+        """Reason why the newest failed beat was not written."""
         self.is_lost = False
         """True if the database has declared this process dead, or does not know it."""
         self.lost = asyncio.Event()
-        """For the loop, as soon as `watch` has seen it."""
+        """Event for the event loop; `watch` sets it once `is_lost` is true."""
         self.timeline = ""
         """Timeline of the database, which a promotion changes; empty if the server does not report it."""
         self.lag_seconds = 0.0
-        """Recent lag of the event loop in seconds, or of a wait for a connection."""
+        """Recent lag of the event loop, or wait for a database connection, in seconds; the longer of both."""
         self._came_round = self.last_beat
         self._silent = False
         self._stops = False
@@ -85,11 +86,11 @@ class HeartbeatThread:
 
     @property
     def write_state(self) -> WriteState:
-        """Return `ok` while a beat was written lately, else why the newest one was refused."""
+        """State of writes: `ok` if a beat was written in the last 3 seconds, else the `refusal`."""
         return "ok" if self.silent_seconds <= READY_SECONDS else self.refusal
 
     async def stop(self) -> None:
-        """No beat follows."""
+        """Stop the heartbeats; wait at most STEP_SECONDS for the thread to end."""
         self._stops = True
         if self._ended is not None:
             loop, ended = self._ended
@@ -98,7 +99,7 @@ class HeartbeatThread:
             await asyncio.to_thread(self._thread.join, STEP_SECONDS)
 
     async def watch(self) -> None:
-        """For as long as the process works: measures how busy its loop is, and collects what a beat tells."""
+        """Measure the lag of the event loop and refresh the health report, until the task is cancelled."""
         told = 0.0
         while True:
             began = time.monotonic()

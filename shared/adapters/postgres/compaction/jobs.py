@@ -31,7 +31,10 @@ from shared.core.session.turns import DueJob, JobOrder, Spending
 from shared.core.values.errors import LeaseLost, StaleView, UnknownSession
 
 _LATE_AFTER = {"new": 0.0, "separator": 0.0, "done": 30.0}
-"""Seconds until turns that were hidden unread are read; those of a failed flush wait for better times."""
+"""Seconds, by way of hiding, until a job reads turns that were hidden before a flush read them.
+
+Any other way waits LATE_SECONDS.
+"""
 
 
 class PostgresJobs(PoolStore):
@@ -149,7 +152,10 @@ class PostgresJobs(PoolStore):
     async def begin_flush(
         self, job: JobClaim, *, cycle: int, threshold: str, from_turn: int, through_turn: int
     ) -> FlushTicket:
-        """Raises LeaseLost."""
+        """Record the start of a memory flush of turns `from_turn` to `through_turn`, and return its ticket.
+
+        Raises LeaseLost if another worker has the job.
+        """
         row = await self._pool.fetchrow(
             *sql.BEGIN_FLUSH(
                 session_id=job.session_id,
@@ -206,7 +212,7 @@ class PostgresJobs(PoolStore):
     async def record_spending(
         self, job: JobClaim, *, purpose: str, spent: Sequence[Spending], contact_id: int
     ) -> None:
-        """Calls that led to nothing are paid for, too."""
+        """Book the model calls of a job under `purpose`, even if they led to nothing."""
         async with self._pool.acquire() as connection, connection.transaction():
             await _spend(connection, job, purpose, spent, contact_id)
 
@@ -271,9 +277,10 @@ class PostgresJobs(PoolStore):
         left_out: LeftOut | None = None,
         hold: bool = True,
     ) -> CompactionStored | ChangeRefused:
-        """Bring the newest compaction's messages back, byte for byte.
+        """Undo the newest compaction, so that its messages are in the context again, byte for byte.
 
-        `hold` stops automatic compaction, which would hide them again.
+        `hold` stops automatic compaction, which would hide them again. Returns ChangeRefused if there is
+        nothing to undo or if the context would exceed `limit_tokens`. Raises UnknownSession.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await connection.fetchrow(*sql.LOCK_SESSION(session_id=session_id))
@@ -313,7 +320,10 @@ class PostgresJobs(PoolStore):
         reserved_tokens: int = 0,
         left_out: LeftOut | None = None,
     ) -> CompactionStored | ChangeRefused:
-        """Take the last undo back, until the next compaction."""
+        """Restore the compaction that was undone last; this is possible until the next compaction.
+
+        Returns ChangeRefused if there is none. Raises UnknownSession.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await connection.fetchrow(*sql.LOCK_SESSION(session_id=session_id))
             if session is None:
@@ -347,7 +357,7 @@ class PostgresJobs(PoolStore):
         talk_ratio: float | None = None,
         reserved_tokens: int = 0,
     ) -> CompactionStored | ChangeRefused:
-        """`/new`: hide all ended turns behind a compaction without a summary; notes stay."""
+        """Hide all ended turns behind a compaction without a summary, for `/new`; notes stay."""
         return await self._hide_all(session_id, "new", fixed_tokens, talk_ratio, reserved_tokens)
 
     @store_method
@@ -359,9 +369,9 @@ class PostgresJobs(PoolStore):
         talk_ratio: float | None = None,
         reserved_tokens: int = 0,
     ) -> CompactionStored | ChangeRefused:
-        """`/separator`: nothing before this point is sent any more; undo never crosses it.
+        """Hide all ended turns behind a separator, for `/separator`; undo never crosses it.
 
-        What no flush has read yet is read by a job of the same transaction: late, never lost.
+        If no flush has read some of these turns, a job of the same transaction reads them later.
         """
         return await self._hide_all(session_id, "separator", fixed_tokens, talk_ratio, reserved_tokens)
 
@@ -441,7 +451,7 @@ class PostgresJobs(PoolStore):
 
     @store_method
     async def release_jobs(self, worker_id: int, job_ids: Collection[int]) -> int:
-        """Make these jobs due again, as far as this process holds them, and return their number."""
+        """Make those of these jobs due again that this process holds, and return their number."""
         rows = await self._pool.fetch(
             *_RELEASE_JOBS(worker_id=worker_id, job_ids=list(job_ids)),
         )  # fmt: skip
@@ -681,7 +691,7 @@ def _payload(compaction: Record | None, *, state: str, before: int, after: int) 
 still_mine, spend_on, context_after, insert_compaction, move_view = (
     _refuse_lost_lease, _spend, _context_after, _insert_compaction, _move
 )  # fmt: skip
-"""For the stores beside this one, which change a view in the same way."""
+"""Names under which other stores use the functions that change a view."""
 _DUE_JOB = Named("""
 SELECT id, kind, attempt FROM jobs
  WHERE session_id = :session_id AND state = 'due' AND due_at <= now()

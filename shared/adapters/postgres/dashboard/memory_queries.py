@@ -19,9 +19,9 @@ STATES = ("kept", "replaced", "put_away")
 AUTHORITIES = ("person", "assistant", "tool", "operator")
 _ORDER = "notes"
 NEAR = 1000
-"""Notes that a search looks at before it goes by an index: of a usual word they fill the page."""
+"""Newest notes that a search checks before it uses an index; a common word fills its page from them."""
 NEAR_NOTES = 10_000
-"""Notes that one page of a search for one or two letters reads."""
+"""Maximum notes that one page of a search for one or two letters reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class NoteQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundNote:
-    """A note as an operator means it: by the id of its row, in whose conversation, and as it stands."""
+    """Note for operators: its short id, the conversation that it belongs to, its person and its fields."""
 
     short_id: str
     source: NoteSource
@@ -49,17 +49,20 @@ class FoundNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionFound:
-    """A version of a note, as operators see it."""
+    """Public id of a version of a note, and the operator who wrote it; None if it was not an operator."""
 
     public_id: UUID
     changed_by: str | None
 
 
 class MemoryInsights(PoolStore):
-    """Reads only."""
+    """Read-only queries of notes for the dashboard."""
 
     async def load_notes(self, query: NoteQuery) -> dict[str, Any]:
-        """`{notes: […], person: … | null, next: cursor | null}`; raises BadQuery."""
+        """Return a page of notes as `{notes, person, next}`, newest first. Raises BadQuery.
+
+        `person` is the person of the filter, or null. `next` is the cursor of the next page, or null.
+        """
         limit = page_size(query.limit)
         statement, arguments = _page(query, limit + 1)
         found = await read_page(self._pool, statement, *arguments)
@@ -73,7 +76,10 @@ class MemoryInsights(PoolStore):
         return {**found, "next": following}
 
     async def count_notes(self, query: NoteQuery) -> dict[str, Any] | None:
-        """How many match; see `count_rows`."""
+        """Return the number of matching notes as `{count, more}`; None if counting takes too long.
+
+        See `count_rows`.
+        """
         where, arguments = _build_filter(replace(query, cursor=""))
         statement, values = arguments.render(
             f"SELECT FROM notes n WHERE (:person::uuid IS NULL OR true) AND {where}"
@@ -82,17 +88,21 @@ class MemoryInsights(PoolStore):
 
     @store_method
     async def find_note(self, public_id: UUID) -> FoundNote | None:
-        """None for a note that is not there, or of which only hashes are left."""
+        """Return a note by its public id; None if it is unknown, or erased so that only hashes are left."""
         return await self._one(*_NOTE_BY_ID(public_id=public_id))
 
     @store_method
     async def find_note_by_row(self, whose: NoteSource, note_id: int) -> FoundNote | None:
-        """Return a note by the number of its row; None for a note of another person."""
+        """Return a note by its row id; None if it belongs to another person."""
         return await self._one(*_NOTE_BY_ROW(note_id=note_id, contact_id=whose.contact_id))
 
     @store_method
     async def find_note_source(self, person: UUID, agent: str = "") -> NoteSource | None:
-        """Where an operator's note about the person goes; without `agent` to the one they spoke to last."""
+        """Return the conversation to which an operator's new note about a person belongs.
+
+        It is the newest one with `agent`; if that is empty, the newest one with any agent.
+        Returns None if the person has no such conversation.
+        """
         row = await self._pool.fetchrow(*_KNOWN_TO(person=person, agent=agent), timeout=SECONDS)
         if row is None:
             return None
@@ -102,7 +112,7 @@ class MemoryInsights(PoolStore):
 
     @store_method
     async def find_versions(self, note_ids: Sequence[int]) -> Mapping[int, VersionFound]:
-        """Return, by the number of its row, the id of each note, and the operator who wrote it."""
+        """Return by row id the public id of each note, and the operator who wrote it."""
         rows = await self._pool.fetch(*_VERSIONS(note_ids=list(note_ids)), timeout=SECONDS)
         return {
             row["id"]: VersionFound(public_id=row["public_id"], changed_by=row["changed_by"]) for row in rows
@@ -193,7 +203,7 @@ _SAYS = """(strpos(lower(n.text), lower({word}::text)) > 0
            OR strpos(lower(n.subject), lower({word}::text)) > 0
            OR starts_with(n.public_id::text, lower({word}::text)))"""
 _EDGE = "SELECT id FROM edge"
-"""Newer notes than it are looked at one by one; from it on, those that the index finds."""
+"""Id of a note: newer notes are checked one by one, others are found by the index."""
 _SHORT_SEARCH = """
 WITH edge AS MATERIALIZED (SELECT coalesce(({newest} OFFSET {near} LIMIT 1), 0) AS id)"""
 _BEYOND = 2**62
@@ -214,7 +224,7 @@ _ROWS = "SELECT n.* FROM notes n WHERE {where} ORDER BY n.id DESC LIMIT {limit}"
 _FOUND_ROWS = """SELECT n.* FROM (SELECT DISTINCT id FROM ({found}) x ORDER BY id DESC) f
  CROSS JOIN LATERAL (SELECT * FROM notes x WHERE x.id = f.id OFFSET 0) n
  WHERE {where} ORDER BY f.id DESC LIMIT {limit}"""
-"""From those found to their rows: asked for rows that are among those found, the planner reads all notes."""
+"""Statement that reads the rows of found ids, as a join; otherwise the planner would read all notes."""
 _OF_PERSON = """n.contact_id IN (SELECT contact_family(coalesce(o.merged_into, o.id)) FROM contacts o
                                 WHERE o.public_id = :person)"""
 _SHOWN = f"""json_build_object('row', n.id, 'id', n.public_id, 'short_id', 'n' || left(n.public_id::text, 8),
@@ -255,7 +265,10 @@ _NOTE_BY_ID = Named(_NOTE.format(which="n.public_id = :public_id"))
 _NOTE_BY_ROW = Named(
     _NOTE.format(which="n.id = :note_id AND n.contact_id IN (SELECT contact_family(:contact_id))")
 )
-"""The conversation in which screens hear of a change: the last one with the agent whose note it is."""
+"""Statement for a note by its row id, with the conversation whose screens are notified of a change.
+
+That is the person's newest one with the agent of the note.
+"""
 _KNOWN_TO = Named("""
 SELECT s.id AS session_id, r.id AS root, a.name AS scope
   FROM contacts o JOIN contacts r ON r.id = coalesce(o.merged_into, o.id)

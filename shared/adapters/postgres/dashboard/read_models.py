@@ -43,11 +43,11 @@ __all__ = [
 
 BATCH = 1000
 UNDER_WAY = 0.001
-"""Seconds in which a statement leaves the house."""
+"""Seconds to wait until a statement has been sent to the database."""
 
 
 class Insights(PoolStore):
-    """Read-only queries; unknown numbers are null."""
+    """Read-only queries of the dashboard; unknown numbers are null."""
 
     def __init__(self, pool: Pool, *, timezone: str = "UTC", clock: Callable[[], float] = monotonic) -> None:
         super().__init__(pool)
@@ -56,11 +56,11 @@ class Insights(PoolStore):
         self._times = AnswerTimes(pool)
 
     def in_zone(self, timezone: str) -> Insights:
-        """Return the same queries with another zone for days."""
+        """Return the same queries with another time zone, which decides when a day begins."""
         return Insights(self._pool, timezone=timezone)
 
     async def load_overview(self) -> dict[str, Any]:
-        """Spend of today, and what needs an eye."""
+        """Return the figures of the overview page: today's spending, waiting work and problems."""
         spent = await self._today.read()
         return {
             **await self._read(*sql.OVERVIEW(timezone=self._timezone)),
@@ -78,7 +78,10 @@ class Insights(PoolStore):
         return found
 
     async def load_sessions(self, query: SessionQuery) -> dict[str, Any]:
-        """`{sessions: […], next: cursor | null}`; raises BadQuery."""
+        """Return a page of sessions as `{sessions, next}`; `next` is the cursor of the next page, or null.
+
+        Raises BadQuery.
+        """
         limit = page_size(query.limit)
         rows = await self._session_rows(query, limit=limit + 1)
         more = len(rows) > limit
@@ -88,14 +91,18 @@ class Insights(PoolStore):
         return {"sessions": [_without(row, "key", "row") for row in shown], "next": following}
 
     async def count_sessions(self, query: SessionQuery) -> dict[str, Any] | None:
-        """How many match; see `count_rows`."""
+        """Return the number of matching sessions as `{count, more}`; None if counting takes too long.
+
+        See `count_rows`.
+        """
         statement, arguments = build_session_count(query, await self._matches(query.search) or Matches())
         return await count_rows(self._pool, statement, *arguments)
 
     async def iterate_sessions(self, query: SessionQuery) -> AsyncGenerator[list[dict[str, Any]], None]:
-        """All that a list shows from its beginning, in batches of a statement each; raises BadQuery.
+        """Yield all matching sessions from the first one on, in batches of 1,000. Raises BadQuery.
 
-        Each is asked for before the one ahead of it is handed on: Postgres reads while that is written out.
+        The next batch is requested before the caller gets a batch, so that PostgreSQL reads while the caller
+        writes.
         """
         query, matches = replace(query, cursor=""), await self._matches(query.search) or Matches()
         coming = asyncio.ensure_future(self._batch(query, matches))
@@ -128,7 +135,10 @@ class Insights(PoolStore):
         return await self._read(statement, *arguments) or []
 
     async def _matches(self, search: str, *, only_few: bool = False) -> Matches | None:
-        """With `only_few` None for what may mean very many."""
+        """Return the ids of people and agents that match the search.
+
+        With `only_few`, return None for a search that may match very many.
+        """
         if not search:
             return Matches()
         if only_few and is_short(search):
@@ -137,14 +147,22 @@ class Insights(PoolStore):
         return None if only_few and found["people"] is None else build_matches(found)
 
     async def load_session(self, public_id: UUID) -> dict[str, Any] | None:
-        """Facts, what fills the window now, flushes with their notes, spend by purpose."""
+        """Return a session's facts, context, flushes with their notes, and spending by purpose.
+
+        Returns None if there is no such session.
+        """
         found: dict[str, Any] | None = await self._read(*sql.SESSION(public_id=public_id))
         return found
 
     async def load_messages(
         self, public_id: UUID, *, before: tuple[int, int] | None = None, limit: int = 100
     ) -> dict[str, Any] | None:
-        """The newest messages before `(turn, step)`, oldest first, with the dividers between them."""
+        """Return the newest `limit` messages before `(turn, step)`, oldest first.
+
+        Returns None if the session is unknown.
+
+        The dividers of compactions, the hand-overs and the private notes between them are included.
+        """
         turn, step = before or (2**62, 2**30)
         found: dict[str, Any] | None = await self._read(
             *sql.MESSAGES(
@@ -156,7 +174,10 @@ class Insights(PoolStore):
     async def load_originals(
         self, link: UUID, *, before: tuple[int, int] | None = None, limit: int = 100
     ) -> dict[str, Any] | None:
-        """The messages that one summary stands in for."""
+        """Return the newest `limit` messages that a summary replaces, before `(turn, step)`.
+
+        Returns None if the summary is unknown.
+        """
         turn, step = before or (2**62, 2**30)
         found: dict[str, Any] | None = await self._read(
             *sql.ORIGINALS(public_id=link, turn=turn, step=step, limit=page_size(limit))
@@ -166,7 +187,10 @@ class Insights(PoolStore):
     async def load_context_audit(
         self, public_id: UUID, *, before: tuple[int, int] | None = None, limit: int = 50
     ) -> dict[str, Any] | None:
-        """Return the audits of model calls before `(turn, number)`, newest first."""
+        """Return the audits of model calls before `(turn, number)`, newest first.
+
+        Returns None if the session is unknown.
+        """
         turn, number = before or (2**62, 0)
         statement = Named(sql.CONTEXT_AUDIT.format(limit=page_size(limit)))
         found: dict[str, Any] | None = await self._read(
@@ -177,8 +201,11 @@ class Insights(PoolStore):
     async def load_compactions(
         self, public_id: UUID, *, before: int | None = None, limit: int = 50
     ) -> dict[str, Any] | None:
-        """Summaries with what each cost and whether it can be undone, newest first; with the first page the
-        attempts that failed."""
+        """Return summaries, newest first, each with its cost and whether it can be undone.
+
+        Failed attempts are listed with the first page, that is with `before` None. Returns None if the
+        session is unknown.
+        """
         statement = Named(sql.COMPACTIONS.format(limit=page_size(limit), newest_call=sql.NEWEST_CALL))
         found = await self._read(*statement(public_id=public_id, before=2**62 if before is None else before))
         if found is None:
@@ -191,7 +218,10 @@ class Insights(PoolStore):
         return dict(found)
 
     async def load_compaction(self, link: UUID) -> tuple[int, dict[str, Any]] | None:
-        """One summary as the list has it, with the internal id of its session."""
+        """Return the session's internal id and one summary, in the form of `load_compactions`.
+
+        Returns None if the summary is unknown.
+        """
         owner = await self._owner(link)
         if owner is None:
             return None
@@ -219,9 +249,9 @@ def judge(
     hard: int | None,
     busy: bool,
 ) -> dict[str, Any]:
-    """Whether this summary can be undone or restored, else the reason in words.
+    """Return whether a summary can be undone or restored, with the reason as text if it cannot.
 
-    The command that does it decides for itself; this says beforehand what it would say.
+    The command itself decides again; this shows its decision beforehand.
     """
     if link["active"]:
         refusal = _find_undo_obstacle(

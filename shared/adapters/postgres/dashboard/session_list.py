@@ -1,4 +1,4 @@
-"""The statements of the session list: whatever the order and the filters, an index leads to the page."""
+"""SQL statements of the session list; each order and each filter reads its page through an index."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from shared.adapters.postgres.db.pool import Arguments, Named
 from shared.adapters.postgres.db.search_terms import FEW_FOUND, find_pieces, is_short
 
 FEW_PEOPLE = 4000
-"""People up to which a search begins with them; for more, the order is followed and each row checked."""
+"""Maximum people that a search starts from; with more, the list is read in order and each row checked."""
 NEAR_ROWS = 1000
-"""Rows that a search for one or two letters, or for a frequent name, reads before people are looked up."""
+"""Rows of the list that a search checks before it looks up people.
+
+This holds for a search for one or two letters, or for a frequent name.
+"""
 _ID_START = re.compile(r"[0-9a-f]{1,8}(-[0-9a-f-]{0,27})?")
 _MOST = 2**63 - 1
 
 
 class BadQuery(ValueError):
-    """A filter, an order or a cursor that does not exist; the text is for the person who asked."""
+    """Filter, order or cursor that does not exist; the text is shown to the operator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +48,7 @@ class SessionQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matches:
-    """People and agents that a search matches; None if there are too many, or if unknown."""
+    """Ids of people and agents that a search matches; None if there are too many, or if they are unknown."""
 
     people: tuple[int, ...] | None = ()
     agents: tuple[int, ...] | None = ()
@@ -62,11 +65,11 @@ SELECT json_build_object(
 """
 _SOMEWHERE = """name_pieces(display_name) @> (SELECT pieces FROM look)
   AND strpos(lower(display_name), lower(:search)) > 0"""
-"""Some of the pieces lead to the names, each of which is then looked at."""
+"""SQL condition for names that contain the text: an index finds candidates, and each name is then checked."""
 _AT_THE_START = """lower(display_name) COLLATE "C" >= lower(:search)
   AND lower(display_name) COLLATE "C" < lower(:search) || U&'\\+10FFFF'
   ORDER BY lower(display_name) COLLATE "C", id"""
-"""Ordered, so that the index is the way however many there are."""
+"""SQL condition for names that begin with the text, ordered so that the index is used for any number."""
 
 
 def build_matches_query(search: str, *, only_few: bool = False) -> tuple[str, *tuple[object, ...]]:
@@ -88,7 +91,10 @@ def build_matches(found: Mapping[str, Sequence[int] | None]) -> Matches:
 
 
 def build_near_page(query: SessionQuery, *, limit: int) -> tuple[str, Sequence[object]] | None:
-    """Return the next rows of the order for a search with very many matches; None for other orders."""
+    """Return the SQL of a page that searches only the next NEAR_ROWS rows of the list, and its arguments.
+
+    Returns None without a search, and for an order by state, agent or person.
+    """
     if not query.search or check(query) in ("state", "agent", "person"):
         return None
     return build_session_page(query, NOBODY_LOOKED_UP, limit=limit)
@@ -97,9 +103,9 @@ def build_near_page(query: SessionQuery, *, limit: int) -> tuple[str, Sequence[o
 def build_session_page(
     query: SessionQuery, matches: Matches = Matches(), *, limit: int
 ) -> tuple[str, Sequence[object]]:
-    """The statement of one page of `limit` rows, and what goes with it. Raises BadQuery.
+    """Return the SQL statement of one page of at most `limit` rows, and its arguments. Raises BadQuery.
 
-    The limit is written out: with a parameter in its place the planner plans for a tenth of all.
+    The limit is a literal in the SQL: for a parameter the planner would assume a tenth of all rows.
     """
     column = check(query)
     edge = _edge(query.cursor, query.sort) if query.cursor else None
@@ -126,7 +132,7 @@ def build_session_page(
 
 
 def build_session_count(query: SessionQuery, matches: Matches) -> tuple[str, Sequence[object]]:
-    """Return the query of all matches, unordered."""
+    """Return the SQL statement that selects all matches without an order, and its arguments."""
     put = Arguments()
     meant = [_render_search(query.search, matches, put)] if query.search else []
     wanted = [*meant, *_render_filters(replace(query, sort="-active"), put)]
@@ -134,14 +140,14 @@ def build_session_count(query: SessionQuery, matches: Matches) -> tuple[str, Seq
 
 
 def _render_state(column: str, only: str) -> str:
-    """The state of a row of the page."""
+    """Return the SQL expression for a row's state; `only` is the state in the filter, or empty."""
     if column == "state":
         return "s.key"
     return f"'{only}'" if only else sql.STATE
 
 
 def check(query: SessionQuery) -> str:
-    """The column that it is ordered by; raises BadQuery for an order or a state that does not exist."""
+    """Return the name of the column in `query.sort`. Raises BadQuery for an unknown column or state."""
     column = query.sort.removeprefix("-")
     if column not in sql.SORTS:
         raise BadQuery(f"sort is one of {', '.join(sql.SORTS)}, with a minus for the largest first")
@@ -178,7 +184,10 @@ def _render_filters(query: SessionQuery, put: Arguments) -> list[str]:
 
 
 def _full(share: float, put: Arguments) -> str:
-    """Return the filter by fill; shares that the page offers have an index, by the number as written."""
+    """Return the SQL condition for contexts filled to at least `share` percent.
+
+    The marks that the page offers have indexes, which are used only for a literal in the SQL.
+    """
     key = sql.SORTS["context"].key
     at_least = [f"{key} >= {mark}" for mark in sql.FULL_MARKS if mark <= share][-1:]
     return _all([f"{key} >= {put.add(share)}::float8", "s.context_limit > 0", *at_least])
@@ -204,9 +213,9 @@ def _render_search(search: str, matches: Matches, put: Arguments) -> str:
 
 
 def _exactly(search: str, matches: Matches, put: Arguments) -> list[str]:
-    """Return the conditions for the people found, and for ids that begin with the text.
+    """Return SQL conditions for the people found, and for session ids that begin with the text.
 
-    They are collected first; otherwise the planner may follow the order of the list to its end.
+    Matching sessions are collected first; otherwise the planner may read the list to its end.
     """
     exact = []
     if matches.people:
@@ -240,8 +249,10 @@ def _render_by_column(
 
 
 def _render_rows(rows: str, meant: Sequence[str], *, falling: bool, limit: int) -> str:
-    """The conversations themselves, in the order of their rows of the list; of these only what tells them
-    apart is read, which the index by activity has.
+    """Return SQL for the full rows of at most `limit` sessions, sorted by the key of `rows`.
+
+    `rows` is SQL for candidates of the list, and `meant` has the conditions of the search. The sessions are
+    chosen by columns of the list alone, and only then read in full.
     """
     direction = "DESC" if falling else "ASC"
     return f"""SELECT s.*, x.key FROM (
@@ -254,7 +265,10 @@ def _render_rows(rows: str, meant: Sequence[str], *, falling: bool, limit: int) 
 def _render_by_person(
     wanted: list[str], edge: Edge | None, put: Arguments, *, falling: bool, limit: int
 ) -> str:
-    """Thousands may have no name: then the person's number orders them, which the index knows, too."""
+    """Return SQL for a page sorted by the person's name, and among equal names by the person's id.
+
+    Thousands of people may have no name; the index also covers their ids.
+    """
     key = sql.SORTS["person"].key
     if edge is not None:
         # A plan for any name is as good as one for this: by a sub-select it looks so to the planner, too.
@@ -274,7 +288,7 @@ def _render_by_person(
 def _render_by_agent(
     wanted: list[str], edge: Edge | None, put: Arguments, *, falling: bool, limit: int
 ) -> str:
-    """A page of each of the few agents, in the order of their sessions, and of these the first."""
+    """Return SQL for a page sorted by agent: up to `limit` sessions of each agent, then the first of them."""
     if edge is not None:
         name, row = f"{put.add(edge[0])}::text", f"{put.add(edge[1])}::bigint"
         sign, begin, end = ("<", _MOST, 0) if falling else (">", 0, _MOST)
@@ -288,7 +302,10 @@ def _render_by_agent(
 
 
 def _render_by_state(wanted: list[str], only: str, edge: Edge | None, *, falling: bool, limit: int) -> str:
-    """State after state, each by the index that knows it, until the page is full."""
+    """Return SQL for a page sorted by state; each state is read by its own index until the page is full.
+
+    `only` is the state in the filter, or empty. Raises BadQuery if the cursor fits no state.
+    """
     direction, sign = ("DESC", "<") if falling else ("ASC", ">")
     pages = []
     for state in sorted(sql.STATES, reverse=falling):
@@ -315,7 +332,10 @@ def write_cursor(sort: str, key: str, row: int) -> str:
 
 
 def read_cursor(cursor: str, sort: str) -> Edge:
-    """The key and row where the next page begins; raises BadQuery when it is of another order."""
+    """Return the sort key and the row id after which the next page begins.
+
+    Raises BadQuery if the cursor is damaged or was made for another order.
+    """
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         made_for, key, row = json.loads(base64.urlsafe_b64decode(padded.encode()))
@@ -330,7 +350,7 @@ def read_cursor(cursor: str, sort: str) -> Edge:
 
 
 def is_moment(key: str) -> bool:
-    """Return whether a key is a time as Postgres writes it; changed cursors are refused."""
+    """Return whether a cursor's key is a time as PostgreSQL writes it; if not, the cursor was changed."""
     try:
         datetime.fromisoformat(key)
     except ValueError:
@@ -339,7 +359,7 @@ def is_moment(key: str) -> bool:
 
 
 def _edge(cursor: str, sort: str) -> Edge:
-    """Return the place of a cursor in the list, whose key fits the column. Raises BadQuery."""
+    """Return the sort key and the row id of a cursor, with a key that fits the column. Raises BadQuery."""
     key, row = read_cursor(cursor, sort)
     order = sql.SORTS.get(sort.removeprefix("-"))
     if sort.removeprefix("-") == "state" and key not in sql.STATES:

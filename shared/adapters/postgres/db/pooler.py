@@ -1,8 +1,8 @@
-"""Whether a pooler stands between us and Postgres, and what may be asked of it.
+"""Checks for a connection pooler in front of PostgreSQL, and for prepared statements behind it.
 
-One that lends a server for a transaction keeps nothing of a session: settings would be the next one's, and
-a statement that was prepared may be gone. PgBouncer carries prepared statements from 1.21 on, where
-`max_prepared_statements` is above 0.
+A pooler in transaction mode gives a connection another server for each transaction. Settings of a session
+would then reach the next client, and a prepared statement may be missing. PgBouncer supports prepared
+statements from 1.21 on, if `max_prepared_statements` is above 0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class PoolerProbe:
 
     pooler: bool
     keeps_prepared: bool
-    """Whether a statement may be prepared once and run on whichever server comes."""
+    """True if a statement that was prepared once runs on every server that the pooler chooses."""
 
 
 NOTHING = PoolerProbe(pooler=False, keeps_prepared=True)
@@ -31,20 +31,26 @@ _PROBE = "SELECT name FROM pg_prepared_statements WHERE statement LIKE '%FROM pg
 
 
 async def probe_pooler_at(database_url: str, *, timeout: float = 5.0) -> PoolerProbe:
-    """Asks once; raises StorageUnavailable."""
+    """Open a connection and probe it once; return whether a pooler is in between.
+
+    Raises StorageUnavailable if no connection opens within `timeout` seconds.
+    """
     async with open_connection(database_url, timeout=timeout) as connection:
         return await probe_pooler(connection)
 
 
 async def probe_pooler(connection: asyncpg.Connection[asyncpg.Record]) -> PoolerProbe:
-    """A server tells its own number when it lets us in; a pooler told one that no server has."""
+    """Return whether this connection goes through a pooler, and whether that keeps prepared statements.
+
+    A server reports its own process id at login. A pooler reports an id that no server has.
+    """
     if await connection.fetchval(_SERVER) == connection.get_server_pid():
         return NOTHING
     return PoolerProbe(pooler=True, keeps_prepared=await _keeps_prepared(connection))
 
 
 async def _keeps_prepared(connection: asyncpg.Connection[asyncpg.Record]) -> bool:
-    """Return whether statements can be prepared; such poolers rename them, so that clients do not collide."""
+    """Return whether prepared statements survive; poolers that keep them rename them to avoid collisions."""
     async with connection.transaction():
         ours = f"evertalk_{secrets.token_hex(4)}"
         statement = await connection.prepare(_PROBE, name=ours)
@@ -56,9 +62,9 @@ async def _keeps_prepared(connection: asyncpg.Connection[asyncpg.Record]) -> boo
 
 
 async def has_transaction_pooling(database_url: str) -> bool:
-    """True when two of our connections were seen to share a server; raises StorageUnavailable.
+    """Return whether two connections were seen to share a server; raises StorageUnavailable.
 
-    Programs that set up a session would leave their settings to the next client.
+    With such a pooler, the settings that a program makes for its session reach the next client.
     """
     async with open_connection(database_url) as one:
         if not (await probe_pooler(one)).pooler:
@@ -70,7 +76,10 @@ async def has_transaction_pooling(database_url: str) -> bool:
 async def _share_servers(
     one: asyncpg.Connection[asyncpg.Record], other: asyncpg.Connection[asyncpg.Record]
 ) -> bool:
-    """A session keeps a server for itself; who is lent one changes it, or takes that of another."""
+    """Return whether the pooler changes servers between transactions, shown by the server's process id.
+
+    Without that, a connection keeps its server, and no other connection gets it.
+    """
     first = [await one.fetchval(_SERVER) for _ in range(_LOOKS)]
     async with other.transaction():
         taken = await other.fetchval(_SERVER)

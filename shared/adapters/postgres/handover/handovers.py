@@ -1,4 +1,4 @@
-"""Hand-over in Postgres: every change locks the session's row first, then looks, then writes."""
+"""Store of hand-overs; each change locks the session's row first, then reads, then writes."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ _AT_ONCE = 50
 
 
 class PostgresHandovers(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of hand-overs; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def request_handover(self, new: NewHandover) -> Moved:
-        """From now on the assistant is silent, once the turn that runs is over; again changes nothing.
+        """Ask for an operator; the assistant falls silent after the running turn. A repeat changes nothing.
 
-        Raises LeaseLost, AskedTooOften, CannotHandOver, NobodyComes.
+        Raises LeaseLost, AskedTooOften, CannotHandOver, and NobodyComes if no operator can be asked.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _lock_session(connection, new.session_id)
@@ -75,7 +75,7 @@ class PostgresHandovers(PoolStore):
 
     @store_method
     async def take_over(self, session_id: int, *, operator_id: int, name: str) -> Moved:
-        """Give the conversation to this operator, with or without a request; of two at once one gets it.
+        """Hand the conversation to this operator, requested or not; of two operators at once, one gets it.
 
         Raises TakenByOther and CannotHandOver.
         """
@@ -108,10 +108,10 @@ class PostgresHandovers(PoolStore):
         operator_id: int = 0,
         any_ones: bool = False,
     ) -> Moved:
-        """Return the conversation to the assistant; no effect if it already has it.
+        """Return the conversation to the assistant; no effect if the assistant already has it.
 
-        `resolved` is by an operator, too. `any_ones` includes conversations of other operators. Raises
-        TakenByOther.
+        `by` says who ends it; with `resolved` an operator has solved the matter. `any_ones` allows it for
+        conversations of other operators. Raises TakenByOther.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _lock_session(connection, session_id)
@@ -206,7 +206,10 @@ class PostgresHandovers(PoolStore):
     async def list_overdue(
         self, channel: str, limits: HandoverLimits, *, accounts: Sequence[str] | None = None
     ) -> tuple[Overdue, ...]:
-        """Return hand-overs of a channel that have waited too long."""
+        """Return at most 50 hand-overs of a channel that have waited too long.
+
+        `accounts` are the channel's bots or sites; None means all of them.
+        """
         overdue = _OVERDUE(
             channel=channel, accounts=None if accounts is None else list(accounts),
             waiting=float(limits.waiting), silence=float(limits.silence), most=_AT_ONCE,
@@ -218,7 +221,7 @@ class PostgresHandovers(PoolStore):
 
     @store_method
     async def end_handover(self, one: Overdue, limits: HandoverLimits) -> Moved | None:
-        """Return an overdue conversation with a notice; None if an operator came meanwhile."""
+        """Return an overdue conversation to the assistant; return None if an operator came meanwhile."""
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _lock_session(connection, one.session_id, archived=True)
             waiting, silence = float(limits.waiting), float(limits.silence)
@@ -233,14 +236,21 @@ class PostgresHandovers(PoolStore):
     async def list_handovers(
         self, state: Literal["waiting", "human", "resolved"] | None = None
     ) -> tuple[Listed, ...]:
-        """All that are open, the longest first; or those that were resolved, the newest first."""
+        """Return hand-overs in `state`; None means all that are open.
+
+        Open ones are sorted by the time of their request, oldest first, at most 500. Resolved ones are sorted
+        newest first, at most 100.
+        """
         listed = _RESOLVED() if state == "resolved" else _LISTED(state=state)
         rows = await self._pool.fetch(*listed)
         return tuple(_build_listed(row) for row in rows)
 
     @store_method
     async def find_reply_target(self, session_id: int, *, operator_id: int) -> tuple[str, int]:
-        """The channel and the address that the operator's next words go to. Raises NotTaken, TakenByOther."""
+        """Return the channel name and the address id for the operator's next message.
+
+        Raises NotTaken and TakenByOther.
+        """
         there = _refuse_others(await self._pool.fetchrow(*_OPEN(session_id=session_id)), operator_id)
         place = await self._pool.fetchrow(*_PLACE(session_id=session_id, address_id=there["address_id"]))
         assert place is not None
@@ -255,7 +265,7 @@ class PostgresHandovers(PoolStore):
 
     @store_method
     async def list_unnotified(self, accounts: Sequence[int]) -> tuple[UnsentNotice, ...]:
-        """Return chats of these bots that need a notice, oldest first."""
+        """Return at most 50 chats of these bots that need a notice, oldest first."""
         rows = await self._pool.fetch(
             *_UNTOLD(
                 accounts=[str(account) for account in accounts],
@@ -269,7 +279,7 @@ class PostgresHandovers(PoolStore):
 
     @store_method
     async def begin_notifying(self, handover_id: int) -> bool:
-        """Mark a notice as being sent, before the request; False if another process has it."""
+        """Mark a notice as being sent, before the request; return False if another process has it."""
         found = await self._pool.fetchval(
             *_BEGIN_NOTIFYING(handover_id=handover_id),
         )
@@ -277,7 +287,7 @@ class PostgresHandovers(PoolStore):
 
     @store_method
     async def record_notified(self, handover_id: int, state: Told) -> None:
-        """Record the outcome of a notice; `queued` is for one that surely did not arrive."""
+        """Record the outcome of a notice; `queued` means that it surely did not arrive and is sent again."""
         await self._pool.execute(
             *_TOLD(
                 handover_id=handover_id,
@@ -288,7 +298,10 @@ class PostgresHandovers(PoolStore):
 
     @store_method
     async def recover_interrupted(self, accounts: Sequence[int]) -> int:
-        """For a new holder: what was being sent when its sender died may be in the chat, or not."""
+        """Mark notices as uncertain that a dead process was sending; return their number.
+
+        A process calls it when it begins to serve these bots.
+        """
         rows = await self._pool.fetch(*_LEFT_BY_THE_DEAD(accounts=[str(account) for account in accounts]))
         return len(rows)
 
@@ -303,7 +316,7 @@ async def _lock_session(connection: Connection, session_id: int, *, archived: bo
 async def _record(
     connection: Connection, session: Record, operator_id: int, what: str, **detail: str
 ) -> None:
-    """In the same commit: nothing that an operator did is without its line, and no line without a deed."""
+    """Add an operator's action to the audit log, in the transaction of the action itself."""
     actor = await connection.fetchval(*_NAME_OF_OPERATOR(operator_id=operator_id))
     await append_audit(
         connection, actor=actor or f"operator:{operator_id}", action=f"handover.{what}",
@@ -348,7 +361,10 @@ def _as_it_is(session_id: int, there: Record) -> Moved:
 async def _begin(
     connection: Connection, session: Record, new: NewHandover, *, operator: tuple[int, str] | None = None
 ) -> Moved:
-    """The turn that runs, or that left a tool half done, is the assistant's still."""
+    """Begin a hand-over; with `operator`, an id and a name, that operator has the conversation at once.
+
+    The assistant still ends a turn that runs or has an unfinished tool call. Raises CannotHandOver.
+    """
     session_id: int = session["id"]
     address = new.address_id or await connection.fetchval(*_NEWEST_ADDRESS(session_id=session_id))
     if address is None:
@@ -449,7 +465,7 @@ SELECT id, public_id, archived_at, turn_epoch, answered_turn, next_turn, held_af
   WHERE id = :session_id
    FOR NO KEY UPDATE
 """)
-"""A message, a claim or an answer waits for the end of this, and then reads the row as it is."""
+"""Lock of a session's row; a message, a claim or an answer waits for its end and then reads the new row."""
 
 _SHOWN = Named("""
 SELECT o.display_name AS name, coalesce(p.key, '') AS picture
@@ -597,7 +613,7 @@ WITH said AS (
 )
 SELECT seq, :through_turn::bigint AS turn, event_seq FROM s
 """)
-"""The words stand in the last of the turns that they answer; those before it are answered with it."""
+"""Store of an operator's reply in the last turn that it answers; earlier turns end with that turn."""
 
 _WAKE = Named("""
 UPDATE handovers SET snoozed_at = NULL, snoozed_until = NULL WHERE id = :handover_id
@@ -620,7 +636,7 @@ CASE WHEN h.state = 'waiting'
                          AND t.opened_at <= now() - make_interval(secs => :silence::float8 * 60)) THEN
                            'silent' END
 """
-"""The oldest words that wait are as old as the silence: an operator's reply ends whatever waits."""
+"""Reason why a hand-over is overdue, else NULL; silence lasts as long as the oldest message waits."""
 _OVERDUE = Named(f"""
 SELECT * FROM (
   SELECT h.id, h.session_id, {_OVER} AS over
@@ -677,7 +693,7 @@ UPDATE sessions s SET retry_at = now() FROM h
  WHERE s.id = h.session_id AND :state <> 'queued' AND s.leased_by IS NULL
    AND s.retry_at > now() AND s.retry_at <= h.ended_at + make_interval(secs => :notice_seconds)
 """)
-"""With it the next answer may come; what was put off for longer has other reasons."""
+"""Outcome of a notice; an answer that waited for the notice becomes due, one postponed longer does not."""
 _LEFT_BY_THE_DEAD = Named("""
 UPDATE handovers h SET told = 'uncertain' FROM addresses a
  WHERE a.id = h.address_id AND h.told = 'sending' AND a.channel = 'telegram'

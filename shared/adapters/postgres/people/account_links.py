@@ -48,9 +48,9 @@ class PostgresAccountLinks(PoolStore):
 
     @store_method
     async def issue_code(self, session_id: int, address_id: int) -> str | LinkRefusal:
-        """Return a new code of CODE_CHARS characters for the person of an address, or why there is none.
+        """Return a new code for linking the person of an address, or the reason why there is none.
 
-        Only its hash is stored.
+        The code has CODE_CHARS characters. Only its hash is stored.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(sql.ONE_AT_A_TIME)

@@ -1,4 +1,4 @@
-"""Rows of the stored settings, changed by compare-and-set with an entry in the audit."""
+"""Store of settings that operators change; each change compares the version and adds an audit entry."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ RECONNECT_SECONDS = 10.0
 
 
 class PostgresStoredSettings(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable, CannotUnseal. SQL, for `up` stays small."""
+    """Store of settings that operators change.
+
+    Each method is one transaction. Raises StorageUnavailable, and CannotUnseal for a secret that the key
+    cannot open.
+    """
 
     def __init__(self, pool: Pool, *, encryption: Callable[[], Encryption], crash_point: CrashPoint) -> None:
         super().__init__(pool)
@@ -32,19 +36,26 @@ class PostgresStoredSettings(PoolStore):
 
     @store_method
     async def load_version(self) -> int:
-        """0 before anything was stored."""
+        """Return the version of the newest change; 0 if no setting was ever stored."""
         return int(await self._pool.fetchval(_VERSION))
 
     @store_method
     async def load(self, names: frozenset[str] | None = None) -> StoredSettings:
-        """Return all settings, or those with these names, with secrets opened; the version is that of all."""
+        """Return all settings, or only those in `names`, with decrypted secrets.
+
+        The version is always that of the newest change of any setting.
+        """
         rows = await self._pool.fetch(_ROWS)
         found = [self._build_setting(row) for row in rows if names is None or row["name"] in names]
         return StoredSettings(version=max((row["version"] for row in rows), default=0), rows=tuple(found))
 
     @store_method
     async def change(self, changes: Mapping[str, str | None], *, seen: int, by: str) -> int | None:
-        """Change settings and return the new version; None if one has changed since `seen`."""
+        """Change settings, by environment name, and return the new version.
+
+        None as a value removes a setting. `seen` is the version that the operator `by` saw. Returns None, and
+        changes nothing, if a newer version is stored.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute("LOCK TABLE stored_settings IN SHARE ROW EXCLUSIVE MODE", timeout=10)
             if await connection.fetchval(_VERSION) != seen:
@@ -85,9 +96,9 @@ class PostgresStoredSettings(PoolStore):
 
 
 class SettingsNews:
-    """Announcements of changes, by PostgreSQL's NOTIFY over a separate connection.
+    """Listener for changes of settings, by PostgreSQL's NOTIFY over a separate connection.
 
-    An announcement can be lost, and a pooler drops all of them: followers also poll the table.
+    An announcement can be lost, and a pooler drops all of them, so callers must also poll the table.
     """
 
     def __init__(self, database_url: str) -> None:
@@ -97,7 +108,7 @@ class SettingsNews:
         self._next_try = 0.0
 
     async def wait(self, seconds: float) -> None:
-        """Return when a change was announced, at the latest after `seconds`."""
+        """Wait until a change is announced, at most `seconds`."""
         await self._listen()
         try:
             async with asyncio.timeout(seconds):

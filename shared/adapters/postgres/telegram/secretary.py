@@ -73,7 +73,7 @@ class CustomerMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomerDraft:
-    """A draft with something to do: to show, to send, or to say what became of it."""
+    """Draft that needs a call: to show it, to send it, or to report what became of it."""
 
     draft_id: int
     session_id: int
@@ -98,7 +98,7 @@ class CustomerDraft:
 
 
 class PostgresSecretary(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of secretary mode; each method is one transaction and raises StorageUnavailable."""
 
     # -- connections ----------------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ class PostgresSecretary(PoolStore):
     async def record_link(self, link: BusinessLink) -> bool:
         """Store the newest state of a connection; return False if a newer one is stored already.
 
-        Another enabled connection of the same owner ends.
+        An enabled connection disables older ones of the same owner with the same bot.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_LOCK(what=f"secretary {link.bot_id} {link.owner_id}"))
@@ -251,7 +251,7 @@ class PostgresSecretary(PoolStore):
 
     @store_method
     async def list_due(self, bot_ids: Sequence[int], *, limit: int = 100) -> list[CustomerDraft]:
-        """Return drafts with something to do, oldest first."""
+        """Return drafts that need a call, oldest first."""
         rows = await self._pool.fetch(*_DUE(bot_ids=list(bot_ids), limit=limit))
         return [build_value(CustomerDraft, row) for row in rows]
 
@@ -264,7 +264,7 @@ class PostgresSecretary(PoolStore):
     async def find_draft_to_change(
         self, bot_id: int, *, owner_id: int, change_id: int
     ) -> CustomerDraft | None:
-        """Return the draft whose text a message of the bot has asked for."""
+        """Return the draft whose new text the bot asked for in message `change_id`; None if there is none."""
         row = await self._pool.fetchrow(*_FIND_CHANGED(bot_id=bot_id, owner_id=owner_id, change_id=change_id))
         return None if row is None else build_value(CustomerDraft, row)
 
@@ -290,7 +290,7 @@ class PostgresSecretary(PoolStore):
 
     @store_method
     async def put_off(self, draft: CustomerDraft, *, seconds: float, error: str = "") -> None:
-        """Record that a call was surely not made: it is tried again."""
+        """Record that a call was surely not made, and retry it after `seconds`."""
         await self._pool.execute(
             *_PUT_OFF(
                 session_id=draft.session_id, turn=draft.turn, seconds=seconds, error=error[:_ERROR_CHARS]
@@ -299,7 +299,10 @@ class PostgresSecretary(PoolStore):
 
     @store_method
     async def approve(self, draft: CustomerDraft, *, own_text: str | None = None) -> Decision:
-        """Have a draft sent, or the owner's `own_text` in its place; a second press finds it approved."""
+        """Approve a draft, so that it is sent, or the owner's `own_text` in its place.
+
+        Returns `approved`, or the reason why the press had no effect.
+        """
         found = await self._pool.fetchval(
             *_APPROVE(session_id=draft.session_id, turn=draft.turn, own_text=own_text)
         )
@@ -307,7 +310,7 @@ class PostgresSecretary(PoolStore):
 
     @store_method
     async def drop(self, draft: CustomerDraft) -> Decision:
-        """Have a draft not sent."""
+        """Drop a draft, so that it is never sent; return `dropped`, or the reason why not."""
         async with self._pool.acquire() as connection, connection.transaction():
             found = await connection.fetchval(*_DROP(session_id=draft.session_id, turn=draft.turn))
             await connection.execute(*_END_DELIVERIES(session_ids=[draft.session_id]))
@@ -341,7 +344,7 @@ class PostgresSecretary(PoolStore):
 
     @store_method
     async def mark_sent(self, draft: CustomerDraft, *, message_id: int) -> None:
-        """Record that the customer has it; the owner's own text then stands in the conversation."""
+        """Record that the customer has the answer; the owner's own text, if any, then replaces the draft."""
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_LOCK_SESSION(session_id=draft.session_id))
             ended = await connection.fetchval(
@@ -362,7 +365,7 @@ class PostgresSecretary(PoolStore):
     async def mark_unsent(
         self, draft: CustomerDraft, *, state: Literal["uncertain", "refused"], error: str
     ) -> None:
-        """Record that Telegram refused it, or did not say whether it has it."""
+        """Record that Telegram refused the answer, or did not say whether the customer has it."""
         await self._pool.execute(
             *_MARK_UNSENT(
                 session_id=draft.session_id, turn=draft.turn, state=state, error=error[:_ERROR_CHARS]
@@ -371,9 +374,10 @@ class PostgresSecretary(PoolStore):
 
     @store_method
     async def recover_interrupted(self, bot_ids: Sequence[int]) -> int:
-        """For a new holder: an answer that was being sent may be in the chat, and is not sent again.
+        """Recover drafts of a dead process, once this process serves these bots; return their number.
 
-        A draft that was being shown is shown again.
+        An answer that was being sent may be in the chat, and is not sent again. A draft that was being shown
+        is shown again.
         """
         rows = await self._pool.fetch(*_LEFT_BY_THE_DEAD(bot_ids=list(bot_ids), error=_MAY_HAVE_ARRIVED))
         return len(rows)

@@ -11,8 +11,10 @@ from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 FIRST_PAUSE_SECONDS = 2.0
 QUICK_TRIES = 5
 MOST_TRIES = 9
-"""Tries of a notice whose own delivery is uncertain: five within a minute with doubled pauses, then eightfold
-ones; at most nine within six hours.
+"""Maximum tries of a notice whose own delivery is uncertain.
+
+The first five take a minute, with doubled pauses; later pauses grow eightfold. All nine take at most six
+hours.
 """
 
 BY_PERSON = "its person asked for it"
@@ -32,7 +34,7 @@ class UncertainNotice:
     chat_id: int | None
     message_id: int | None
     is_needed: bool
-    """Some part of the answer is uncertain; else there is nothing to tell any more."""
+    """True while some part of the answer is uncertain; otherwise there is nothing left to report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +60,7 @@ class UncertainPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSpan:
-    """Range of ids in which a lost message lies, after the id `after`."""
+    """Range of message ids of a chat in which the lost parts lie: those after the id `after`."""
 
     after: int
     known_here: tuple[int, ...]
@@ -133,7 +135,10 @@ class PostgresUncertainNotices(PoolStore):
 
     @store_method
     async def mark_not_shown(self, notice: UncertainNotice, *, surely: bool) -> None:
-        """To be sent again: soon when it surely never arrived, else later each time, and at last no more."""
+        """Schedule another try of a notice: in 1 second if it `surely` did not arrive, else later.
+
+        The pause grows with each try. After MOST_TRIES tries the notice is not sent again.
+        """
         await self._pool.execute(
             *_NOT_SHOWN(
                 notice_id=notice.id,
@@ -145,14 +150,18 @@ class PostgresUncertainNotices(PoolStore):
 
     @store_method
     async def recover_interrupted(self, accounts: Sequence[int]) -> int:
-        """For a new holder: what was being sent when its sender died may be there, and is sent again."""
+        """Schedule notices again that a dead process was sending; return their number.
+
+        A process calls it when it begins to serve these bots. Such a notice may be in the chat already.
+        """
         rows = await self._pool.fetch(*_LEFT_BY_THE_DEAD(accounts=[str(account) for account in accounts]))
         return len(rows)
 
     @store_method
     async def settle(self, notice: UncertainNotice) -> None:
-        """Record that a notice was deleted from the chat; a part that became uncertain since gets a new
-        one.
+        """Record that a notice was deleted from the chat.
+
+        If parts of the answer are uncertain by now, a new notice becomes due.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_LOCK(notice_id=notice.id))
@@ -162,7 +171,10 @@ class PostgresUncertainNotices(PoolStore):
     async def press(
         self, notice_id: int, *, address_id: int, round_number: int, message_id: int | None
     ) -> Pressed:
-        """Once for each round: the first uncertain part comes in the place of the notice, others below."""
+        """Record a press of a notice's button; only the first press in each round has an effect.
+
+        The first uncertain part is then sent in the place of the notice, and other parts below it.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             row = await connection.fetchrow(*_LOCK(notice_id=notice_id))
             if row is None or row["address_id"] != address_id:
@@ -182,7 +194,10 @@ class PostgresUncertainNotices(PoolStore):
     async def find_span(
         self, notice: UncertainNotice, *, bot_id: int, chat_id: int, before: int
     ) -> MessageSpan | None:
-        """Return where the lost parts of a turn lie; None if no earlier message of the chat is known."""
+        """Return the range of message ids in which the lost parts of a turn lie, below the id `before`.
+
+        Returns None if no earlier message of the chat is known.
+        """
         row = await self._pool.fetchrow(
             *_SPAN(
                 session_id=notice.session_id,
@@ -202,10 +217,10 @@ class PostgresUncertainNotices(PoolStore):
     async def resolve(
         self, notice: UncertainNotice, *, found: Sequence[int], message_id: int
     ) -> Resolved | None:
-        """Take messages that were found for the uncertain parts, in their order.
+        """Record found messages as the uncertain parts, in order; `found` has their message ids.
 
-        The first part for which there is none takes the notice's message, and later ones are sent again.
-        Returns None if the notice changed meanwhile.
+        The first part without a message takes the notice's message, and later ones are sent again. Returns
+        None if the notice changed meanwhile.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             row = await connection.fetchrow(*_LOCK(notice_id=notice.id))
@@ -223,7 +238,7 @@ class PostgresUncertainNotices(PoolStore):
 
     @store_method
     async def list_shown(self, accounts: Sequence[int]) -> tuple[UncertainNotice, ...]:
-        """Return notices of the last day in a chat whose answer is still uncertain."""
+        """Return shown notices of the last day whose answer is still uncertain."""
         rows = await self._pool.fetch(*_STILL_SHOWN(accounts=[str(account) for account in accounts]))
         return tuple(UncertainNotice(**dict(row)) for row in rows)
 
@@ -237,7 +252,10 @@ class PostgresUncertainNotices(PoolStore):
     async def mark_seen(
         self, session_id: int, turn: int, part: int | None, *, address_id: int, message_id: int
     ) -> None:
-        """An uncertain part, the last one where `part` is None, is in the chat as a message of unknown id."""
+        """Mark an uncertain part as delivered, since the chat shows it as message `message_id`.
+
+        With `part` None, it is the turn's last part. Nothing changes if that message is known already.
+        """
         await self._pool.execute(
             *_SEEN(
                 address_id=address_id,

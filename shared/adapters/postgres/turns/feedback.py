@@ -13,7 +13,7 @@ CIDS_KEPT = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedbackResult:
-    """An opinion as it is now; `event_seq` only when screens must hear of it."""
+    """Stored opinion on an answer; `event_seq` is set only if other screens must show the change."""
 
     mid: str
     turn: int
@@ -23,13 +23,16 @@ class FeedbackResult:
 
 
 class PostgresFeedback(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of opinions on answers; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def judge(
         self, session_id: int, *, seq: int, value: int, words: str, cid: str, source: str
     ) -> FeedbackResult | None:
-        """1, -1, or 0 to take it back; None when the session has no such answer."""
+        """Store a rating of the answer `seq`: 1 is good, -1 is bad, and 0 removes it.
+
+        Returns None if the session has no such answer. A repeated `cid` changes nothing.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.fetchval(*_LOCK_SESSION(session_id=session_id))
             turn: int | None = await connection.fetchval(*_TURN_OF(session_id=session_id, seq=seq))
@@ -65,13 +68,16 @@ class PostgresFeedback(PoolStore):
 
     @store_method
     async def record_feedback(self, session_id: int, words: str, *, source: str) -> bool:
-        """Words about the newest answer, behind those said before; False when there is no answer yet."""
+        """Append a text about the newest answer to earlier ones; return False if there is no answer yet."""
         told = await self._pool.fetchval(*_SAY(session_id=session_id, words=words, source=source))
         return told is not None
 
     @store_method
     async def record_opinion(self, session_id: int, turn: int, opinion: str | None, *, source: str) -> None:
-        """The opinion of a whole turn; None takes it back."""
+        """Store the opinion `good` or `bad` on a whole turn; None removes it.
+
+        Other screens are notified if the opinion changed.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.fetchval(*_LOCK_FOR_OPINION(session_id=session_id))
             known = await connection.fetchrow(*_KNOWN(session_id=session_id, turn=turn))

@@ -1,4 +1,4 @@
-"""Reads back what is stored of a turn's last call, for those who want to see what the model saw."""
+"""Reads what is stored of a turn's last model call, so that operators see what the model received."""
 
 from __future__ import annotations
 
@@ -32,14 +32,17 @@ SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, e
           WHERE x.session_id = :session_id AND x.turn_no = te.turn_no AND te.replaced_by IS NOT NULL
             AND coalesce(e.replaces_seq, e.seq) IN (w.seq, w.replaces_seq)), te.step)
 """)
-"""A former wording stood where the newest one stands now."""
+"""Entries of the call; each former wording of a message has the place of the newest one."""
 _PARTS = Named("SELECT sha256, body FROM prompt_parts WHERE sha256 = ANY (:hashes)")
 
 
 class PostgresReplays(PoolStore):
     @store_method
     async def load_turn(self, session_id: int, turn: int) -> StoredTurn | None:
-        """None when the turn made no call, or its row is older than they are kept."""
+        """Return everything that is stored of the last model call of a turn.
+
+        Returns None if the turn called no model, or if retention has deleted the record of the call.
+        """
         row = await self._pool.fetchrow(*_CALL(session_id=session_id, turn=turn))
         if row is None:
             return None

@@ -1,4 +1,4 @@
-"""The way of a turn through Postgres: accept, claim, load, steps, answer."""
+"""Store of turns: acceptance of a message, claim, loading, tool steps and answer."""
 
 from __future__ import annotations
 
@@ -77,20 +77,23 @@ from shared.core.values.messages import (
 from shared.core.values.money import Shortage
 
 WOKEN_AT_ONCE = 20
-"""Waiting turns that are woken when a provider answers again."""
+"""Maximum waiting turns that are woken when a provider answers again."""
 _USUAL = (
     turn_sql.ACCEPT_AND_CLAIM, turn_sql.ACCEPT_AND_CLAIM_KNOWN, turn_sql.ACCEPT, turn_sql.CLAIM,
     turn_sql.LOAD, ANSWER, ANSWER_PLAIN,
 )  # fmt: skip
 """Statements of a usual turn without a receipt."""
 REHEARSED_CONNECTIONS = 4
-"""A turn uses one connection; in a first wave of messages a few are in use at the same moment."""
+"""Connections on which statements are prepared; a first wave of messages uses a few at once."""
 REHEARSALS = 5
 """Calls of a statement on a connection until PostgreSQL keeps its plan."""
 
 
 class PostgresTurns(PoolStore):
-    """Each method is one transaction; every write after the claim is fenced by the turn's epoch."""
+    """Store of turns; each method is one transaction and raises StorageUnavailable.
+
+    Every write after a claim is fenced by the turn's epoch: a process that lost its lease gets LeaseLost.
+    """
 
     def __init__(self, pool: asyncpg.Pool[Record], *, slice_taken: Callable[[], None] = lambda: None) -> None:
         super().__init__(pool)
@@ -98,7 +101,7 @@ class PostgresTurns(PoolStore):
         self._allowance = Allowance(pool, taken=slice_taken)
 
     async def rehearse(self) -> None:
-        """Run the statements of a usual turn for no session, so that the first turn finds them prepared.
+        """Run the statements of a usual turn without a session, so that the first turn finds them prepared.
 
         Nothing is stored. Raises StorageUnavailable.
         """
@@ -117,11 +120,10 @@ class PostgresTurns(PoolStore):
 
     @store_method
     async def accept(self, inbound: Inbound, *, channel: str, tokens: int) -> Accepted:
-        """Store a person's message, once per dedupe key; raises UnknownSession, SessionMoved,
-        StorageUnavailable.
+        """Store a person's message, once per dedupe key. Raises UnknownSession or SessionMoved.
 
-        A receipt stores what its channel keeps of the message in the same statement. With one also
-        LeaseLost: another process stores the message, or a part of it, and this one changed nothing.
+        A receipt stores the channel's own rows in the same statement. With a receipt, LeaseLost means that
+        another process stores the message, and that this one changed nothing.
         """
         arguments = build_message_arguments(inbound, channel, tokens)
         receipt = inbound.receipt
@@ -161,11 +163,11 @@ class PostgresTurns(PoolStore):
         micro_per_input_token: float,
         micro_output: float,
     ) -> tuple[Accepted, Claim] | None:
-        """Store a message of an idle conversation, as `accept` does, and take its turn, which brings its
-        entries along: as this process remembers them, if it does.
+        """Store a message, as `accept` does, and claim its turn, if the conversation is idle.
 
-        They are left to `load` where there are pictures among them, or where something happened since what is
-        remembered. None, and nothing was stored, where it is not idle: `accept` and `claim` say how it is.
+        Returns None, and stores nothing, if it is not idle; call `accept` and `claim` then. The claim has the
+        session's entries, if this process remembers them or the statement read them. Its `entries` is None if
+        they contain pictures or have changed since; call `load` then.
         """
         known = self._views.take(inbound.session_id)
         hold = self._allowance.hold()
@@ -214,7 +216,7 @@ class PostgresTurns(PoolStore):
     async def _accept_with_receipt(
         self, inbound: Inbound, receipt: MessageReceipt, arguments: Mapping[str, object]
     ) -> Record | None:
-        """Store the message and what its channel keeps of it; None if neither may be stored."""
+        """Store the message and its channel's own rows; return None if neither may be stored."""
         statements, values = turn_sql.join_receipt(receipt.parts), {**arguments, **receipt.get_values()}
         turn = await receipt.find_joined_turn(self._pool, inbound)
         if turn is not None:
@@ -226,7 +228,7 @@ class PostgresTurns(PoolStore):
     async def _find_stored(
         self, inbound: Inbound, receipt: MessageReceipt, *, is_stored: bool
     ) -> Record | None:
-        """Return the entry that holds a message which was not stored now. Raises LeaseLost."""
+        """Return the stored entry that already holds a message, None if there is none. Raises LeaseLost."""
         async with self._pool.acquire() as connection, connection.transaction():
             seq = await receipt.find_stored(connection, inbound, is_stored=is_stored)
             if seq is None:
@@ -253,7 +255,7 @@ class PostgresTurns(PoolStore):
         micro_per_input_token: float,
         micro_output: float,
     ) -> Claim | None:
-        """Take the oldest unanswered turn, unless a living process has it or it is not due yet."""
+        """Claim the oldest unanswered turn; return None if a living process has it or it is not due yet."""
         hold = self._allowance.hold()
         try:
             row = await self._pool.fetchrow(
@@ -305,7 +307,10 @@ class PostgresTurns(PoolStore):
 
     @store_method
     async def load(self, session_id: int, *, base_turn: int, through_turn: int) -> tuple[Entry, ...]:
-        """Live entries in the order of the context, hidden pins first; former answers among them."""
+        """Return the live entries in the order of the context, hidden pins first.
+
+        Former answers that newer ones replace are included. Pictures come with their descriptions.
+        """
         rows = await self._pool.fetch(
             *turn_sql.LOAD(
                 session_id=session_id,
@@ -325,7 +330,10 @@ class PostgresTurns(PoolStore):
         calls: Sequence[ToolUse],
         spent: Sequence[Spending],
     ) -> int:
-        """The model asked for tools: its message and an intent per call, before any of them runs."""
+        """Store the model's message and its tool calls, before any tool runs.
+
+        Returns the entry's number. Raises LeaseLost.
+        """
         statement = turn_sql.TOOL_CALLS(
             **_fence(claim),
             blocks=blocks_to_json(blocks),
@@ -347,7 +355,10 @@ class PostgresTurns(PoolStore):
         outcomes: Mapping[str, StepOutcome],
         artifacts: Sequence[Artifact] = (),
     ) -> int:
-        """Store the results of tools, and the artifacts that they show in part, in one commit."""
+        """Store the results of tools, and artifacts that they show in part, in one commit.
+
+        Returns the entry's number. Raises LeaseLost.
+        """
         statement = turn_sql.TOOL_RESULTS(
             **_fence(claim),
             blocks=blocks_to_json(blocks),
@@ -360,16 +371,19 @@ class PostgresTurns(PoolStore):
 
     @store_method
     async def keep_artifacts(self, claim: Claim, artifacts: Sequence[tuple[int, Artifact]]) -> None:
-        """Wholes of stored messages, by seq, that a request will show in part; again changes nothing."""
+        """Store the whole texts of entries that a request will show in part, each with its entry's number.
+
+        A repeat changes nothing. Raises LeaseLost.
+        """
         rows = [{"seq": seq, "body": one.body, "tokens": one.tokens} for seq, one in artifacts]
         statement = turn_sql.KEEP_ARTIFACTS(**_fence(claim), artifacts=rows)
         _refuse_lost_lease(await self._pool.fetchval(*statement), claim)
 
     @store_method
     async def open_artifact(self, session_id: int, artifact: str) -> str | None:
-        """The whole text, None when this session has none of that id.
+        """Return the whole text of an artifact; None if this session has no artifact with that id.
 
-        Raises ArtifactNotReadable for what is no id at all.
+        Raises ArtifactNotReadable if `artifact` is not an id.
         """
         body: str | None = await self._pool.fetchval(
             *turn_sql.OPEN_ARTIFACT(session_id=session_id, artifact=digest_prefix(artifact))
@@ -378,13 +392,13 @@ class PostgresTurns(PoolStore):
 
     @store_method
     async def read_message(self, session_id: int, seq: int) -> str | None:
-        """All that a person said in one message, with the texts of its files; None where there is none."""
+        """Return the text of a person's message and of its files; None if there is no such message."""
         blocks = await self._pool.fetchval(*turn_sql.SAID(session_id=session_id, seq=seq))
         return None if blocks is None else text_of(blocks_from_json(blocks))
 
     @store_method
     async def record_answer(self, claim: Claim, outcome: Outcome) -> AnswerStored:
-        """End the turn: answer, usage, audit, delivery and due job, or none of them; raises LeaseLost."""
+        """End the turn: store answer, usage, audit, delivery and due job in one commit. Raises LeaseLost."""
         sql, more = _build_end_statement(outcome, claim.turn)
         said, written = (None, None) if outcome.blocks is None else _split_text(outcome.blocks)
         statement = sql(
@@ -434,10 +448,11 @@ class PostgresTurns(PoolStore):
         settled_micro: int = 0,
         waits_for: str | None = None,
     ) -> tuple[int, Mapping[str, Any]] | None:
-        """Postpone a turn by `seconds`; a notice tells the person, once per turn.
+        """Postpone a turn by `seconds`; `notice` is shown to the person, once per turn.
 
-        `waits_for` names the provider whose next answer makes it due earlier, see `wake`. Interrupted calls
-        are booked in the same transaction, so that the next claim finds them paid.
+        `waits_for` names a provider whose next answer makes the turn due earlier, see `wake_waiting_turns`.
+        Calls that were interrupted are booked in the same transaction. Returns the number and payload of the
+        notice's event, None without a notice. Raises LeaseLost.
         """
         told = None if notice is None else dict(notice)
         async with self._pool.acquire() as connection, connection.transaction():
@@ -460,7 +475,7 @@ class PostgresTurns(PoolStore):
 
     @store_method
     async def can_be_joined(self, session_id: int, *, turn: int) -> bool:
-        """Whether the rest of its message may still become part of this turn."""
+        """Return whether a late part of the person's message can still be added to this turn."""
         return (
             await self._pool.fetchval(
                 *turn_sql.CAN_BE_JOINED(
@@ -473,7 +488,10 @@ class PostgresTurns(PoolStore):
 
     @store_method
     async def hold(self, session_id: int, *, turn: int, seconds: float) -> bool:
-        """Hold the oldest unanswered turn for the rest of its message; False if it is claimed."""
+        """Delay the oldest unanswered turn by `seconds`, so that late parts of its message can arrive.
+
+        Returns False if the turn is claimed or answered.
+        """
         return (
             await self._pool.fetchval(
                 *turn_sql.HOLD(
@@ -487,23 +505,26 @@ class PostgresTurns(PoolStore):
 
     @store_method
     async def wake_waiting_turns(self, providers: Sequence[str]) -> None:
-        """Turns that wait for one of these are due now: some at a time, those that wait longest first."""
+        """Make turns due that wait for one of these providers: at most WOKEN_AT_ONCE, the oldest first."""
         await self._pool.execute(*turn_sql.WAKE(providers=list(providers), limit=WOKEN_AT_ONCE))
 
     @store_method
     async def release_turns(self, session_ids: Collection[int], *, worker_id: int) -> None:
-        """Release turns that this process may have claimed without a reply."""
+        """Release the turns of these sessions that this process has claimed, perhaps without knowing it."""
         await self._pool.execute(*turn_sql.LET_GO(session_ids=list(session_ids), worker_id=worker_id))
 
     @store_method
     async def record_waste(self, claim: Claim, spent: Sequence[Spending], *, settled_micro: int) -> None:
-        """Book calls without a result; the claim's reservation ends with them."""
+        """Book model calls that gave no result, and settle the reservation of the claim."""
         await self._pool.execute(*_waste(claim, spent, settled_micro))
         self._allowance.settle(claim.reservation_id, settled_micro)
 
     @store_method
     async def record_lost(self, claim: Claim, *, model: str, input_tokens: int) -> int:
-        """Book the calls of attempts at this turn that died in them, by an estimate; returns how many."""
+        """Book an estimate for calls of this turn whose process died; return their number.
+
+        Raises LeaseLost.
+        """
         lost = await self._pool.fetchval(
             *turn_sql.LOST(
                 **_fence(claim), reservation_id=claim.reservation_id, model=model, input_tokens=input_tokens,
@@ -522,7 +543,7 @@ class PostgresTurns(PoolStore):
         spent: Sequence[Spending],
         purpose: str = "delegate",
     ) -> None:
-        """Book what a tool of a turn has used; the tool settles its reservations."""
+        """Book model calls that a tool of a turn has made; the tool settles its own reservations."""
         statement = turn_sql.DELEGATED[purpose](
             session_id=session_id, contact_id=contact_id, turn=turn, spent=build_usage_rows(spent),
             sums=sum_spending(spent), reservation_id=None, settled_micro=0,
@@ -543,7 +564,10 @@ class PostgresTurns(PoolStore):
     async def reserve(
         self, session_id: int, micro: int, *, caps: Caps, turn: int | None = None, job_id: int | None = None
     ) -> int | None:
-        """Set money aside before a call; None when there is no cap to hold it. Raises CapReached."""
+        """Reserve `micro` micro-dollars before a model call, and return the reservation's id.
+
+        Returns None if no spending cap applies. Raises CapReached.
+        """
         row = await self._pool.fetchrow(
             *turn_sql.RESERVE(
                 session_id=session_id, micro=micro, timezone=caps.timezone, limits=caps.limits, turn=turn,
@@ -558,7 +582,10 @@ class PostgresTurns(PoolStore):
 
     @store_method
     async def raise_reservation(self, reservation_id: int, micro: int, *, caps: Caps) -> None:
-        """Set more aside, `micro` in all, where it is less; raises CapReached and leaves it as it was."""
+        """Raise a reservation to `micro` micro-dollars in all; a larger one stays as it is.
+
+        Raises CapReached, and leaves the reservation unchanged.
+        """
         before = self._allowance.count_held_micro(reservation_id)
         refused = await self._allowance.raise_reservation(reservation_id, micro, caps=caps)
         if refused:
@@ -583,31 +610,35 @@ class PostgresTurns(PoolStore):
 
     @store_method
     async def lower_reservation(self, reservation_id: int, micro: int) -> None:
-        """Hold `micro` at most, what the turn's calls have cost, while it waits for money."""
+        """Lower a reservation to `micro` micro-dollars, the cost so far, while the turn waits for money."""
         await self._pool.execute(*turn_sql.LOWER_RESERVATION(reservation_id=reservation_id, micro=micro))
         if self._allowance.count_held_micro(reservation_id) > micro:
             self._allowance.lower_reservation(reservation_id, micro)
 
     @store_method
     async def mark_may_be_sent(self, reservation_id: int) -> None:
-        """Note that the next call of a repeated attempt is about to be sent."""
+        """Mark a reservation before its next model call is sent, so that a crash books that call."""
         await self._pool.execute(*turn_sql.MARK_MAY_BE_SENT(reservation_id=reservation_id))
 
     async def renew_allowance(self, *, worker_id: int, caps: Caps, call_micro: int = 0) -> None:
-        """Renew the process' allowance with each beat. Raises StorageUnavailable."""
+        """Renew the money that this process may spend without asking; call it with each heartbeat.
+
+        Raises StorageUnavailable.
+        """
         await self._allowance.renew_slices(worker_id=worker_id, caps=caps, call_micro=call_micro)
 
     async def return_allowance(self) -> None:
-        """Before this process ends; raises StorageUnavailable."""
+        """Return the unspent money of this process before it ends. Raises StorageUnavailable."""
         await self._allowance.release_all()
 
     @store_method
     async def record_spending_warning(
         self, claim: Claim, *, caps: Caps, notice: Mapping[str, Any]
     ) -> SpendingWarning | None:
-        """Note that the caps of this turn are nearly reached; None when that was said today already.
+        """Mark caps that this turn has nearly used up, and return those that were not marked today.
 
-        The notice becomes an event of the session when it concerns the person or the conversation.
+        Returns None if there are none. For a cap of the person or the session, `notice` becomes an event of
+        the session.
         """
         row = await self._pool.fetchrow(
             *turn_sql.WARN(
@@ -629,7 +660,10 @@ class PostgresTurns(PoolStore):
     async def list_unanswered(
         self, channel: str, *, accounts: Sequence[str] | None = None, limit: int = 100
     ) -> list[int]:
-        """Sessions whose next turn is due and held by no living process; of these accounts only, if named."""
+        """Return at most `limit` sessions whose next turn is due and not claimed by a living process.
+
+        `accounts` are the channel's bots or sites; None means all of them.
+        """
         self._views.evict_old()  # every process asks again and again
         named = None if accounts is None else list(accounts)
         rows = await self._pool.fetch(*turn_sql.UNANSWERED(channel=channel, limit=limit, accounts=named))
@@ -637,17 +671,23 @@ class PostgresTurns(PoolStore):
 
     @store_method
     async def request_stop(self, session_id: int) -> bool:
-        """Ask the process that answers to stop; a waiting turn becomes due, to end. False without a turn."""
+        """Ask the process that answers to stop, and make a waiting turn due, so that it ends.
+
+        Returns False if the session has no unanswered turn.
+        """
         return bool(await self._pool.fetchval(*turn_sql.REQUEST_STOP(session_id=session_id)))
 
     @store_method
     async def load_held_turns(self, worker_id: int) -> dict[int, bool]:
-        """Sessions that are leased to this process, and whether their running turn was asked to stop."""
+        """Return the sessions leased to this process; True means that a stop of the turn was requested."""
         rows = await self._pool.fetch(*turn_sql.HELD(worker_id=worker_id))
         return {row["id"]: row["stop_requested"] for row in rows}
 
     def clear_view_cache(self) -> None:
-        """A promoted standby gives the numbers of lost transactions again: they tell nothing apart."""
+        """Clear the remembered views after a promotion of a standby database.
+
+        The new server may use the numbers of lost transactions again, so versions no longer differ.
+        """
         self._views = ViewCache()
 
 
@@ -663,7 +703,10 @@ def _entry(
     seq: int, turn: int, step: int, role: Any, author: Any, blocks: Any, words: str | None, tokens: int,
     at: datetime, replaces: int | None, pinned: bool, form: Any, shown: Any,
 ) -> Entry:  # fmt: skip
-    """In the order of `turn_sql.LOAD`, whose `form` is the error code where a person's message failed."""
+    """Return an entry from the columns of `turn_sql.LOAD`, in their order.
+
+    For a person's message whose turn failed, `form` is the error code.
+    """
     is_failed = form in FAILED_FORMS
     entry = Entry(
         seq=seq, turn=turn, step=step, role=role, author=author,
@@ -687,7 +730,7 @@ def _entry_in_text(values: Sequence[Any]) -> Entry:
 
 
 def build_message_arguments(inbound: Inbound, channel: str, tokens: int) -> dict[str, Any]:
-    """A person's message, for the statements that store one."""
+    """Return the parameters of a person's message for the statements that store one."""
     extra: dict[str, Any] = {"cid": inbound.cid} if inbound.cid else {}
     if inbound.attached:
         extra["attachments"] = [one.to_payload() for one in inbound.attached]
@@ -706,7 +749,7 @@ def build_message_arguments(inbound: Inbound, channel: str, tokens: int) -> dict
 
 
 def _split_text(blocks: Sequence[Block]) -> tuple[str | None, list[dict[str, Any]] | None]:
-    """Return blocks as a row stores them: plain text, or JSON."""
+    """Return blocks as a row stores them: a plain text and None, or None and JSON."""
     match blocks:
         case [Text(text=text) as said] if said == Text(text=text):
             return text, None
@@ -716,7 +759,7 @@ def _split_text(blocks: Sequence[Block]) -> tuple[str | None, list[dict[str, Any
 async def add_descriptions(
     connection: asyncpg.Pool[Record] | PoolConnectionProxy[Record], entries: Sequence[Entry]
 ) -> tuple[Entry, ...]:
-    """The entries with what their pictures show; most logs have none and cost nothing."""
+    """Return the entries with the descriptions of their pictures; without pictures nothing is queried."""
     wanted = [block.attachment_id for entry in entries for block in entry.blocks if isinstance(block, Image)]
     if not wanted:
         return tuple(entries)
@@ -734,7 +777,7 @@ async def add_descriptions(
 def build_view(
     row: Record | Mapping[str, Any], entries: Sequence[Entry] = (), *, open_turn: int | None
 ) -> View:
-    """A view from a session's row with `head_compaction`, `notes` and, if it was asked for, `frozen`."""
+    """Build a view from a session's row, which has `head_compaction`, `notes` and perhaps `frozen`."""
     base = row["base_turn"]
     return View(
         session_id=row["id"],
@@ -756,11 +799,14 @@ def build_view(
 
 
 _NOT_FOR_GUESTS = ("ask_human", "remind_me", "send_file", "make_picture")
-"""Tools whose results could not reach a chat where the bot is a guest: it takes one text per question."""
+"""Tools that a guest chat cannot use: there the bot sends one text per question."""
 
 
 def config_of(row: Record | Mapping[str, Any]) -> Mapping[str, Any]:
-    """The agent's, as it holds in this conversation."""
+    """Return the agent's configuration as it applies in this conversation.
+
+    The person's choices replace the agent's, and tools that cannot work here are left out.
+    """
     config = with_chosen_model(row["agent_config"], row["model"])
     config = with_chosen_compaction(config, row["compaction"], row["compact_at"])
     useless = {"ask_human": row["nobody_comes"], LOOK_AT_PICTURE.name: row["no_pictures"]}
@@ -773,7 +819,7 @@ def config_of(row: Record | Mapping[str, Any]) -> Mapping[str, Any]:
 def _with_the_message(
     said: Entry, row: Record, known: CachedView | None
 ) -> tuple[tuple[Entry, ...] | None, tuple[datetime, ...]]:
-    """The entries of a claim, if it has them, and when its turns began."""
+    """Return the entries of a claim with its new message, None if they must be loaded, and turn times."""
     before: tuple[Entry, ...] | None
     if known is None:
         before, times = tuple(map(_entry_in_text, row["entries"] or ())), row["turn_times"]
@@ -788,9 +834,9 @@ def _with_the_message(
 
 
 def _grown(claim: Claim, outcome: Outcome, row: Record, words: str | None, blocks: Any) -> CachedView | None:
-    """The view with the answer in it, where nothing else came between the claim and this commit.
+    """Return the cached view with the new answer, None if anything else changed the session since the claim.
 
-    An entry takes a seq, and whatever else changes what is live raises the view's epoch.
+    Each new entry takes a number, and any other change of the view raises its epoch.
     """
     if claim.entries is None or outcome.blocks is None or outcome.state != "answered" or outcome.prunes:
         return None
@@ -831,7 +877,10 @@ def _claim_from(
 
 
 def find_reached_cap(rows: Sequence[Mapping[str, Any]], caps: Caps, *, mine_micro: int = 0) -> CapReached:
-    """The cap with the least room comes first; `mine_micro` is held there by who asks for more."""
+    """Return the error for the reached caps; the cap with the least room comes first.
+
+    `mine_micro` is the amount that the caller has reserved already.
+    """
     shortages = [
         Shortage(
             scope=row["scope"].partition(":")[0],
@@ -877,7 +926,7 @@ def build_usage_rows(spent: Sequence[Spending]) -> list[dict[str, Any]]:
 
 
 def _usage_values(call: Spending) -> tuple[Any, ...]:
-    """In the order of USAGE."""
+    """Return the values of a model call in the order of USAGE."""
     return (
         "aborted" if call.aborted else "done", call.model, call.input_tokens, call.output_tokens,
         call.cache_read_tokens, call.cache_write_tokens, call.known, call.cost_micro, call.request_id,
@@ -885,7 +934,7 @@ def _usage_values(call: Spending) -> tuple[Any, ...]:
 
 
 def sum_spending(spent: Sequence[Spending]) -> list[int]:
-    """Input, output, cache read, cache written, micro-dollars, calls of unknown price."""
+    """Return sums: input, output, cached and cache-written tokens, micro-dollars, calls of unknown price."""
     return [
         sum(call.input_tokens for call in spent),
         sum(call.output_tokens for call in spent),
@@ -897,7 +946,7 @@ def sum_spending(spent: Sequence[Spending]) -> list[int]:
 
 
 def _build_end_statement(outcome: Outcome, turn: int) -> tuple[Named, dict[str, Any]]:
-    """The statement for this end of a turn, and the parameters that are its own."""
+    """Return the statement that ends a turn with this outcome, and the parameters that only it has."""
     audit = () if outcome.audit is None else _audit_values(outcome.audit, turn)
     more = outcome.prunes or outcome.prompt_parts or outcome.job or outcome.refused_scope
     if audit and len(outcome.spent) == 1 and not more:
@@ -923,7 +972,10 @@ _PARTS = ("system", "memory", "summary", "history", "tools")
 
 
 def _audit_values(audit: ContextAudit, turn: int) -> tuple[Any, ...]:
-    """In the order of AUDIT_ROW; of the recipe only what the view `turn_context_audit` cannot tell."""
+    """Return the values of an audit in the order of AUDIT_ROW.
+
+    Parts of the recipe that the view `turn_context_audit` can compute are left out.
+    """
     known = {"open": turn, "system": 1, "tools": True, "seqs": [[audit.entry_from, audit.entry_through]]}
     rest = {name: value for name, value in audit.recipe.items() if name not in known or value != known[name]}
     plan = json.dumps(rest, ensure_ascii=False, separators=(",", ":")) if audit.recipe else None
