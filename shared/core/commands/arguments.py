@@ -1,4 +1,4 @@
-"""Arguments of commands by name and type, and the words that a person would type for them."""
+"""Arguments of commands by name and type, and the text that a person would type for them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal
 from shared.core.values.errors import BadInput
 
 RAW = "args"
-"""The words as a person types them; every command takes them in place of named arguments."""
+"""Name of the argument for the whole typed text; every command accepts it in place of named arguments."""
 TEXT_CHARS = 2_000
 
 
@@ -30,11 +30,11 @@ class Argument:
     most_chars: int = TEXT_CHARS
     one_of: tuple[str, ...] = ()
     typed: str = "{}"
-    """How a person types it; a flag is typed as `--name`."""
+    """Format in which a person types the value; a flag is typed as `--name`."""
 
     @property
     def shown(self) -> str:
-        """Return the argument as help shows it, with its name in place of a value."""
+        """Argument as help shows it, with its name in place of a value."""
         if self.kind == "flag":
             return f"--{self.name}"
         return " or ".join(self.one_of) or self.typed.format(f"<{self.name}>")
@@ -53,8 +53,9 @@ class Argument:
 
 
 def render_arguments(command: str, arguments: Sequence[Argument], given: Mapping[str, Any]) -> str:
-    """Return the text that a person would type for these values; None counts as absent. Raises
-    BadArguments.
+    """Return the values as a person would type them after the command's name; None counts as absent.
+
+    Raises BadArguments if a name is unknown, a required value is missing or a value is invalid.
     """
     given = {name: value for name, value in given.items() if value is not None}
     if RAW in given:
@@ -72,7 +73,10 @@ def render_arguments(command: str, arguments: Sequence[Argument], given: Mapping
 
 
 def read_value(argument: Argument, text: str) -> Any:
-    """A value as it is typed in a shell; raises BadArguments."""
+    """Return a value that was typed in a shell: bool for a flag, int for a number, else the text itself.
+
+    An empty flag is True. Raises BadArguments if the text does not fit the kind.
+    """
     match argument.kind:
         case "flag":
             if text.lower() not in ("true", "false", ""):

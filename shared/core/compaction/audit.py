@@ -1,4 +1,4 @@
-"""Checks a summary before it hides anything against what it stands in for, and adds what it may not lack."""
+"""Audit of a summary against its source, before turns are hidden; code adds missing required items."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from shared.core.values.tokens import Count
 SUMMARY_TOKENS = 2_000
 PROGRESS_SHARE = 0.75
 _SHORT_SOURCE = 400
-"""A summary of this many tokens is never too long."""
+"""Tokens up to which a summary is never too long."""
 MOSTLY_UNSAID = 0.5
-"""Below this share of supported statements an answer is not mended but rejected."""
+"""Least share of supported statements; below it, a summary is rejected instead of repaired."""
 _FEW_STATEMENTS = 2
 _TOLD_CHARS, _TOLD_MOST = 80, 3
 _NEXT_TO_NOTHING = 60
-"""Tokens of a source that need not change a record."""
+"""Tokens of a source up to which the former record may stay unchanged."""
 _PROBES = 8
 _STEM_CHARS = 5
 _PROHIBITION = re.compile(
@@ -58,18 +58,19 @@ _CITES = "cites lines that it was not shown"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditVerdict:
-    """`ledger` is the one to store when `ok`; soft faults are already mended in it."""
+    """Result of auditing a summary. `ledger` can be stored if `ok`; its soft faults are repaired."""
 
     ok: bool
     hard_faults: tuple[str, ...]
     soft_faults: tuple[str, ...]
     dropped_items: tuple[str, ...]
-    """Ids of new items that nothing supports, or the sentences of a text."""
+    """Ids of rejected new items; for a summary in text form, the rejected sentences."""
     scores: Mapping[str, float]
-    """From 0 to 1, the best is 1, but for `size`: a share of the source."""
+    """Scores by name, 0 to 1, with 1 as the best; `size` is a share of the source's tokens."""
     ledger: Ledger
     too_long: str = ""
-    """Why a shorter answer is worth asking for; without one, the text in the ledger is cut."""
+    """Reason to ask the model for a shorter answer; empty if there is none. Without a shorter answer, the
+    text in `ledger` is cut."""
 
 
 def audit_patch(
@@ -81,7 +82,7 @@ def audit_patch(
     limit: int = SUMMARY_TOKENS,
     may_be_empty: bool = False,
 ) -> AuditVerdict:
-    """Applies what a model wants to change, and audits the outcome."""
+    """Apply the changes that a model proposes to the former ledger, and audit the result."""
     former = convert_to_ledger(former)
     patched = apply_patch(former, patch, identifiers=identifiers_of(source_words(source_text)))
     verdict = audit_ledger(patched, former, source_text, count=count, limit=limit, may_be_empty=may_be_empty)
@@ -108,7 +109,7 @@ def holds_anything(former: Ledger) -> bool:
 def carry_over(
     former: Ledger, source_text: str, *, count: Count, limit: int = SUMMARY_TOKENS
 ) -> AuditVerdict:
-    """Return the former record as the new one, with the exact names of the range and what must stay of it."""
+    """Return the former record as the new one, with exact names of the range and its required items added."""
     lines = source_lines(source_text)
     kept = replace(former, items=tuple(item for item in former.items if item.closed is None))
     mended, added = add_required_items(kept, lines, told=render_summary(former))
@@ -135,9 +136,10 @@ def audit_ledger(
     limit: int = SUMMARY_TOKENS,
     may_be_empty: bool = False,
 ) -> AuditVerdict:
-    """Hard faults ask for another attempt; soft ones cost the item or sentence that has them.
+    """Audit a new ledger against its source and the former ledger; return its faults and the repaired ledger.
 
-    The ledger that comes back lists the source's identifiers and takes at most `limit` tokens when rendered.
+    A hard fault needs another attempt by the model; a soft one removes or restores only its item or sentence.
+    The repaired ledger lists the source's identifiers and has at most `limit` tokens when rendered.
     """
     former = convert_to_ledger(former)
     lines = source_lines(source_text)
@@ -179,7 +181,7 @@ def _gone(former: Ledger, mended: Ledger) -> tuple[str, ...]:
 
 
 def find_lost_items(gone: Sequence[str], total: int) -> tuple[str, ...]:
-    """Return the fault of a summary that lacks items of the former one."""
+    """Return one fault that names items which the new summary lost; return no fault if none is lost."""
     if not gone:
         return ()
     told = ", ".join(shorten_line(text, _TOLD_CHARS) for text in gone[:_TOLD_MOST])
@@ -187,7 +189,10 @@ def find_lost_items(gone: Sequence[str], total: int) -> tuple[str, ...]:
 
 
 def most_tokens(former: Ledger, source_text: str, count: Count) -> int:
-    """Above this a summary is no progress against what it stands for."""
+    """Return the most tokens that a summary may have: 75% of the text that it replaces, but at least 400.
+
+    It replaces the source and the former summary; a longer one would save too little.
+    """
     replaced = count(source_text) + count(render_summary(former))
     return max(_SHORT_SOURCE, math.floor(PROGRESS_SHARE * replaced))
 
@@ -225,13 +230,16 @@ def _checked_items(
 
 
 def _author(claimed: str, sources: tuple[int, ...], authors: Mapping[int, str]) -> str:
-    """Return the author by the cited lines, whatever the model claims."""
+    """Return the item's author: the claimed one, unless the cited lines are by others only.
+
+    Then it is the author of the first cited line.
+    """
     said_by = [authors[seq] for seq in sources if seq in authors]
     return claimed if not said_by or claimed in said_by else said_by[0]
 
 
 def _item_fault(item: LedgerItem, old: LedgerItem | None, ground: Ground) -> str | None:
-    """Return the fault of a new or changed item; unchanged ones were audited before."""
+    """Return the fault of a new or changed item; None if it has none or is unchanged."""
     if old is not None and item.text == old.text:
         return None
     if is_blank(item.text):
@@ -242,7 +250,10 @@ def _item_fault(item: LedgerItem, old: LedgerItem | None, ground: Ground) -> str
 
 
 def _checked_narrative(narrative: str, former: str, ground: Ground) -> tuple[str, tuple[str, ...], int]:
-    """Return the valid sentences, the faults of the others, and the number of sentences."""
+    """Return the valid sentences, the faults of the others, and the number of sentences.
+
+    An unchanged narrative is not checked. If no sentence is valid, the former narrative is returned.
+    """
     if not narrative or narrative == former:
         return narrative, (), 0
     kept: list[str] = []
@@ -286,7 +297,11 @@ def _hard_faults(
 
 
 def _says_something(ledger: Ledger, former: Ledger, source_tokens: int) -> bool:
-    """Something new of the model's own, or at least everything old when the source holds next to nothing."""
+    """Return whether the model added or changed anything.
+
+    A source of at most 60 tokens needs no change if there is a former record; an empty source never needs
+    one.
+    """
     known_before = bool(former.narrative or former.items)
     if source_tokens <= (_NEXT_TO_NOTHING if known_before else 0):
         return True
@@ -301,7 +316,7 @@ def _changed(ledger: Ledger, former: Ledger) -> bool:
 
 
 def _new_items(ledger: Ledger, former: Ledger) -> list[LedgerItem]:
-    """Added or changed."""
+    """Return the items that were added or whose text has changed."""
     before = {item.id: item.text for item in former.items}
     return [item for item in ledger.items if before.get(item.id) != item.text]
 
@@ -325,7 +340,10 @@ def must_stay(lines: tuple[SourceLine, ...]) -> tuple[NewItem, ...]:
 def add_required_items(
     ledger: Ledger, lines: tuple[SourceLine, ...], *, told: str = ""
 ) -> tuple[Ledger, tuple[str, ...]]:
-    """The ledger with what was missing in it put in by code; `told` is a text that counts as said, too."""
+    """Return the ledger with the required items that it lacked, and one fault for each of them.
+
+    An item that the text `told` contains is not missing.
+    """
     missing = tuple(item for item in must_stay(lines) if not is_covered(item, ledger, told))
     if not missing:
         return ledger, ()
@@ -347,7 +365,7 @@ def prohibitions(lines: Iterable[SourceLine]) -> list[tuple[int, str]]:
 
 
 def list_unanswered(lines: tuple[SourceLine, ...]) -> list[NewItem]:
-    """Return the last question if no answer follows, and questions of turns without an answer."""
+    """Return items for the last question if no answer follows, and for lines marked as unanswered."""
     newest = len(lines)
     while newest and lines[newest - 1].author not in ("assistant", "operator"):
         newest -= 1
@@ -381,7 +399,7 @@ def _question(line: SourceLine) -> str | None:
 
 
 def _asked(line: SourceLine) -> NewItem | None:
-    """A question, or else whatever was said and had no answer."""
+    """Return the line's last question, else its text as an unanswered action; None if it cannot be quoted."""
     question = _question(line)
     if question is not None:
         return NewItem(kind="question", text=question, sources=(line.seq,))
@@ -413,7 +431,7 @@ def common_scores(
 
 
 def presence(ledger: Ledger, lines: tuple[SourceLine, ...], told: str = "") -> dict[str, float]:
-    """How much of what must stay the model itself had kept."""
+    """Return the shares, 0 to 1, of prohibitions and of open questions that the model itself kept."""
     wanted = must_stay(lines)
     kept = {item: is_covered(item, ledger, told) for item in wanted}
 
@@ -442,7 +460,7 @@ def scores_of(
 
 
 def _overlap(items: Sequence[LedgerItem], lines: tuple[SourceLine, ...]) -> float:
-    """How many of an item's words the lines that it cites have, on average."""
+    """Return the average share, 0 to 1, of an item's words that its cited lines have; 1 without citations."""
     by_seq = {line.seq: stems(line.text) for line in lines}
     shares: list[float] = []
     for item in items:
@@ -454,7 +472,7 @@ def _overlap(items: Sequence[LedgerItem], lines: tuple[SourceLine, ...]) -> floa
 
 
 def _probed(text: str, lines: tuple[SourceLine, ...]) -> float:
-    """Return the share of the source's exact names and numbers that the text has, by an even sample."""
+    """Return the share, 0 to 1, of up to eight exact names and numbers of the source that the text has."""
     exact = identifiers_of("\n".join(line.text for line in lines), most=10 * _PROBES)
     step = max(1, len(exact) // _PROBES)
     probes = exact[::step][:_PROBES]

@@ -21,32 +21,36 @@ CACHE_SECONDS = 300.0
 IDLE_MARGIN_SECONDS = 60.0
 """Seconds before the cache expires at which an idle session is flushed and compacted."""
 NEAR_LIMIT = "near_limit"
-"""The one threshold of presets without shares."""
+"""Name of the only flush threshold of presets without `flush_shares`."""
 LATE = "late"
-"""Trigger of flushes for ranges that were hidden unread."""
+"""Trigger of a flush that reads turns which were hidden before any flush read them."""
 WITH_COMPACTION = "compaction"
-"""Trigger of the flush within a compaction, however recent the last one was."""
+"""Trigger of the flush that is part of a compaction, even if another flush has just ended."""
 BREAKER_FAILURES = 3
 BREAKER_SECONDS = 900.0
-"""After three failures in a row, background compaction of a session rests this long."""
+"""Seconds that background compaction of a session rests after `BREAKER_FAILURES` failures in a row."""
 THRASH_TIMES = 3
 THRASH_TURNS = 3
-"""Turns after a compaction within which a full context counts as thrashing, and repetitions that stop it."""
+"""Most turns between two compactions by size that count as thrashing. `THRASH_TIMES` of them in a row pause
+automatic compaction."""
 THRASH_LEAST_BUDGET = 4_000
-"""A policy or a window that allows less wants a summary every few turns; that is no thrashing."""
+"""Smallest token limit at which thrashing is detected; smaller ones need a summary every few turns anyway."""
 BACKOFF_TURNS = 20
 """Turns after which a pause of compaction ends, since the conversation has changed."""
 NOTHING_TURNS = 5
 _TURNS_LOOKED_AT = 5
-"""Newest turns whose average is the estimate of the next one."""
+"""Number of newest turns whose average size estimates the next turn."""
 _AHEAD_SHARE = 0.25
-"""Share of the limit that a compaction may come early; a single long turn moves it no further."""
+"""Largest share of the limit by which a compaction may come early, since single turns can be very long."""
 BY_SIZE = frozenset({"limit", "overflow"})
 MANUAL = "manual"
 
 
 def find_reached_mark(budget: ContextBudget, policy: ContextPolicy, context_tokens: int) -> str | None:
-    """The highest threshold that this context has reached; a context of exactly a share has reached it."""
+    """Return the name of the highest flush threshold that the context has reached; None if there is none.
+
+    A context of exactly the threshold's share has reached it.
+    """
     timing = policy.timing
     if timing.flush_shares:
         return timing.find_reached_mark(context_tokens, window=budget.window)
@@ -55,7 +59,10 @@ def find_reached_mark(budget: ContextBudget, policy: ContextPolicy, context_toke
 
 
 def was_flushed(threshold: str, tried: Iterable[str], policy: ContextPolicy) -> bool:
-    """Whether this threshold had its flush in this cycle: a jump over two marks does one flush for both."""
+    """Return whether this threshold had its flush in this cycle.
+
+    A flush at a higher threshold counts for the lower ones, too.
+    """
     marks = policy.timing.flush_marks
     if threshold not in marks:
         return threshold in tried
@@ -65,7 +72,10 @@ def was_flushed(threshold: str, tried: Iterable[str], policy: ContextPolicy) -> 
 def due_threshold(
     view: View, *, budget: ContextBudget, policy: ContextPolicy, context_tokens: int
 ) -> str | None:
-    """Once per cycle and threshold, and only when turns have ended that no flush has read."""
+    """Return the threshold whose flush is due; None if there is none.
+
+    A threshold is due once per cycle, and only if a turn has ended that no flush has read.
+    """
     threshold = find_reached_mark(budget, policy, context_tokens)
     if threshold is None or newest_ended(view) <= view.flushed_turn:
         return None
@@ -77,10 +87,10 @@ def newest_ended(view: View) -> int:
 
 
 def next_portion(view: View, *, through: int, room: int) -> tuple[View, int]:
-    """Return the view that one silent turn reads, and the last turn read after it.
+    """Return the view that one silent turn reads, and the number of the last turn that it reads.
 
-    The whole view if it fits, as the provider has it cached; else whole turns from the first unread one, as
-    many as fit into `room` tokens, at least one.
+    The view is returned whole if it fits into `room` tokens, since the provider has it cached. Otherwise it
+    has whole unread turns up to `through` that fit, the oldest first and at least one.
     """
     if _tokens(view) <= room:
         return view, through
@@ -99,7 +109,7 @@ def next_portion(view: View, *, through: int, room: int) -> tuple[View, int]:
 
 
 def retry_seconds(faults: int) -> float:
-    """Return the seconds before the next try of a late flush: half a minute at first, at most an hour."""
+    """Return the seconds before the next try of a late flush: 30, doubled with each fault, at most 3,600."""
     return float(min(3_600, 30 * 2 ** min(faults, 10)))
 
 
@@ -118,9 +128,11 @@ def next_job(
     cache_seconds: float = CACHE_SECONDS,
     ahead: int = 0,
 ) -> JobOrder | None:
-    """A compaction by turns or size, an early flush, one for idle time, a link for what left the window.
+    """Return the compaction or flush that is due; None if there is none.
 
-    A context that crosses the limit with `ahead` more tokens is due for a compaction, too.
+    The first that applies: compaction by turns or by size, early flush, compaction of an idle session, hiding
+    of turns that left a sliding window. `ahead` is the estimated tokens of the next turn; a context that
+    would cross the limit with them is due, too.
     """
     due = _due(
         view, budget=budget, policy=policy, context_tokens=context_tokens, ratio=ratio, model=model,
@@ -180,7 +192,10 @@ def _by_turns(
 
 
 def estimate_ahead(view: View, policy: ContextPolicy, *, limit: int, ratio: float) -> int:
-    """Return the tokens that the next turn will add; 0 for policies that look at what is there alone."""
+    """Return the estimated tokens of the next turn, at most a quarter of `limit`.
+
+    Returns 0 if the policy does not compact ahead, or no turn is live.
+    """
     newest = turns_of(view.entries)[-_TURNS_LOOKED_AT:] if policy.timing.compact_ahead else ()
     if not newest:
         return 0
@@ -212,22 +227,23 @@ def _by_size(
 
 
 def hides_without_model(view: View, budget: ContextBudget, context_tokens: int) -> bool:
-    """While compaction rests because it did not help: what no request holds any longer must be hidden.
+    """Return whether turns must be hidden without a model, although compaction rests.
 
-    Recall finds only what is hidden, and no summary tells of the rest.
+    True if it rests because of thrashing and the context overflows. Turns that fit into no request must be
+    hidden, since recall finds hidden turns only.
     """
     thrashes = view.rest is not None and view.rest.reason == "thrashing"
     return thrashes and pressure(budget, context_tokens) == "overflow"
 
 
 def ends_delay(view: View, budget: ContextBudget, context_tokens: int) -> bool:
-    """Return whether the hard limit is exceeded while a hook has put the summary off: it is made at once."""
+    """Return whether a hook's delay of the summary ends because the context exceeds the hard limit."""
     delayed = view.rest is not None and view.rest.reason == "hook"
     return delayed and pressure(budget, context_tokens) == "overflow"
 
 
 def rests(view: View, *, limit: int, model: str) -> bool:
-    """Whether automatic compaction has been stopped, and nothing has changed since."""
+    """Return whether automatic compaction is paused and nothing has changed that ends the pause."""
     rest = view.rest
     return rest is not None and rest.holds(
         limit=limit, model=model, pins=pinned_seqs(view), turn=newest_ended(view)
@@ -249,8 +265,9 @@ def pinned_seqs(view: View) -> tuple[int, ...]:
 def _counted(
     view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, ratio: float
 ) -> int:
-    """Return the tokens that count; where another channel may see left-out turns, those of the whole live
-    view.
+    """Return the tokens to compare with thresholds.
+
+    Under a policy that leaves live turns out of requests, the whole live view counts, up to the hard limit.
     """
     if not policy.keeping.can_grow_unseen:
         return context_tokens
@@ -259,7 +276,10 @@ def _counted(
 
 
 def turns_since_summary(view: View, policy: ContextPolicy) -> int:
-    """Ended turns since the newest summary was made, or since the start; those it kept are not new."""
+    """Return the number of ended turns since the newest summary, or since the start without one.
+
+    Turns that the summary kept word for word do not count.
+    """
     # Entries stand in the order of their turns.
     ended = next((entry.turn for entry in reversed(view.entries) if entry.turn != view.open_turn), 0)
     head = view.head
@@ -317,7 +337,10 @@ def _idle(
     ratio: float,
     cache_seconds: float,
 ) -> JobOrder | None:
-    """Return the compaction of a large idle conversation just before its cache expires."""
+    """Return the job that compacts a large idle session 60 seconds before its cache expires.
+
+    Returns None if the session is too small or nothing can be hidden.
+    """
     if context_tokens - budget.fixed <= policy.timing.idle_over:
         return None
     plan = plan_compaction(view, budget=budget, policy=policy, now_tokens=context_tokens, ratio=ratio)
@@ -333,7 +356,10 @@ def _idle(
 
 
 def breaker_seconds(ends: Sequence[JobEnd]) -> float:
-    """Seconds that background compaction still rests; `ends` are the session's jobs, newest first."""
+    """Return the seconds for which background compaction still rests; 0 if it does not rest.
+
+    `ends` are the ended jobs of the session, newest first. Jobs of a person's command do not count.
+    """
     failures, newest = 0, None
     for end in ends:
         if end.trigger == MANUAL or end.tells_nothing:
@@ -348,7 +374,10 @@ def breaker_seconds(ends: Sequence[JobEnd]) -> float:
 
 
 def is_thrashing(ends: Sequence[JobEnd], *, now_turn: int) -> bool:
-    """Whether the last compactions by size were each followed by the next need within a few turns."""
+    """Return whether each of the last three compactions by size needed the next one within three turns.
+
+    `ends` are the ended jobs of the session, newest first; `now_turn` is its present turn.
+    """
     later = now_turn
     times = 0
     for end in ends:
@@ -365,6 +394,6 @@ def is_thrashing(ends: Sequence[JobEnd], *, now_turn: int) -> bool:
 
 
 def total_cost(calls: Sequence[Spending]) -> int | None:
-    """Unknown as soon as that of one call is."""
+    """Return the cost of all calls in micro-dollars; None if the cost of one call is unknown."""
     costs = [call.cost_micro for call in calls]
     return None if None in costs else sum(cost or 0 for cost in costs)

@@ -1,4 +1,4 @@
-"""Prompts for summaries by form, and the models that write them; golden files show the text."""
+"""Prompts for summaries by form, and the choice of the model that writes them."""
 
 from __future__ import annotations
 
@@ -29,22 +29,25 @@ _WRITTEN_FACTOR = 1.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """Charges of both ways, in tokens of the model that counts them."""
+    """Sizes and cache times for comparing a summary by the chat model with one by a second model."""
 
     prefix_tokens: int
-    """The chat's own request, as the provider may still remember it."""
+    """Tokens of the chat's own request, which the provider may still have cached."""
     instruction_tokens: int
     source_tokens: int
-    """Tokens that the summary model would read instead."""
+    """Tokens that a second model would read instead."""
     answer_tokens: int
     cache_age_seconds: float
     cache_seconds: float
     cycle_micro: float = 0.0
-    """Micro-dollars of the turns that the compaction hides."""
+    """Cost of the turns that the compaction hides, in micro-dollars."""
 
 
 def cheaper_way(costs: Costs, *, cheap: Prices | None, chat: Prices | None) -> Way:
-    """`warm` only when it is surely the cheaper one: with an unknown price the summary model writes."""
+    """Return `warm` if the chat model surely writes the summary for less, else `cheap` for the summary model.
+
+    The summary model writes if a price is unknown (None).
+    """
     if cheap is None or chat is None:
         return "cheap"
     remembered = costs.cache_age_seconds < costs.cache_seconds
@@ -59,11 +62,12 @@ def cheaper_way(costs: Costs, *, cheap: Prices | None, chat: Prices | None) -> W
 
 
 def saves_together(costs: Costs, *, writer: Prices | None, chat: Prices | None, same: bool) -> bool:
-    """Return whether notes and summary are asked for in one answer after the chat, not in two requests.
+    """Return whether one request after the chat, for notes and summary, costs less than two requests.
 
-    The silent turn reads the chat's prefix in any case, remembered or not. What is left is the summary: the
-    instruction and its answer by the chat model, or the source and its answer by the writer. A second model
-    reads everything again, so it must save more than a tenth of what turns and compaction cost.
+    The silent turn for notes reads the chat in any case, so only the summary is compared: instruction and
+    answer by the chat model, or source and answer by the writer. A second model must save more than a tenth
+    of the price of the hidden turns and the summary. `same` says that the chat model is the writer. Returns
+    False if a price is unknown (None).
     """
     if same:
         return _WRITTEN_FACTOR * costs.instruction_tokens < costs.source_tokens
@@ -76,9 +80,10 @@ def saves_together(costs: Costs, *, writer: Prices | None, chat: Prices | None, 
 
 
 def stays_with_chat(costs: Costs, *, writer: Prices | None, chat: Prices | None) -> bool:
-    """Return whether the chat model writes a summary alone, since its prefix is remembered.
+    """Return whether the chat model writes the summary alone, while the provider has its request cached.
 
-    True unless a second model saves more than a tenth of what turns and compaction cost.
+    True unless a second model saves more than a tenth of the price of the hidden turns and the summary. False
+    if the cache has expired or a price is unknown (None).
     """
     if writer is None or chat is None or costs.cache_age_seconds >= costs.cache_seconds:
         return False
@@ -88,15 +93,15 @@ def stays_with_chat(costs: Costs, *, writer: Prices | None, chat: Prices | None)
 
 
 def _price_behind(costs: Costs, chat: Prices) -> float:
-    """Return the micro-dollars of a task after the chat and of its answer, without the prefix."""
+    """Return the micro-dollars of the instruction and of the chat model's answer, without the chat itself."""
     return costs.instruction_tokens * chat.input + costs.answer_tokens * chat.output
 
 
 FOCUS_CHARS = 300
-"""More than that is no focus."""
+"""Most characters of a requested focus; the rest is cut."""
 _BEGINNING_WORDS = 6
 _XML_ROLES = {"person": "user"}
-"""How the history of chats names who speaks; all others keep their names."""
+"""Tags of authors in `_chat_history`; other authors keep their names."""
 
 
 def summary_request(
@@ -136,7 +141,7 @@ def merge_request(
     form: SummaryForm = "ledger",
     most_words: int = 0,
 ) -> tuple[str, str]:
-    """Asks for one summary instead of several over neighbouring stretches of one conversation."""
+    """Return system and user text that ask for one summary instead of several of neighbouring ranges."""
     shape = form_of(form)
     fence = _fence(*parts, focus or "")
     if not shape.is_text:
@@ -158,10 +163,10 @@ def warm_instruction(
     with_notes: bool = False,
     titled: bool = False,
 ) -> str:
-    """The last user message behind the unchanged chat: log and former record stand above, so both are only
-    named, the one by numbers, the other by ids.
+    """Return the user message that asks for a summary after the unchanged chat.
 
-    `with_notes` asks for what a flush would save, in the same answer.
+    The chat shows the log and the former record above it, so it names lines by numbers and items by ids.
+    `with_notes` also asks for the notes that a flush would save.
     """
     shape = form_of(form)
     fence = _fence(source_text, focus or "")
@@ -219,7 +224,10 @@ _TELLING_CHARS = 24
 
 
 def _beginnings(source_text: str) -> list[str]:
-    """Numbers and first words; an answer right after what it answers is not listed, its number is clear."""
+    """Return number, author and first words of each line.
+
+    An answer right after its question is left out, since its number is clear.
+    """
     found = []
     asked = -1
     for line in source_lines(source_text):
@@ -230,7 +238,10 @@ def _beginnings(source_text: str) -> list[str]:
 
 
 def _former(former: Ledger, form: Form, fence: str, *, shown: bool = False) -> str:
-    """`shown` means that the whole record stands above, as the summary of the chat."""
+    """Return the former record for the prompt; empty if there is none.
+
+    `shown` says that the chat above shows the record, so only its ids and first words are listed.
+    """
     if not (former.items or former.narrative or former.sections):
         return ""
     if form.is_text:
@@ -261,7 +272,7 @@ def _former_lines(former: Ledger) -> str:
 
 
 def _chat_history(source_text: str) -> str:
-    """Escaped, so that no text in it can close or open a tag."""
+    """Return the lines in tags, escaped so that no text in them can open or close a tag."""
     lines = []
     for line in source_lines(source_text):
         role = _XML_ROLES.get(line.author, line.author)
@@ -290,7 +301,7 @@ ITEM_WORDS = 40
 _WORDS_PER_ITEM, _LEAST_ITEMS = 18, 5
 """Typical words per item with its numbers. Fewer items than the least cannot describe a range."""
 _WORDS_BESIDE = 60
-"""Headings, exact names and hints, which code writes."""
+"""Words that code adds to a summary: headings, exact names and hints."""
 END_OF_TEXT = "Answer with the summary alone."
 
 _PAIR = {"type": "string"}
@@ -334,13 +345,13 @@ SUMMARY_SCHEMA: Mapping[str, Any] = {
         },
     },
 }
-"""Lengths are not in it: dialects of schemas differ, and length limits are code."""
+"""JSON schema of a change to the ledger. Code checks lengths, since schema dialects differ."""
 TITLED_SCHEMA: Mapping[str, Any] = {
     **SUMMARY_SCHEMA,
     "required": ["title", *SUMMARY_SCHEMA["required"]],
     "properties": {"title": {"type": "string"}, **SUMMARY_SCHEMA["properties"]},
 }
-"""For a conversation that has no title yet."""
+"""JSON schema that also asks for a title, for a conversation without one."""
 _TITLE = "what the conversation is about in at most 8 words, with capitals only where they are needed"
 
 
@@ -355,7 +366,7 @@ narrative: where the conversation stands
 KIND: one sentence [#NUMBER]
 replace ID: the new text of an item in the former record
 close ID: why this item no longer matters"""
-"""For models that write no JSON."""
+"""Instruction for models that cannot write JSON."""
 TITLE_LINE = f"title: {_TITLE}"
 FORMER_ABOVE = "The former record is the summary at the beginning. Its items, by id and first words:"
 MERGING = """\
@@ -438,7 +449,11 @@ _TEXT_RULES = f"{_MATERIAL.format(former='an earlier summary')}\n{_EXACTLY}"
 def describe_form(
     form: Form, former: Ledger, most_words: int, *, notes: str = "", titled: bool = False
 ) -> str:
-    """`notes` are rules for notes that the same answer is to hold; `titled`: a title, too."""
+    """Return the instruction that describes the form of a summary.
+
+    `most_words` is its limit in words, 0 for none. `notes` are rules for notes in the same answer, and
+    `titled` also asks for a title.
+    """
     length = f"Use at most {most_words} words. " if most_words else ""
     begun = bool(former.items or former.sections or former.narrative)
     plain = "" if titled else ", without a title"

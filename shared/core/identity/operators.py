@@ -1,4 +1,4 @@
-"""Rules for names of operators, and reasons that a change to an operator is refused."""
+"""Rules for names, roles and pictures of operators, and errors of changes to operators."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from shared.core.values.files import picture_mime
 
 Role = Literal["viewer", "operator", "admin"]
 ROLES: tuple[Role, ...] = ("viewer", "operator", "admin")
-"""Each may do what the ones before may."""
+"""Roles in ascending order; each includes the rights of the ones before."""
 MOST_NAME_CHARS = 64
 INVITATION_HOURS = 24
 MOST_DISPLAY_CHARS = 60
 MOST_PICTURE_BYTES = 40_960
-"""A face of 256 pixels square; the table of pictures takes no more either."""
+"""Most bytes of an operator's picture, enough for 256 x 256 pixels. The database has the same limit."""
 _NAME = re.compile(r"[\w][\w.@+ \-]*")
 _TAKEN_BY_THE_PROGRAM = frozenset({"nobody", "command line", "identity provider", "retention", "person"})
-"""The audit log calls others so; names of keys have a colon, which no operator's has."""
+"""Names that the audit log uses for other actors. API keys need no entry, since their names have a colon."""
 
 
 class BadOperator(BadInput):
@@ -77,7 +77,7 @@ class StaleOperator(EvertalkError):
 
 
 def check_operator_name(name: str) -> str:
-    """Raises BadOperator."""
+    """Return the name with single blanks. Raises BadOperator if it is invalid or reserved."""
     name = " ".join(name.split())
     if not name or len(name) > MOST_NAME_CHARS or not _NAME.fullmatch(name):
         advice = f"A name has 1 to {MOST_NAME_CHARS} letters, digits, spaces and . @ + _ - signs."
@@ -88,7 +88,7 @@ def check_operator_name(name: str) -> str:
 
 
 def check_display_name(name: str) -> str:
-    """Return the display name without extra blanks; empty is none. Raises BadOperator."""
+    """Return the display name with single blanks; empty means none. Raises BadOperator."""
     name = " ".join(name.split())
     if len(name) > MOST_DISPLAY_CHARS or not name.isprintable():
         raise BadOperator(advice=f"A name that people see has at most {MOST_DISPLAY_CHARS} printable signs.")
@@ -96,7 +96,7 @@ def check_display_name(name: str) -> str:
 
 
 def check_picture(content: bytes) -> bytes:
-    """Return a valid picture for the display name. Raises BadOperator."""
+    """Return the picture's bytes unchanged. Raises BadOperator if it is no image or has more than 40 kB."""
     if not 0 < len(content) <= MOST_PICTURE_BYTES or picture_mime(content) is None:
         raise BadOperator(
             advice=f"A picture is a JPEG, PNG, GIF or WebP file of at most {MOST_PICTURE_BYTES // 1024} kB."
@@ -105,7 +105,7 @@ def check_picture(content: bytes) -> bytes:
 
 
 def check_role(role: str) -> Role:
-    """Raises BadOperator."""
+    """Return the role. Raises BadOperator if it does not exist."""
     for known in ROLES:
         if role == known:
             return known
@@ -113,7 +113,11 @@ def check_role(role: str) -> Role:
 
 
 def presentable_name(said: str, *, fallback: str) -> str:
-    """Return a valid operator name from the identity provider's name, else from `fallback`."""
+    """Return a valid operator name made from `said`, the name that the identity provider sent.
+
+    Invalid characters are removed. If nothing valid remains, `fallback` is used in the same way, then
+    `operator`.
+    """
     for one in (said, fallback):
         try:
             return check_operator_name(re.sub(r"[^\w.@+ \-]", "", one)[:MOST_NAME_CHARS].lstrip(".@+ -"))

@@ -22,103 +22,106 @@ from shared.core.values.ttl_cache import ttl_cache
 Lane = Literal["said", "note", "knowledge"]
 
 K1, B = 1.2, 0.4
-"""Parameters of BM25: how much its length counts, and how much a long passage is held against itself."""
+"""Parameters of BM25: how slowly repeated words stop counting, and how much long passages are penalised."""
 NEIGHBOUR = 0.5
-"""Share of a neighbour's score that a passage gets; half of it from the next but one."""
+"""Share of its score that a passage adds to a direct neighbour; the next but one gets half of it."""
 NEIGHBOURS = 2
 NEIGHBOUR_CHARS = 250
-"""Length from which on a passage gets less from its neighbours: it says itself what it is about."""
+"""Characters above which a passage gets less from its neighbours, since its own text says enough."""
 SITTING_PRIOR, SITTING_BEST = 0.15, 3
-"""Weight of the mean of the best passages of the same sitting, and their number."""
+"""Weight and number of the best passages of a sitting, whose mean raises all passages of the sitting."""
 ANSWER = 0.2
-"""Bonus of a passage after a question that the other side asked; assistants end most messages with one."""
+"""Extra share for a reply to a question of the other side. It is small, since assistants end most messages
+with a question."""
 TIMES_AT_MOST = 3
-"""Occurrences of a word in a passage that count."""
+"""Most occurrences of a word in a passage that count."""
 SENTENCE, SENTENCE_WORDS, SENTENCES_AT_MOST = 0.7, 4, 12
-"""Exponent by which the best passage of each sentence comes nearer to the best of all: 0 leaves it, 1 makes
-them equal. The least number of words that count in such a sentence, and the number of sentences."""
+"""Exponent, 0 to 1, that raises the best passage of each sentence towards the best of all; least words of
+such a sentence; most sentences that count."""
 MORE_WORDS, MORE_WORDS_AT_MOST = 0.2, 3
-"""How much each further word of the question adds that a passage has, too, and how many of them do: a long
-message finds some of its words in every long passage."""
+"""Bonus for each further word of the question that a passage has, and the most such words that count: long
+passages have some words of any long message."""
 SPEAKER_PRIOR = 0.5
-"""How much it counts that the one has said it whose words the question is about."""
+"""Bonus for messages of the side that the question is about, as a share of the best score."""
 NOTE_HIT = 0.5
-"""Bonus of a passage that the best note was made from."""
+"""Bonus of a message that the best-fitting note was made from."""
 FACT_HIT = 0.3
-"""Bonus of a passage that the best fact of the summary cites."""
+"""Bonus of a message that the best-fitting fact of the summary cites."""
 NOTE_TURNS = 2
-"""A note of more turns than this says too little about where its words were said."""
+"""Most turns of a note that raises their messages; a longer one does not show where its text was said."""
 LEAST_CARRIED, SURE = 0.03, 0.2
-"""Shares of the question's weight that the best passage carries: a lane below the first is not recalled,
-from the second on it may fill the room."""
+"""Shares of the question's weight that the best passage carries. Below the first, a lane is not recalled;
+from the second on, it may fill the room."""
 TOLD_BESIDE = 0.95
-"""Weight of a word told beside a question, of one that is in it: people ask about what they tell."""
+"""Weight of a word in a statement next to a question, relative to 1 for a word of the question."""
 FEW_PASSAGES = 20
-"""Least number of passages for which word frequencies are weighed; fewer say nothing yet."""
+"""Least number of passages that word weights assume, since fewer passages would distort them."""
 TOLD_RARE = 0.65
-"""Exponent: of 1,000 passages at most 1,000 to this power have a word that is rare."""
+"""Exponent of rarity: a word is rare if at most `passages ** TOLD_RARE` passages have it."""
 TOLD_LEAST, TOLD_SOME, TOLD_SURE = 1.5, 3.0, 7.0
-"""Scores of the best passage for a statement, in words as rare as a word can be: below the first nothing is
-recalled, from the second on more than a few passages, from the third on a statement may fill the room. Rare
-words of less weight than the first are not searched for."""
+"""Scores of the best passage for a message without a question, in weights of the rarest word. Below the
+first, nothing is recalled; from the second on, the room grows; from the third on, it is full. Rare words that
+together weigh less than the first are not searched for."""
 OFTEN_SAID = 3
-"""Candidates with the same text from which on it is a phrase that stands beside everything."""
+"""Least number of candidates with the same text that make it a phrase, which is no neighbour of passages."""
 LEAST_OF_WORDS, LEAST_SHARE = 0.05, 0.05
-"""Shares of the best passage's words, and of its score, below which a passage is left out."""
+"""Shares of the best score by words, and of the best final score, below which a passage is left out."""
 MEANING = 0.7
-"""Score of a passage that means the same, where the best of the words has 1."""
+"""Score of a passage with nearness 1, where the best passage by words has score 1."""
 WORDS_SURE = 0.5
-"""Share of the question's weight that the best passage has to carry for its words to count in full."""
+"""Share of the question's weight that the best passage must carry for scores by words to count in full."""
 NEAR_LEAST, NEAR_SOME, NEAR_SURE = 0.12, 0.3, 0.45
-"""Nearness of the nearest passage to a question: from the first a few are recalled though they have none of
-its words, as those in another language; from the second more of the room is used, from the third all of it.
-"""
+"""Nearness, 0 to 1, of the nearest passage to a question. From the first on, a few passages are recalled
+even without its words, as in another language; from the second on, the room grows; from the third on, it
+is full."""
 LENGTH, LENGTH_CHARS = 0.17, 150
-"""How much it counts that of two passages as good the shorter one leaves more room for others."""
+"""Exponent, and characters added to the length, by which scores of longer passages are reduced."""
 SPOKEN_OF, SPOKEN_OF_SHARE = 0.4, 0.3
-"""Share of the best score that a passage of a day spoken of gets, and its least share of the room."""
+"""Bonus, as a share of the best score, for messages of a day that the question names, and their least share
+of the room."""
 CITED_SHARE = 0.2
-"""Share of the room for passages that a fact cites, if none has enough of the question's words."""
+"""Share of the room for messages that a note or fact cites, if none has enough words of the question."""
 SHORT_TOKENS = 100
-"""Room of a turn whose best passage hardly fits, and of each turn when the request has to be smaller."""
+"""Tokens for recall in a turn whose best passage barely fits, and in each turn whose request must shrink."""
 SHARED_TOKENS = 1_100
-"""Room above `SHORT_TOKENS` that is given by shares; more room is for each turn that recalls something."""
+"""Tokens above `SHORT_TOKENS` that passages use by their share; room above these is open to every passage."""
 CALLED, CALLED_SHARE = 3, 0.3
-"""Mentions, and their share, in which a name must be called before it is taken for the other person's."""
+"""Least mentions, and least share of mentions, in which one side addresses the other by a name. Below these,
+the name is not taken for the other side's."""
 CHARS_PER_TOKEN_MOST = 8
-"""Longer words than these say nothing that is worth recalling."""
+"""Most characters per free token of a passage; a longer one is skipped without counting its tokens."""
 MAX_CACHED_PASSAGES = 2_048
-"""Passages of some ten conversations, whose next turns weigh mostly the same ones; they take one megabyte."""
+"""Most cached passages: those of about ten conversations, in one megabyte."""
 NOTE_MARK = "[note] "
 LATER_NOTE_MARK = "[note, later] "
 LATER = ", later"
-"""Stands after the author of a passage, or in the mark of a note, if an older one on the subject is shown."""
+"""Mark after a passage's author, or in a note's mark, if an older one on the same subject is shown."""
 LATER_TOKENS = 2
 LATER_CHARS = 250
-"""Characters of the longest passage that is compared with others on the same subject."""
+"""Most characters of a passage that is compared with others on the same subject."""
 OF_FILES = "Files; when an answer rests on one of them, name the file and the heading"
+"""Line above passages of an agent's files, in place of the day above messages."""
 BEGINS = r"^(([A-Z][a-z]+, )?[0-9]{4}-[0-9]{2}-[0-9]{2}( \([a-z0-9 ]+\))?:|Files[;:])"
 """Beginning of recalled text, in the present and in former forms; erasures find stored texts by it."""
-"""Stands above passages of an agent's own files, where a day stands above what was said."""
 
 
 class Found(NamedTuple):
-    """A passage that may be worth recalling: a candidate, or the neighbour of one.
+    """Passage that may be worth recalling: a candidate, or the neighbour of one.
 
-    A question has hundreds of them, of which few are shown: a tuple is made in a tenth of a dataclass's time.
+    A question has hundreds of them. A tuple is made ten times faster than a dataclass.
     """
 
     lane: Lane
     owner: int
-    """The session it was said in; of a note its own id, of knowledge the agent."""
+    """Session id of a message, note id of a note, or agent id of a passage in a file."""
     number: int
-    """Its place among the passages of its owner."""
+    """Position among the passages of its owner."""
     at: datetime
     text: str
     terms: int
-    """How many words it has, small ones left out."""
+    """Number of words, without small ones."""
     hits: tuple[int, ...]
-    """Places of the question's words that it has."""
+    """Indices into `Search.words` of the words that the passage has."""
     seq: int = 0
     part: int = 0
     turn: int = 0
@@ -131,13 +134,13 @@ class Found(NamedTuple):
     """Session in which a note was made."""
     path: str = ""
     heading: str = ""
-    """Heading in a file; of a note its subject."""
+    """Heading of a passage in a file, or subject of a note."""
     nearness: float = 0.0
     """Cosine similarity between passage and message; 0 if it is unknown."""
     cites: tuple[int, ...] = ()
-    """Messages that a note was taken from."""
+    """Seqs of the messages that a note was taken from."""
     is_later: bool = False
-    """Whether an older one about the same is shown, too."""
+    """True if an older passage on the same subject is shown, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +188,7 @@ class Ranked(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recalled:
-    """Passages of one turn, and the few that stay when the request must shrink."""
+    """Text of the recalled passages of one turn; `short` replaces it if the request must shrink."""
 
     text: str = ""
     short: str = ""
@@ -206,9 +209,10 @@ def rank_passages(
     cited: Mapping[int, CitedFact] | None = None,
     session_id: int = 0,
 ) -> tuple[Ranked, ...]:
-    """The passages from the best to the last that is worth anything; newer ones first where all is equal.
+    """Return the passages worth recalling, the best first; of equal scores, the newer first.
 
-    `cited` has fitting facts by the message of the session `session_id` that they cite.
+    `spans` are days that the message names. `cited` are facts by the seq of the message, in the session
+    `session_id`, that they cite.
     """
     found = [passage for passage in search.found if passage.lane in search.frequencies]
     named = _select_named(search, found, question.text)
@@ -272,17 +276,20 @@ def reorder(items: Sequence[Ranked], places: Sequence[int]) -> tuple[Ranked, ...
 
 
 def is_asking(search: Search, question: Question) -> bool:
-    """Whether something is asked, in words enough to look for it: behind a story, "Why?" asks nothing."""
+    """Return whether a message asks a question that has words to search for.
+
+    A short question after a story, such as "Why?", does not count.
+    """
     alone = search.asked < len(search.words)
     return question.asks and (alone or not set(question.words[question.asked :]) & set(search.words))
 
 
 _LANES: tuple[Lane, ...] = ("said", "note", "knowledge")
 _Scores = dict[int, float]
-"""By a passage's place among those that were found."""
+"""Scores by index of a passage in `found`."""
 _ByTurn = dict[tuple[int, int], float]
 _ByMessage = dict[tuple[int, int], CitedFact]
-"""By session and number of a message."""
+"""Facts by session id and seq of a message."""
 
 
 def _place_of(passage: Found) -> tuple[int, int]:
@@ -298,7 +305,10 @@ def _worth(item: Ranked) -> tuple[float, datetime]:
 
 
 def _select_named(search: Search, found: Sequence[Found], question: str) -> dict[int, Author]:
-    """Return the author named by each word of the question, by its place; a name says who, not what."""
+    """Return the author whom a word of the question names, by the word's index in `search.words`.
+
+    Words that name no author are left out.
+    """
     written = {word.casefold(): word for word in _WORD.findall(question) if not word[0].islower()}
     known = [(author, set(words_of(search.names.get(author, "")))) for author in _SIDES]
     named: dict[int, Author] = {}
@@ -314,7 +324,7 @@ _SIDES: tuple[Author, ...] = ("person", "assistant")
 
 
 def _is_called(found: Sequence[Found], at: int, name: str) -> Author:
-    """The side that the other one calls by this name: "Hi Ada!", "Thank you, Ada."."""
+    """Return the side that the other one addresses by this name, as in "Hi Ada!"; empty if neither does."""
     bearing = [passage for passage in found if at in passage.hits]
     if len(bearing) < CALLED:
         return ""  # as most words that begin a sentence: a pattern would be made for each
@@ -333,7 +343,10 @@ def _is_called(found: Sequence[Found], at: int, name: str) -> Author:
 
 
 def _weigh(named: Mapping[int, Author], of: Frequencies, asked: int) -> tuple[float, ...]:
-    """Return the weight of each word: none for names if there are others; less next to a question."""
+    """Return the weight of each word: 0 for names unless the question has no other words.
+
+    Words of statements next to a question weigh less.
+    """
     weights = of.weights
     if all(at in named for at in range(min(asked, len(weights)))):
         named = {}
@@ -342,7 +355,7 @@ def _weigh(named: Mapping[int, Author], of: Frequencies, asked: int) -> tuple[fl
 
 
 def _rarest(passages: int) -> float:
-    """Return the most that a word can weigh."""
+    """Return the largest weight that a word can have."""
     return math.log(1 + max(passages, FEW_PASSAGES))
 
 
@@ -356,7 +369,7 @@ def _about(named: Mapping[int, Author], question: Question) -> Author:
 def _own_scores(
     found: Sequence[Found], search: Search, weights: Mapping[Lane, Sequence[float]]
 ) -> list[float]:
-    """Return BM25 of each passage, without its neighbours."""
+    """Return the BM25 score of each passage, without shares of its neighbours."""
     lengths = {lane: K1 * B / of.mean_terms for lane, of in search.frequencies.items()}
     written = [word if is_unspaced(word[0]) else f" {word}" for word in search.words]
     own: list[float] = []
@@ -384,7 +397,10 @@ def _with_sentences(
     own: list[float],
     question: Question,
 ) -> list[float]:
-    """Raise what fits one sentence well: a message with two questions is a search for each of them."""
+    """Return the scores, raised for passages that fit one sentence of the message well.
+
+    Each sentence of a message with two questions is searched for alone.
+    """
     sentences = _sentences_of(search, question)
     said = [at for at, passage in enumerate(found) if passage.lane == "said" and own[at]]
     if len(sentences) < 2 or not said:
@@ -411,7 +427,10 @@ def _with_sentences(
 
 
 def _sentences_of(search: Search, question: Question) -> list[frozenset[int]]:
-    """Return the places of the words of each sentence that has words enough."""
+    """Return the indices of the words in `search.words` for each sentence with at least 4 of them.
+
+    Returns at most 12 sentences.
+    """
     places = (
         frozenset(at for at, word in enumerate(search.words) if word in sentence)
         for sentence in question.sentences
@@ -420,9 +439,9 @@ def _sentences_of(search: Search, question: Question) -> list[frozenset[int]]:
 
 
 def _carried(best: float, with_word: Sequence[int], weights: Sequence[float], search: Search) -> float:
-    """Return the share of the question's weight in the best passage, less where words were never said.
+    """Return the share of the question's weight that the best passage has; less if words were never said.
 
-    Two neighbouring characters that were never said belong to no word, so they say nothing of the talk.
+    A pair of characters from a script without blanks that was never said is no word, so it does not count.
     """
     asked = [
         (number, weight)
@@ -450,12 +469,12 @@ def _share_of_room(best: float, carried: float, of: Frequencies, *, asked: bool)
 
 
 def _repeats(passage: Found, said: str) -> bool:
-    """Return whether a passage says nothing but what the message, in its normal form, says."""
+    """Return whether the message, given in its normal form, contains the whole passage."""
     return _normalise_passage(passage.text) in said
 
 
 class _Raised(NamedTuple):
-    """Messages and turns that facts raise."""
+    """Messages and turns whose scores notes and facts raise."""
 
     turns: _ByTurn
     """Turns that notes were made from."""
@@ -468,7 +487,7 @@ class _Raised(NamedTuple):
 def _said(
     found: Sequence[Found], said: Sequence[int], own: Sequence[float], about: Author, raised: _Raised
 ) -> _Scores:
-    """Between 0 and about 2: words, neighbours, facts that point there, the speaker, the sitting."""
+    """Return scores of messages, 0 to about 2: by words, neighbours, notes, facts, speaker and sitting."""
     scores = _scale(_smooth(found, said, own, about))
     scores = {at: score for at, score in scores.items() if score > LEAST_OF_WORDS}
     if raised.turns:
@@ -484,9 +503,9 @@ def _said(
 
 
 def _smooth(found: Sequence[Found], said: Sequence[int], own: Sequence[float], about: Author) -> _Scores:
-    """Each with what those beside it give; the pieces of one message give each other nothing.
+    """Return the scores with shares from neighbours; parts of one message give each other nothing.
 
-    Small talk and phrases end a subject: what stands behind them is no neighbour.
+    Small talk and phrases end a subject, so no share passes over them.
     """
     places: defaultdict[int, dict[int, int]] = defaultdict(dict)
     for at in said:
@@ -585,7 +604,7 @@ def _fit(fact: CitedFact) -> float:
 
 
 def _cited_hits(found: Sequence[Found], said: Sequence[int], notes: _ByMessage, facts: _ByMessage) -> _Scores:
-    """Return what notes and facts add to the passages that they were taken from."""
+    """Return the bonus of each message that a note or a fact cites, by its index in `found`."""
     if not (notes or facts):
         return {}
     hits: _Scores = {}
@@ -600,7 +619,10 @@ def _cited_hits(found: Sequence[Found], said: Sequence[int], notes: _ByMessage, 
 def _note_hits(
     found: Sequence[Found], notes: Sequence[int], own: Sequence[float]
 ) -> tuple[_ByTurn, _ByMessage]:
-    """Return how well the best note fits, a number up to 1: by session and turn, by session and message."""
+    """Return how well notes fit, 0 to 1: by session and turn, and by session and message.
+
+    A note that cites messages counts for these messages only.
+    """
     best = max((own[at] for at in notes), default=0.0)
     turns: _ByTurn = {}
     seqs: _ByMessage = {}
@@ -671,7 +693,11 @@ def _mark_later(taken: list[Found], left: int) -> int:
 
 
 def _is_on_same_subject(one: Found, other: Found) -> bool:
-    """Return whether two notes, or two passages of one author and different days, have the same subject."""
+    """Return whether two passages have the same subject, so that the later one can be marked.
+
+    Notes need equal subjects and different times. Messages need one author, different days and similar text.
+    Passages of files and of more than 250 characters never count.
+    """
     if "knowledge" in (one.lane, other.lane) or max(len(one.text), len(other.text)) > LATER_CHARS:
         return False
     if one.lane == other.lane == "note":

@@ -94,8 +94,9 @@ def is_due(names: Iterable[str], *, now: datetime, every: timedelta) -> bool:
 
 
 def find_superfluous(names: Iterable[str], *, keep: int, just_made: str, now: datetime) -> list[str]:
-    """Return backups that can be deleted once `just_made` is stored: future-dated ones first, then the
-    oldest.
+    """Return names of backups to delete once `just_made` is stored, so that `keep` backups remain with it.
+
+    Future-dated ones come first, then the oldest. `just_made` and other files are never returned.
     """
     dated = [(at, name) for name in names if (at := parse_made_at(name)) is not None and name != just_made]
     dated.sort(key=lambda one: (one[0] <= now, one[0]))

@@ -15,7 +15,7 @@ from shared.core.session.session import Entry, PruneForm, View
 from shared.core.values.messages import Block, ToolResult, ToolUse, is_thought, tool_results, tool_uses
 
 DOWN_TO = 0.85
-"""Where clearing above the limit stops, as a share of the limit: the next turn must not begin again."""
+"""Share of the limit down to which clearing goes, so that the next turn does not start it again."""
 PROTECTED_TURNS = 2
 """Rule `protect`: newest ended turns whose results stay, however large. Rule `calls`: newest turns whose
 results are not trimmed; they stay whole until they are old enough to be cleared."""
@@ -31,7 +31,7 @@ class PruneDecision:
     seq: int
     form: PruneForm
     shown: Shown | None = None
-    """Kept with the decision where a tool's own rule or a plug-in made the text; else the policy makes it."""
+    """Text that a tool's own rule or a plug-in made; None if the policy makes it."""
 
 
 def plan_pruning(
@@ -112,10 +112,10 @@ def clear_first(
 def is_clearing_enough(
     view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, *, ratio: float = 1.0
 ) -> bool:
-    """Return whether `clear_first` brings the context down to the limit, so that no summary is due.
+    """Return whether clearing old tool results brings the context down to the limit, without a summary.
 
-    Returns False if it decides nothing, also where the context is below the limit. `ratio` is the model's
-    tokens per estimated token.
+    False if `clear_first` returns no decision, as below the limit. `ratio` is the model's tokens per
+    estimated token.
     """
     decisions = clear_first(view, budget, policy, context_tokens, ratio=ratio)
     if not decisions:
@@ -369,7 +369,7 @@ def _named(call: ToolUse | None) -> set[str]:
 
 
 def _may_be_shortened(entry: Entry, pruning: PruneStrategy, uses: Mapping[str, ToolUse]) -> bool:
-    """Whether age alone will bring a decision about the entry that it does not have yet."""
+    """Return whether the entry will be shortened once it is old enough."""
     if entry.author != "tool" or entry.pinned or entry.pruned == "clear":
         return False
     failed = _is_error(entry)

@@ -1,4 +1,4 @@
-"""A session's log and what of it is live: entries, links, notes, the view, the newest of several answers."""
+"""Log of a session and its live part: entries, compactions, notes, view, newest of several answers."""
 
 from __future__ import annotations
 
@@ -24,17 +24,19 @@ from shared.core.values.messages import (
 _TURN: Callable[[Entry], int] = attrgetter("turn")
 CompactionKind = Literal["summary", "digest", "separator", "new", "window"]
 PruneForm = Literal["trim", "clear", "duplicate", "hide"]
-"""`hide` leaves a whole message of assistant or tool out, and only under a policy that hides chatter."""
+"""Short forms of an entry. `hide` leaves out a whole message of assistant or tool, under policies that hide
+chatter."""
 BackoffReason = Literal["thrashing", "nothing", "hook"]
 _SAME_LIMIT = 0.1
-"""A limit is learned with the ratio of each turn; so small a change of it changes nothing."""
+"""Share of the limit by which it may change without ending a pause, since learned ratios move it each
+turn."""
 TurnState = Literal["open", "claimed", "answered", "stopped", "refused", "failed"]
-"""A turn ends in one of the last four; `open` still collects messages, `claimed` is being answered."""
+"""States of a turn: `open` collects messages, `claimed` is being answered, the other four are final."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One stored message. The order of arrival is `seq`, the order of the context is `(turn, step)`."""
+    """Stored message of the log. Entries arrive by `seq`; requests show them in the order `(turn, step)`."""
 
     seq: int
     turn: int
@@ -43,19 +45,22 @@ class Entry:
     author: Author
     blocks: tuple[Block, ...]
     tokens: int
-    """Estimated once, at insert, by the process that stored it."""
+    """Estimated tokens, counted once by the process that stored the entry."""
     at: datetime
     replaces: int | None = None
-    """The message that it stands for: edited, or asked or answered again."""
+    """Seq of the message that this one edits, asks again or answers again; None for a new message."""
     pinned: bool = False
     pruned: PruneForm | None = None
-    """The sticky decision how this entry's tool results are shown."""
+    """Form in which requests show the entry's tool results; None shows them whole. It is never made longer
+    again."""
     pruned_as: Mapping[str, str | None] | None = None
-    """Where a tool's own rule decided: the text of each result by its call, None for one that stays whole."""
+    """Texts of the results by tool call, if a tool's own rule made them; None for a result that stays
+    whole."""
     pruned_now: bool = False
-    """Whether the newest batch of the open turn decided so: the provider still has what stands before it."""
+    """True if the newest batch of pruning decided this; the provider still caches the entries before it."""
     failed: str | None = None
-    """Error code of the turn, where the blocks are what requests show of its person's message."""
+    """Error code of the failed turn whose person's message this is; `blocks` are then what requests show of
+    it."""
 
     @property
     def message(self) -> Message:
@@ -63,20 +68,20 @@ class Entry:
 
     @property
     def mid(self) -> str:
-        """The public id of a message inside its session."""
+        """Public id of a message inside its session, such as `m12`."""
         return f"m{self.seq}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """A row that hides the turns `from_turn … through_turn`; a summary or digest also stands in for them."""
+    """Stored row that hides the turns `from_turn` to `through_turn`; a summary or digest replaces them."""
 
     id: int
     kind: CompactionKind
     from_turn: int
     through_turn: int
     through_seq: int = 0
-    """The highest seq it hides, shown to the model as the range of the summary."""
+    """Highest seq that it hides, shown to the model as the range of the summary."""
     summary_text: str = ""
     ledger: Ledger = field(default_factory=Ledger)
     tokens: int = 0
@@ -84,7 +89,7 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """One thing worth keeping about a contact, in its own words."""
+    """Fact about a contact that memory keeps as a text."""
 
     id: int
     kind: str
@@ -92,28 +97,34 @@ class Note:
     subject: str = ""
     authority: str = "person"
     importance: int = 5
-    """1 (trivia) … 9 (never forget)."""
+    """Importance, from 1 (trivia) to 9 (never forget)."""
     observed_at: datetime | None = None
     event_date: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrozenPrefix:
-    """Prefix of the last request before the history; it stays while the provider may have it cached."""
+    """Notes and pins that the last request showed before the history.
+
+    Requests repeat them unchanged while the provider may have them cached.
+    """
 
     notes_block: str = ""
-    """The words, as they were sent."""
+    """Text of the notes, as it was sent."""
     notes: tuple[int, ...] = ()
-    """The notes that it shows; none of them was forgotten."""
+    """Ids of the notes in the text, none of which has been forgotten."""
     ended: tuple[Note, ...] = ()
-    """Notes among these that have been changed or have expired since."""
+    """Notes in the text that were changed or have expired later."""
     pins: frozenset[int] = frozenset()
-    """Seqs of hidden messages that were pinned then."""
+    """Seqs of hidden messages that were pinned when it was sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionBackoff:
-    """Pause of automatic compaction until one of these changes, a person compacts, or turns have passed."""
+    """Pause of automatic compaction.
+
+    It ends when limit, model or pins change, when a person compacts, or at `until_turn`.
+    """
 
     reason: BackoffReason
     limit: int
@@ -140,39 +151,39 @@ class View:
     flushed_turn: int
     view_epoch: int
     cycle: int
-    """How many compactions were committed; names the cycle a flush belongs to."""
+    """Number of committed compactions; names the cycle that a flush belongs to."""
     head: Compaction | None
     entries: tuple[Entry, ...]
-    """Live entries in the order `(turn, step)`, ended turns and the claimed one."""
+    """Live entries in the order `(turn, step)`: those of ended turns and of the claimed one."""
     pins: tuple[Entry, ...] = ()
-    """Hidden entries that are shown nevertheless: pinned ones, and corrections of the summary."""
+    """Hidden entries that requests still show: pinned ones, and corrections of the summary."""
     notes: tuple[Note, ...] = ()
     frozen: FrozenPrefix | None = None
-    """Frozen prefix; None if it is built again, after a compaction or when it cannot be cached any more."""
+    """Frozen prefix; None if it must be built again, after a compaction or when the cache has expired."""
     context_tokens: int = 0
-    """The last reported or estimated size of the context, in tokens."""
+    """Last reported or estimated size of the context, in tokens."""
     open_turn: int | None = None
-    """The turn that is being answered while this view is used, if any."""
+    """Turn that is being answered while this view is used; None if there is none."""
     hold_compaction: bool = False
-    """Set by an undo: automatic compaction waits for the next overflow."""
+    """True after an undo: automatic compaction waits for the next overflow."""
     flush_thresholds: frozenset[str] = frozenset()
     """Names of the thresholds whose flush was tried in this cycle, successfully or not."""
     rest: CompactionBackoff | None = None
-    """Why automatic compaction of this session has stopped, if it has."""
+    """Pause of automatic compaction; None if there is none."""
 
 
 def is_correction(entry: Entry) -> bool:
-    """Whether a hidden entry is shown because it was edited after the summary, not because it is pinned."""
+    """Return whether a hidden entry is shown because it was edited after the summary, not as a pin."""
     return not entry.pinned and entry.replaces is not None
 
 
 def list_corrections(view: View) -> tuple[Entry, ...]:
-    """The newest wording of hidden messages that were edited after the summary was written."""
+    """Return the newest wording of hidden messages that were edited after the summary was written."""
     return tuple(entry for entry in view.pins if is_correction(entry))
 
 
 def drop_edited(ledger: Ledger, corrections: Iterable[Entry]) -> Ledger:
-    """Return the ledger without items whose sources are all edited messages; itself if there are none."""
+    """Return the ledger without items that cite edited messages only."""
     edited = {entry.replaces for entry in corrections}
     items = tuple(item for item in ledger.items if not item.sources or not edited.issuperset(item.sources))
     return ledger if len(items) == len(ledger.items) else replace(ledger, items=items)
@@ -183,31 +194,30 @@ def turns_of(entries: Iterable[Entry]) -> tuple[tuple[Entry, ...], ...]:
 
 
 def is_answered(turn: Sequence[Entry]) -> bool:
-    """Whether the turn's last word is the assistant's or an operator's, and no call that waits."""
+    """Return whether the turn ends with a message of an operator, or of the assistant without tool calls."""
     last = turn[-1]
     calls = any(isinstance(block, ToolUse) for block in last.blocks)
     return last.author == "operator" or (last.role == "assistant" and not calls)
 
 
 def is_resolved(turn: Sequence[Entry]) -> bool:
-    """Whether the turn is answered and the last thing that was tried in it did not fail."""
+    """Return whether the turn is answered and its last tool result is not an error."""
     tried = [result for entry in turn for result in tool_results(entry.blocks)]
     return is_answered(turn) and not (tried and tried[-1].is_error)
 
 
 def find_unresolved_turns(entries: Iterable[Entry], open_turn: int | None = None) -> frozenset[int]:
-    """Ended turns that are not completed, have no answer, or whose last step did not succeed."""
+    """Return the numbers of ended turns that have no answer or whose last tool result is an error."""
     return frozenset(
         turn[0].turn for turn in turns_of(entries) if turn[0].turn != open_turn and not is_resolved(turn)
     )
 
 
 def drop_former(entries: Sequence[Entry], *, open_turn: int | None = None) -> tuple[Entry, ...]:
-    """The entries as a request shows them: of the turns that answer one question, the newest only.
+    """Return the entries that a request shows: of several turns that ask one question, only the newest.
 
-    A turn that asks a former question again counts while it is the open one, and once it has an answer; one
-    that ended without leaves everything as it was. What is pinned always stays. A turn of which everything
-    was erased takes no room.
+    A turn that asks again counts once it is answered, and while it is the open turn; until then the earlier
+    ones stay. Pinned entries always stay. Turns whose entries were all erased are left out.
     """
     again = _asked_again(entries)
     gone = _former_turns(entries, again, open_turn) if again else set()
@@ -218,7 +228,7 @@ def drop_former(entries: Sequence[Entry], *, open_turn: int | None = None) -> tu
 
 
 def _erased_turns(entries: Sequence[Entry], open_turn: int | None) -> set[int]:
-    """Return the ended turns of which every entry was erased."""
+    """Return the numbers of ended turns whose entries were all erased."""
     erased = {entry.turn for entry in entries if entry.turn != open_turn and is_erased(entry.blocks)}
     if not erased:
         return erased
@@ -226,7 +236,7 @@ def _erased_turns(entries: Sequence[Entry], open_turn: int | None) -> set[int]:
 
 
 def former_answer(entries: Iterable[Entry], open_turn: int) -> str | None:
-    """The public id of the answer that the open turn's will take the place of; None when there is none."""
+    """Return the public id of the answer that the open turn's answer will replace; None if there is none."""
     known = list(entries)
     root = _asked_again(known).get(open_turn)
     if root is None:
@@ -239,7 +249,7 @@ def former_answer(entries: Iterable[Entry], open_turn: int) -> str | None:
 
 
 def _asked_again(entries: Sequence[Entry]) -> dict[int, int]:
-    """Return by turn the earlier turn whose question it repeats."""
+    """Return, by turn, the seq of the message whose question the turn asks again."""
     asked = {entry.turn: entry.replaces for entry in entries if entry.replaces and _is_question(entry)}
     first = {root: min(_turns_about(entries, root)) for root in asked.values() if root}
     return {turn: root for turn, root in asked.items() if root and first[root] < turn}

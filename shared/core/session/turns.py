@@ -62,7 +62,8 @@ class EditReceipt(Protocol):
 
 
 EditResult = Literal["replaced", "restarted", "last", "old", "same", "unknown"]
-"""`replaced`: not answered yet; `restarted`: its answer begins again; `last`: answered last, or shown."""
+"""Results of an edit. `replaced`: not answered yet; `restarted`: its answer begins again; `last`: answered
+last, or shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,22 +72,22 @@ class Edited:
 
     result: EditResult
     turn: int = 0
-    """The newest turn that asks the message; 0 for an unknown one."""
+    """Newest turn that asks the message; 0 for an unknown message."""
     seq: int = 0
-    """The entry that has the newest wording."""
+    """Seq of the entry with the newest wording."""
     event_seq: int = 0
-    """The event that tells screens of the edit; the newest of the session if nothing changed."""
+    """Number of the event that announces the edit; the session's newest event if nothing changed."""
     is_repeated: bool = False
-    """Whether this edit was stored before."""
+    """True if this edit was stored before."""
     shown: Stored | None = None
-    """The event for screens; None if nothing changed."""
+    """Event for screens; None if nothing changed."""
     at_ms: int = 0
     """When it was stored, milliseconds since the epoch by Postgres' clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inbound:
-    """A person's message as every channel hands it in."""
+    """Message of a person, in the form that every channel passes to the session service."""
 
     session_id: int
     address_id: int
@@ -94,11 +95,11 @@ class Inbound:
     dedupe_key: str
     """Unique within the session: `web:<cid>`, `tg:<bot>:<update>`. A repeat is the same message."""
     cid: str | None = None
-    """The client's own id, echoed so that an optimistic bubble finds its message."""
+    """Client's own id of the message, echoed so that the client finds the bubble that it already shows."""
     more: tuple[Block, ...] = ()
-    """Pictures and the text of documents, behind the words."""
+    """Pictures and texts of documents, placed after the text."""
     attached: tuple[Attached, ...] = ()
-    """The files that `more` was made of, for screens."""
+    """Files that `more` was made of, for screens."""
     receipt: MessageReceipt | None = None
 
     @property
@@ -131,7 +132,7 @@ class RunStarted:
     epoch: int = 0
     """Epoch of the claim; parts of a streamed answer are stored with it."""
     address_id: int = 0
-    """Where the turn came from, and its answer goes; a session may have several places."""
+    """Address that the turn came from and its answer goes to; a session may have several."""
 
 
 def utf16_units(text: str) -> int:
@@ -217,7 +218,8 @@ AnswerEnd = Literal["stop", "length", "filter", "cancelled"]
 """Reason an answer ended: its natural end, the longest output of its model, a filter, or its person."""
 ReplyEvent = RunStarted | Delta | ToolRunning | Organizing | Stored | RunEnded | ContextMeasured
 Emit = Callable[[ReplyEvent], Awaitable[None]]
-"""A channel's listener. It must not raise: a closed tab is the channel's affair, never the turn's."""
+"""Function of a channel that receives events. It must not raise, since a closed page must not end the
+turn."""
 
 
 _ROLES = {
@@ -226,9 +228,10 @@ _ROLES = {
 
 
 WHOLE_CHARS = 8_000
-"""Longer messages of people are shown by their first `HEAD_CHARS`; who wants the rest asks for it."""
+"""Most characters of a person's message that is shown whole; of a longer one, `HEAD_CHARS` are shown
+first."""
 HEAD_CHARS = 4_096
-"""More than the 4,000 from which on the chat folds a message."""
+"""Characters shown first of a long message; more than the 4,000 above which the chat folds it."""
 
 
 def shorten_message(payload: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -260,7 +263,7 @@ def message_payload(
 
 
 def notice_payload(*, event_seq: int, at: datetime, extra: Mapping[str, Any]) -> dict[str, Any]:
-    """The program's own voice: it has no entry, so its id comes from the event."""
+    """Build the payload of a notice. It has no entry, so its id comes from the event."""
     return {"mid": f"n{event_seq}", "role": "notice", "at": iso(at), **extra}
 
 
@@ -311,7 +314,7 @@ class Caps:
 
     @property
     def limits(self) -> tuple[int | None, ...]:
-        """In the order that statements know them by."""
+        """Caps in the order in which SQL statements expect them."""
         return (
             self.visitor, self.person, self.session, self.total, self.network, self.visitors_hour,
             self.guests, self.secretary, self.customer,
@@ -328,7 +331,7 @@ class Claim:
     worker_id: int
     attempt: int
     faults: int
-    """How often it failed without a transient cause."""
+    """Failures of the turn without a transient cause."""
     stop_requested: bool
     told_waiting: bool
     contact_id: int
@@ -340,48 +343,48 @@ class Claim:
     token_ratio: float
     context_tokens: int
     measured_by: str
-    """The model whose count `context_tokens` and `token_ratio` are; empty before the first."""
+    """Model that counted `context_tokens` and `token_ratio`; empty before the first count."""
     token_ratios: Mapping[str, float]
-    """Token ratios of models that answered here earlier."""
+    """Token ratios of models that answered in this session earlier."""
     turn_times: tuple[datetime, ...]
-    """When the newest turns began."""
+    """Times at which the newest turns began."""
     reservation_id: int | None
     reserved_micro: int
     refused_scope: str | None
-    """The spending cap that said no, if one did."""
+    """Scope of the spending cap that refused the turn; None if none did."""
     view: View
-    """Without entries: these come along or are loaded in the next statement."""
+    """View without entries, which come in `entries` or are loaded by the next statement."""
     token_scale: Mapping[str, Any] = field(default_factory=dict)
-    """How the session's model counts each kind of text, as it is stored."""
+    """Stored scale: how the session's model counts each kind of text."""
     waited_seconds: float = 0.0
     """Seconds since this turn was first put back because its provider could not answer."""
     process_faults: int = 0
-    """Processes that this turn has stopped."""
+    """Number of processes that this turn has stopped."""
     near_caps: bool = False
     """True if this turn may use most of a cap, and the person has not been warned today."""
     brought: bool = False
-    """A program's key or a site's token said who this is: never the owner of this installation."""
+    """True if an API key or a site's token named the person, who then never counts as the owner."""
     contact_kind: Literal["person", "group"] = "person"
     display_name: str = ""
     compaction: str = ""
     """`off` while automatic summaries are switched off in this conversation."""
     timezone: str | None = None
-    """The person's own, where their browser told it."""
+    """Person's timezone as their browser reported it; None if it is unknown."""
     goal: str = ""
     mode: str = ""
     recallable: bool = False
-    """Whether anything can be found that is not live: hidden messages, what the agent's files say."""
+    """True if recall has something to search: hidden messages or the agent's files."""
     erased_turn: int = 0
-    """Up to here everything was forgotten."""
+    """Last turn of those that were erased; 0 if none was."""
     after_death: bool = False
-    """The attempt before this one ended without a word."""
+    """True if the process of the previous attempt ended without releasing its claim, as in a crash."""
     entries: tuple[Entry, ...] | None = None
     """Entries of the view and the turn, if they came with the claim."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
-    """One model call, as the ledger of usage keeps it."""
+    """One model call in the usage ledger."""
 
     model: str
     input_tokens: int = 0
@@ -396,7 +399,7 @@ class Spending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpendingWarning:
-    """Scopes (`contact`, `session`, `total`) that are nearly used up; the event that tells the person."""
+    """Warning event for the person: scopes (`contact`, `session`, `total`) whose caps are nearly used up."""
 
     scopes: tuple[str, ...]
     event_seq: int | None = None
@@ -405,7 +408,7 @@ class SpendingWarning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextAudit:
-    """Audit of one call: what it was given, and what was done to make it fit; one row per turn."""
+    """Record of what a model call received and how it was made to fit; one row per turn."""
 
     model_alias: str
     model_context_limit: int
@@ -435,24 +438,24 @@ class ContextAudit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTurn:
-    """Everything that is kept of what the model saw at a turn's last call."""
+    """Everything that is stored to rebuild the last request of a turn."""
 
     audit: ContextAudit
     head: Compaction | None
     entries: tuple[Entry, ...]
-    """Live ones and pins, in the order of the context; how each was shortened then, the audit says."""
+    """Live entries and pins in the order of the context; the audit says how each was shortened."""
     parts: Mapping[str, str]
-    """sha256 in hex → text."""
+    """Texts of the prompt by their sha256 in hex."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOrder:
-    """A job to be asked for in the same transaction; asking twice is asking once."""
+    """Job to store in the transaction of a turn, unless one with its key is due or runs."""
 
     kind: Literal["flush", "compact", "import"]
     key: str
-    """Unique for what the job is about: session and cycle, for a flush with its threshold. While one is due
-    or runs, each further turn asks for the same; its end looks again."""
+    """Unique key: kind, session and cycle, for a flush with its threshold. Each further turn orders the same
+    job while it is due or runs; its end checks for more work."""
     trigger: str
     payload: Mapping[str, Any] = field(default_factory=dict)
     delay_seconds: float = 0.0
@@ -466,19 +469,19 @@ class DueJob:
     id: int
     kind: str
     attempt: int = 0
-    """Attempts before this one: each is announced once."""
+    """Number of earlier attempts; each attempt is announced once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a turn ends, all that is committed with it."""
+    """End of a turn, with everything that is committed with it."""
 
     state: Literal["answered", "stopped", "refused", "failed"]
     blocks: tuple[Block, ...] | None
-    """The answer's entry, or None when only a notice is shown."""
+    """Blocks of the answer's entry; None if only a notice is shown."""
     tokens: int
     screen: Mapping[str, Any]
-    """Fields of the screen's event besides the entry: a notice's text, `stop`, `partial`, `error`."""
+    """Fields of the event for screens besides the entry: a notice's text, `stop`, `partial`, `error`."""
     error_code: str | None = None
     refused_scope: str | None = None
     """Scope of the cap that refused, if one did: `contact`, `session` or `total`."""
@@ -486,10 +489,10 @@ class Outcome:
     settled_micro: int = 0
     audit: ContextAudit | None = None
     prompt_parts: Mapping[str, str] = field(default_factory=dict)
-    """sha256 in hex → body, those that this process has not stored yet."""
+    """Texts of the prompt by their sha256 in hex, without those that this process has stored."""
     prunes: tuple[PruneDecision, ...] = ()
     context_tokens: int | None = None
-    """The size of the whole view after this turn, also when less of it was sent."""
+    """Tokens of the whole view after this turn, even if less of it was sent."""
     turn_tokens: int = 0
     """Tokens that this turn alone adds to a view, in the model's unit."""
     context_limit: int | None = None
@@ -498,24 +501,24 @@ class Outcome:
     token_ratio: float | None = None
     measured_by: str | None = None
     view_epoch: int | None = None
-    """Epoch of the view that was answered from, after waiting for a summary; None is the claim's."""
+    """Epoch of the view that was answered after waiting for a summary; None means the claim's epoch."""
     release_hold: bool = False
     job: JobOrder | None = None
     first_text_at: float | None = None
-    """When the answer's first text was there, on the process's monotonic clock; None when there was none."""
+    """Time of the answer's first text on the process's monotonic clock; None if it has no text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerStored:
-    """Commit of an answer: numbers for the screen, and the job to announce."""
+    """Result of storing an answer: numbers for screens, and the job to announce."""
 
     event_seq: int
     payload: Mapping[str, Any]
     job: DueJob | None
     another_waits: bool
-    """Whether a further turn was there at the moment of the commit; what comes later has its own caller."""
+    """True if another turn waited at the commit; the process that accepts a later one asks for its answer."""
     view_moved: bool = False
-    """A summary was made or taken back while this turn ran: what was measured for it is out of date."""
+    """True if a summary was made or undone during the turn, so that its measurements are out of date."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -532,7 +535,7 @@ class Described:
 
 
 def compaction_from_json(raw: Mapping[str, Any] | None) -> Compaction | None:
-    """The head compaction as a row of Postgres turned into JSON."""
+    """Return the newest compaction from a database row in JSON; None if there is none."""
     if raw is None:
         return None
     return Compaction(

@@ -1,4 +1,4 @@
-"""Finds in a text what must be kept letter by letter: numbers, names, addresses, quotations."""
+"""Exact strings in a text: URLs, e-mail addresses, paths, numbers, names and quotations."""
 
 from __future__ import annotations
 
@@ -12,27 +12,29 @@ EMAIL = re.compile(r"\b[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+\b")
 PATH = re.compile(
     r"(?<![\w/])(?:~|\.{1,2})?(?:/[\w.-]*[\w-]){2,}/?|\b[\w-]{1,100}\.(?:py|js|ts|md|txt|json|csv|pdf|toml|ya?ml)\b"
 )
-"""The bounds keep a long row of words and hyphens from being read again from each of them."""
+"""Pattern of file paths and file names. The bounds avoid quadratic time in long rows of words and hyphens."""
 NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*%?")
 QUOTED = re.compile(r"“([^”\n]{2,80})”|«([^»\n]{2,80})»|\"([^\"\n]{2,80})\"|„([^“\n]{2,80})“")
 _CAPITAL_WORD = re.compile(r"[^\W\d_a-zß-öø-ÿ](?<![^\W\d_].)(?<![^\W_][’'-].)[\w’'-]*", re.DOTALL)
-"""A word that does not begin with a small Latin letter; looking back comes last because it costs most."""
+"""Pattern of a word that does not begin with a small Latin letter. The look-behinds come after the first
+letter, since they cost most."""
 _SENTENCE_START = re.compile(r"(?:^|[.!?…:;]\s+|\n\s*|[-*•]\s+|\d[.)]\s+|[“”\"«»„(\[|*_`]\s*)$")
 _NO_SENTENCE = re.compile(
     r"```.*?(?:```|\Z)|^[ \t]*#{1,6}[ \t][^\n]*"
     r"|^[ \t]*(?:(?:[-*•]|\d+[.)])[ \t]+)?(?:\*\*|__)[^*\n]{1,80}?(?::(?:\*\*|__)|(?:\*\*|__)(?::|[ \t]*$))",
     re.MULTILINE | re.DOTALL,
 )
-"""Code, headings and the labels of lists: a capital there tells nothing."""
+"""Pattern of code, headings and labels of lists, where a capital letter does not mark a name."""
 _SMALL_WORD = re.compile(r"\b[a-zß-öø-ÿ]\w*")
 _NAME_PARTS = 4
 _JOINT = re.compile(r"[\s-]+")
 _TELLING_DIGITS = 5
-"""Fewer are an amount, a time or a year, of which many are said; more are a date, an account, an order."""
+"""Least digits of a number that is kept when identifiers are merged. Shorter numbers are amounts, times or
+years."""
 _PART_CHARS = 2_000
 _SIGN_OF_URL, _SIGN_OF_EMAIL = re.compile("://"), re.compile("@")
 _SIGN_OF_PATH = re.compile(r"/[\w.-]*[\w-]/|\.(?:py|js|ts|md|txt|json|csv|pdf|toml|ya?ml)\b")
-"""Cheap to look for; without them the costly pattern finds nothing."""
+"""Cheap patterns to test first: without a match, `URL`, `EMAIL` or `PATH` finds nothing."""
 
 NO_NAMES = frozenset(
     {"I", "I'm", "I'll", "I've", "I'd", "I’m", "I’ll", "I’ve", "I’d", "OK", "Ok", "Mr", "Mrs", "Ms", "Dr"}
@@ -43,9 +45,10 @@ NO_NAMES = frozenset(
 
 
 def identifiers_of(text: str, *, most: int = 60, redacted: bool = False) -> tuple[str, ...]:
-    """URLs, e-mail addresses, paths, telling numbers and names in the order of their first appearance.
+    """Return URLs, e-mail addresses, paths, numbers and names, at most `most` of them, each once.
 
-    `redacted` says that the text holds no secret any more, as that of a source.
+    They come in the order of the text; numbers have at least two characters. Secrets are removed first,
+    unless `redacted` says that the text holds none.
     """
     found: dict[str, None] = {}
     for part in _parts((text if redacted else redact(text)).replace(REDACTED, " ")):
@@ -56,7 +59,7 @@ def identifiers_of(text: str, *, most: int = 60, redacted: bool = False) -> tupl
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Yield lines in groups, so that a caller who needs a few identifiers does not read the whole text."""
+    """Yield whole lines in groups of at least 2,000 characters, so that a caller can stop early."""
     start = 0
     while start < len(text):
         end = text.find("\n", start + _PART_CHARS)
@@ -82,7 +85,11 @@ def _identifiers_in(text: str) -> list[str]:
 
 
 def names_of(text: str) -> tuple[str, ...]:
-    """Words written with a capital where the sentence does not ask for one; neighbours are one name."""
+    """Return the names in a text, each once, in the order of their first appearance.
+
+    A name is a capitalised word that does not begin a sentence or has a second capital letter. Up to four
+    neighbouring words form one name.
+    """
     return tuple(dict.fromkeys(name for name, _ in _names_with_places(text)))
 
 
@@ -96,7 +103,10 @@ def quotations_of(text: str) -> tuple[str, ...]:
 
 
 def merge_identifiers(old: Iterable[str], new: Iterable[str], *, most: int = 50) -> tuple[str, ...]:
-    """Newest last; when there are too many, the oldest go. Scraps and pieces of others are left out."""
+    """Return old and new identifiers, the new ones last; beyond `most`, the oldest are dropped.
+
+    Numbers of fewer than 5 digits and single words of longer names are left out.
+    """
     fresh = tuple(dict.fromkeys(new))
     kept = [found for found in dict.fromkeys(old) if found not in fresh]
     pieces = {piece for name in (*kept, *fresh) for piece in _JOINT.split(name) if piece != name}
@@ -104,12 +114,15 @@ def merge_identifiers(old: Iterable[str], new: Iterable[str], *, most: int = 50)
 
 
 def _is_scrap(found: str) -> bool:
-    """A short number, which says nothing without its sentence."""
+    """Return whether an identifier is a number of fewer than 5 digits, too short to mean anything alone."""
     return NUMBER.fullmatch(found) is not None and sum(map(str.isdigit, found)) < _TELLING_DIGITS
 
 
 def _names_with_places(text: str) -> list[tuple[str, int]]:
-    """Without phrases whose words the text also writes small: "Error Handling" is a title, and no name."""
+    """Return names with their start in the text, without phrases that it also writes in small letters.
+
+    "Error Handling" is a title rather than a name if the text also has "error" and "handling".
+    """
     text = _NO_SENTENCE.sub(lambda match: "\n" * len(match[0]), text)
     found = _capitals_in(text)
     small = set(_SMALL_WORD.findall(text)) if found else set()

@@ -17,17 +17,17 @@ LEAST, MOST = 0.3, 4.0
 _OWN_SPREAD: Mapping[Kind, float] = {
     "steady": 0.3, "notes": 0.4, "summary": 0.4, "talk": 0.35, "passing": 0.2,
 }  # fmt: skip
-"""How far a ratio may be from what is assumed at first; prose of all kinds is assumed to be like messages."""
+"""Standard deviation of each ratio before the first count; all kinds but `steady` share that of messages."""
 _DRIFT: Mapping[Kind, float] = {
     "steady": 0.0, "notes": 0.0, "summary": 0.0, "talk": 0.01, "passing": 0.005,
 }  # fmt: skip
-"""How far a ratio may move with a turn whose text of the kind is the same; that of messages is always new."""
+"""Standard deviation that a ratio gains per turn while its text is the same; messages are always new."""
 _REPLACED_DRIFT: Mapping[Kind, float] = {
     "steady": 0.1, "notes": 0.1, "summary": 0.1, "talk": 0.0, "passing": 0.0,
 }  # fmt: skip
-"""How far a ratio may move when all text of the kind is another one; less when a part of it is."""
+"""Standard deviation that a ratio gains when all text of its kind is replaced; less for a part of it."""
 ROUNDING = 4.0
-"""Tokens by which any count may differ from a sum of ratios."""
+"""Tokens by which any count may differ from the sum by ratios."""
 HISTORY_NOISE, MESSAGE_NOISE, PASSING_NOISE = 0.05, 0.1, 0.05
 """Share by which a history of few turns, a single message, and a turn's passages differ from their ratio."""
 TAIL_NOISE = 0.005
@@ -37,7 +37,8 @@ KEPT_DOUBT = 0.5
 _ASSUMED_SHARE: Mapping[Kind, float] = {
     "steady": 1.0, "notes": 0.8, "summary": 0.8, "talk": 1.0, "passing": 0.92,
 }  # fmt: skip
-"""Ratio beside that of messages until a request was counted: names and numbers take many estimated tokens."""
+"""Assumed ratio of each kind relative to that of messages, before the first count. Names and numbers take
+many estimated tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,7 @@ class TokenScale:
         return round(sum(self.ratio(kind) * tokens for kind, tokens in estimates.items()))
 
     def drift(self, whole: Estimates, *, moved: bool) -> TokenScale:
-        """Return the scale before the count of another request; `moved` when it has a new summary."""
+        """Return the scale with the uncertainty that a request adds; `moved` if it has a new summary."""
         spread, former = list(self.spread), self.last[1:] or (0,) * len(KINDS)
         for place, kind in enumerate(KINDS):
             new = 1.0 if moved and kind == "summary" else _share_changed(former[place], whole[kind])
@@ -70,7 +71,10 @@ class TokenScale:
         return _changed(self, spread=spread)
 
     def observe(self, estimates: Estimates, counted: float, *, noise: float) -> TokenScale:
-        """Return the scale after a count, moved as far as the count is surer than the scale."""
+        """Return the scale corrected by a count; the surer the count, the larger the correction.
+
+        `noise` is the standard deviation of the count in tokens.
+        """
         size = len(KINDS)
         row = [float(estimates.get(kind, 0)) for kind in KINDS]
         carried = [sum(self.spread[i * size + j] * row[j] for j in range(size)) for i in range(size)]
@@ -84,7 +88,7 @@ class TokenScale:
         return _changed(self, ratios=ratios, spread=spread)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the stored form: of the covariances, which are symmetric, each row from its variance on."""
+        """Return the scale for storage; covariances are symmetric, so each row begins at its variance."""
         size = len(KINDS)
         half = [self.spread[i * size + j] for i in range(size) for j in range(i, size)]
         return {
@@ -97,7 +101,10 @@ class TokenScale:
 
 
 def assume_scale(model: str, ratio: float) -> TokenScale:
-    """Return the scale of a session that no request of this model has been counted for."""
+    """Return the scale to begin with before a request of this model was counted.
+
+    `ratio` is the assumed tokens of the model per estimated token.
+    """
     size, talk = len(KINDS), _OWN_SPREAD["talk"] ** 2
     spread = [0.0] * (size * size)
     for i, one in enumerate(KINDS):
@@ -110,9 +117,10 @@ def assume_scale(model: str, ratio: float) -> TokenScale:
 
 
 def scale_from_json(found: Mapping[str, Any] | None, model: str, *, ratio: float) -> TokenScale:
-    """Return the stored scale; the assumed one if another model's or none is stored.
+    """Return the stored scale; the assumed scale if none is stored or it is another model's.
 
-    Covariances are read in their former form as well, in which all rows were stored whole.
+    `ratio` is the assumed tokens of the model per estimated token. Covariances may be stored in full, or as
+    half of their symmetric matrix.
     """
     size = len(KINDS)
     if not found or found.get("model") != model:
@@ -145,11 +153,11 @@ def learn_from_call(
 ) -> TokenScale:
     """Return the scale after a counted call.
 
-    A call of the same view tells by how much it differs from the one before: the rest of both cancels out.
-    The first call of a view has messages that were counted before and stand in the size that was `foreseen`
-    without its `added` estimate of new ones: only what is around them is learned from it. `passes` is the
-    estimate of what passes with the turn, `passed` its count where the provider tells it apart. `answer` is
-    the estimate of an answer of `answered` tokens, 0 without one to compare.
+    For another call of the same view, the scale learns from the difference to the call before. For the first
+    call of a view, `foreseen` is the size that was counted before it, and `added` the estimate of messages
+    that are new since; the scale then learns from the rest only. `passes` estimates what is sent with this
+    turn only, and `passed` is its count if the provider reports one. `answer` estimates an answer of
+    `answered` tokens; 0 if there is none.
     """
     moved = scale.epoch != epoch or len(scale.last) != 1 + len(KINDS)
     passes = {"passing": whole["passing"]} if passes is None else passes
@@ -181,7 +189,7 @@ def learn_from_call(
 def _find_kept(
     scale: TokenScale, whole: Estimates, foreseen: int | None, *, passes: Estimates, added: int
 ) -> int | None:
-    """Return the count of the messages that a foreseen size holds; None where it cannot be theirs."""
+    """Return the count of the messages in the foreseen size; None if it does not match their estimate."""
     if foreseen is None:
         return None
     around: Estimates = {
@@ -211,7 +219,7 @@ def learn_from_foreseen(
 
 
 def _share_changed(former: int, now: int) -> float:
-    """Return which share of a text is new, judged by its size alone."""
+    """Return the share, 0 to 1, of a text that is new, estimated from its sizes in tokens."""
     return min(1.0, abs(now - former) / now) if now else 0.0
 
 

@@ -46,46 +46,46 @@ class ReplayStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyOverride:
-    """A number that is not the preset's own."""
+    """Setting of a policy that differs from its preset, with both values."""
 
     name: str
     preset: Any
     effective: Any
     by: str
-    """`agent` or `operator`."""
+    """Source of the effective value: `agent` or `operator`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextSnapshot:
-    """The next request of a session, before anything new is said: the same build that answers."""
+    """Next request of a session before a new message, built by the same code that builds it for an answer."""
 
     gauge: ContextMeasured | None
-    """None before the first answer."""
+    """Size of the context; None before the first answer."""
     budget: ContextBudget
     card: ModelCard
     preset: str
     policy: Mapping[str, Any]
-    """Every number that holds, by name."""
+    """Effective settings of the policy by name."""
     overrides: tuple[PolicyOverride, ...]
     unsent: int
     """Tokens of live messages that the policy leaves out."""
     memory: FlushWay
-    """How a flush saves what should outlive the window."""
+    """Way in which a flush saves notes, such as a silent turn or a separate request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedCall:
-    """One call of a turn, made again from what is stored of it."""
+    """Model call of an earlier turn, rebuilt from what is stored of the turn."""
 
     turn: int
     call: int
     calls: int
     gone: str = ""
-    """Why it cannot be made again; then there are no pieces."""
+    """Reason why the request cannot be rebuilt: `erased` or `refused`; empty if it can."""
     same: bool = True
     """True if the rebuilt request equals the one that was sent, byte for byte."""
     differs: str = ""
-    """Why it is not."""
+    """Reason why `same` is False: `fitted`, `tools` or `pictures`; empty if it is True."""
     model: str = ""
     pieces: tuple[Piece, ...] = ()
     request: ModelRequest | None = None
@@ -93,22 +93,22 @@ class ReplayedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionEstimate:
-    """Forecast of a summary or a flush."""
+    """Estimated tokens and cost of a summary or of a memory flush, made without calling a model."""
 
     possible: bool
     reason: str = ""
-    """A word for programs; `detail` has its numbers."""
+    """Code of the reason why it is not possible, such as `all_read`; `detail` has the numbers."""
     detail: str = ""
     from_turn: int = 0
     through_turn: int = 0
     reads: int = 0
-    """Tokens that a model would be given."""
+    """Input tokens of all model calls together."""
     calls: int = 0
     before: int = 0
     after: int = 0
     model: str = ""
     cost_micro: int | None = None
-    """Without what the provider may still have in its cache; None is unknown."""
+    """Micro-dollars without the discount for cached tokens; None if the model's prices are unknown."""
     flush: CompactionEstimate | None = None
     """Estimate of the memory flush that precedes the summary."""
 
@@ -132,7 +132,7 @@ class ContextInspector:
         self._body = body
 
     async def load_snapshot(self, session_id: int) -> ContextSnapshot:
-        """Raises UnknownSession, ContradictoryPolicy."""
+        """Return the next request of a session. Raises UnknownSession, ContradictoryPolicy."""
         state = await self._states.load_state(session_id)
         prepared = await self._prepared(state)
         used = state.view.context_tokens or prepared.estimate
@@ -151,7 +151,10 @@ class ContextInspector:
         )
 
     async def replay_call(self, session_id: int, turn: int, call: int | None = None) -> ReplayedCall | None:
-        """The turn's `call`-th request, from 1 on, the last one without it; None when none is on record."""
+        """Rebuild the request of one model call of a turn; return None if the turn is not stored.
+
+        `call` counts from 1; without it, the turn's last call is rebuilt.
+        """
         stored = await self._replays.load_turn(session_id, turn)
         if stored is None:
             return None
@@ -200,7 +203,7 @@ class ContextInspector:
         return self._of_plan(state, prepared, plan, prepared.card if warm else card, warm=warm)
 
     async def load_flush_way(self, session_id: int) -> FlushWay:
-        """How memory of this conversation is saved; raises as `load_snapshot` does."""
+        """Return how a flush would save notes of this session. Raises UnknownSession, ContradictoryPolicy."""
         state = await self._states.load_state(session_id)
         return self._flush_way(state, await self._prepared(state))
 
@@ -258,7 +261,10 @@ class ContextInspector:
     def _flush(
         self, state: SessionState, prepared: PreparedRequest, *, through: int
     ) -> CompactionEstimate | None:
-        """None when nothing of the range is unread. The session's own model reads the whole view again."""
+        """Estimate a flush of the turns up to `through`; return None if flushes have read all of them.
+
+        The session's own model would read the whole view again.
+        """
         if state.view.flushed_turn >= through:
             return None
         card, reads = prepared.card, prepared.estimate + FLUSH_INSTRUCTION_TOKENS

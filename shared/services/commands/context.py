@@ -1,4 +1,4 @@
-"""Commands that move what the assistant looks at: summaries, their undo, a new beginning, a separator."""
+"""Commands that change what the assistant sees: summaries, their undo, a new conversation, a separator."""
 
 from __future__ import annotations
 
@@ -93,11 +93,11 @@ class CompactionForecast(Protocol):
 
 class CompactionChoice(Protocol):
     async def choose_compaction(self, session_id: int, choice: str) -> None:
-        """Choose `off`, or an empty text for what the agent's configuration says."""
+        """Switch automatic summaries `off` for a session; an empty text restores the agent's setting."""
         ...
 
     async def choose_compaction_limit(self, session_id: int, limit: int | None) -> None:
-        """Choose a limit in tokens, or None for what the agent's configuration says."""
+        """Store a session's limit in tokens; None restores the agent's setting."""
         ...
 
 
@@ -241,7 +241,7 @@ class ContextCommands:
     async def _choose_limit(
         self, call: CommandInvocation, wish: int | Literal["max", "default"]
     ) -> CommandReply:
-        """Choose the limit above which summaries are made; beyond the hard limit name the largest number."""
+        """Store the limit in tokens above which summaries are made; reply with the range if it is outside."""
         state = await self._store.load_state(call.session_id)
         allowed = await self._sessions.load_request_limits(state)
         least, most = limit_range(hard=allowed.hard, fixed=allowed.fixed, reserved=allowed.reserved)

@@ -1,4 +1,4 @@
-"""Hides old turns behind a summary: plan, flush, choose who writes, commit; or says why not now."""
+"""Compaction jobs: plan, flush, choose the writer, commit the summary, or report why none is made."""
 
 from __future__ import annotations
 
@@ -91,11 +91,11 @@ class CompactionContext:
     pace: Pace
     tracker: SpendTracker
     resting: bool = False
-    """No model is asked: background compaction rests, and this one cannot wait."""
+    """True if no model is asked: background compaction rests, but this one cannot wait."""
 
     @property
     def needed_tokens(self) -> int:
-        """Tokens of the next request with room for what is recalled: thresholds are compared with these."""
+        """Tokens of the next request plus the room for recall; thresholds are compared with this sum."""
         return self.state.view.context_tokens + self.prepared.reserved
 
     @property
@@ -108,7 +108,7 @@ class CompactionContext:
 
     @property
     def chat_rests(self) -> bool:
-        """Whether the chat's own model is not asked, as its summaries cannot be used."""
+        """True if the chat model is not asked because its recent summaries were unusable."""
         return unusable_seconds(self.pace.written, self.prepared.card.name) > 0
 
     @property
@@ -246,7 +246,10 @@ class Compactor:
         )
 
     async def _end_without_compaction(self, context: CompactionContext, plan: NothingToCompact) -> JobDone:
-        """The turn that asked saw something to do: it is not asked again after every turn."""
+        """End the job without a compaction, and pause automatic compaction of the session for a few turns.
+
+        Without the pause, each turn would ask again. A job of a person's command sets no pause.
+        """
         if context.job.trigger != MANUAL:
             turns = 1 if plan.reason in ("nothing_old", "unanswered") else NOTHING_TURNS
             await self._back_off(context, "nothing", turns)
@@ -574,8 +577,9 @@ def _check_delay(context: CompactionContext) -> JobDone | None:
 def _largest_parts(
     prepared: PreparedRequest, state: SessionState
 ) -> tuple[list[tuple[str, int]], list[tuple[str, str, int]]]:
-    """Return the three largest parts of a request, and its largest messages by id and author, without
-    text.
+    """Return the three largest parts of a request, and the three largest messages of its view.
+
+    A part has its name and tokens; a message has its public id, author and tokens, but no text.
     """
     parts = sorted(prepared.built.parts.items(), key=lambda part: -part[1])[:3]
     entries = sorted((*state.view.pins, *state.view.entries), key=lambda entry: -entry.tokens)[:3]
@@ -635,7 +639,7 @@ def build_compaction(
 
 
 def continue_from_checkpoint(plan: CompactionPlan, made: Checkpoint) -> CompactionPlan:
-    """The same plan, going on from a ledger that covers its beginning."""
+    """Return the plan without the turns that a checkpoint covers, and with its ledger as the former one."""
 
     def rest(entries: Sequence[Entry]) -> tuple[Entry, ...]:
         return tuple(entry for entry in entries if entry.turn > made.through_turn)
@@ -660,7 +664,7 @@ def list_failures(job: JobClaim, written: SummaryResult) -> tuple[Mapping[str, A
 
 
 async def record_unused_spending(store: JobSpendingStore, context: CompactionContext) -> None:
-    """Book calls whose result could not be used; they cost the same."""
+    """Store the cost of model calls whose result could not be used."""
     await store.record_spending(
         context.job,
         purpose="compact",

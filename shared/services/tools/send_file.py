@@ -1,4 +1,4 @@
-"""The tool that gives the person a file: a text, a table, or the picture of a chart."""
+"""Tool that sends the person a file: a text, a table, or the picture of a chart."""
 
 from __future__ import annotations
 
@@ -68,7 +68,10 @@ DrawChart = Callable[[bytes], Awaitable[tuple[dict[str, Any] | None, bytes]]]
 
 
 class SendFileTool:
-    """Running it twice is the same: a file is announced by the answer of its turn, once."""
+    """Tool that makes a file from a text or a chart, and sends it with the answer of its turn.
+
+    A repeated run has no further effect, since the answer announces each file once.
+    """
 
     spec: ToolSpec = SEND_FILE
     idempotent = True

@@ -33,12 +33,12 @@ DESCRIPTION_TOKENS = 120
 DESCRIPTION_CHARS = 300
 LOOK_SECONDS = 60.0
 DRAIN_SECONDS = 2.0
-"""For those that are nearly there when the process ends."""
+"""Seconds to wait for running descriptions when the process ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PictureOwner:
-    """Payer of a description, and the model that answers their turns."""
+    """Session and contact that pay for a description, and the model that answers the session."""
 
     session_id: int
     contact_id: int
@@ -47,7 +47,7 @@ class PictureOwner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndescribedPictures:
-    """Pictures that came in one turn and have no description; `words` came with them."""
+    """Pictures of one turn that have no description; `text` is the message that came with them."""
 
     owner: PictureOwner
     turn: int
@@ -63,7 +63,7 @@ class PictureStore(Protocol):
 
 
 class PictureService:
-    """Owns what it does in the background; `close` it before the stores."""
+    """Service that loads pictures and describes them in the background. Close it before the stores."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class PictureService:
         self._summary_model = summary_model
         self._tasks = BackgroundTasks()
         self._looking: dict[int, asyncio.Task[None]] = {}
-        """By attachment: what is being described here already."""
+        """Running tasks that describe pictures, by attachment id."""
 
     async def close(self) -> None:
         await self._tasks.drain(DRAIN_SECONDS)
@@ -92,19 +92,22 @@ class PictureService:
         return await self._store.list_attached(ids)
 
     async def load_pictures(self, blocks: Iterable[Block]) -> dict[int, PictureContent]:
-        """By attachment; nothing is read for a turn without pictures."""
+        """Return the pictures among the blocks by attachment id; nothing is read if there are none."""
         ids = [block.attachment_id for block in blocks if isinstance(block, Image)]
         return await self._store.load_pictures(ids) if ids else {}
 
     def describe_later(self, unseen: UndescribedPictures, *, then: Callable[[], Awaitable[None]]) -> None:
-        """In the background; `then` is awaited behind it, whatever became of it."""
+        """Describe pictures in the background, then await `then`, even after a failure."""
         task = self._tasks.start(self._describe_and(unseen, then))
         for attachment_id in unseen.ids:
             self._looking[attachment_id] = task
         task.add_done_callback(lambda ended: self._forget(unseen.ids, ended))
 
     async def with_descriptions(self, entries: Sequence[Entry], *, whose: PictureOwner) -> tuple[Entry, ...]:
-        """The entries with every description that could be had; where none is missing, nothing is read."""
+        """Return the entries with descriptions of their pictures; missing descriptions are made first.
+
+        A picture that cannot be described keeps an empty description. Nothing is read if none is missing.
+        """
         lacking = _list_undescribed(entries, whose)
         if not lacking:
             return tuple(entries)
@@ -134,7 +137,10 @@ class PictureService:
             await then()
 
     async def _describe(self, unseen: UndescribedPictures) -> None:
-        """Never raises what a later look can mend."""
+        """Describe and store pictures.
+
+        Failures and timeouts are only logged, since a later turn or job retries.
+        """
         try:
             for attachment_id, picture in (await self._store.load_pictures(unseen.ids)).items():
                 if not picture.description:
@@ -147,7 +153,11 @@ class PictureService:
             )
 
     async def _look(self, unseen: UndescribedPictures, attachment_id: int, picture: PictureContent) -> None:
-        """One sentence; the person's words stand in where no model can see, or none will."""
+        """Ask a model for one sentence about a picture, and store it with its cost.
+
+        The text of the message stands in if no model accepts pictures or the model refuses for good. Raises
+        ModelError after storing the cost.
+        """
         card = await self._seeing(unseen.owner.chat_model)
         said, spent, reservation_id = "", list[Spending](), None
         failure: ModelError | None = None
@@ -183,7 +193,7 @@ class PictureService:
         return await self._spend.reserve(whose.session_id, micro, caps=self._caps) if micro else None
 
     async def _seeing(self, chat_model: str) -> ModelCard | None:
-        """The cheapest of our models that can look at pictures."""
+        """Return the summary model if it accepts pictures, else the chat model; None if neither does."""
         for name in dict.fromkeys((self._summary_model, chat_model)):
             card = await self._model.load_card(name)
             if "images" in card.capabilities:
@@ -208,13 +218,16 @@ def _request(
 
 
 def read_description(answer: str) -> str:
-    """The sentence of an answer in JSON, whole or cut off, or in plain words."""
+    """Return the description in a model's answer, at most 300 characters.
+
+    The answer is JSON, cut-off JSON or plain text.
+    """
     told = (raw["description"] for raw in json_objects(answer) if isinstance(raw.get("description"), str))
     return " ".join(next(told, _cut_off(answer)).split())[:DESCRIPTION_CHARS]
 
 
 def _cut_off(answer: str) -> str:
-    """The beginning of a JSON string that has no end; an answer without one as it is."""
+    """Return the part of `description` that cut-off JSON holds; return any other answer unchanged."""
     begun = _BEGUN.match(answer)
     if begun is None:
         return answer

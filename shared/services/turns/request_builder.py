@@ -1,4 +1,4 @@
-"""Puts one request together from a session's view: the agent's prompt, its policy, its model, its budget."""
+"""Builder of model requests from a session's view: the agent's prompt, policy, model and token budget."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ _SEQ: Callable[[Entry], int] = attrgetter("seq")
 _PINNED: Callable[[Entry], bool] = attrgetter("pinned")
 _POLICY_SECTIONS = ("preset", "context", "pruning")
 MAX_CACHED_POLICIES = 256
-"""Agents' policies that a process remembers; beyond that it starts afresh."""
+"""Most policies of agents that a process caches; a full cache is cleared."""
 LONG_CHARS = 4_000
-"""Characters from which a text's size is remembered between the calls of a turn."""
+"""Characters above which a text's token count is cached, since each call of a turn needs it."""
 MAX_CACHED_TEXTS = 64
 RECALL_MOST = 4_000
 RECALL_SHARE = 0.05
@@ -72,13 +72,13 @@ WORKSPACE_SHARE = 0.2
 
 class WorkspaceSource(Protocol):
     def load(self, folder: str) -> Workspace:
-        """The folder as it was read last; it is watched from then on. Never raises."""
+        """Return the folder's files as they were last read, and watch the folder. Never raises."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedRequest:
-    """A request that may be sent, and what is known about it."""
+    """Request that can be sent, with its sizes and the settings that it was built with."""
 
     request: ModelRequest
     built: BuiltContext
@@ -92,21 +92,22 @@ class PreparedRequest:
     runtime_facts: str = ""
     instruction: str = ""
     left_out: int = 0
-    """Tokens of the view that the ladder kept out of this request; they are still there."""
+    """Tokens of the view that this request leaves out to fit; the log keeps them."""
     talk: int | None = None
-    """Estimated tokens of its messages where stored ones are counts; None takes the stored ones."""
+    """Estimated tokens of the messages if stored sizes are the provider's counts; None if these are
+    estimates."""
     kept_out: Estimates = field(default_factory=dict)
-    """Estimated tokens of these by kind; negative where a shorter form is sent."""
+    """Estimated tokens of `left_out` by kind of text; negative if a kind has become longer."""
     before: int = 0
     """Tokens of the whole view as it was before this turn's summary and pruning."""
     saved: int = 0
-    """Tokens of these that this turn's pruning has saved."""
+    """Tokens of `before` that pruning in this turn saved."""
     entry_seqs: tuple[int, ...] = ()
-    """The view that the request was made from, before anything of it was left out."""
+    """Seqs of the entries that the request was built from, before any of them was left out."""
     fitted_into: int | None = None
-    """The size that the ladder had to reach, if it had to."""
+    """Limit in tokens that the request was shrunk to; None if it was not shrunk."""
     artifacts: tuple[tuple[int, Artifact], ...] = ()
-    """By seq, what the request names as artifacts: to be kept before it is sent."""
+    """Artifacts that the request names, by seq of their entry. They must be stored before it is sent."""
     selection: Selection
     """Entries that the policy sends; left-out entries do not count as context."""
     channel: str | None = None
@@ -120,7 +121,7 @@ class PreparedRequest:
 
     @property
     def pictures(self) -> tuple[Image, ...]:
-        """Return the pictures whose bytes the request needs."""
+        """Pictures whose bytes the request needs."""
         blocks = (block for message in self.request.messages for block in message.blocks)
         return tuple(block for block in blocks if isinstance(block, Image))
 
@@ -131,7 +132,7 @@ class PreparedRequest:
 
     @property
     def estimates(self) -> Estimates:
-        """Estimated tokens by kind of text; the program's own facts are like the system prompt."""
+        """Estimated tokens by kind of text; the program's own facts count as `steady`, as the prompt does."""
         parts, built = self.built.parts, self.built
         return {
             "steady": parts["system"] + parts["tools"] + built.facts,
@@ -143,7 +144,7 @@ class PreparedRequest:
 
     @property
     def passing(self) -> Estimates:
-        """Estimated tokens by kind that are sent with this turn alone."""
+        """Estimated tokens by kind of text that only this turn sends."""
         return {"steady": self.built.facts, "passing": self.built.volatile - self.built.facts}
 
     def ratio_of_stored(self, scale: TokenScale) -> float:
@@ -161,11 +162,14 @@ class PreparedRequest:
 
     @property
     def hidden_at_once(self) -> int:
-        """Estimated tokens, by the model's factor: what a session learns moves a little with each turn."""
+        """Estimated tokens that shrinking hides in one step, by the model's own factor.
+
+        The ratio that a session learned would move the steps a little with each turn.
+        """
         return int(HIDDEN_AT_ONCE * self.budget.hard / self.card.token_factor)
 
     def with_answer_room(self) -> PreparedRequest:
-        """To be asked when the size has been measured."""
+        """Return the request with the longest answer that fits; call it once `estimate` is measured."""
         longest = self.budget.answer_beside(self.estimate)
         if longest == self.request.max_output_tokens:
             return self
@@ -179,17 +183,17 @@ class RequestBuilder:
     """
 
     policy: ContextPolicy
-    """The deployment's; `resolve_policy` gives an agent's."""
+    """Policy of the deployment; `resolve_policy` returns that of an agent."""
     chat_model: str
     summary_model: str
     max_output: int
     counter: TokenCounter
     context_window: int | None = None
-    """The operator's cap, for presets that agents choose for themselves."""
+    """Operator's cap on the window in tokens, for presets that agents choose; None is no cap."""
     operator_policy: Mapping[str, Any] = field(default_factory=dict)
-    """The operator's own numbers; they hold for presets that agents choose, too."""
+    """Operator's own policy settings, which also hold for presets that agents choose."""
     pruners: tuple[Pruner, ...] = ()
-    """Plug-ins that know how to shorten the results of their tools."""
+    """Plug-ins that shorten the results of certain tools."""
     workspaces: WorkspaceSource | None = None
     fallbacks: Callable[[str], tuple[str, ...]] = lambda _model: ()
     """Fallback models of a model, in order."""
@@ -200,10 +204,10 @@ class RequestBuilder:
 
     _policies: dict[str, ContextPolicy] = field(default_factory=dict)
     _logged: set[tuple[str, tuple[str, ...]]] = field(default_factory=set)
-    """Models and tools that a log line has named, so that each is named once in a process."""
+    """Models with the tools that were logged for them, so that a process logs each once."""
 
     def resolve_policy(self, agent_config: Mapping[str, Any]) -> ContextPolicy:
-        """The agent's policy; the deployment's when its row cannot be used, so that no turn breaks."""
+        """Return the agent's policy; the deployment's if the agent's configuration is invalid."""
         if not (self.pruners or any(map(agent_config.get, _POLICY_SECTIONS))):
             return self.policy
         asked = {name: agent_config.get(name) for name in _POLICY_SECTIONS}
@@ -237,7 +241,10 @@ class RequestBuilder:
         )
 
     def recall_limit(self, agent_config: Mapping[str, Any], window: int) -> int:
-        """The most estimated tokens that a turn is reminded of: the agent's own number, else the policy's."""
+        """Return the most estimated tokens that recall may add to a turn.
+
+        It is the agent's own number, else the policy's, at most 4,000 and 5% of `window`.
+        """
         memory = agent_config.get("memory")
         own = memory.get("recall_tokens") if isinstance(memory, Mapping) else None
         tokens = self.resolve_policy(agent_config).keeping.choose_recall(own)
@@ -247,7 +254,10 @@ class RequestBuilder:
         return str(agent_config.get("model") or self.chat_model)
 
     def load_circumstances(self, whose: Claim | SessionState, view: View | None = None) -> Circumstances:
-        """To be asked once per turn: files may change while it is answered, its prefix may not."""
+        """Return what a request depends on besides the log, such as time zone, group and workspace.
+
+        Call it once per turn: files may change during the turn, but its prefix must not.
+        """
         files = self.load_workspace(whose.agent_config)
         return circumstances_of(whose, view, workspace=files, trusts_visitors=self.trusts_visitors)
 
@@ -277,7 +287,7 @@ class RequestBuilder:
         return replace(at, workspace=shrink(at.workspace, most / tokens))
 
     def estimate_tokens(self, text: str) -> int:
-        """Estimated tokens; those of long texts are remembered, as each call of a turn asks for them."""
+        """Return the estimated tokens of a text; those of long texts are cached."""
         if len(text) <= LONG_CHARS:
             return self.counter.count_tokens(text)
         return _size_of_long(self.counter, text)
@@ -297,11 +307,10 @@ class RequestBuilder:
         recalled: Recalled = NOTHING_RECALLED,
         circumstances: Circumstances | None = None,
     ) -> PreparedRequest:
-        """The request for the open turn or, with an instruction, for a silent turn after it.
+        """Build the request for the open turn or, with an `instruction`, for a silent turn after it.
 
-        `channel` is the turn's, or that of the last turn; it decides how many turns of history are sent.
-
-        Raises ContextBudgetExceeded when system and tools alone leave no room.
+        `channel` is that of the turn, or of the last turn; it decides how many turns of history are sent.
+        Raises ContextBudgetExceeded if system prompt and tools alone leave no room.
         """
         ratio, policy = choose_token_ratio(token_ratio, card), self.policy_for(agent_config, card)
         # What a silent turn offers was stored with the turn before it.
@@ -360,7 +369,7 @@ class RequestBuilder:
     def shrink(
         self, prepared: PreparedRequest, view: View, agent_config: Mapping[str, Any], *, hard: int
     ) -> PreparedRequest:
-        """The ladder's last steps, without a model; raises ContextBudgetExceeded."""
+        """Shrink the request to at most `hard` tokens without a model. Raises ContextBudgetExceeded."""
         tools, recalled, known = prepared.request.tools, prepared.recalled.shortened, prepared.known
         unread = bool(prepared.instruction)
         chosen = select(view, prepared.policy, channel=prepared.channel, ratio=prepared.ratio, unread=unread)
@@ -520,7 +529,7 @@ def find_learned_ratio(state: SessionState, model: str) -> float:
 
 
 def choose_token_ratio(learned: float, card: ModelCard) -> float:
-    """1.0 is what a session begins with: nothing learned, so the model's own factor holds."""
+    """Return the learned ratio; the model's own factor if it is 1.0, which means that nothing was learned."""
     return card.token_factor if learned == 1.0 else learned
 
 
@@ -632,7 +641,7 @@ def _recipe_of_pins(sent: View) -> dict[str, Any]:
 
 
 def to_ranges(numbers: Sequence[int]) -> list[list[int]]:
-    """Numbers as `[first, last]` of each unbroken run."""
+    """Return the numbers as ranges `[first, last]`, one for each unbroken run."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][1] + 1:

@@ -1,4 +1,4 @@
-"""Reminds each turn of what was said before and is hidden now, without asking any model."""
+"""Recall of hidden messages, notes and files for each turn, without a call of a chat model."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from shared.services.turns.request_builder import RequestBuilder
 log = structlog.get_logger(__name__)
 
 RERANKED = 40
-"""First passages that a reranker may reorder, if there is one."""
+"""Number of best passages that a reranker may reorder."""
 QUESTION_CHARS = 1_000
-"""Characters from the end of a long message, where the question is."""
+"""Characters from the end of a long message that encoder and reranker read, since the question is there."""
 
 
 class RecallStore(Protocol):
@@ -46,7 +46,7 @@ class RecallStore(Protocol):
 
 
 class Retriever:
-    """Searches with the person's newest words; one statement, and none where nothing could be found."""
+    """Service that finds passages for the person's newest messages, with at most one database statement."""
 
     def __init__(
         self,
@@ -62,8 +62,9 @@ class Retriever:
         self._encoder = encoder
 
     async def recall_for_turn(self, claim: Claim, view: View, *, window: int) -> Recalled:
-        """Return the passages for the open turn; a repeated attempt gets the same while the past is the
-        same.
+        """Return the passages for the open turn; empty if there are none or the database does not answer.
+
+        A repeated attempt gets the same passages while the log has not changed. `window` is in tokens.
         """
         if not (claim.recallable or claim.view.notes):
             return NOTHING_RECALLED
@@ -119,7 +120,7 @@ class Retriever:
 
 
 def _bounds(spans: Sequence[Span], zone: tzinfo) -> tuple[datetime, datetime] | None:
-    """Return the beginning of the first day and the end of the last one."""
+    """Return the beginning of the first day and the end of the last one in `zone`; None without days."""
     if not spans:
         return None
     first, last = min(span.first for span in spans), max(span.last for span in spans)
@@ -148,7 +149,11 @@ async def encode_question(
 async def rerank(
     reranker: Reranker | None, items: Sequence[Ranked], question: str, *, session: int | None = None
 ) -> Sequence[Ranked]:
-    """Return passages in the reranker's order; unchanged without a reranker or an answer in time."""
+    """Return passages with the best 40 in the reranker's order.
+
+    The order stays unchanged without a reranker, with fewer than 2 passages, or without an answer in time.
+    The reranker's failures are counted for `session`.
+    """
     if reranker is None or len(items) < 2:
         return items
     passages = [redact(item.passage.text) for item in items[:RERANKED]]

@@ -1,4 +1,4 @@
-"""One way in for every channel: accept a message (stored, then acknowledged), answer it exactly once."""
+"""Entry point of every channel: accept a message (stored, then acknowledged), and answer it exactly once."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ log = structlog.get_logger(__name__)
 
 MESSAGE_CHARS = 100_000
 MAX_FAULTS = 3
-"""Failures without a transient cause before a turn is given up and its person told."""
+"""Failures without a transient cause after which a turn ends as failed and its person is notified."""
 MAX_CONTENT_ATTEMPTS = 2
 """Attempts after a content-policy refusal; a second answer may pass."""
 LEASE_SECONDS = 4.0
@@ -79,7 +79,7 @@ MAX_LAG_SECONDS = 1.0
 """Seconds of event-loop lag from which a process leaves new turns to others while it answers some."""
 LONGEST_WAIT_SECONDS = 30.0
 MOST_WAIT_SECONDS = 600.0
-"""Seconds that a turn waits for a provider that answers, but cannot do what is asked."""
+"""Most seconds that a turn waits for a provider that answers, but cannot serve the request."""
 LONGEST_BUSY_SECONDS = 60.0
 """Longest wait in seconds for a busy provider, which often recovers before the time it asked for."""
 REST_SECONDS = 15.0
@@ -88,17 +88,17 @@ BREAK_OFF_SECONDS = 5.0
 WAKE_SECONDS = 5.0
 """Minimum seconds between retries of a turn that waits for its provider."""
 BUDGET_RETRY_SECONDS = 5.0
-"""Until a turn is tried again whose money was held for others; each try waits some time itself."""
+"""Seconds before a turn is retried whose cap is reserved for other calls; each try waits, too."""
 PRICES_SECONDS = 60.0
-"""Seconds for which the prices of a claim are reused for claims with a message."""
+"""Seconds for which loaded prices are reused to accept and claim messages in one commit."""
 
 
 Reword = Callable[[tuple[Block, ...]], tuple[Block, ...]]
-"""Makes the blocks of a message after an edit of its present ones."""
+"""Function that returns the blocks of an edited message, made from its present ones."""
 
 
 REWORDED_IN_PLACE = frozenset({"edit_not_last", "edit_out_of_view", "edit_busy", "edit_with_human"})
-"""Reason why a question cannot be asked again with another text; its wording is replaced nevertheless."""
+"""Reasons why an edited question cannot be answered again; only its wording is replaced."""
 
 
 class TurnStore(Protocol):
@@ -260,18 +260,17 @@ class SessionService:
         self._crash_point = crash_point
         self._stops: dict[int, asyncio.Future[None]] = {}
         self._answering: dict[int, int] = {}
-        """The turns that are being answered, by session."""
+        """Numbers of the turns that are being answered, by session id."""
         self._put_off: dict[int, asyncio.Event] = {}
         """Events for sessions whose answer is stopped because its question changes; set when the attempt ends
         or `stop` is called.
         """
         self._claiming: set[int] = set()
         self._unsure: set[int] = set()
-        """Sessions whose claim had no reply: the lease may be ours, and no turn runs under it."""
+        """Sessions whose claim got no reply: this process may hold the lease, but runs no turn under it."""
         self._begun: dict[int, tuple[Claim, float]] = {}
-        """Turns that were claimed with their message, by session, and the time since which they wait for
-        `answer`.
-        """
+        """Turns that were claimed with their message and wait for `answer`, by session id, each with the time
+        of its claim on the monotonic clock."""
         self._prices: tuple[ClaimPrices, float] | None = None
         self._strange: dict[int, float] = {}
         """Sessions that the table leases to this process without work here, and the time when each was
@@ -290,7 +289,7 @@ class SessionService:
         self._prices = None
 
     async def accept(self, inbound: Inbound) -> Accepted:
-        """Store a message; when this returns, it will be answered. Raises BadInput, StorageUnavailable."""
+        """Store a message, so that a process will answer it. Raises BadInput, StorageUnavailable."""
         with self._mark_message(inbound):
             tokens = self._measured_message(inbound)
             self._crash_point("before_accept")
@@ -338,10 +337,11 @@ class SessionService:
     async def edit(
         self, inbound: Inbound, *, seq: int, is_shown: bool = False
     ) -> tuple[Accepted, Stored | None]:
-        """Edit a question: the last is answered again, another is read as edited from then on.
+        """Edit a question: answer the last one again, but only replace the wording of an earlier one.
 
-        Returns also the event for screens, None if nothing changed. A running answer restarts unless it
-        `is_shown`. Raises BadInput and StorageUnavailable.
+        Returns the stored message, and the event for screens, None if nothing changed. `is_shown` says that
+        the person has seen text of a running answer; otherwise the answer restarts. Raises BadInput and
+        StorageUnavailable.
         """
         with self._mark_message(inbound):
             validate_text(inbound.text, most=self._message_chars)
@@ -364,7 +364,7 @@ class SessionService:
     async def _reword_in_place(
         self, inbound: Inbound, seq: int, *, is_shown: bool
     ) -> tuple[Accepted, Stored | None]:
-        """Put the new text in the place of a message that is not answered again because of it."""
+        """Replace the text of a message that is not answered again because of it."""
         edited = await self.reword(
             inbound.session_id,
             seq,
@@ -394,7 +394,7 @@ class SessionService:
         return mark_work("message", *ids)
 
     def _measured_message(self, inbound: Inbound) -> int:
-        """Its tokens; raises BadInput."""
+        """Return the message's tokens. Raises BadInput if its text is invalid."""
         validate_text(inbound.text, most=self._message_chars, alone=not inbound.more)
         return self._count_message(inbound.blocks)
 
@@ -403,7 +403,11 @@ class SessionService:
         return estimate_blocks(shorten_blocks(blocks, 1), self._counter.count_tokens)
 
     async def _accept_and_claim(self, inbound: Inbound, tokens: int) -> Accepted | None:
-        """None where an answer is under way, here or elsewhere, or something else holds the conversation."""
+        """Store a message and claim its turn in one commit; return None and store nothing if refused.
+
+        It is refused if the prices are older than 60 seconds, this process is overloaded, or the session has
+        another turn or a hold.
+        """
         session_id, known = inbound.session_id, self._prices
         if known is None or time.monotonic() - known[1] > PRICES_SECONDS:
             return None
@@ -473,10 +477,10 @@ class SessionService:
         return await self._turns.hold(session_id, turn=turn, seconds=REST_SECONDS)
 
     async def break_off(self, session_id: int, *, turn: int) -> None:
-        """Put back the turn that this process answers or is about to, whose question is about to change.
+        """Interrupt the turn that this process answers or has claimed, since its question is about to change.
 
-        What the attempt cost is stored. The caller changes the question soon and wakes the turn; it waits
-        `REST_SECONDS` at most. Does nothing if this process does not answer the turn.
+        The attempt's cost is stored. The caller changes the question and wakes the turn, which waits at most
+        `REST_SECONDS`. Does nothing if this process does not answer the turn.
         """
         begun = self._begun.get(session_id)
         if begun is not None and begun[0].turn == turn:
@@ -492,7 +496,7 @@ class SessionService:
                 await ended.wait()
 
     async def stop(self, session_id: int) -> bool:
-        """Stop the answer that is being written or waited for, here or elsewhere; False when none is."""
+        """Stop the session's answer, in any process; return False if none is written or waited for."""
         if session_id in self._stops:
             if (late := self._put_off.pop(session_id, None)) is not None:
                 late.set()
@@ -505,9 +509,10 @@ class SessionService:
         return True
 
     async def list_unanswered(self, channel: str, *, accounts: Sequence[str] | None = None) -> list[int]:
-        """Return sessions of a channel whose turn is due and unclaimed; due reminders start theirs.
+        """Return sessions of a channel whose turn is due and unclaimed; none if this process is overloaded.
 
-        Overdue hand-overs are ended first, which makes their turns due.
+        Before that, overdue handovers end and due reminders start their turns. `accounts` limits these steps
+        and the list to some accounts of the channel, such as bots; None means all.
         """
         if self._is_overloaded():
             return []
@@ -722,7 +727,7 @@ class SessionService:
                 late.set()
 
     async def _commit(self, claim: Claim, answered: TurnResult, emit: Emit) -> bool:
-        """True when another turn waits."""
+        """Store the answer and emit its events; return True if another turn waits."""
         if answered.outcome.blocks is None and (words := await self._load_reminder_text(claim)) is not None:
             answered = self._with_reminder_text(answered, words)
         stored = await self._turns.record_answer(claim, answered.outcome)
@@ -804,7 +809,7 @@ class SessionService:
         return await self._give_up(claim, error, emit)
 
     async def _give_up(self, claim: Claim, error: Exception, emit: Emit) -> bool:
-        """End the turn with words for its person; return whether another turn waits."""
+        """End the turn with a notice for its person; return whether another turn waits."""
         advice = error.advice if isinstance(error, EvertalkError) else EvertalkError.advice
         code = error.code if isinstance(error, EvertalkError) else "internal_error"
         ended = _build_notice_result(state="failed", code=code, text=advice)
@@ -824,7 +829,7 @@ class SessionService:
         return await self._reminders.load_text(claim.session_id, claim.turn)
 
     def _with_reminder_text(self, answered: TurnResult, words: str) -> TurnResult:
-        """The reminder as it was asked for, where no answer says it; why, the turn's code tells."""
+        """Return the result with the reminder's text as its answer; the turn's error code is kept."""
         blocks = (Text(text=reminder_text(words)),)
         outcome = replace(
             answered.outcome,
@@ -847,9 +852,10 @@ class SessionService:
         cut_off: CallCosts | None = None,
         paid: CallCosts | None = None,
     ) -> None:
-        """Give the turn back, waiting while Postgres is away: no other process can while this one lives.
+        """Release the turn until its retry in `seconds`, and repeat this while the database does not answer.
 
-        A process that ends tries once. The cost of the interrupted call is stored with it.
+        No other process can release the turn while this one lives. A process that ends tries once; the cost
+        of the call that it interrupts, `cut_off`, is stored with the turn.
         """
         tell = error is not None and not claim.told_waiting
         notice = {"text": error.advice, "error": error.code, "waiting": True} if tell and error else None
@@ -885,7 +891,10 @@ class SessionService:
             log.warning("reservation_release_deferred", reservation_id=claim.reservation_id)
 
     def _while_alive(self, emit: Emit) -> Emit:
-        """A process that misses its own beat may have been replaced: it falls silent until it beats again."""
+        """Return an `emit` that drops events which are not stored while this process misses its heartbeat.
+
+        After `LEASE_SECONDS` without a heartbeat, another process may have replaced this one.
+        """
 
         async def emit_safely(event: ReplyEvent) -> None:
             if time.monotonic() - self._heartbeat.last_beat < LEASE_SECONDS or isinstance(event, Stored):
@@ -926,9 +935,9 @@ def log_token_usage(claim: Claim, outcome: Outcome) -> None:
 
 
 def validate_text(text: str, *, most: int = MESSAGE_CHARS, alone: bool = True) -> None:
-    """Raises a BadInput that says what to do; what passes can be stored and sent back unchanged.
+    """Raise a BadInput if a text is empty, longer than `most` characters or has broken characters.
 
-    A message may be without words only when something else comes with it.
+    The error says what to do. Without `alone`, the text may be empty, since files come with it.
     """
     if not text.strip() and (alone or text):
         raise EmptyMessage
