@@ -60,9 +60,23 @@ _FAULTS = (
 )
 """An upgrade of a digest also counts the summaries of a model that were of no use."""
 _OPEN_JOBS = """
-SELECT kind, trigger, state, count(*), min(due_at - now())::text, max(last_error) FROM jobs
- WHERE state IN ('due', 'running') GROUP BY 1, 2, 3
+SELECT kind, trigger, state, outcome ->> 'resting' AS resting, count(*), min(due_at - now())::text,
+       max(last_error)
+  FROM jobs WHERE state IN ('due', 'running') GROUP BY 1, 2, 3, 4
 """
+_END_PAUSES = """
+UPDATE sessions SET retry_at = now() WHERE retry_at > now();
+UPDATE flushes f SET ended_at = f.ended_at - interval '1 hour' FROM jobs j
+ WHERE j.session_id = f.session_id AND j.state = 'due' AND j.outcome ->> 'resting' = 'cooldown'
+   AND f.ended_at > now() - interval '1 hour';
+UPDATE sessions s SET last_active_at = s.last_active_at - interval '1 hour' FROM jobs j
+ WHERE j.session_id = s.id AND j.state = 'due' AND j.outcome ->> 'resting' = 'talking'
+   AND s.last_active_at > now() - interval '1 hour';
+UPDATE jobs SET due_at = now() WHERE state = 'due' AND due_at > now();
+UPDATE uncertain_notices SET due_at = now() WHERE state = 'due' AND due_at > now()
+"""
+"""End of each pause. A job that rests since a flush or since somebody wrote would rest again when it is due:
+that flush, or that message, moves an hour into the past."""
 ALL = ("web", "bot", "worker", "Postgres", "Valkey")
 
 
@@ -293,11 +307,7 @@ class Chaos:
     async def _hurry(self) -> None:
         while True:
             with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-                await self.case.run(
-                    """UPDATE sessions SET retry_at = now() WHERE retry_at > now();
-                       UPDATE jobs SET due_at = now() WHERE state = 'due' AND due_at > now();
-                       UPDATE uncertain_notices SET due_at = now() WHERE state = 'due' AND due_at > now()"""
-                )
+                await self.case.run(_END_PAUSES)
             await asyncio.sleep(1.0)
 
     async def _jobs_end(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import time
@@ -12,9 +13,11 @@ import pytest
 from shared import __main__ as evertalk
 from tests.faults.chaos import Chaos, Phase, Plan, Report, Strikes, main, postgres_killed
 from tests.faults.lengths import lasting
+from tests.faults.provided import provided_by
 from tests.faults.transcripts import BRING, Kills, Line, Texter, Transcript, judged
 from tests.kit.deployment.breakable_servers import Case, Plant
 from tests.kit.deployment.forks import Hatchery
+from tests.kit.deployment.person import PATIENCE_SECONDS, Person
 from tests.kit.deployment.telegram import Telegram
 from tests.kit.fakes.bot_api import running_bot_api
 from tests.kit.fakes.messages_api.harness import RunningFake
@@ -72,6 +75,39 @@ async def test_a_command_that_runs_only_once_is_not_lost_in_silence(
             await ada.person.sees("did not work just now")
             await ada.ask("And I have a boat there.")
             await telegram.promises_hold(strays=1)
+
+
+@pytest.mark.row("F53")
+@pytest.mark.parametrize(
+    ("kind", "trigger", "resting"), [("flush", "near_limit", "cooldown"), ("compact", "idle", "talking")]
+)
+async def test_chaos_run_waits_for_no_job_that_rests(
+    case: Case, plant: Plant, fake: RunningFake, kind: str, trigger: str, resting: str
+) -> None:
+    resting_jobs = f"SELECT count(*) FROM jobs WHERE state = 'due' AND outcome ->> 'resting' = '{resting}'"
+    async with case.web(**provided_by(fake)), Person(case.port) as person:
+        await person.ask("I live by the river.")
+        await case.run(_FLUSHED_JUST_NOW)
+        await case.run(_ASKED.format(kind=kind, trigger=trigger))
+        async with case.worker(**provided_by(fake)):
+            await case.until(resting_jobs)
+            chaos = Chaos(plan=SMOKE, plant=plant, case=case, provider=fake, telegram=cast("Any", None))
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await chaos._settle()
+            assert await case.rows("SELECT state FROM jobs WHERE state <> 'done'") == []
+            assert await chaos._invariants() == []
+
+
+_FLUSHED_JUST_NOW = """
+INSERT INTO flushes (session_id, cycle, threshold, from_turn, through_turn, outcome, ended_at)
+SELECT id, cycle - 1, 'near_limit', 1, 0, 'nothing', now() FROM sessions
+"""
+_ASKED = """
+INSERT INTO jobs (kind, session_id, key, trigger, payload)
+SELECT '{kind}', id, '{kind}:{trigger}', '{trigger}',
+       jsonb_build_object('cycle', cycle, 'threshold', '{trigger}', 'from_turn', 1, 'through_turn', 1)
+  FROM sessions
+"""
 
 
 async def _raged(plan: Plan, case: Case, plant: Plant, hatchery: Hatchery, fake: RunningFake) -> Report:
