@@ -170,7 +170,9 @@ class Chaos:
             return await self._report(settled)
 
     def _settings(self, number: int) -> dict[str, str]:
+        """Settings without the encoder of meanings, whose process only `./evertalk up` keeps."""
         return {
+            "EVERTALK_MEANING": "false",
             **self.telegram.settings(),
             "EVERTALK_CAP_TOTAL_PER_DAY_USD": DOLLARS,
             "EVERTALK_CAP_VISITOR_PER_DAY_USD": DOLLARS,
