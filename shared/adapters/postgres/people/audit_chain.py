@@ -43,12 +43,12 @@ links AS (
            extract(epoch FROM p.at)::text, p.actor, p.action, p.object, p.detail)::text, 'UTF8')) AS holds
     FROM (SELECT *, coalesce(lag(hash) OVER (ORDER BY id), :former::bytea) AS prev FROM batch) p
 ), counted AS (
-  SELECT count(*) AS entries, min(id) FILTER (WHERE NOT holds) AS broken, max(id) AS last FROM compactions)
+  SELECT count(*) AS entries, min(id) FILTER (WHERE NOT holds) AS broken, max(id) AS last FROM links)
 SELECT jsonb_build_object('entries', c.entries, 'last', c.last,
-  'hash', (SELECT encode(l.hash, 'hex') FROM compactions l WHERE l.id = c.last),
-  'through', (SELECT jsonb_build_object('id', l.id, 'at', l.at) FROM compactions l
+  'hash', (SELECT encode(l.hash, 'hex') FROM links l WHERE l.id = c.last),
+  'through', (SELECT jsonb_build_object('id', l.id, 'at', l.at) FROM links l
                WHERE c.broken IS NULL OR l.id < c.broken ORDER BY l.id DESC LIMIT 1),
-  'broken', (SELECT jsonb_build_object('id', l.id, 'at', l.at) FROM compactions l WHERE l.id = c.broken)
+  'broken', (SELECT jsonb_build_object('id', l.id, 'at', l.at) FROM links l WHERE l.id = c.broken)
 )::text FROM counted c
 """)
 """Check of a batch of the audit chain: how far it holds, and the first entry that does not."""
