@@ -618,12 +618,17 @@ def _crowded_handlers(source: str) -> Iterator[str]:
 
 def _registers(made: ast.ClassDef) -> bool:
     return any(
+        isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_registered(node)
+        for node in made.body
+    )
+
+
+def _is_registered(made: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any(
         isinstance(mark, ast.Call)
         and isinstance(mark.func, ast.Attribute)
         and mark.func.attr in ("on", "page")
-        for node in made.body
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        for mark in node.decorator_list
+        for mark in made.decorator_list
     )
 
 
@@ -644,6 +649,51 @@ def test_crowded_handlers_are_found() -> None:
 
     assert list(_crowded_handlers(f"class Jobs:\n{fields}{method}")) == ["Jobs has 13 services"]
     assert list(_crowded_handlers(f"class Jobs:\n{fields}")) == []
+
+
+HANDLERS_WITH_DICTS = 68
+"""Handlers that write their answer as a dict by hand, beside its shape; the number only falls."""
+
+
+def _handlers_with_dicts(source: str) -> Iterator[str]:
+    """Yield the registered handlers that return a dict literal."""
+    for made in ast.walk(ast.parse(source)):
+        if not isinstance(made, ast.FunctionDef | ast.AsyncFunctionDef) or not _is_registered(made):
+            continue
+        if any(isinstance(value, ast.Dict) for value in _returned(made)):
+            yield made.name
+
+
+def _returned(node: ast.AST) -> Iterator[ast.expr]:
+    """Yield what a function returns, both sides of a condition, without the functions inside it."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        if isinstance(child, ast.Return) and child.value is not None:
+            value = child.value
+            yield from (value.body, value.orelse) if isinstance(value, ast.IfExp) else (value,)
+        yield from _returned(child)
+
+
+def test_handlers_with_dicts_become_fewer() -> None:
+    """A typed answer has its shape in one place: JSON and schema come from its class."""
+    found = [
+        f"{name}.{handler} returns a dict: return a dataclass, or lower HANDLERS_WITH_DICTS"
+        for name, path in modules().items()
+        if _is_in(name, "web")
+        for handler in _handlers_with_dicts(path.read_text())
+    ]
+    if len(found) != HANDLERS_WITH_DICTS:
+        _complain([f"{len(found)} handlers, not {HANDLERS_WITH_DICTS}", *found])
+
+
+def test_handler_with_a_dict_is_found() -> None:
+    def written(value: str) -> str:
+        return f'@router.on("GET /jobs")\nasync def list_jobs(call):\n    return {value}\n'
+
+    assert list(_handlers_with_dicts(written('{"jobs": []}'))) == ["list_jobs"]
+    assert list(_handlers_with_dicts(written('None if call else {"jobs": []}'))) == ["list_jobs"]
+    assert list(_handlers_with_dicts(written("Jobs(jobs=[{}])"))) == []
 
 
 ENGINE = ("shared.adapters.postgres.turns", "shared.services.turns", "shared.core.session")

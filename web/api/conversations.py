@@ -10,7 +10,6 @@ from typing import Annotated
 from uuid import UUID
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from shared.adapters.postgres.people.forks import PostgresForks
 from shared.adapters.postgres.people.visitors import PostgresVisitors
@@ -20,26 +19,41 @@ from shared.locales import catalogue
 from web.api.messages import SessionId
 from web.rest.arguments import BadField
 from web.rest.calls import Call
-from web.rest.kinds import Cid, IdempotencyKey, Limit, NamedMid, Success, describe, read_cid
-from web.rest.operation import OperationRouter, Reply
+from web.rest.kinds import DONE, Cid, IdempotencyKey, Limit, NamedMid, Success, describe, read_cid
+from web.rest.operation import OperationRouter
 from web.security import HttpRefusal
 
 router = OperationRouter("conversations", visitor=True, refusals=(404,))
-Conversation = TypedDict("Conversation", {
-    "session_id": UUID,
-    "title": Annotated[
-        str, describe("title by the person, else of the summary, else the first question; empty if new")
-    ],
-    "named": Annotated[bool, describe("true if the person chose the title")], "last_active_at": datetime,
-    "unread": Annotated[bool, describe("true if there are messages that the visitor has not seen")],
-})  # fmt: skip
-Conversations = TypedDict("Conversations", {"conversations": list[Conversation], "next": str | None})
-Forked = TypedDict("Forked", {
-    "session_id": UUID, "title": str,
-    "draft": Annotated[str, describe("text of the visitor's own message, to be sent again; else empty")],
-})  # fmt: skip
-Begun = TypedDict("Begun", {"session_id": UUID})
 _NEXT = re.compile(r"[0-9]{1,18}\.[0-9]{1,18}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    session_id: UUID
+    title: Annotated[
+        str, describe("title by the person, else of the summary, else the first question; empty if new")
+    ]
+    named: Annotated[bool, describe("true if the person chose the title")]
+    last_active_at: datetime
+    unread: Annotated[bool, describe("true if there are messages that the visitor has not seen")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversations:
+    conversations: list[Conversation]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forked:
+    session_id: UUID
+    title: str
+    draft: Annotated[str, describe("text of the visitor's own message, to be sent again; else empty")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    session_id: UUID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +63,7 @@ class ConversationHandlers:
     visitor_store: PostgresVisitors
     forks: PostgresForks
 
-    @router.on("GET /conversations", Conversations, rate="reads", scope="sessions:read")
+    @router.on("GET /conversations", rate="reads", scope="sessions:read")
     async def list_conversations(
         self,
         call: Call,
@@ -58,7 +72,7 @@ class ConversationHandlers:
         before: Annotated[
             str | None, describe("`next` of the preceding page", json_schema_extra={"maxLength": 40})
         ] = None,
-    ) -> Reply:
+    ) -> Conversations:
         """List conversations of the visitor, last active first."""
         if before is not None and not _NEXT.fullmatch(before):
             raise BadField("`before` is the `next` of the page before.")
@@ -67,32 +81,32 @@ class ConversationHandlers:
             call.person.row.address_id, moment=moment, row=row, limit=limit + 1
         )
         more = found[limit - 1] if len(found) > limit else None
-        return {
-            "conversations": [
-                {
-                    "session_id": one.session_public_id,
-                    "title": one.title,
-                    "named": one.named,
-                    "last_active_at": one.last_active_at,
-                    "unread": one.unread,
-                }
+        return Conversations(
+            conversations=[
+                Conversation(
+                    session_id=one.session_public_id,
+                    title=one.title,
+                    named=one.named,
+                    last_active_at=one.last_active_at,
+                    unread=one.unread,
+                )
                 for one in found[:limit]
             ],
-            "next": None if more is None else f"{more.moment}.{more.address_id}",
-        }
+            next=None if more is None else f"{more.moment}.{more.address_id}",
+        )
 
-    @router.on("POST /conversations", Begun, status=201, rate="commands", refusals=(404, 409))
-    async def begin_conversation(self, call: Call) -> Reply:
+    @router.on("POST /conversations", status=201, rate="commands", refusals=(404, 409))
+    async def begin_conversation(self, call: Call) -> Begun:
         """Open another conversation.
 
         Returns the existing conversation without messages, if there is one.
         Refused unless the site allows several conversations.
         """
         _check_many(call)
-        return {"session_id": await self.visitor_store.begin_conversation(call.person.row.address_id)}
+        return Begun(session_id=await self.visitor_store.begin_conversation(call.person.row.address_id))
 
     @router.on(
-        "POST /sessions/{id}/messages/{mid}/fork", Forked, status=201, rate="commands", strict=True,
+        "POST /sessions/{id}/messages/{mid}/fork", status=201, rate="commands", strict=True,
         refusals=(404, 409, 503), missing="There is no such message in this conversation.",
     )  # fmt: skip
     async def fork_conversation(
@@ -103,7 +117,7 @@ class ConversationHandlers:
         *,
         cid: Cid | None = None,
         key: IdempotencyKey = None,
-    ) -> Reply:
+    ) -> Forked:
         """Create a conversation from the beginning of another.
 
         The new one is a copy up to the message; the original does not change. An answer is copied with its
@@ -122,11 +136,9 @@ class ConversationHandlers:
             key=cid,
             title=lambda title: fork_title(title, word),
         )
-        return {"session_id": made.session_public_id, "title": made.title, "draft": made.draft}
+        return Forked(session_id=UUID(made.session_public_id), title=made.title, draft=made.draft)
 
-    @router.on(
-        "PATCH /sessions/{id}", Success, rate="commands", strict=True, body="NewTitle", refusals=(404, 409)
-    )
+    @router.on("PATCH /sessions/{id}", rate="commands", strict=True, body="NewTitle", refusals=(404, 409))
     async def name_conversation(
         self,
         call: Call,
@@ -135,10 +147,10 @@ class ConversationHandlers:
         title: Annotated[
             str, describe("title; an empty text restores the automatic one"), Field(max_length=TITLE_CHARS)
         ],
-    ) -> Reply:
+    ) -> Success:
         """Set the title of a conversation."""
         await self.visitor_store.name_conversation(call.person.row.address_id, " ".join(title.split()))
-        return {"success": True}
+        return DONE
 
 
 def _check_many(call: Call) -> None:

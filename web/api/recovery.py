@@ -41,12 +41,20 @@ Site = TypedDict("Site", {
     "ask_name": NotRequired[Annotated[bool, describe("true if the empty chat asks for a first name")]],
     "font": NotRequired[Annotated[str, describe("font families as in CSS")]],
 })  # fmt: skip
-RecoveryCode = TypedDict("RecoveryCode", {"code": str})
 Recovery = TypedDict("Recovery", {
     "code": str, "site": NotRequired[SiteName],
     "page": NotRequired[Annotated[bool, describe("true sets a cookie instead of returning a token")]],
 })  # fmt: skip
-Recovered = TypedDict("Recovered", {"token": str | None})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryCode:
+    code: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    token: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +92,8 @@ class RecoveryHandlers:
         headers = {"Cache-Control": _SHOWN, **await cross_origin_headers(request, site=name)}
         return web.json_response(text=to_json(build_public_config(found.config, locale)), headers=headers)
 
-    @router.on("POST /recovery-code", RecoveryCode, visitor=True, rate="commands", refusals=(409,))
-    async def make_recovery_code(self, call: Call) -> Reply:
+    @router.on("POST /recovery-code", visitor=True, rate="commands", refusals=(409,))
+    async def make_recovery_code(self, call: Call) -> RecoveryCode:
         """Create a recovery code for another browser.
 
         The code is returned only once and replaces the former one.
@@ -94,10 +102,12 @@ class RecoveryHandlers:
         code = code_of(secrets.token_bytes(CHARS))
         if row.identified or not await self.identities.issue_code(row.address_id, code_hash(code)):
             raise HttpRefusal(409, "signed_in", "Sign in on any browser to find this conversation again.")
-        return {"code": code}
+        return RecoveryCode(code=code)
 
-    @router.on("POST /recover", Recovered, anyone=True, refusals=(404,))
-    async def recover(self, call: Call, *, body: Annotated[Json, Shape(Recovery)]) -> Reply:
+    @router.on("POST /recover", anyone=True, refusals=(404,))
+    async def recover(
+        self, call: Call, *, body: Annotated[Json, Shape(Recovery)]
+    ) -> Recovered | web.StreamResponse:
         """Exchange a recovery code for a visitor's token."""
         request = call.request
         code, name, page = body.get("code"), body.get("site", "default"), body.get("page", False)
@@ -115,8 +125,8 @@ class RecoveryHandlers:
         for key in tries:
             self.limiter.recovery_tries.mark_passed(key)
         if not page:
-            return {"token": found[1]}
-        response = await json_reply(request, {"token": None})
+            return Recovered(token=found[1])
+        response = await json_reply(request, Recovered(token=None))
         self.visitors.set_cookie(request, response, name, token=found[1])
         return response
 

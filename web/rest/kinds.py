@@ -42,7 +42,7 @@ FoundMessage = TypedDict("FoundMessage", {
 })  # fmt: skip
 
 
-DONE = {"success": True}
+DONE: Success = {"success": True}
 
 
 def to_json(value: Any) -> str:

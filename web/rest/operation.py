@@ -5,19 +5,28 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from types import MethodType
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass, field, is_dataclass
+from types import MethodType, NoneType, UnionType
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from aiohttp import web
+from typing_extensions import is_typeddict
 
 from shared.core.identity.api_keys import Scope
 from shared.core.identity.operators import Role
 
 V1 = "/api/v1"
 JSON = "application/json"
-Reply = web.StreamResponse | Mapping[str, Any] | None
-"""Result of a handler: a response, a JSON object, or None for 404."""
+
+
+class DataclassReply(Protocol):
+    """Dataclass whose fields are the fields of the JSON object."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+Reply = web.StreamResponse | Mapping[str, Any] | DataclassReply | None
+"""Result of a handler: a response, a JSON object as dataclass or mapping, or None for 404."""
 Handler = Callable[..., Awaitable[Reply]]
 _Registered = TypeVar("_Registered", bound=Handler)
 _PATTERN = re.compile(r"\{(\w+):(?:[^{}]|\{[^{}]*\})*\}")
@@ -135,16 +144,19 @@ class OperationRouter(list[Operation]):
     ) -> Callable[[_Registered], _Registered]:
         """Return a decorator that registers a handler: `@router.on("GET /jobs", Jobs, role="viewer")`.
 
-        `place` is the method and the path below `/api/v1`, `terms` are fields of `Operation`. With a role,
+        `place` is the method and the path below `/api/v1`, `terms` are fields of `Operation`. The shape of
+        the answer is `answer`, else the dataclass or TypedDict that the handler returns. With a role,
         refusals default to 404 and 409; for GET to 404, and only if the path has a parameter.
         """
         method, path = place.split()
-        terms = {"answers": {status: answer}, **self._usual, **terms}
+        terms = {**self._usual, **terms}
         if terms.get("role"):
             terms.setdefault("refusals", ((404,) if "{" in path else ()) if method == "GET" else (404, 409))
 
         def register(handler: _Registered) -> _Registered:
-            self.append(Operation(method=method, pattern=V1 + path, handler=handler, **terms))
+            answers = {status: answer or _returned_shape(handler)}
+            settled = {"answers": answers, **terms}
+            self.append(Operation(method=method, pattern=V1 + path, handler=handler, **settled))
             return handler
 
         return register
@@ -158,3 +170,12 @@ class OperationRouter(list[Operation]):
             return handler
 
         return register
+
+
+def _returned_shape(handler: Handler) -> Any:
+    """Return the dataclass or TypedDict that the return annotation names; None if it names no shape."""
+    named = get_type_hints(handler, include_extras=True).get("return")
+    parts = get_args(named) if get_origin(named) in (Union, UnionType) else (named,)
+    kinds = [kind for kind in parts if kind not in (NoneType, web.StreamResponse)]
+    is_shape = len(kinds) == 1 and (is_dataclass(kinds[0]) or is_typeddict(kinds[0]))
+    return kinds[0] if is_shape else None

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NotRequired, Unpack
 from uuid import UUID
 
 import pytest
+from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
 from web.rest.arguments import BadField, In, read_arguments
-from web.rest.kinds import Cut, Digits, Limit, Since
+from web.rest.kinds import Cut, Digits, Limit, Since, to_json
 from web.rest.openapi import document
 from web.rest.operation import Operation, OperationRouter, Reply
 from web.security import HttpRefusal
@@ -164,3 +166,48 @@ def test_names_words_and_shapes_of_the_description_come_from_the_handler() -> No
     assert told["components"]["schemas"]["Shown"]["required"] == ["id"]
     assert set(seen["responses"]) == {"200", "400", "401", "403", "404", "408", "429", "503"}
     assert set(changed["responses"]) >= {"413", "415"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    parts: list[Part]
+    next: str | None = None
+
+
+typed = OperationRouter("memory", visitor=True)
+
+
+@typed.on("GET /whole", status=201)
+async def see_whole(call: Any) -> Whole | web.StreamResponse | None:
+    """Whole thing."""
+    return Whole(parts=[Part(id=UUID(THING))])
+
+
+@typed.on("GET /shown")
+async def see_shown(call: Any) -> Shown:
+    """Shown thing."""
+    return {"id": UUID(THING)}
+
+
+@typed.on("GET /mixed")
+async def see_mixed(call: Any) -> Whole | Shown:
+    """Thing of two shapes."""
+    return {"id": UUID(THING)}
+
+
+def test_answer_has_the_shape_that_the_handler_returns() -> None:
+    described = document(typed)
+    whole, part = (described["components"]["schemas"][name] for name in ("Whole", "Part"))
+
+    assert [one.answers for one in typed] == [{201: Whole}, {200: Shown}, {200: None}]
+    assert (whole["required"], part["required"]) == (["parts", "next"], ["id"])
+    assert "description" not in whole
+
+
+async def test_dataclass_of_an_answer_is_written_with_all_fields() -> None:
+    assert to_json(await see_whole(None)) == f'{{"parts":[{{"id":"{THING}"}}],"next":null}}'
