@@ -22,7 +22,7 @@ FOLDED = 8
 """Turns behind each summary of the long one."""
 TABLES = (
     "agents, contacts, sessions, session_totals, session_list, session_spend, addresses, turns, entry_rows, "
-    "turn_entries, usage, jobs, links, flushes, notes, audit, audit_rows"
+    "turn_entries, usage, jobs, compactions, flushes, notes, audit, audit_rows"
 )
 
 _QUICKLY = """SET LOCAL statement_timeout = 0; SET LOCAL synchronous_commit = off;

@@ -161,7 +161,7 @@ async def _grow(app: App, session_id: int, entries: int) -> None:
         await connection.execute("SET LOCAL synchronous_commit = off; SET LOCAL statement_timeout = 0")
         for statement in _GROW:
             await connection.execute(statement, session_id, entries // 2, KEPT_TURNS, timeout=SEEDING_SECONDS)
-    await app.pool.execute("ANALYZE entries, turn_entries, turns, links, events")
+    await app.pool.execute("ANALYZE entries, turn_entries, turns, compactions, events")
 
 
 _GROW = (
