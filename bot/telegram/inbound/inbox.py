@@ -7,7 +7,6 @@ import math
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -194,12 +193,8 @@ class Poller:
             return offset
         stored = await self._retry_while_unavailable(lambda: self._inbox.store(self._bot.id, good))
         if stored == len(good) and self._has_stored:
-            at = datetime.now(UTC)
             self._hand_over(
-                [
-                    StoredUpdate(update_id=_get_update_id(one), body=storable_json(one), received_at=at)
-                    for one in good
-                ]
+                [StoredUpdate(update_id=_get_update_id(one), body=storable_json(one)) for one in good]
             )
         self._has_stored = True  # what came before may be of another process: the first ones are read
         if stored:

@@ -49,7 +49,7 @@ async def test_after_a_compaction_the_gauge_says_what_the_next_call_sends(guest:
         assert later.used <= await billed(guest) <= 1.06 * (later.used + later.reserved) + MESSAGE_TOKENS
     assert shown.reserved > 1_000
     estimates = "SELECT estimated_input_tokens_before FROM turn_context_audit ORDER BY id DESC LIMIT 1"
-    assert await guest.one(estimates) == pytest.approx(await billed(guest), rel=0.03)
+    assert await guest.one(estimates) == pytest.approx(await billed(guest), rel=0.04)
 
 
 async def test_the_parts_of_context_add_up_and_tell_what_is_recalled(guest: Visit) -> None:

@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import asyncpg
@@ -36,7 +35,6 @@ SELECT count(*) FROM new
 class StoredUpdate:
     update_id: int
     body: Mapping[str, Any]
-    received_at: datetime
 
 
 class PostgresTelegramInbox(PoolStore):
@@ -134,7 +132,7 @@ class PostgresTelegramInbox(PoolStore):
 
 
 _LIST_WAITING = Named("""
-SELECT update_id, body, received_at FROM telegram_updates
+SELECT update_id, body FROM telegram_updates
  WHERE bot_id = :bot_id AND handled_at IS NULL AND update_id <> ALL (:known)
  ORDER BY received_at, update_id LIMIT :limit
 """)

@@ -351,7 +351,7 @@ _WAITING = "SELECT count(*) FROM telegram_updates WHERE handled_at IS NULL"
 
 
 def _stored(update: dict[str, Any]) -> StoredUpdate:
-    return StoredUpdate(update_id=update["update_id"], body=update, received_at=datetime.now(UTC))
+    return StoredUpdate(update_id=update["update_id"], body=update)
 
 
 def _said(number: int) -> dict[str, Any]:
