@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
@@ -28,6 +29,22 @@ async def downgrade(database_url: str, revision: str) -> None:
     async with engine.begin() as connection:
         await connection.run_sync(down)
     await engine.dispose()
+
+
+class FormerNames:
+    """A pool whose statements reach tables and columns by their names before 0095."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+
+    async def fetchval(self, statement: str, *values: object) -> Any:
+        return await self._pool.fetchval(self._rename(statement), *values)
+
+    async def execute(self, statement: str, *values: object) -> Any:
+        return await self._pool.execute(self._rename(statement), *values)
+
+    def _rename(self, statement: str) -> str:
+        return statement.replace("contacts", "parties").replace("contact_id", "party_id")
 
 
 async def add_contact(connection: asyncpg.Connection, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import asyncpg
 import pytest
@@ -13,6 +14,7 @@ from shared.adapters.postgres.memory import recall_index
 from shared.adapters.postgres.memory.consolidation import PostgresConsolidation
 from shared.adapters.postgres.memory.recall_index import PostgresRecallIndex
 from shared.core.values.errors import StorageUnavailable
+from tests.integration.adapters.postgres.db.schemas import FormerNames
 from tests.kit.midday import MIDDAY
 
 BEFORE_LISTS = "0070"
@@ -267,11 +269,12 @@ async def test_upgrade_lists_what_was_waiting(empty_database_url: str) -> None:
     await migrate(empty_database_url, revision=BEFORE_LISTS)
     pool = await open_pool(empty_database_url, size=2)
     try:
-        left, here = await add_someone(pool), await add_someone(pool, "two")
+        former: Any = FormerNames(pool)
+        left, here = await add_someone(former), await add_someone(former, "two")
         await pool.execute("UPDATE sessions SET next_turn = 2, answered_turn = 1")
         await pool.execute("UPDATE addresses SET session_id = $1", here.session_id)
-        found, waiting, gone = [await add_note(pool, left, text) for text in ("Tea.", "Coffee.", "Water.")]
-        await pool.execute(FORMER_NOTES)
+        found, waiting, gone = [await add_note(former, left, text) for text in ("Tea.", "Coffee.", "Water.")]
+        await former.execute(FORMER_NOTES)
         await pool.execute("DELETE FROM note_words WHERE note_id = $1", waiting)
         await pool.execute(PUT_AWAY, gone)
         await pool.execute("UPDATE notes SET created_at = now() - interval '3 days' WHERE id <> $1", found)
