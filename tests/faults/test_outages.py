@@ -274,7 +274,7 @@ async def test_whatever_arq_is_made_to_lose_every_job_is_done(house: House) -> N
 _FAILS = """
 CREATE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN RAISE EXCEPTION 'nobody has thought of this'; END $$;
-CREATE TRIGGER fails BEFORE INSERT OR UPDATE ON links FOR EACH ROW EXECUTE FUNCTION fails();
+CREATE TRIGGER fails BEFORE INSERT OR UPDATE ON compactions FOR EACH ROW EXECUTE FUNCTION fails();
 """
 
 
