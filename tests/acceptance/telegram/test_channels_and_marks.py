@@ -80,6 +80,7 @@ async def test_a_question_from_another_chat_is_a_turn_of_ones_own(here: Deployme
     assert article["title"] == "Yes, it does."
     assert article["input_message_content"] == {
         "message_text": "Yes, it does.", "entities": [{"type": "bold", "offset": 0, "length": 3}],
+        "link_preview_options": {"is_disabled": True},
     }  # fmt: skip
     screen = await ada.sees("Yes, it does.")
     assert [line.text for line in screen.answers[-2:]] == ["🔎 does it float, in bold?", "Yes, it does."]
