@@ -86,7 +86,7 @@ async def _rung(case: Case, job_id: int) -> None:
     """By a newer process; whoever hears it first is asked for it."""
     bell = ArqDoorbell(case.redis_url)
     try:
-        await bell.ring(DueJob(id=job_id, kind="compact"))
+        await bell.ring(DueJob(id=job_id, kind="tidy"))
     finally:
         await bell.close()
 

@@ -79,8 +79,8 @@ def _forget(kind: str) -> None:
     """What is due and what may be claimed names each kind that is known."""
     for name in ("DUE_JOBS", "CLAIM_JOB"):
         statement: Named = getattr(jobs_sql, name)
-        assert f", '{kind}')" in statement.sql, f"{name} does not name its kinds"
-        statement.sql = statement.sql.replace(f", '{kind}')", ")")
+        assert f", '{kind}'" in statement.sql, f"{name} does not name its kinds"
+        statement.sql = statement.sql.replace(f", '{kind}'", "")
 
 
 def _compute(seconds: float) -> None:
