@@ -73,7 +73,7 @@ _NO_FIRST_NAMES = frozenset(_NO_NAMES.split())
 _NAME = r"(?P<name>[^\W\d_][\w'’-]*(?: [^\W\d_][\w'’-]*){0,2})"
 _BEGIN = (
     r"(?:^|[\n.!?…,;،؛؟।。！？，、]|"
-    r"\b(?i:hi|hello|hey|hallo|hola|salut|ciao|and|und|y|et|e|en|и|و)\b)\s*"
+    r"\b(?i:hi|hello|hey|hallo|hola|salut|ciao|and|und|y|et|e|en|и|و)\b)\s{0,3}"
 )
 _CASED = re.compile(rf"{_BEGIN}(?i:{'|'.join(_LEADS)}):? {_NAME}")
 _I_AM = re.compile(
@@ -82,7 +82,7 @@ _I_AM = re.compile(
     r"(?P<name>[^\W\d_][\w'’-]*)(?=\s*(?:[.,!]|$|\n| and | from ))"
 )
 """The short form, which also says what a person is: only at the start of a message."""
-_END = r"(?=\s*(?:$|[\n.!?,;،؛؟।。！？，、]|\sو|\sו))"
+_END = r"(?=\s{0,3}(?:$|[\n.!?,;،؛؟।。！？，、]|\sو|\sו))"
 _CASELESS_PATTERNS = tuple(
     re.compile(
         _BEGIN

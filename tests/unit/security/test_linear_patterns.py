@@ -44,6 +44,8 @@ DYNAMIC = {
     ("shared/adapters/models/offline.py", "sign"): "held by the module as text, see below",
     ("shared/core/compaction/summary_filters.py", "f'{day_first}|{month_first}'"): "see below",
     ("shared/core/context/untrusted_text.py", "*"): "held by the module, where they are found",
+    ("shared/core/identity/introductions.py", "*"): "held by the module, where they are found",
+    ("shared/core/compaction/hints.py", r"f'(?<!\\w){re.escape(name)}(?!\\w)'"): "escaped text",
     ("shared/core/memory/recall.py", r"f'{re.escape(name)}\\s*[,.!?]'"): "a name, blanks, a sign",
     ("shared/core/memory/rewording.py", "pattern"): "escaped text",
     ("shared/core/memory/search.py", "words"): "escaped words",
