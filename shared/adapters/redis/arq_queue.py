@@ -75,13 +75,18 @@ class ArqDoorbell:
         """Rings that Redis did not take since the start."""
 
     async def ring(self, job: DueJob) -> bool:
-        """False when Redis is away, or when this very attempt is waiting there already."""
+        """Announce a due job; return False if Redis is away or already holds this attempt.
+
+        A kind of a newer version is not announced: its jobs wait for workers of that version.
+        """
+        if (name := FUNCTIONS.get(job.kind)) is None:
+            return False
         try:
             with keep_cancellation():
                 async with asyncio.timeout(_RING_SECONDS):
                     if self._pool is None:
                         self._pool = open_queue(self._url)
-                    name, key = FUNCTIONS[job.kind], f"{job.id}:{job.attempt}"
+                    key = f"{job.id}:{job.attempt}"
                     return await self._pool.enqueue_job(name, job.id, _job_id=key) is not None
         except Exception as error:  # noqa: BLE001  a doorbell that does not ring is no reason to fail a turn
             self.silent += 1

@@ -28,7 +28,7 @@ from shared.core.values.searching import pieces
 RANGE_TOKENS = 12_000
 """Tokens of the messages that one summary covers; a longer one would lose what a short talk was about."""
 RANGE_TURNS = 400
-"""Turns of one range at most: chats have many that are shorter than ten words."""
+"""Most turns of one range: chats have many that are shorter than ten words."""
 SUMMARY_TOKENS = 1_000
 """Tokens of the summary of one range."""
 CONVERSATION_PAUSE = timedelta(hours=3)
@@ -203,7 +203,7 @@ def plan_range(entries: tuple[Entry, ...], *, window: int, factor: float, zone: 
 def estimate_calls(
     plan: CompactionPlan, *, window: int, most_output: int, factor: float
 ) -> tuple[tuple[int, int], ...]:
-    """Return the input and output tokens that each portion of a plan may cost a model at most."""
+    """Return the most input and output tokens that each portion of a plan may cost a model."""
     out = min(most_output, summary_room(window, plan.summary_most))
     beside = ceil(factor * (2 * RULES + plan.summary_most))
     return tuple((beside + source_tokens(chunk, factor, plan.named), out) for chunk in plan.chunks)

@@ -14,12 +14,12 @@ from shared.core.values.money import Prices, Usage, cost_micro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalQuestion:
-    """One of the answers is right; a question without answers cannot be answered from the talk."""
+    """Question with its right answers; without any, the talk does not tell the answer."""
 
     question: str
     answers: tuple[str, ...] = ()
     elsewhere: bool = False
-    """Whether it was asked about another talk."""
+    """True for a question about another talk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -208,3 +208,10 @@ async def test_announced_job_waits_under_the_function_of_its_kind(redis_url: str
     finally:
         await queue.aclose()
         await bell.close()
+
+
+async def test_job_of_a_newer_kind_is_not_announced(redis_url: str) -> None:
+    bell = ArqDoorbell(redis_url)
+    assert not await bell.ring(DueJob(id=1, kind="of_tomorrow"))
+    assert bell.silent == 0
+    await bell.close()

@@ -13,6 +13,7 @@ from shared.adapters.postgres.turns.turn_sql import (
     render_is_relayed,
 )
 from shared.core.context.memory import CORE_CANDIDATES
+from shared.core.ops.job_views import JOB_KINDS
 
 STATE = Named(f"""
 SELECT s.*, a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS nobody_comes, {NO_PICTURES} AS no_pictures,
@@ -31,8 +32,8 @@ SELECT s.*, a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS no
 """)
 """State of a session as its job sees it: one statement, so that all columns are of one moment."""
 
-_KNOWN = "j.kind IN ('flush', 'compact', 'tidy', 'import')"
-"""In a rolling deploy the jobs of a newer revision wait for its workers."""
+_KNOWN = "j.kind IN (" + ", ".join(f"'{kind}'" for kind in JOB_KINDS) + ")"
+"""Condition that this version knows a job's kind: jobs of a newer version wait for its workers."""
 
 _MAY_RUN = """j.kind <> ALL (ARRAY(
   SELECT k.kind FROM job_kinds k WHERE k.paused OR k.concurrency <= (

@@ -50,7 +50,7 @@ def _lock_receipt(parts: ReceiptParts | None) -> str:
 
 
 def _record_receipt(parts: ReceiptParts | None) -> str:
-    """Return parts behind others of a statement, for the rows of a receipt."""
+    """Return the last parts of a statement, which store the rows of a receipt."""
     records = () if parts is None else parts.records
     return "".join(f"\n), received_{number} AS ({record}" for number, record in enumerate(records))
 
