@@ -97,6 +97,7 @@ LATER_NOTE_MARK = "[note, later] "
 LATER = ", later"
 """Mark after a passage's author, or in a note's mark, if an older one on the same subject is shown."""
 LATER_TOKENS = 2
+"""Tokens of the mark `LATER`."""
 LATER_CHARS = 250
 """Most characters of a passage that is compared with others on the same subject."""
 OF_FILES = "Files; when an answer rests on one of them, name the file and the heading"
