@@ -209,8 +209,8 @@ def _person(settings: Settings, rest: Sequence[str]) -> int:
         return sys.stdin.readline()
 
     wish = read_person_arguments(rest)
-    desk = PersonTerminal(say=_print_aside, ask=ask, write=sys.stdout.buffer.write)
-    return _with_database(settings, partial(run_person, wish, terminal=desk))
+    terminal = PersonTerminal(say=_print_aside, ask=ask, write=sys.stdout.buffer.write)
+    return _with_database(settings, partial(run_person, wish, terminal=terminal))
 
 
 def _import(settings: Settings, rest: Sequence[str]) -> int:

@@ -29,7 +29,6 @@ from shared.services.voice.speaking import SpeakingService
 from web import dashboard
 from web.api.commands import CommandRunHandlers, Runs
 from web.api.conversations import ConversationHandlers
-from web.api.desk import VisitorReportHandlers
 from web.api.export import ExportHandlers
 from web.api.imports import ImportHandlers
 from web.api.memory import MemoryHandlers
@@ -38,6 +37,7 @@ from web.api.push import VisitorPushHandlers
 from web.api.recovery import RecoveryHandlers
 from web.api.rest import CommandListHandlers
 from web.api.uploads import UploadHandlers, Uploads
+from web.api.visitor_reports import VisitorReportHandlers
 from web.auth.token_revocation import TokenRevocation
 from web.auth.visitors import VISITORS, Visitors
 from web.chat.command_intake import CommandIntake
@@ -163,7 +163,7 @@ class WebProcess:
     def count_screens(self) -> dict[str, int]:
         """Return the number of open connections: of chat pages, of dashboards, and by transport."""
         streams = self.dashboard.live.streams
-        return {"chat": self.hub.screens, "desk": streams, **self.hub.count_transports()}
+        return {"chat": self.hub.screens, "dashboard": streams, **self.hub.count_transports()}
 
     def list_present(self) -> Present:
         """Return the operators and addresses that have a page open in this process."""
@@ -243,7 +243,7 @@ def build_web_process(
     open_place = partial(
         Handshake, hub=hub, sessions=services.sessions, events=stores.events, limiter=limiter, offers=offers
     )
-    desk = dashboard.build_dashboard(
+    operator_app = dashboard.build_dashboard(
         pool=services.pool,
         stores=stores,
         settings=settings,
@@ -276,14 +276,14 @@ def build_web_process(
         open_place=open_place,
         intake=intake,
         eraser=eraser,
-        dashboard_door=desk.door,
+        dashboard_door=operator_app.door,
         runs=Runs(),
         description=DescriptionHandlers(),
     )
     handlers = HandlerTable(build_handlers())
     app = _build_app(services, visitors=visitors, limiter=limiter, files=files)
     door = VisitorDoor(visitors=visitors, limiter=limiter, readiness=readiness)
-    others = {(one.method, one.path): desk.build_handler(one) for one in dashboard.OPERATIONS}
+    others = {(one.method, one.path): operator_app.build_handler(one) for one in dashboard.OPERATIONS}
     add_operations(app, FOR_VISITORS, others, door=door, handlers=handlers)
     _add_pages(
         app,
@@ -294,11 +294,11 @@ def build_web_process(
         pages=ChatPageHandlers(files=files, visitors=visitors),
         health=HealthHandlers(readiness=readiness, store=stores.readiness),
     )  # fmt: skip
-    desk.add_to(app)
+    operator_app.add_to(app)
     return WebProcess(
         services=services,
         app=app,
-        dashboard=desk,
+        dashboard=operator_app,
         handlers=handlers,
         build_handlers=build_handlers,
         files=files,

@@ -15,7 +15,6 @@ from web import dashboard
 from web.api import (
     commands,
     conversations,
-    desk,
     export,
     imports,
     memory,
@@ -24,6 +23,7 @@ from web.api import (
     recovery,
     rest,
     uploads,
+    visitor_reports,
 )
 from web.auth.visitors import Visitors
 from web.chat import event_stream_chat, long_poll
@@ -71,7 +71,7 @@ FOR_VISITORS: tuple[Operation, ...] = (
     *event_stream_chat.router,
     *long_poll.router,
     *recovery.router,
-    *desk.router,
+    *visitor_reports.router,
     *push.router,
     *uploads.router,
 )

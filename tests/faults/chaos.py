@@ -60,17 +60,17 @@ _FAULTS = (
 )
 """An upgrade of a digest also counts the summaries of a model that were of no use."""
 _OPEN_JOBS = """
-SELECT kind, trigger, state, outcome ->> 'resting' AS resting, count(*), min(due_at - now())::text,
+SELECT kind, trigger, state, outcome ->> 'deferred' AS deferred, count(*), min(due_at - now())::text,
        max(last_error)
   FROM jobs WHERE state IN ('due', 'running') GROUP BY 1, 2, 3, 4
 """
 _END_PAUSES = """
 UPDATE sessions SET retry_at = now() WHERE retry_at > now();
 UPDATE flushes f SET ended_at = f.ended_at - interval '1 hour' FROM jobs j
- WHERE j.session_id = f.session_id AND j.state = 'due' AND j.outcome ->> 'resting' = 'cooldown'
+ WHERE j.session_id = f.session_id AND j.state = 'due' AND j.outcome ->> 'deferred' = 'cooldown'
    AND f.ended_at > now() - interval '1 hour';
 UPDATE sessions s SET last_active_at = s.last_active_at - interval '1 hour' FROM jobs j
- WHERE j.session_id = s.id AND j.state = 'due' AND j.outcome ->> 'resting' = 'talking'
+ WHERE j.session_id = s.id AND j.state = 'due' AND j.outcome ->> 'deferred' = 'talking'
    AND s.last_active_at > now() - interval '1 hour';
 UPDATE jobs SET due_at = now() WHERE state = 'due' AND due_at > now();
 UPDATE uncertain_notices SET due_at = now() WHERE state = 'due' AND due_at > now()

@@ -79,18 +79,18 @@ async def test_a_command_that_runs_only_once_is_not_lost_in_silence(
 
 @pytest.mark.row("F53")
 @pytest.mark.parametrize(
-    ("kind", "trigger", "resting"), [("flush", "near_limit", "cooldown"), ("compact", "idle", "talking")]
+    ("kind", "trigger", "deferred"), [("flush", "near_limit", "cooldown"), ("compact", "idle", "talking")]
 )
 async def test_chaos_run_waits_for_no_job_that_rests(
-    case: Case, plant: Plant, fake: RunningFake, kind: str, trigger: str, resting: str
+    case: Case, plant: Plant, fake: RunningFake, kind: str, trigger: str, deferred: str
 ) -> None:
-    resting_jobs = f"SELECT count(*) FROM jobs WHERE state = 'due' AND outcome ->> 'resting' = '{resting}'"
+    deferred_jobs = f"SELECT count(*) FROM jobs WHERE state = 'due' AND outcome ->> 'deferred' = '{deferred}'"
     async with case.web(**provided_by(fake)), Person(case.port) as person:
         await person.ask("I live by the river.")
         await case.run(_FLUSHED_JUST_NOW)
         await case.run(_ASKED.format(kind=kind, trigger=trigger))
         async with case.worker(**provided_by(fake)):
-            await case.until(resting_jobs)
+            await case.until(deferred_jobs)
             chaos = Chaos(plan=SMOKE, plant=plant, case=case, provider=fake, telegram=cast("Any", None))
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await chaos._settle()

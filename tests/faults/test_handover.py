@@ -27,7 +27,7 @@ from tests.kit.deployment.processes import CRASHED
 from tests.kit.deployment.telegram import SECONDS, Telegram, bot_of_its_own
 from tests.kit.fakes.bot_api import BotApi, running_bot_api
 from tests.kit.fakes.messages_api.harness import RunningFake
-from tests.kit.operator_driver import at_the_desk
+from tests.kit.operator_driver import drive_operator
 
 BACK = "SELECT held_after IS NULL FROM sessions"
 
@@ -146,16 +146,16 @@ async def _brings_words_and_falls(telegram: Telegram, point: str) -> None:
     ada = await telegram.talker()
     async with telegram.bot(crash_point=point, **ON) as bot:
         await ada.ask("Good morning.")
-        async with at_the_desk(telegram.case.database_url, ada.id) as desk:
-            await desk.take_over()
-            await desk.record_reply("Here I am.", cid="r1")
+        async with drive_operator(telegram.case.database_url, ada.id) as operator:
+            await operator.take_over()
+            await operator.record_reply("Here I am.", cid="r1")
             if "word" in point:
                 await ada.person.sees("Here I am.", within=SECONDS)
-                await desk.release()
+                await operator.release()
                 await bot.crashed()
             else:
                 await bot.crashed()
-                await desk.release()
+                await operator.release()
             assert bot.exits == [CRASHED], bot.words()
             await telegram.until("SELECT told NOT IN ('queued', 'sending') FROM handovers")
             await telegram.until(

@@ -30,10 +30,10 @@ async def test_a_notification_is_sent_once_at_most_though_the_web_process_dies(
         aiohttp.ClientSession(cookie_jar=jar, timeout=patience) as http,
     ):
         await person.ask("Good morning.")
-        desk = Dashboard(case, http)
-        await desk.log_in()
-        key = str((await desk.call("push-key", method="GET"))["key"])
-        await desk.call("me/push", await service.subscribe("desk", key), method="PUT")
+        dashboard = Dashboard(case, http)
+        await dashboard.log_in()
+        key = str((await dashboard.call("push-key", method="GET"))["key"])
+        await dashboard.call("me/push", await service.subscribe("desk", key), method="PUT")
         await person.command("human", "a refund")
         await web.crashed()
         recovery.note(f"web died {point.replace('_', ' ')}", web.fell_at)

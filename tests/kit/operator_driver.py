@@ -30,7 +30,7 @@ class Unheard:
     async def subscribe(self, session_ids: object) -> None: ...
 
 
-class AtTheDesk:
+class OperatorDriver:
     """One operator and one conversation."""
 
     def __init__(
@@ -40,7 +40,7 @@ class AtTheDesk:
         operator_id: int,
         announcer: Announcer | None = None,
     ) -> None:
-        self._desk = HandoverService(
+        self._handovers = HandoverService(
             PostgresHandovers(pool),
             announcer or Unheard(),
             VocabularyCounter(),
@@ -49,10 +49,12 @@ class AtTheDesk:
         self._pool, self._session_id, self._operator_id = pool, session_id, operator_id
 
     async def take_over(self) -> Moved:
-        return await self._desk.take_over(self._session_id, operator_id=self._operator_id, name="Anna")
+        return await self._handovers.take_over(self._session_id, operator_id=self._operator_id, name="Anna")
 
     async def record_reply(self, text: str, *, cid: str) -> Reply:
-        return await self._desk.reply(self._session_id, operator_id=self._operator_id, cid=cid, text=text)
+        return await self._handovers.reply(
+            self._session_id, operator_id=self._operator_id, cid=cid, text=text
+        )
 
     async def send_file(self, name: str, words: str, *, cid: str) -> Reply:
         """Without a word beside it."""
@@ -60,21 +62,23 @@ class AtTheDesk:
         kept = await uploads.keep(self._session_id, words.encode(), found, name=name, most_per_day=10_000)
         (one,) = await uploads.load_for_message(self._session_id, [kept.id])
         more = (Text(text=words, attachment_id=one.attachment_id),)
-        return await self._desk.reply(
+        return await self._handovers.reply(
             self._session_id, operator_id=self._operator_id, cid=cid, text="", more=more, attached=(kept,)
         )
 
     async def say_typing(self) -> None:
-        await self._desk.say_typing(self._session_id, operator_id=self._operator_id)
+        await self._handovers.say_typing(self._session_id, operator_id=self._operator_id)
 
     async def release(self, *, resolved: bool = False) -> Moved:
-        return await self._desk.release(self._session_id, operator_id=self._operator_id, resolved=resolved)
+        return await self._handovers.release(
+            self._session_id, operator_id=self._operator_id, resolved=resolved
+        )
 
 
 @asynccontextmanager
-async def at_the_desk(
+async def drive_operator(
     database_url: str, chat: int, announcer: Announcer | None = None
-) -> AsyncIterator[AtTheDesk]:
+) -> AsyncIterator[OperatorDriver]:
     """For the conversation of a chat."""
     pool = await open_pool(database_url, size=2)
     try:
@@ -84,6 +88,6 @@ async def at_the_desk(
                VALUES ('login ' || $1, 'operator', 'Anna') RETURNING id""",
             str(chat),
         )
-        yield AtTheDesk(pool, session_id, operator_id, announcer)
+        yield OperatorDriver(pool, session_id, operator_id, announcer)
     finally:
         await pool.close()

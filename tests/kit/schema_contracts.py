@@ -7,6 +7,7 @@ from collections.abc import Mapping
 CONTRACTS: Mapping[str, str] = {
     "0095": "parties are called contacts; CHANGELOG asks to stop processes of 0.1.0 before an upgrade",
     "0097": "links are called compactions; CHANGELOG asks to stop processes of 0.1.0 before an upgrade",
+    "0098": "pauses are called backoff; CHANGELOG asks to stop processes of 0.1.0 before an upgrade",
 }
 
 

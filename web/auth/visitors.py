@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 COOKIE = "evertalk_visitor"
 SITE_HEADER = "X-Evertalk-Site"
 """Header with the name of the site whose page sent the request; it selects the visitor's cookie."""
-DESK_HEADER = "X-Evertalk-Desk"
+DASHBOARD_HEADER = "X-Evertalk-Dashboard"
 """Header of the dashboard's requests, which are made by the operator even if the browser has a visitor."""
 YEAR_SECONDS = 365 * 24 * 3600
 SITES_SECONDS = 2.0
@@ -342,7 +342,7 @@ class Visitors:
             # A request with an Authorization header is never identified by its cookies.
             bearer = kind.lower() == "bearer" and wire.is_token(token.strip())
             return await self._find_by_bearer(token.strip(), self._network_of(request)) if bearer else None
-        if DESK_HEADER in request.headers:
+        if DASHBOARD_HEADER in request.headers:
             return None
         named = site or request.headers.get(SITE_HEADER)
         found = [

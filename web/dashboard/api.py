@@ -83,7 +83,7 @@ NewAlert = TypedDict("NewAlert", {
 Overview = TypedDict("Overview", {
     "providers": list[ProviderState], "learned": list[LearnedModel], "active": int, "near_limit": int,
     "waiting": int, "jobs_dead": int, "jobs_retrying": int, "jobs_due": int, "workers": int,
-    "charged_micro": int, "near_caps": int, "summaries_resting": int, "handovers_waiting": int,
+    "charged_micro": int, "near_caps": int, "summaries_deferred": int, "handovers_waiting": int,
     "rating": Ratings, "oldest_waiting": datetime | None, "at": datetime, "turns_day": int,
     "first_token_p95_ms": float | None, "overhead_turns": int, "overhead_p95_ms": float | None,
     "spend_micro": int | None, "spend_unknown_calls": int, "calls": int, "cap_micro": int,
@@ -372,14 +372,14 @@ class OverviewHandlers:
         )
 
     async def _change(
-        self, authed: AuthedRequest, link: UUID, *, command: str, allowed: str, reason: str
+        self, authed: AuthedRequest, compaction: UUID, *, command: str, allowed: str, reason: str
     ) -> Reply:
         """Run a command on a summary, if its page offers that; None if there is no such summary.
 
         The check comes first, since the command acts on the newest summary only. Raises HttpRefusal: 409 with
         the reason if the command is not possible, 503 without a command runner.
         """
-        found = await self.insights.load_compaction(link)
+        found = await self.insights.load_compaction(compaction)
         if found is None:
             return None
         session_id, verdict = found
@@ -392,7 +392,7 @@ class OverviewHandlers:
             session_id,
             command,
             action=f"compaction.{command}",
-            about=f"compaction:{link}",
+            about=f"compaction:{compaction}",
         )
 
 

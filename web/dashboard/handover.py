@@ -59,7 +59,7 @@ Cid = Annotated[
     Field(min_length=1, max_length=CID_CHARS, title=f"an id of your own of at most {CID_CHARS} characters"),
 ]
 Words = Annotated[str, Field(min_length=1, max_length=NOTE_CHARS, pattern=r"\S")]
-Desk = TypedDict("Desk", {
+HandoverChoices = TypedDict("HandoverChoices", {
     "assignees": list[str], "labels": list[str], "canned": list[CannedReply],
     "macros": list[Macro],
 })  # fmt: skip
@@ -264,8 +264,8 @@ class HandoverHandlers:
         )
         return more, attached
 
-    @router.on("GET /desk", Desk, role="viewer")
-    async def desk_choices(self, authed: AuthedRequest) -> Reply:
+    @router.on("GET /handover-choices", HandoverChoices, role="viewer")
+    async def list_choices(self, authed: AuthedRequest) -> Reply:
         """List operators, labels, canned replies and macros."""
         inbox = self.inbox
         return {

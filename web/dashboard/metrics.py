@@ -210,7 +210,7 @@ def gauge_samples(gauges: Mapping[str, Any]) -> dict[str, list[Sample]]:
         "evertalk_duty_success_age_seconds": _by_duty(gauges, "success_age_seconds"),
         "evertalk_deliveries": _by("state", gauges["deliveries"] | gauges["doubts"]),
         "evertalk_updates_waiting": _one(gauges["updates_waiting"]),
-        "evertalk_sockets": _by("kind", {kind: screens.get(kind, 0) for kind in ("chat", "desk")}),
+        "evertalk_sockets": _by("kind", {kind: screens.get(kind, 0) for kind in ("chat", "dashboard")}),
         "evertalk_chat_connections": _by("transport", {kind: screens.get(kind, 0) for kind in _TRANSPORTS}),
         "evertalk_redis_errors": _by("kind", dict.fromkeys(_REDIS_ERRORS, 0) | gauges["redis_errors"]),
         "evertalk_breakers_open": _by("role", {role: of["open"] for role, of in gauges["breakers"].items()}),

@@ -176,7 +176,7 @@ class PollLines:
             await self.end(line)
 
     async def end_idle(self, session_id: int) -> None:
-        """Close the line of the session that has rested longest: its tab may be gone."""
+        """Close the line of the session that has been idle longest: its tab may be gone."""
         idle = [line for line in self._timers if line.session_id == session_id]
         if idle:
             await self.end(min(idle, key=lambda line: line.used_at))

@@ -137,13 +137,13 @@ class McpConnection:
             pause = PAUSE_LEAST if loop.time() - began > STEADY_SECONDS else pause
             log.warning("mcp_server_ended", server=self.server.name, again_in=round(pause, 1))
             self._over.clear()
-            await self._rest(pause * random.uniform(0.8, 1.2))
+            await self._back_off(pause * random.uniform(0.8, 1.2))
             pause = min(PAUSE_MOST, pause * 2)
 
     def _is_closing(self) -> bool:
         return self._closing
 
-    async def _rest(self, seconds: float) -> None:
+    async def _back_off(self, seconds: float) -> None:
         """Wait `seconds`, or less if the connection is closed meanwhile."""
         try:
             async with asyncio.timeout(seconds):

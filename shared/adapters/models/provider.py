@@ -338,7 +338,7 @@ class StreamReader:
             if events or chunk is None:
                 return events or self._end()
 
-    async def rest(self) -> None:
+    async def await_more(self) -> None:
         """Wait LOOK_SECONDS, so that more events arrive for the next read.
 
         The wait ends with the body, and is left out if more bytes are ready.

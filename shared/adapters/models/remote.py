@@ -341,7 +341,7 @@ class RemoteModel:
                     is_whole = True
                     return self._reply(call, parser, line)
                 if told := told or bool(piece):
-                    await line.rest()
+                    await line.await_more()
                 silent_at = min(call.until, loop.time() + self._patience.silence_seconds)
                 events = await watch.wait(silent_at, "the stream stalled", line.read_next())
             if parser.is_whole or self._ends_quietly(call, parser):

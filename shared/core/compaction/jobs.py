@@ -26,9 +26,9 @@ LATE = "late"
 """Trigger of a flush that reads turns which were hidden before any flush read them."""
 WITH_COMPACTION = "compaction"
 """Trigger of the flush that is part of a compaction, even if another flush has just ended."""
-BREAKER_FAILURES = 3
-BREAKER_SECONDS = 900.0
-"""Seconds that background compaction of a session rests after `BREAKER_FAILURES` failures in a row."""
+BACKOFF_FAILURES = 3
+BACKOFF_SECONDS = 900.0
+"""Seconds that background compaction of a session rests after `BACKOFF_FAILURES` failures in a row."""
 THRASH_TIMES = 3
 THRASH_TURNS = 3
 """Most turns between two compactions by size that count as thrashing. `THRASH_TIMES` of them in a row pause
@@ -154,13 +154,15 @@ def _due(
     ahead: int,
 ) -> JobOrder | None:
     context_tokens = _counted(view, budget, policy, context_tokens, ratio)
-    rested = rests(view, limit=budget.limit, model=model) and not ends_delay(view, budget, context_tokens)
+    in_backoff = is_in_backoff(view, limit=budget.limit, model=model) and not ends_delay(
+        view, budget, context_tokens
+    )
     held = view.hold_compaction or not policy.timing.compact_auto
     threshold = due_threshold(view, budget=budget, policy=policy, context_tokens=context_tokens)
     # Memory that is owed early is saved first; the next turn may look ahead.
     sight = 0 if threshold is not None else ahead
     by_size = partial(_by_size, view, budget, policy, context_tokens, ratio, held=held, ahead=sight)
-    if not rested:
+    if not in_backoff:
         wish = _by_turns(view, budget, policy, context_tokens, ratio, held=held) or by_size()
         if wish is not None:
             return wish
@@ -168,7 +170,7 @@ def _due(
         return wish
     if threshold is not None:
         return _flush(view, threshold=threshold)
-    if rested or held or not policy.timing.idle_compaction:
+    if in_backoff or held or not policy.timing.idle_compaction:
         return None
     return _idle(
         view,
@@ -232,25 +234,25 @@ def hides_without_model(view: View, budget: ContextBudget, context_tokens: int) 
     True if it rests because of thrashing and the context overflows. Turns that fit into no request must be
     hidden, since recall finds hidden turns only.
     """
-    thrashes = view.rest is not None and view.rest.reason == "thrashing"
+    thrashes = view.backoff is not None and view.backoff.reason == "thrashing"
     return thrashes and pressure(budget, context_tokens) == "overflow"
 
 
 def ends_delay(view: View, budget: ContextBudget, context_tokens: int) -> bool:
     """Return whether a hook's delay of the summary ends because the context exceeds the hard limit."""
-    delayed = view.rest is not None and view.rest.reason == "hook"
+    delayed = view.backoff is not None and view.backoff.reason == "hook"
     return delayed and pressure(budget, context_tokens) == "overflow"
 
 
-def rests(view: View, *, limit: int, model: str) -> bool:
+def is_in_backoff(view: View, *, limit: int, model: str) -> bool:
     """Return whether automatic compaction is paused and nothing has changed that ends the pause."""
-    rest = view.rest
-    return rest is not None and rest.holds(
+    backoff = view.backoff
+    return backoff is not None and backoff.holds(
         limit=limit, model=model, pins=pinned_seqs(view), turn=newest_ended(view)
     )
 
 
-def rest_from_now(
+def backoff_from_now(
     view: View, *, reason: BackoffReason, limit: int, model: str, turns: int
 ) -> CompactionBackoff:
     return CompactionBackoff(
@@ -355,7 +357,7 @@ def _idle(
     )
 
 
-def breaker_seconds(ends: Sequence[JobEnd]) -> float:
+def backoff_seconds(ends: Sequence[JobEnd]) -> float:
     """Return the seconds for which background compaction still rests; 0 if it does not rest.
 
     `ends` are the ended jobs of the session, newest first. Jobs of a person's command do not count.
@@ -368,9 +370,9 @@ def breaker_seconds(ends: Sequence[JobEnd]) -> float:
             break
         newest = end.age_seconds if newest is None else newest
         failures += end.failures
-    if newest is None or failures < BREAKER_FAILURES:
+    if newest is None or failures < BACKOFF_FAILURES:
         return 0.0
-    return max(0.0, BREAKER_SECONDS - newest)
+    return max(0.0, BACKOFF_SECONDS - newest)
 
 
 def is_thrashing(ends: Sequence[JobEnd], *, now_turn: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from shared.core.compaction.jobs import ends_delay, rests
+from shared.core.compaction.jobs import ends_delay, is_in_backoff
 from shared.core.session.budget import ContextBudget
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.session import View
@@ -41,9 +41,11 @@ def foresee_summary(
     """
     if not policy.timing.compact_auto:
         return SummaryOutlook(withheld="off" if choice == "off" else "manual")
-    delayed = rests(view, limit=budget.limit, model=model) and not ends_delay(view, budget, context_tokens)
-    if view.rest is not None and delayed:
-        return SummaryOutlook(withheld=view.rest.reason)
+    in_backoff = is_in_backoff(view, limit=budget.limit, model=model) and not ends_delay(
+        view, budget, context_tokens
+    )
+    if view.backoff is not None and in_backoff:
+        return SummaryOutlook(withheld=view.backoff.reason)
     if view.hold_compaction:
         return SummaryOutlook(withheld="held")
     turns = len({entry.turn for entry in view.entries})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from shared.core.compaction.jobs import rests
+from shared.core.compaction.jobs import is_in_backoff
 from shared.core.compaction.plan import NothingToCompact, plan_compaction
 from shared.core.context.build_context import Turn, units_of
 from shared.core.session.budget import ContextBudget
@@ -57,7 +57,7 @@ def _can_be_summarised(
 ) -> bool:
     if view.hold_compaction or not policy.timing.compact_auto:
         return False
-    if view.rest is not None and rests(view, limit=budget.limit, model=view.rest.model):
+    if view.backoff is not None and is_in_backoff(view, limit=budget.limit, model=view.backoff.model):
         return False
     plan = plan_compaction(view, budget=budget, policy=policy, now_tokens=context_tokens, ratio=ratio)
     return not isinstance(plan, NothingToCompact)

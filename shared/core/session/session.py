@@ -168,7 +168,7 @@ class View:
     """True after an undo: automatic compaction waits for the next overflow."""
     flush_thresholds: frozenset[str] = frozenset()
     """Names of the thresholds whose flush was tried in this cycle, successfully or not."""
-    rest: CompactionBackoff | None = None
+    backoff: CompactionBackoff | None = None
     """Pause of automatic compaction; None if there is none."""
 
 

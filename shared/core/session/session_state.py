@@ -149,7 +149,7 @@ class JobEnd:
 
     @property
     def committed(self) -> bool:
-        return "link" in self.outcome
+        return "compaction" in self.outcome
 
     @property
     def failures(self) -> int:
@@ -161,7 +161,7 @@ class JobEnd:
     @property
     def tells_nothing(self) -> bool:
         """A job that never came to ask a model says nothing about how it would have gone."""
-        return "nothing" in self.outcome or bool(self.outcome.get("resting"))
+        return "nothing" in self.outcome or bool(self.outcome.get("in_backoff"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

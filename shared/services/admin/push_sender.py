@@ -137,13 +137,13 @@ class PushSender:
         """Send a notice with retries; a repeated notice has the same topic and tag, so it replaces the
         former.
         """
-        desk, tried = notice.kind != "answer", 1
+        to_operators, tried = notice.kind != "answer", 1
         while True:
             async with self._places:
                 outcome = await self._channel.send(
                     notice.target, message_of(notice), topic=notice.session.replace("-", ""),
-                    ttl_seconds=OPERATORS_TTL_SECONDS if desk else VISITORS_TTL_SECONDS,
-                    urgency="high" if desk else "normal",
+                    ttl_seconds=OPERATORS_TTL_SECONDS if to_operators else VISITORS_TTL_SECONDS,
+                    urgency="high" if to_operators else "normal",
                 )  # fmt: skip
             if not isinstance(outcome, NotSent) or outcome.code == "timeout" or tried == TRIES:
                 return outcome

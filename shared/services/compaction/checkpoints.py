@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
-from shared.core.compaction.jobs import BREAKER_SECONDS, breaker_seconds, total_cost
+from shared.core.compaction.jobs import BACKOFF_SECONDS, backoff_seconds, total_cost
 from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction, why_not_committed
 from shared.core.context.build_context import LeftOut, left_out_counter
 from shared.core.session.session_state import (
@@ -105,7 +105,7 @@ class CheckpointService:
             zone=ZoneInfo(prepared.zone),
         )  # fmt: skip
         able = self._silent_requests.list_available_models(prepared, context.pace)
-        if isinstance(plan, NothingToCompact) or breaker_seconds(context.pace.ends) or not able:
+        if isinstance(plan, NothingToCompact) or backoff_seconds(context.pace.ends) or not able:
             return False
         last = await self._store.find_checkpoint(
             job.session_id, parent=state.head_id, from_turn=plan.from_turn
@@ -135,18 +135,18 @@ class CheckpointService:
 
     async def upgrade_digest(self, job: JobClaim) -> JobDone:
         """A digest becomes a summary of the same range as soon as a model can write one."""
-        seen = await self._store.find_digest(job.session_id, int(job.payload.get("link", 0)))
+        seen = await self._store.find_digest(job.session_id, int(job.payload.get("compaction", 0)))
         if seen is None:
             return JobDone(outcome={"nothing": "gone", "detail": "The digest is not in use any more."})
         seen = replace(seen, state=await self._silent_requests.with_descriptions(seen.state))
         pace = await self._store.load_pace(job.session_id)
-        if rest := breaker_seconds(pace.ends):
-            return JobDone(outcome={"resting": "breaker"}, state="due", retry_seconds=rest)
+        if wait := backoff_seconds(pace.ends):
+            return JobDone(outcome={"deferred": "backoff"}, state="due", retry_seconds=wait)
         prepared = await self._silent_requests.build_next(seen.state)
         able = self._silent_requests.list_available_models(prepared, pace)
         if not able:
-            rest = self._silent_requests.seconds_until_available(prepared, pace)
-            return JobDone(outcome={"resting": "unusable"}, state="due", retry_seconds=rest)
+            wait = self._silent_requests.seconds_until_available(prepared, pace)
+            return JobDone(outcome={"deferred": "unusable"}, state="due", retry_seconds=wait)
         context = CompactionContext(
             job=job,
             state=seen.state,
@@ -184,12 +184,12 @@ class CheckpointService:
             )
         except StaleView:
             await record_unused_spending(self._spending, context)
-            return JobDone(outcome={"resting": "moved"}, state="due", retry_seconds=VIEW_CHANGED_SECONDS)
+            return JobDone(outcome={"deferred": "moved"}, state="due", retry_seconds=VIEW_CHANGED_SECONDS)
         self._crash_point("after_compaction")
         await self._announcer.announce(job.session_id, {"event_seq": stored.event_seq})
         return JobDone(
             outcome={
-                "link": stored.compaction_id, "kind": "summary", "before": stored.tokens_before,
+                "compaction": stored.compaction_id, "kind": "summary", "before": stored.tokens_before,
                 "after": stored.tokens_after, "turns": plan.through_turn - plan.from_turn + 1,
             },
             failures=list_failures(job, written),
@@ -218,7 +218,7 @@ def _upgrade_later(job: JobClaim, written: SummaryResult) -> JobDone:
     stays.
     """
     if written.attempts and all(attempt.code in NO_MODEL_CODES for attempt in written.attempts):
-        return JobDone(outcome={"resting": "no_model"}, state="due", retry_seconds=BREAKER_SECONDS)
+        return JobDone(outcome={"deferred": "no_model"}, state="due", retry_seconds=BACKOFF_SECONDS)
     return JobDone(
         outcome={"nothing": "no_model", "detail": "No model could write the summary."},
         state="dead" if job.faults + 1 >= MAX_UPGRADES else "due",

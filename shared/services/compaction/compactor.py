@@ -20,11 +20,11 @@ from shared.core.compaction.jobs import (
     MANUAL,
     NOTHING_TURNS,
     THRASH_LEAST_BUDGET,
-    breaker_seconds,
+    backoff_from_now,
+    backoff_seconds,
     hides_without_model,
+    is_in_backoff,
     is_thrashing,
-    rest_from_now,
-    rests,
     total_cost,
 )
 from shared.core.compaction.plan import (
@@ -90,7 +90,7 @@ class CompactionContext:
     prepared: PreparedRequest
     pace: Pace
     tracker: SpendTracker
-    resting: bool = False
+    in_backoff: bool = False
     """True if no model is asked: background compaction rests, but this one cannot wait."""
 
     @property
@@ -107,7 +107,7 @@ class CompactionContext:
         return bool(self.job.payload.get("force"))
 
     @property
-    def chat_rests(self) -> bool:
+    def is_chat_model_unusable(self) -> bool:
         """True if the chat model is not asked because its recent summaries were unusable."""
         return unusable_seconds(self.pace.written, self.prepared.card.name) > 0
 
@@ -132,7 +132,7 @@ class CompactionStore(JobSpendingStore, Protocol):
 
 class CompactionPaceStore(Protocol):
     async def load_pace(self, session_id: int) -> Pace: ...
-    async def record_backoff(self, job: JobClaim, rest: CompactionBackoff) -> None: ...
+    async def record_backoff(self, job: JobClaim, backoff: CompactionBackoff) -> None: ...
     async def find_checkpoint(
         self, session_id: int, *, parent: int | None, from_turn: int
     ) -> Checkpoint | None: ...
@@ -175,9 +175,9 @@ class Compactor:
             pace = await self._pace.load_pace(job.session_id)
             context = CompactionContext(job=job, state=state, prepared=prepared, pace=pace, tracker=tracker)
             if job.trigger != MANUAL:
-                rested = rests(state.view, limit=prepared.budget.limit, model=prepared.card.name)
+                in_backoff = is_in_backoff(state.view, limit=prepared.budget.limit, model=prepared.card.name)
                 full = hides_without_model(state.view, prepared.budget, context.needed_tokens)
-                thrashes = rested and full
+                thrashes = in_backoff and full
                 not_now = _check_obsolete(context)
                 if not_now is None and not thrashes:
                     not_now = await self._stop_thrashing(context)
@@ -185,7 +185,7 @@ class Compactor:
                     not_now = _check_delay(context)
                 if not_now is not None:
                     return not_now
-                context = replace(context, resting=thrashes or breaker_seconds(pace.ends) > 0)
+                context = replace(context, in_backoff=thrashes or backoff_seconds(pace.ends) > 0)
             plan = await self._plan(context)
             if isinstance(plan, NothingToCompact):
                 return await self._end_without_compaction(context, plan)
@@ -229,7 +229,7 @@ class Compactor:
             self._crash_point("after_compaction")
             await self._announcer.announce(job.session_id, {"event_seq": stored.event_seq})
             turns = through - state.view.base_turn
-            return JobDone(outcome={"link": stored.compaction_id, "kind": "window", "turns": turns})
+            return JobDone(outcome={"compaction": stored.compaction_id, "kind": "window", "turns": turns})
         return JobDone(outcome={"nothing": "busy", "detail": "The conversation kept changing."})
 
     async def _plan(self, context: CompactionContext) -> CompactionPlan | NothingToCompact:
@@ -300,14 +300,14 @@ class Compactor:
         )
 
     async def _back_off(self, context: CompactionContext, reason: BackoffReason, turns: int) -> None:
-        rest = rest_from_now(
+        backoff = backoff_from_now(
             context.state.view,
             reason=reason,
             limit=context.prepared.budget.limit,
             model=context.prepared.card.name,
             turns=turns,
         )
-        await self._pace.record_backoff(context.job, rest)
+        await self._pace.record_backoff(context.job, backoff)
 
     async def _carry_out(self, context: CompactionContext, plan: CompactionPlan) -> JobDone:
         job, state = context.job, context.state
@@ -342,15 +342,15 @@ class Compactor:
         await self._announcer.announce(job.session_id, {"event_seq": stored.event_seq})
         await self.report_progress(job, 100, "done", state="done")
         outcome: dict[str, Any] = {
-            "link": stored.compaction_id,
+            "compaction": stored.compaction_id,
             "kind": written.kind,
             "before": stored.tokens_before,
             "after": stored.tokens_after,
             "turns": plan.through_turn - plan.from_turn + 1,
             "at_turn": state.answered_turn,
         }
-        if context.resting:
-            outcome["resting"] = True
+        if context.in_backoff:
+            outcome["in_backoff"] = True
         return JobDone(outcome=outcome, failures=list_failures(job, written))
 
     async def _refuse(
@@ -388,7 +388,7 @@ class Compactor:
         """
         view, prepared = context.state.view, context.prepared
         owed = view.base_turn <= view.flushed_turn < plan.through_turn
-        if context.resting or not owed or context.chat_rests or form_of(plan.form).is_text:
+        if context.in_backoff or not owed or context.is_chat_model_unusable or form_of(plan.form).is_text:
             return None
         same = self._silent_requests.list_models(prepared)[0] == prepared.card.name
         if not (same or prepared.policy.writing.may_write_on_prefix):
@@ -409,13 +409,13 @@ class Compactor:
         self, context: CompactionContext, plan: CompactionPlan, flushed: FlushResult
     ) -> tuple[tuple[str, ...], ModelRequest | None]:
         """Return the models to ask, and the chat's warm prefix if it is wanted or costs less."""
-        if context.resting:
+        if context.in_backoff:
             return (), None
         prepared, wanted = context.prepared, context.prepared.policy.writing.summariser
         models = self._silent_requests.list_available_models(prepared, context.pace)
         second = self._silent_requests.list_models(prepared)[0] != prepared.card.name
         joins = prepared.policy.writing.flush_with_summary and second and not form_of(plan.form).is_text
-        if not (joins or wanted in ("warm", "auto")) or context.chat_rests:
+        if not (joins or wanted in ("warm", "auto")) or context.is_chat_model_unusable:
             return models, None
         warm = await self._build_warm(context)
         if warm.estimate + INSTRUCTION_TOKENS > warm.budget.hard:
@@ -567,10 +567,10 @@ def _check_delay(context: CompactionContext) -> JobDone | None:
         left = context.cache_seconds - IDLE_MARGIN_SECONDS - pace.idle_seconds
         if pace.unanswered or left > IDLE_TOLERANCE_SECONDS:
             again = max(left, IDLE_MARGIN_SECONDS) if pace.unanswered else left
-            return JobDone(outcome={"resting": "talking"}, state="due", retry_seconds=again)
-    rest = breaker_seconds(pace.ends)
-    if rest and not context.prepared.policy.timing.is_waited_for(job.trigger):
-        return JobDone(outcome={"resting": "breaker"}, state="due", retry_seconds=rest)
+            return JobDone(outcome={"deferred": "talking"}, state="due", retry_seconds=again)
+    wait = backoff_seconds(pace.ends)
+    if wait and not context.prepared.policy.timing.is_waited_for(job.trigger):
+        return JobDone(outcome={"deferred": "backoff"}, state="due", retry_seconds=wait)
     return None
 
 

@@ -163,7 +163,7 @@ class Flusher:
         since = await self._owed.seconds_since_flush(job.session_id)
         wait = 0.0 if since is None else prepared.policy.timing.flush_cooldown_seconds - since
         if wait > 0 and state.view.flushed_turn < state.answered_turn:
-            return JobDone(outcome={"resting": "cooldown"}, state="due", retry_seconds=wait)
+            return JobDone(outcome={"deferred": "cooldown"}, state="due", retry_seconds=wait)
         flushed = await self.flush_range(job, state, through=state.answered_turn, threshold=threshold)
         return _retried(job, flushed, for_ever=False) if flushed.outcome == "failed" else _done(flushed)
 

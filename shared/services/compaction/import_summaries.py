@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from shared.core.compaction.jobs import BREAKER_SECONDS
+from shared.core.compaction.jobs import BACKOFF_SECONDS
 from shared.core.compaction.plan import CompactionPlan
 from shared.core.memory.past import SummariesState
 from shared.core.memory.past_summaries import (
@@ -99,7 +99,7 @@ class ImportSummariser:
         if seen is None or seen.state != "due":
             return JobDone(outcome={"nothing": "gone" if seen is None else seen.state})
         if seen.searchable_turns < seen.turns:
-            return JobDone(outcome={"resting": "indexing"}, state="due", retry_seconds=INDEXING_SECONDS)
+            return JobDone(outcome={"deferred": "indexing"}, state="due", retry_seconds=INDEXING_SECONDS)
         entries = await self._load_range(seen)
         if not entries:
             await self._store.end(job, seen, "done")
@@ -109,7 +109,7 @@ class ImportSummariser:
         pauses = [unusable_seconds(pace.written, name) for name in names]
         able = [name for name, pause in zip(names, pauses, strict=True) if not pause]
         if not able:
-            return JobDone(outcome={"resting": "unusable"}, state="due", retry_seconds=min(pauses))
+            return JobDone(outcome={"deferred": "unusable"}, state="due", retry_seconds=min(pauses))
         return await self._write(
             job, seen, entries, [await self._silent_requests.load_card(name) for name in able]
         )
@@ -226,7 +226,7 @@ def _select(sizes: Sequence[TurnSize], seen: ImportToSummarise) -> tuple[int, in
 def _retry(job: JobClaim, written: SummaryResult) -> JobDone | None:
     """Return the end of a job whose summary is tried again; None after too many unusable answers."""
     if written.attempts and all(attempt.code in NO_MODEL_CODES for attempt in written.attempts):
-        return JobDone(outcome={"resting": "no_model"}, state="due", retry_seconds=BREAKER_SECONDS)
+        return JobDone(outcome={"deferred": "no_model"}, state="due", retry_seconds=BACKOFF_SECONDS)
     if job.faults + 1 >= MOST_FAULTS:
         return None
     return JobDone(

@@ -145,7 +145,7 @@ class JobRunner:
             log.info("job_lease_lost", job_id=job.id)
         except StorageUnavailable as error:
             log.warning("job_storage_unavailable", job_id=job.id, kind=job.kind, reason=str(error))
-            await self._end(job, state="due", outcome={"resting": "storage"}, retry_seconds=1.0)
+            await self._end(job, state="due", outcome={"deferred": "storage"}, retry_seconds=1.0)
         except asyncio.CancelledError:
             await self._interrupted(job)
             raise
@@ -256,7 +256,7 @@ class JobRunner:
         """Release a job that was interrupted, so that another worker can start it at once."""
         with contextlib.suppress(LeaseLost, StorageUnavailable, TimeoutError):
             async with asyncio.timeout(RELEASE_SECONDS):
-                await self._store.end_job(job, state="due", outcome={"resting": "interrupted"})
+                await self._store.end_job(job, state="due", outcome={"deferred": "interrupted"})
 
     async def _plan_next(self, job: JobClaim) -> JobOrder | None:
         """Look again, as after every turn: the work may not be over."""

@@ -169,7 +169,7 @@ async def fail_three_times(guest: Visit) -> None:
     await guest.app.pool.execute(
         """INSERT INTO jobs (kind, session_id, key, state, trigger, outcome, ended_at)
            SELECT 'compact', $1, 'before ' || n, 'done', 'limit',
-                  '{"link": 0, "kind": "digest", "at_turn": -99}', now() - interval '1 minute'
+                  '{"compaction": 0, "kind": "digest", "at_turn": -99}', now() - interval '1 minute'
              FROM generate_series(1, 3) n""",
         guest.session_id,
     )
@@ -210,8 +210,8 @@ async def thrash(guest: Visit) -> None:
     await guest.app.pool.execute(
         """INSERT INTO jobs (kind, session_id, key, state, trigger, outcome, ended_at)
            SELECT 'compact', s.id, 'before ' || n, 'done', 'limit',
-                  jsonb_build_object('link', 0, 'kind', 'summary', 'at_turn', s.answered_turn - 8 + 2 * n),
-                  now()
+                  jsonb_build_object('compaction', 0, 'kind', 'summary',
+                                     'at_turn', s.answered_turn - 8 + 2 * n), now()
              FROM sessions s, generate_series(1, 3) n""",
     )
 
@@ -253,9 +253,9 @@ async def test_after_thrashing_a_compaction_by_hand_starts_it_again(guest: Visit
     await talk_until(guest, COMPACT_IS_DUE)
     await thrash(guest)
     await guest.run_due_jobs()
-    assert await guest.one("SELECT compaction_rest->>'reason' FROM sessions") == "thrashing"
+    assert await guest.one("SELECT compaction_backoff->>'reason' FROM sessions") == "thrashing"
     assert (await compact_by_hand(guest))["kind"] == "summary"
-    assert await guest.one("SELECT compaction_rest FROM sessions") is None
+    assert await guest.one("SELECT compaction_backoff FROM sessions") is None
 
 
 async def test_a_compaction_that_was_overtaken_by_another_does_nothing(guest: Visit) -> None:
@@ -379,7 +379,7 @@ async def test_where_no_summary_gains_enough_nothing_is_hidden_and_the_session_r
     row = await job(guest, "limit")
     assert (row["state"], row["outcome"]["nothing"]) == ("done", "gain_too_small")
     assert await guest.one(COUNT_LINKS) == 0
-    assert await guest.one("SELECT compaction_rest->>'reason' FROM sessions") == "nothing"
+    assert await guest.one("SELECT compaction_backoff->>'reason' FROM sessions") == "nothing"
 
 
 async def test_force_takes_no_gain_and_no_hold_but_never_an_open_turn(guest: Visit) -> None:
@@ -440,7 +440,7 @@ async def test_who_talks_on_puts_the_idle_compaction_off(idler: Visit) -> None:
     await idle_for(idler, 100)
     await idler.run_due_jobs()
     row = await job(idler, "idle")
-    assert (row["state"], row["outcome"]["resting"]) == ("due", "talking")
+    assert (row["state"], row["outcome"]["deferred"]) == ("due", "talking")
     assert (
         await idler.one(
             """SELECT extract(epoch FROM j.due_at - s.last_active_at)::int FROM jobs j
@@ -519,10 +519,10 @@ async def test_compaction_progress_is_announced_by_stage_and_never_falls(
 ) -> None:
     await talk(guest, 8)
     told: list[Mapping[str, Any]] = []
-    desk: list[Mapping[str, Any]] = []
+    dashboard: list[Mapping[str, Any]] = []
 
     async def announce(session_id: int, message: Mapping[str, Any]) -> None:
-        (desk if session_id == DASHBOARD else told).append(message)
+        (dashboard if session_id == DASHBOARD else told).append(message)
 
     monkeypatch.setattr(guest.app.announcer, "announce", announce)
     await compact_by_hand(guest)
@@ -534,7 +534,7 @@ async def test_compaction_progress_is_announced_by_stage_and_never_falls(
     assert "summarising" in [frame["stage"] for frame in frames]
     assert frames[-1]["state"] == "done"
     assert all(set(message) == {"event_seq"} for message in told if message not in frames)
-    shown = [one for one in desk if one["t"] == "progress"]
+    shown = [one for one in dashboard if one["t"] == "progress"]
     assert [one["percent"] for one in shown] == sorted(one["percent"] for one in shown)
     assert [(str(one["job"]), one["percent"], one["stage"]) for one in shown if one["stage"] != FLUSHING] == [
         (frame["id"], frame["percent"], frame["stage"]) for frame in frames

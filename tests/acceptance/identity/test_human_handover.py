@@ -174,9 +174,9 @@ async def test_of_two_operators_one_has_it(guest: Visit) -> None:
     await guest.ask("Hello.")
     await human(guest)
     numbers = {name: await operator(guest, name) for name in ("anna", "bert")}
-    desk = guest.app.handover_service
+    handovers = guest.app.handover_service
     results = await asyncio.gather(
-        *(desk.take_over(guest.session_id, operator_id=id_, name=name) for name, id_ in numbers.items()),
+        *(handovers.take_over(guest.session_id, operator_id=id_, name=name) for name, id_ in numbers.items()),
         return_exceptions=True,
     )
     refused = [one for one in results if isinstance(one, TakenByOther)]
@@ -185,11 +185,11 @@ async def test_of_two_operators_one_has_it(guest: Visit) -> None:
     with pytest.raises(TakenByOther):
         await replies(guest, numbers[loser], "Me first!")
     with pytest.raises(TakenByOther):
-        await desk.release(guest.session_id, operator_id=numbers[loser])
+        await handovers.release(guest.session_id, operator_id=numbers[loser])
     assert (
-        await desk.take_over(guest.session_id, operator_id=numbers[refused[0].name], name="x")
+        await handovers.take_over(guest.session_id, operator_id=numbers[refused[0].name], name="x")
     ).event_seq == 0
-    await desk.release(guest.session_id, operator_id=numbers[loser], any_ones=True)
+    await handovers.release(guest.session_id, operator_id=numbers[loser], any_ones=True)
     assert await state(guest) is None
 
 
@@ -335,20 +335,20 @@ async def test_private_note_reaches_no_model_and_is_erased_with_person(
 async def test_a_snoozed_conversation_is_not_overdue_until_it_wakes(guest: Visit) -> None:
     await human(guest)
     anna = await operator(guest)
-    desk = guest.app.handover_service
+    handovers = guest.app.handover_service
     soon = datetime.now(UTC) + timedelta(hours=1)
     await guest.app.pool.execute("UPDATE handovers SET asked_at = now() - interval '1 day'")
-    await desk.change(guest.session_id, Snooze(until=soon), version=0, operator_id=anna)
-    assert [one.snoozed_until for one in await desk.list_handovers()] == [soon]
+    await handovers.change(guest.session_id, Snooze(until=soon), version=0, operator_id=anna)
+    assert [one.snoozed_until for one in await handovers.list_handovers()] == [soon]
     await lapsed(guest)
     assert await state(guest) == "waiting"
     await guest.say("Hello?")
-    assert [one.snoozed_until for one in await desk.list_handovers()] == [None], "words bring it back"
-    await desk.change(guest.session_id, Snooze(until=soon), version=1, operator_id=anna)
+    assert [one.snoozed_until for one in await handovers.list_handovers()] == [None], "words bring it back"
+    await handovers.change(guest.session_id, Snooze(until=soon), version=1, operator_id=anna)
     await guest.app.pool.execute(
         "UPDATE handovers SET snoozed_at = now() - interval '2 h', snoozed_until = now() - interval '1 h'"
     )
-    assert [one.snoozed_until for one in await desk.list_handovers()] == [None], "time brings it back"
+    assert [one.snoozed_until for one in await handovers.list_handovers()] == [None], "time brings it back"
     await lapsed(guest)
     assert await state(guest) is None
 

@@ -310,7 +310,7 @@ async def test_import_is_searchable_before_it_is_summarised(guest: Visit, provid
     await imported(guest, past(), searchable=False)
     await run_step(guest)
     assert await summary_requests(provider) == []
-    assert await guest.one("SELECT outcome ->> 'resting' FROM jobs WHERE kind = 'import'") == "indexing"
+    assert await guest.one("SELECT outcome ->> 'deferred' FROM jobs WHERE kind = 'import'") == "indexing"
     await guest.app.pool.execute("UPDATE jobs SET due_at = now()")
     await run_all(guest)
     assert (await state_of(guest)).summaries == "done"
@@ -350,5 +350,5 @@ async def test_import_waits_while_no_model_answers(guest: Visit, provider: Runni
     await run_step(guest)
     assert (await state_of(guest)).summaries == "due"
     assert await guest.one("SELECT state FROM jobs WHERE kind = 'import'") == "due"
-    assert await guest.one("SELECT outcome ->> 'resting' FROM jobs WHERE kind = 'import'") == "no_model"
+    assert await guest.one("SELECT outcome ->> 'deferred' FROM jobs WHERE kind = 'import'") == "no_model"
     assert await summaries_of(guest) == []

@@ -10,7 +10,7 @@ import pytest
 
 from shared.adapters.redis.announcer import RedisAnnouncer
 from tests.kit.fakes.bot_api import Person
-from tests.kit.operator_driver import at_the_desk
+from tests.kit.operator_driver import drive_operator
 from tests.kit.telegram.bot_process import TelegramHouse
 
 _numbers = count(700)
@@ -50,18 +50,18 @@ async def test_the_operator_writes_and_the_assistant_goes_on_afterwards(
     await ada.sees("I have asked for somebody of our team")
     await ada.say("Is anybody there?")
     await stored(house, ada, "Is anybody there")
-    async with at_the_desk(house.database_url, ada.id) as desk:
-        await desk.take_over()
-        await desk.record_reply("It arrives *tomorrow*.", cid="r1")
+    async with drive_operator(house.database_url, ada.id) as operator:
+        await operator.take_over()
+        await operator.record_reply("It arrives *tomorrow*.", cid="r1")
         screen = await ada.sees("It arrives tomorrow.")
         assert "👤 Anna" in screen.answers[-1].text
-        await desk.record_reply("At noon.", cid="r2")
+        await operator.record_reply("At noon.", cid="r2")
         await ada.sees("At noon.")
         await ada.say("Thank you, and the invoice?")
         await stored(house, ada, "the invoice")
         await asyncio.sleep(1.5)  # long enough for an assistant that would not be silent
         assert "At noon." in (await ada.screen()).answers[-1].text
-        await desk.release()
+        await operator.release()
     await ada.sees("The assistant answers here again.")
     await ada.sees(lambda screen: "answers here again" in screen.answers[-2].text)
     texts = (await ada.screen()).texts
@@ -71,15 +71,15 @@ async def test_the_operator_writes_and_the_assistant_goes_on_afterwards(
 
 async def test_a_file_of_the_operator_arrives_once(house: TelegramHouse, number: int) -> None:
     ada = await talks(house, number)
-    async with at_the_desk(house.database_url, ada.id) as desk:
-        await desk.take_over()
-        first = await desk.send_file("bill.txt", "You owe us nothing.", cid="f1")
-        again = await desk.send_file("bill.txt", "You owe us nothing.", cid="f1")
+    async with drive_operator(house.database_url, ada.id) as operator:
+        await operator.take_over()
+        first = await operator.send_file("bill.txt", "You owe us nothing.", cid="f1")
+        again = await operator.send_file("bill.txt", "You owe us nothing.", cid="f1")
         assert (again.seq, again.repeated) == (first.seq, True)
         await ada.sees(lambda screen: any(one.document for one in screen.answers))
-        await desk.record_reply("That is the bill.", cid="r1")
+        await operator.record_reply("That is the bill.", cid="r1")
         await ada.sees("That is the bill.")
-        await desk.release()
+        await operator.release()
     screen = await ada.screen()
     assert [one.document for one in screen.answers if one.document] == ["bill.txt"]
     assert any("👤 Anna" in text for text in screen.texts)
@@ -87,11 +87,11 @@ async def test_a_file_of_the_operator_arrives_once(house: TelegramHouse, number:
 
 async def test_the_help_is_rated_once_by_a_button(house: TelegramHouse, number: int) -> None:
     ada = await talks(house, number)
-    async with at_the_desk(house.database_url, ada.id) as desk:
-        await desk.take_over()
-        await desk.record_reply("It arrives tomorrow.", cid="r1")
+    async with drive_operator(house.database_url, ada.id) as operator:
+        await operator.take_over()
+        await operator.record_reply("It arrives tomorrow.", cid="r1")
         await ada.sees("It arrives tomorrow.")
-        await desk.release(resolved=True)
+        await operator.release(resolved=True)
     screen = await ada.sees("How was our help?")
     asked = screen.answers[-1]
     assert asked.buttons == ["1 ★", "2 ★", "3 ★", "4 ★", "5 ★"]
@@ -105,14 +105,14 @@ async def test_the_help_is_rated_once_by_a_button(house: TelegramHouse, number: 
 async def test_the_chat_shows_that_the_operator_writes(house: TelegramHouse, number: int) -> None:
     ada = await talks(house, number)
     announcer = RedisAnnouncer(house.redis_url)
-    async with at_the_desk(house.database_url, ada.id, announcer) as desk:
-        await desk.take_over()
+    async with drive_operator(house.database_url, ada.id, announcer) as operator:
+        await operator.take_over()
         assert not (await ada.screen()).is_typing
-        await desk.say_typing()
+        await operator.say_typing()
         await ada.sees(lambda screen: screen.is_typing)
-        await desk.record_reply("It arrives tomorrow.", cid="r1")
+        await operator.record_reply("It arrives tomorrow.", cid="r1")
         await ada.sees("It arrives tomorrow.")
-        await desk.release()
+        await operator.release()
     await announcer.close()
 
 
@@ -136,12 +136,12 @@ async def test_the_bot_that_was_away_brings_the_words_when_it_is_back(
     house: TelegramHouse, number: int
 ) -> None:
     ada = await talks(house, number)
-    async with at_the_desk(house.database_url, ada.id) as desk:
-        await desk.take_over()
+    async with drive_operator(house.database_url, ada.id) as operator:
+        await operator.take_over()
         await house.bot.kill()
-        await desk.record_reply("Said while nobody sent.", cid="r1")
-        await desk.record_reply("Said while nobody sent.", cid="r1")
-        await desk.release()
+        await operator.record_reply("Said while nobody sent.", cid="r1")
+        await operator.record_reply("Said while nobody sent.", cid="r1")
+        await operator.release()
     await house.start()
     await ada.sees("Said while nobody sent.")
     await ada.sees("The assistant answers here again.")

@@ -126,11 +126,11 @@ async def begin_anew(guest: Visit) -> None:
 
 
 async def a_human_answers(guest: Visit) -> None:
-    desk, ada = PostgresHandovers(guest.app.pool), await guest.one(NEW_OPERATOR)
-    await desk.take_over(guest.session_id, operator_id=ada, name="Ada")
+    handovers, ada = PostgresHandovers(guest.app.pool), await guest.one(NEW_OPERATOR)
+    await handovers.take_over(guest.session_id, operator_id=ada, name="Ada")
     words = (Text(text="I am Ada."),)
-    await desk.record_reply(guest.session_id, operator_id=ada, cid="o1", blocks=words, tokens=4)
-    await desk.release(guest.session_id, by="operator", operator_id=ada)
+    await handovers.record_reply(guest.session_id, operator_id=ada, cid="o1", blocks=words, tokens=4)
+    await handovers.release(guest.session_id, by="operator", operator_id=ada)
 
 
 async def another_process_answers(guest: Visit) -> None:

@@ -18,7 +18,7 @@ from shared.config.settings import load_settings
 from shared.core.identity.handover import NewHandover
 from shared.core.session.turns import Inbound
 from tests.browser.dashboard.house import House
-from tests.browser.dashboard.people_desk import Desk
+from tests.browser.dashboard.people_dashboard import PeopleDashboard
 from tests.kit.dashboard import seed
 from tests.kit.dashboard.fixtures import NobodyListens, RunCommands
 from tests.kit.dashboard.people_seed import people
@@ -96,12 +96,12 @@ async def seeded(database_url: str, browser: Browser) -> AsyncIterator[Counted]:
     async with served(
         web.Application(), pool=pool, settings=load_settings(), commands=RunCommands(), news=NobodyListens()
     ) as url:
-        desk = Desk(url=url, pool=pool, crowd=crowd, browser=browser)
-        yield await count_clicks(await desk.operator("admin"), url)
-        for context in desk.contexts:
+        dashboard = PeopleDashboard(url=url, pool=pool, crowd=crowd, browser=browser)
+        yield await count_clicks(await dashboard.operator("admin"), url)
+        for context in dashboard.contexts:
             await context.close()
     await pool.close()
-    assert desk.complaints == []
+    assert dashboard.complaints == []
 
 
 async def waiting(house: House, name: str, text: str) -> str:

@@ -443,33 +443,33 @@ async def test_a_desktop_notification_is_asked_for_and_comes(house: House) -> No
 
 async def test_a_press_counts_though_the_list_changes_under_it(house: House) -> None:
     await waits(house, 1)
-    desk = await house.operator("Anna", path="/dashboard/inbox")
-    await expect(desk.locator(".inbox-list li")).to_have_count(1)
-    choice = desk.get_by_role("button", name="Unassigned")
+    page = await house.operator("Anna", path="/dashboard/inbox")
+    await expect(page.locator(".inbox-list li")).to_have_count(1)
+    choice = page.get_by_role("button", name="Unassigned")
     await choice.hover()
-    await desk.mouse.down()
-    async with desk.expect_response("**/api/v1/handovers"):
+    await page.mouse.down()
+    async with page.expect_response("**/api/v1/handovers"):
         await waits(house, 2)
-    await desk.wait_for_timeout(300)
-    await desk.mouse.up()
+    await page.wait_for_timeout(300)
+    await page.mouse.up()
     await expect(choice).to_have_attribute("aria-pressed", "true")
     await expect(choice).to_have_text("Unassigned 2")
 
 
 async def test_response_requested_during_navigation_is_not_drawn_on_next_page(house: House) -> None:
     session = await waits(house, 1)
-    desk = await house.operator("Anna", path=f"/dashboard/sessions/{session}")
-    await desk.get_by_role("button", name="Take").click()
-    await expect(desk.locator("main")).to_have_class("desk-open")
-    await desk.get_by_role("navigation", name="Pages").get_by_role("link", name="Operations").hover()
-    await desk.mouse.down()
-    async with desk.expect_response(f"**/api/v1/sessions/{session}"):
+    page = await house.operator("Anna", path=f"/dashboard/sessions/{session}")
+    await page.get_by_role("button", name="Take").click()
+    await expect(page.locator("main")).to_have_class("replying")
+    await page.get_by_role("navigation", name="Pages").get_by_role("link", name="Operations").hover()
+    await page.mouse.down()
+    async with page.expect_response(f"**/api/v1/sessions/{session}"):
         await waits(house, 2)
-    await desk.wait_for_timeout(300)
-    await desk.mouse.up()
-    await expect(desk.get_by_role("heading", name="Jobs", level=1)).to_be_visible()
-    await desk.wait_for_timeout(300)
-    await expect(desk.locator("main")).not_to_have_class("desk-open")
+    await page.wait_for_timeout(300)
+    await page.mouse.up()
+    await expect(page.get_by_role("heading", name="Jobs", level=1)).to_be_visible()
+    await page.wait_for_timeout(300)
+    await expect(page.locator("main")).not_to_have_class("replying")
 
 
 @pytest.mark.parametrize("dark", [False, True])

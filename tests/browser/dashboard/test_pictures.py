@@ -15,10 +15,10 @@ from shared.config.settings import load_settings
 from shared.runtime import ignore_crash_point
 from shared.services.tools.handover import HandoverService
 from tests.browser.dashboard.full_house import fill_house
-from tests.browser.dashboard.people_desk import Desk
+from tests.browser.dashboard.people_dashboard import PeopleDashboard
 from tests.browser.dashboard.pictures import WIDTHS, photograph
 from tests.browser.dashboard.place import TABS, fits
-from tests.kit.dashboard.fixtures import NobodyListens, RunCommands, work_desk_of
+from tests.kit.dashboard.fixtures import NobodyListens, RunCommands, make_job_admin
 from tests.kit.dashboard.people_seed import people
 from tests.kit.dashboard.serve import served
 from tests.kit.midday import MIDDAY
@@ -37,7 +37,7 @@ CUT = """() => [...document.querySelectorAll("h1, h2, th, button, nav a, label >
 
 
 @pytest.fixture
-async def desk(browser: Browser, database_url: str) -> AsyncIterator[Desk]:
+async def dashboard(browser: Browser, database_url: str) -> AsyncIterator[PeopleDashboard]:
     pool = await open_pool(database_url, size=4)
     async with pool.acquire() as connection:
         crowd = await people(connection)
@@ -47,15 +47,15 @@ async def desk(browser: Browser, database_url: str) -> AsyncIterator[Desk]:
     async with served(
         web.Application(), pool=pool, settings=load_settings(timezone=MIDDAY, handover="on"),
         commands=RunCommands(), news=NobodyListens(), inspecting=inspecting_over(pool),
-        work_desk=work_desk_of(pool, []), handovers=handovers,
+        job_admin=make_job_admin(pool, []), handovers=handovers,
     ) as url:  # fmt: skip
-        desk = Desk(url=url, pool=pool, crowd=crowd, browser=browser)
-        yield desk
-        for context in desk.contexts:
+        dashboard = PeopleDashboard(url=url, pool=pool, crowd=crowd, browser=browser)
+        yield dashboard
+        for context in dashboard.contexts:
             await context.close()
     await pool.close()
-    desk.complaints = [line for line in desk.complaints if "404" not in line and "503" not in line]
-    assert desk.complaints == []
+    dashboard.complaints = [line for line in dashboard.complaints if "404" not in line and "503" not in line]
+    assert dashboard.complaints == []
 
 
 async def show(page: Page, address: str) -> None:
@@ -64,15 +64,15 @@ async def show(page: Page, address: str) -> None:
     await expect(page.locator(".skeleton:visible")).to_have_count(0)
 
 
-async def test_each_page_fits_both_widths_without_cut_names(desk: Desk) -> None:
-    paths = await fill_house(desk)
+async def test_each_page_fits_both_widths_without_cut_names(dashboard: PeopleDashboard) -> None:
+    paths = await fill_house(dashboard)
     session = paths.pop("session").partition("#")[0]
     paths |= {f"session-{tab}": f"{session}?tab={tab}" for tab in TABS}
     paths |= {f"settings-{section}": f"/settings?section={section}" for section in SECTIONS}
-    page = await desk.operator("admin")
+    page = await dashboard.operator("admin")
     found = {}
     for name, path in paths.items():
-        await show(page, f"{desk.url}/dashboard{path}")
+        await show(page, f"{dashboard.url}/dashboard{path}")
         for width in WIDTHS:
             await page.set_viewport_size({"width": width, "height": 860})
             await fits(page)
@@ -83,10 +83,10 @@ async def test_each_page_fits_both_widths_without_cut_names(desk: Desk) -> None:
     assert found == {}
 
 
-async def test_login_page_fits_both_widths(desk: Desk) -> None:
-    page = await desk.operator()
+async def test_login_page_fits_both_widths(dashboard: PeopleDashboard) -> None:
+    page = await dashboard.operator()
     await page.context.clear_cookies()
-    await page.goto(f"{desk.url}/dashboard")
+    await page.goto(f"{dashboard.url}/dashboard")
     await expect(page.get_by_role("button", name="Log in")).to_be_visible()
     for width in WIDTHS:
         await page.set_viewport_size({"width": width, "height": 860})

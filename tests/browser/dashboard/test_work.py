@@ -19,7 +19,7 @@ from shared.core.session.turns import DueJob
 from tests.browser.axe import look_in_both_schemes
 from tests.browser.patience import WAIT_MS
 from tests.kit.dashboard import seed, seed_work
-from tests.kit.dashboard.fixtures import NobodyListens, Pool, work_desk_of
+from tests.kit.dashboard.fixtures import NobodyListens, Pool, make_job_admin
 from tests.kit.dashboard.serve import served
 
 pytestmark = pytest.mark.browser
@@ -64,7 +64,7 @@ async def work(context: BrowserContext, database_url: str) -> AsyncIterator[Work
     bell: list[DueJob] = []
     async with served(
         web.Application(), pool=pool, settings=load_settings(), commands=None,
-        work_desk=work_desk_of(pool, bell), news=NobodyListens(),
+        job_admin=make_job_admin(pool, bell), news=NobodyListens(),
     ) as url:  # fmt: skip
         page = await context.new_page()
         work = Work(url=url, page=page, pool=pool, maria=maria, bob=bob, bell=bell)

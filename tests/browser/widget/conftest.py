@@ -41,7 +41,7 @@ def stub() -> Iterator[Stub]:
     assert server.violations == []
 
 
-class Desk:
+class Visitor:
     """Opens pages and remembers everything the browser complained about."""
 
     def __init__(self, profile: Profile, stub: Stub) -> None:
@@ -108,9 +108,9 @@ def context_options() -> dict[str, Any]:
 
 
 @pytest.fixture
-def desk(profiles: Profiles, stub: Stub, context_options: dict[str, Any]) -> Iterator[Desk]:
+def visitor(profiles: Profiles, stub: Stub, context_options: dict[str, Any]) -> Iterator[Visitor]:
     profile = profiles.take_over(context_options)
-    one = Desk(profile, stub)
+    one = Visitor(profile, stub)
     yield one
     profiles.release(profile, context_options, stub.url, stub.host_url)
     assert one.settled() == []

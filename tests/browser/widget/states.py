@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.widget.conftest import Desk
+from tests.browser.widget.conftest import Visitor
 from tests.browser.widget.hands import log, say
 from tests.browser.widget.picked_files import file, pick, png
 from tests.browser.widget.stub import COMMANDS, Stub, ctx, note_of
@@ -14,13 +14,13 @@ from tests.browser.widget.stub import COMMANDS, Stub, ctx, note_of
 SITE = {"welcome": "Hello from Acme", "starters": ["Where is my parcel?", "I want to send something back"]}
 
 
-def states(desk: Desk, stub: Stub, page: Page) -> Iterator[str]:
+def states(visitor: Visitor, stub: Stub, page: Page) -> Iterator[str]:
     """Brings an open chat from one state into the next and says which it is."""
     box = page.get_by_role("textbox", name="Message")
     expect(page.locator(".gauge")).to_be_visible()
     expect(page.locator(".starters button")).to_have_count(2)
     yield "starters"
-    yield from _files(desk, stub, page)
+    yield from _files(visitor, stub, page)
     say(page, "md")
     expect(log(page).get_by_text("Done.")).to_be_visible()
     yield "conversation"
@@ -52,10 +52,10 @@ def states(desk: Desk, stub: Stub, page: Page) -> Iterator[str]:
     page.get_by_role("tab", name="Original").click()
     expect(page.locator(".original").first).to_be_visible()
     yield "original"
-    yield from _troubles(desk, stub, page)
+    yield from _troubles(visitor, stub, page)
 
 
-def _files(desk: Desk, stub: Stub, page: Page) -> Iterator[str]:
+def _files(visitor: Visitor, stub: Stub, page: Page) -> Iterator[str]:
     """Chips that are there, on their way, waiting and refused; then a bubble with what was sent."""
     pick(page, file("there.txt", b"words"), file("shot.png", png(), "image/png"))
     expect(page.locator(".composer .file[data-state=ready]")).to_have_count(2)
@@ -84,7 +84,7 @@ def _files(desk: Desk, stub: Stub, page: Page) -> Iterator[str]:
     page.get_by_role("button", name="Dismiss").click()
 
 
-def _troubles(desk: Desk, stub: Stub, page: Page) -> Iterator[str]:
+def _troubles(visitor: Visitor, stub: Stub, page: Page) -> Iterator[str]:
     say(page, "limit")
     expect(page.locator("article.person[data-status=failed]")).to_be_visible()
     say(page, "fail")
@@ -106,11 +106,11 @@ def _troubles(desk: Desk, stub: Stub, page: Page) -> Iterator[str]:
     expect(page.get_by_role("dialog", name="Memory").get_by_role("listitem")).to_have_count(2)
     yield "sheet"
     page.keyboard.press("Escape")
-    desk.tolerated = ("ERR_INTERNET_DISCONNECTED", "WebSocket connection")
-    desk.lose_network(page)
+    visitor.tolerated = ("ERR_INTERNET_DISCONNECTED", "WebSocket connection")
+    visitor.lose_network(page)
     expect(page.locator(".link")).to_contain_text("You are offline.")
     say(page, "later")
     expect(log(page).get_by_text("Sending…")).to_be_visible()
     yield "offline"
-    desk.context.set_offline(False)
+    visitor.context.set_offline(False)
     expect(log(page).get_by_text("You said: later")).to_be_visible()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.widget.conftest import Desk
+from tests.browser.widget.conftest import Visitor
 from tests.browser.widget.hands import log, say
 from tests.browser.widget.stub import Stub, note_of
 
@@ -56,16 +56,16 @@ def dress_site(stub: Stub, amount: str) -> None:
         stub.site |= {"title": LONG, "welcome": LONG, "ai_notice": LONG}
 
 
-def greeting(desk: Desk, stub: Stub, amount: str) -> tuple[Page, Locator]:
+def greeting(visitor: Visitor, stub: Stub, amount: str) -> tuple[Page, Locator]:
     dress_site(stub, amount)
-    page = desk.shop("?open=1&plain=1")
+    page = visitor.shop("?open=1&plain=1")
     expect(page.locator(".hello")).to_be_visible()
     return page, page.get_by_role("dialog")
 
 
-def talk(desk: Desk, stub: Stub, amount: str) -> tuple[Page, Locator]:
+def talk(visitor: Visitor, stub: Stub, amount: str) -> tuple[Page, Locator]:
     dress_site(stub, amount)
-    page = desk.shop("?open=1&plain=1")
+    page = visitor.shop("?open=1&plain=1")
     for number in range(min(COUNTS[amount], 6)):
         words = name_of(amount, number, "Message") or "."
         say(page, words)
@@ -74,9 +74,9 @@ def talk(desk: Desk, stub: Stub, amount: str) -> tuple[Page, Locator]:
     return page, page.get_by_role("dialog")
 
 
-def person(desk: Desk, stub: Stub, amount: str) -> tuple[Page, Locator]:
+def person(visitor: Visitor, stub: Stub, amount: str) -> tuple[Page, Locator]:
     """A human answers, with a name or without."""
-    page = desk.shop("?open=1&plain=1")
+    page = visitor.shop("?open=1&plain=1")
     say(page, "Is anybody there?")
     expect(log(page).get_by_text("You said: Is anybody there?")).to_be_visible()
     name = "" if amount in {"nothing", "unnamed"} else name_of(amount, 1, "Ada")
@@ -89,8 +89,8 @@ def person(desk: Desk, stub: Stub, amount: str) -> tuple[Page, Locator]:
     return page, page.get_by_role("dialog")
 
 
-def memory(desk: Desk, stub: Stub, amount: str) -> tuple[Page, Locator]:
-    page = desk.chat()
+def memory(visitor: Visitor, stub: Stub, amount: str) -> tuple[Page, Locator]:
+    page = visitor.chat()
     say(page, "hello")
     expect(log(page).get_by_text("You said: hello")).to_be_visible()
     stub.only().notes = [
@@ -105,7 +105,7 @@ def memory(desk: Desk, stub: Stub, amount: str) -> tuple[Page, Locator]:
     return page, sheet
 
 
-SCREENS: tuple[Callable[[Desk, Stub, str], tuple[Page, Locator]], ...] = (greeting, talk, person, memory)
+SCREENS: tuple[Callable[[Visitor, Stub, str], tuple[Page, Locator]], ...] = (greeting, talk, person, memory)
 
 
 def keep_picture(page: Page, name: str) -> None:
@@ -116,8 +116,8 @@ def keep_picture(page: Page, name: str) -> None:
 @pytest.mark.parametrize("amount", AMOUNTS)
 @pytest.mark.parametrize("screen", SCREENS, ids=lambda screen: screen.__name__)
 def test_screen_shows_no_stray_value_and_nothing_sticks_out(
-    desk: Desk, stub: Stub, screen: Any, amount: str
+    visitor: Visitor, stub: Stub, screen: Any, amount: str
 ) -> None:
-    page, shown = screen(desk, stub, amount)
+    page, shown = screen(visitor, stub, amount)
     keep_picture(page, f"{screen.__name__}-{amount.replace(' ', '-')}")
     assert shown.evaluate(FAULTS) == []

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.axe import find_faults
-from tests.browser.widget.conftest import Desk
+from tests.browser.widget.conftest import Visitor
 from tests.browser.widget.states import SITE, states
 from tests.browser.widget.stub import Stub
 from tests.kit.night import rest_at_night
@@ -57,30 +57,30 @@ def findings(page: Page, colours: Iterable[Colours]) -> list[str]:
 
 
 @pytest.mark.parametrize("dress", DRESSES, indirect=True)
-def test_axe_finds_nothing_in_the_widget(desk: Desk, stub: Stub, dress: str) -> None:
+def test_axe_finds_nothing_in_the_widget(visitor: Visitor, stub: Stub, dress: str) -> None:
     stub.site = SITE
-    page = desk.shop(f"?plain=1&{DRESSES[dress][1]}")
+    page = visitor.shop(f"?plain=1&{DRESSES[dress][1]}")
     launcher = page.get_by_role("button", name="Open chat")
     expect(launcher).to_be_visible()
     found = {"closed": findings(page, DRESSES[dress][2])}
     launcher.click()
-    found |= {state: findings(page, DRESSES[dress][2]) for state in states(desk, stub, page)}
+    found |= {state: findings(page, DRESSES[dress][2]) for state in states(visitor, stub, page)}
     assert {state: some for state, some in found.items() if some} == {}
 
 
 @pytest.mark.parametrize("dress", rest_at_night(DRESSES, by_day=("phone",)), indirect=True)
-def test_axe_finds_nothing_on_the_full_page(desk: Desk, stub: Stub, dress: str) -> None:
+def test_axe_finds_nothing_on_the_full_page(visitor: Visitor, stub: Stub, dress: str) -> None:
     stub.site = SITE
-    page = desk.chat(f"?{DRESSES[dress][1]}")
-    found = {state: findings(page, DRESSES[dress][2]) for state in states(desk, stub, page)}
+    page = visitor.chat(f"?{DRESSES[dress][1]}")
+    found = {state: findings(page, DRESSES[dress][2]) for state in states(visitor, stub, page)}
     assert {state: some for state, some in found.items() if some} == {}
 
 
-def test_the_headings_of_an_answer_never_skip_a_level(desk: Desk) -> None:
+def test_the_headings_of_an_answer_never_skip_a_level(visitor: Visitor) -> None:
     script = """async () => {
         const { render } = await import("/static/widget/md.js");
         const node = document.createElement("div");
         render(node, "## a\\n#### b\\n###### c\\n### d\\n# e\\n> ##### f", { labels: {} });
         return [...node.querySelectorAll("h3, h4, h5, h6")].map((one) => one.tagName + one.textContent);
     }"""
-    assert desk.chat().evaluate(script) == ["H3a", "H4b", "H5c", "H4d", "H3e", "H3f"]
+    assert visitor.chat().evaluate(script) == ["H3a", "H4b", "H5c", "H4d", "H3e", "H3f"]

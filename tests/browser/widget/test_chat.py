@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.widget.conftest import Desk
+from tests.browser.widget.conftest import Visitor
 from tests.browser.widget.hands import arrived, asked, becomes, complete, log, say, texts
 from tests.browser.widget.stub import MARKDOWN, Stub
 from tests.kit.hostile_texts import REPEATED, hostile_text
@@ -28,8 +28,8 @@ def copies(page: Page, button: Locator) -> None:
     becomes(page, lambda: "Copied" in page.evaluate("shown"))
 
 
-def test_the_widget_stands_on_a_page_that_forbids_everything_else(desk: Desk, stub: Stub) -> None:
-    page = desk.shop()
+def test_the_widget_stands_on_a_page_that_forbids_everything_else(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.shop()
     launcher = page.get_by_role("button", name="Open chat")
     expect(launcher).to_be_visible()
     assert stub.received == [], "nobody opened the panel, so no conversation may begin"
@@ -57,8 +57,8 @@ NEW_BODY = """() => {
 }"""
 
 
-def test_page_elements_never_cover_the_chat_and_it_survives_navigation(desk: Desk, stub: Stub) -> None:
-    page = desk.shop("?open=1")
+def test_page_elements_never_cover_the_chat_and_it_survives_navigation(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.shop("?open=1")
     say(page, "hello")
     expect(log(page).get_by_text("You said: hello")).to_be_visible()
     assert page.evaluate(ABOVE_ALL) == "evertalk"
@@ -73,8 +73,8 @@ def test_page_elements_never_cover_the_chat_and_it_survives_navigation(desk: Des
     expect(page.locator("#evertalk")).to_have_count(0)
 
 
-def test_the_keyboard_opens_and_closes_the_panel(desk: Desk) -> None:
-    page = desk.shop()
+def test_the_keyboard_opens_and_closes_the_panel(visitor: Visitor) -> None:
+    page = visitor.shop()
     page.get_by_role("button", name="Open chat").focus()
     page.keyboard.press("Enter")
     expect(page.get_by_role("textbox", name="Message")).to_be_focused()
@@ -86,8 +86,8 @@ def test_the_keyboard_opens_and_closes_the_panel(desk: Desk) -> None:
     expect(page.get_by_role("button", name="Open chat")).to_be_focused()
 
 
-def test_calls_before_the_load_are_answered_after_it(desk: Desk, stub: Stub) -> None:
-    page = desk.shop("?early=1")
+def test_calls_before_the_load_are_answered_after_it(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.shop("?early=1")
     expect(page.get_by_role("dialog")).to_be_visible()
     expect(log(page).get_by_text("You said: early bird")).to_be_visible()
     page.evaluate(
@@ -102,9 +102,9 @@ def test_calls_before_the_load_are_answered_after_it(desk: Desk, stub: Stub) -> 
     assert page.evaluate("window.heard") == ["close", "shutdown"]
 
 
-def test_an_answer_streams_into_one_table_one_list_and_one_code_block(desk: Desk) -> None:
-    desk.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page = desk.chat()
+def test_an_answer_streams_into_one_table_one_list_and_one_code_block(visitor: Visitor) -> None:
+    visitor.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = visitor.chat()
     say(page, "md")
     expect(log(page).get_by_text("Done.")).to_be_visible()
     answer = page.locator("article.assistant")
@@ -121,8 +121,8 @@ def test_an_answer_streams_into_one_table_one_list_and_one_code_block(desk: Desk
 
 
 @pytest.mark.control("S15", "S16")
-def test_nothing_in_an_answer_becomes_active(desk: Desk) -> None:
-    page = desk.chat()
+def test_nothing_in_an_answer_becomes_active(visitor: Visitor) -> None:
+    page = visitor.chat()
     say(page, "xss")
     expect(page.get_by_role("link", name="call")).to_be_visible()
     complete(page)
@@ -159,15 +159,15 @@ GROWTH = """async (texts) => {
 
 
 @pytest.mark.control("S51")
-def test_markdown_work_grows_no_faster_than_its_text(desk: Desk) -> None:
+def test_markdown_work_grows_no_faster_than_its_text(visitor: Visitor) -> None:
     kinds = {kind: [hostile_text(kind, chars) for chars in (15_000, 60_000)] for kind in REPEATED}
     kinds["padded code"] = [f"` {'a' * chars}`" for chars in (45_000, 180_000)]
-    assert desk.chat().evaluate(GROWTH, [[kind, *texts] for kind, texts in kinds.items()]) == []
+    assert visitor.chat().evaluate(GROWTH, [[kind, *texts] for kind, texts in kinds.items()]) == []
 
 
 @pytest.mark.control("S15")
-def test_hostile_markdown_is_drawn_in_time_and_whole(desk: Desk) -> None:
-    page = desk.chat()
+def test_hostile_markdown_is_drawn_in_time_and_whole(visitor: Visitor) -> None:
+    page = visitor.chat()
     script = """async () => {
         const { render } = await import('/static/widget/md.js');
         const tools = { copy() {}, labels: { copy: '' } };
@@ -192,8 +192,8 @@ def test_hostile_markdown_is_drawn_in_time_and_whole(desk: Desk) -> None:
     assert page.evaluate(grow, MARKDOWN) is True
 
 
-def test_stop_keeps_what_was_written(desk: Desk) -> None:
-    page = desk.chat()
+def test_stop_keeps_what_was_written(visitor: Visitor) -> None:
+    page = visitor.chat()
     say(page, "slow one")
     expect(log(page).get_by_text("Line 8 of the answer")).to_be_visible()
     page.get_by_role("button", name="Stop answering").click()
@@ -202,8 +202,8 @@ def test_stop_keeps_what_was_written(desk: Desk) -> None:
     expect(page.locator("article.assistant")).to_have_count(1)
 
 
-def test_a_cut_in_the_middle_of_a_stream_loses_and_doubles_nothing(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_a_cut_in_the_middle_of_a_stream_loses_and_doubles_nothing(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     say(page, "drop here")
     expect(log(page).get_by_text("Line 39 of the answer")).to_be_visible()
     assert len(texts(page)) == 2
@@ -214,8 +214,8 @@ def test_a_cut_in_the_middle_of_a_stream_loses_and_doubles_nothing(desk: Desk, s
     assert hellos[1]["last_seq"] == 1
 
 
-def test_an_ack_that_was_lost_does_not_double_the_message(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_an_ack_that_was_lost_does_not_double_the_message(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     say(page, "lost ack")
     expect(log(page).get_by_text("You said: lost ack")).to_be_visible()
     expect(page.locator("article.person")).to_have_count(1)
@@ -224,8 +224,8 @@ def test_an_ack_that_was_lost_does_not_double_the_message(desk: Desk, stub: Stub
     assert len(set(sent)) == 1
 
 
-def test_an_ack_before_the_events_of_other_devices_changes_no_order(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_an_ack_before_the_events_of_other_devices_changes_no_order(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     say(page, "first")
     expect(page.locator("article.assistant")).to_have_count(1)
     stub.said_before = "from the telephone"
@@ -233,16 +233,16 @@ def test_an_ack_before_the_events_of_other_devices_changes_no_order(desk: Desk, 
     expect(page.locator("article.person")).to_contain_text(["first", "from the telephone", "from here"])
 
 
-def test_messages_written_offline_arrive_once_and_in_order(desk: Desk, stub: Stub) -> None:
-    desk.tolerated = ("ERR_INTERNET_DISCONNECTED", "WebSocket connection")
-    page = desk.chat()
+def test_messages_written_offline_arrive_once_and_in_order(visitor: Visitor, stub: Stub) -> None:
+    visitor.tolerated = ("ERR_INTERNET_DISCONNECTED", "WebSocket connection")
+    page = visitor.chat()
     expect(page.locator(".gauge")).to_be_visible()
-    desk.lose_network(page)
+    visitor.lose_network(page)
     expect(page.get_by_text("You are offline.").first).to_be_visible()
     say(page, "first")
     say(page, "second")
     expect(log(page).get_by_text("Sending…")).to_have_count(2)
-    desk.context.set_offline(False)
+    visitor.context.set_offline(False)
     expect(log(page).get_by_text("You said: second")).to_be_visible()
     expect(log(page).get_by_text("You said: first")).to_be_visible()
     kept = [event["text"] for event in stub.only().events if event.get("role") == "person"]
@@ -250,8 +250,8 @@ def test_messages_written_offline_arrive_once_and_in_order(desk: Desk, stub: Stu
     assert page.evaluate("Object.keys(localStorage).filter(key => key.includes(':out:'))") == []
 
 
-def test_draft_and_outbox_survive_a_reload_with_the_same_id(desk: Desk, stub: Stub) -> None:
-    page = desk.shop("?open=1")
+def test_draft_and_outbox_survive_a_reload_with_the_same_id(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.shop("?open=1")
     say(page, "hello")
     expect(log(page).get_by_text("You said: hello")).to_be_visible()
     stub.deaf = True
@@ -268,8 +268,8 @@ def test_draft_and_outbox_survive_a_reload_with_the_same_id(desk: Desk, stub: St
     assert len(stub.sessions) == 1
 
 
-def test_the_full_page_keeps_its_token_in_a_cookie_only(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_the_full_page_keeps_its_token_in_a_cookie_only(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     say(page, "hello")
     expect(log(page).get_by_text("You said: hello")).to_be_visible()
     page.reload()
@@ -278,8 +278,8 @@ def test_the_full_page_keeps_its_token_in_a_cookie_only(desk: Desk, stub: Stub) 
     assert page.evaluate("Object.keys(localStorage).filter(key => key.includes('token'))") == []
 
 
-def test_a_refused_message_says_why_and_is_retried_under_a_new_id(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_a_refused_message_says_why_and_is_retried_under_a_new_id(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     say(page, "limit")
     failed = page.locator("article.person[data-status=failed]")
     expect(failed).to_contain_text("Too many messages. · Wait a little. · Try again in 3 s.")
@@ -294,8 +294,8 @@ def test_a_refused_message_says_why_and_is_retried_under_a_new_id(desk: Desk, st
     expect(page.locator("article")).to_have_count(0)
 
 
-def test_a_message_sent_during_an_answer_is_queued_and_answered_next(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_a_message_sent_during_an_answer_is_queued_and_answered_next(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     say(page, "slow one")
     expect(log(page).get_by_text("Line 5 of the answer")).to_be_visible()
     say(page, "and then")
@@ -311,16 +311,16 @@ def test_a_message_sent_during_an_answer_is_queued_and_answered_next(desk: Desk,
     assert texts(page) == before
 
 
-def test_a_failed_answer_says_so(desk: Desk) -> None:
-    page = desk.chat()
+def test_a_failed_answer_says_so(visitor: Visitor) -> None:
+    page = visitor.chat()
     say(page, "fail")
     expect(log(page).get_by_text("The model is not reachable. Try again in a minute.")).to_be_visible()
     expect(page.locator(".dots")).to_have_count(0)
 
 
-def test_a_silent_socket_is_left_for_a_new_one(desk: Desk, stub: Stub) -> None:
+def test_a_silent_socket_is_left_for_a_new_one(visitor: Visitor, stub: Stub) -> None:
     stub.heartbeat_ms = 250
-    page = desk.chat()
+    page = visitor.chat()
     expect(page.locator(".gauge")).to_be_visible()
     stub.deaf = True
     page.wait_for_function("() => true")
@@ -331,8 +331,8 @@ def test_a_silent_socket_is_left_for_a_new_one(desk: Desk, stub: Stub) -> None:
     expect(log(page).get_by_text("You said: still there")).to_be_visible()
 
 
-def test_two_tabs_show_the_same_conversation(desk: Desk) -> None:
-    first, second = desk.chat(), desk.chat()
+def test_two_tabs_show_the_same_conversation(visitor: Visitor) -> None:
+    first, second = visitor.chat(), visitor.chat()
     say(first, "from one")
     expect(log(second).get_by_text("You said: from one")).to_be_visible()
     say(second, "from two")
@@ -342,8 +342,8 @@ def test_two_tabs_show_the_same_conversation(desk: Desk) -> None:
     assert texts(first) == texts(second)
 
 
-def test_an_answer_to_a_closed_panel_is_counted_on_the_launcher(desk: Desk, stub: Stub) -> None:
-    page = desk.shop("?open=1")
+def test_an_answer_to_a_closed_panel_is_counted_on_the_launcher(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.shop("?open=1")
     asked(page)
     page.keyboard.press("Escape")
     stub.call(stub.push(stub.only(), "Are you there?"))
@@ -353,9 +353,9 @@ def test_an_answer_to_a_closed_panel_is_counted_on_the_launcher(desk: Desk, stub
     expect(page.locator(".badge")).to_be_hidden()
 
 
-def test_a_restore_on_the_server_brings_the_true_history(desk: Desk, stub: Stub) -> None:
+def test_a_restore_on_the_server_brings_the_true_history(visitor: Visitor, stub: Stub) -> None:
     """And what was confirmed a moment ago, and is not in it, is said again under its old id."""
-    page = desk.chat()
+    page = visitor.chat()
     asked(page, "one")
     asked(page, "two")
     session = stub.only()
@@ -372,8 +372,8 @@ def test_a_restore_on_the_server_brings_the_true_history(desk: Desk, stub: Stub)
     assert [event["text"] for event in session.events if event.get("role") == "person"] == ["one", "two"]
 
 
-def test_what_was_said_long_ago_is_not_said_again(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_what_was_said_long_ago_is_not_said_again(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     page.clock.install()
     asked(page, "one")
     page.clock.fast_forward(700_000)
@@ -388,8 +388,8 @@ def test_what_was_said_long_ago_is_not_said_again(desk: Desk, stub: Stub) -> Non
     assert [event["text"] for event in session.events if event.get("role") == "person"] == ["and now"]
 
 
-def test_a_reader_who_scrolled_up_is_left_alone(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_a_reader_who_scrolled_up_is_left_alone(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     say(page, "long story")
     expect(log(page).get_by_text("Line 39 of the answer")).to_be_attached()
     complete(page)
@@ -405,8 +405,8 @@ def test_a_reader_who_scrolled_up_is_left_alone(desk: Desk, stub: Stub) -> None:
     assert abs(log(page).evaluate(top) - where) <= 1
 
 
-def test_reader_of_a_long_answer_keeps_their_scroll_position(desk: Desk, stub: Stub) -> None:
-    page, other = desk.chat(), desk.chat()
+def test_reader_of_a_long_answer_keeps_their_scroll_position(visitor: Visitor, stub: Stub) -> None:
+    page, other = visitor.chat(), visitor.chat()
     say(page, "long story")
     in_sight = page.get_by_text("Line 9 of the answer").first
     expect(log(page).get_by_text("Line 39 of the answer")).to_be_attached()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.widget.conftest import Desk
+from tests.browser.widget.conftest import Visitor
 from tests.browser.widget.hands import complete, log, say
 from tests.browser.widget.stub import LIMIT, Stub, ctx
 
@@ -32,9 +32,9 @@ def commands(stub: Stub) -> list[str]:
     return [frame["command"] for frame in stub.received if frame["t"] == "command"]
 
 
-def without_line(desk: Desk, page: Page) -> None:
+def without_line(visitor: Visitor, page: Page) -> None:
     """Offline, and the page knows."""
-    desk.lose_network(page)
+    visitor.lose_network(page)
     expect(page.locator(".link")).to_contain_text("You are offline.")
 
 
@@ -46,17 +46,17 @@ def talk(page: Page, count: int) -> None:
         expect(page.get_by_role("button", name="Stop answering")).to_be_hidden()
 
 
-def test_commands_are_offered_to_who_types_before_they_are_known(desk: Desk, stub: Stub) -> None:
+def test_commands_are_offered_to_who_types_before_they_are_known(visitor: Visitor, stub: Stub) -> None:
     stub.hold_welcome.clear()
-    page = desk.chat()
+    page = visitor.chat()
     page.get_by_role("textbox", name="Message").press_sequentially("/hel")
     expect(page.get_by_role("option")).to_have_count(0)
     stub.hold_welcome.set()
     expect(page.get_by_role("option")).to_contain_text(["/help"])
 
 
-def test_enter_completes_a_part_and_runs_only_the_whole(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_enter_completes_a_part_and_runs_only_the_whole(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     expect(page.locator(".gauge")).to_be_visible()
     box = page.get_by_role("textbox", name="Message")
     box.press_sequentially("/")
@@ -91,23 +91,23 @@ def test_enter_completes_a_part_and_runs_only_the_whole(desk: Desk, stub: Stub) 
     assert commands(stub) == ["help", "nonsense"]
 
 
-def test_a_command_without_a_connection_is_refused_at_once(desk: Desk, stub: Stub) -> None:
-    desk.tolerated = ("ERR_INTERNET_DISCONNECTED", "WebSocket connection")
-    page = desk.chat()
+def test_a_command_without_a_connection_is_refused_at_once(visitor: Visitor, stub: Stub) -> None:
+    visitor.tolerated = ("ERR_INTERNET_DISCONNECTED", "WebSocket connection")
+    page = visitor.chat()
     expect(page.locator(".gauge")).to_be_visible()
-    without_line(desk, page)
+    without_line(visitor, page)
     say(page, "/undo")
     expect(page.locator(".result")).to_contain_text("Not connected.")
     expect(page.locator(".result")).to_have_attribute("data-broken", "true")
-    desk.context.set_offline(False)
+    visitor.context.set_offline(False)
     say(page, "hello")
     expect(log(page).get_by_text("You said: hello")).to_be_visible()
     assert commands(stub) == []
 
 
-def test_a_command_typed_before_the_welcome_is_given_after_it(desk: Desk, stub: Stub) -> None:
+def test_a_command_typed_before_the_welcome_is_given_after_it(visitor: Visitor, stub: Stub) -> None:
     stub.hold_welcome.clear()
-    page = desk.chat()
+    page = visitor.chat()
     say(page, "/help")
     say(page, "and a message")
     expect(page.locator(".result")).to_have_attribute("data-pending", "true")
@@ -118,9 +118,9 @@ def test_a_command_typed_before_the_welcome_is_given_after_it(desk: Desk, stub: 
     assert commands(stub) == ["help"]
 
 
-def test_command_result_is_announced_once_and_failure_at_once(desk: Desk, stub: Stub) -> None:
-    desk.tolerated = ("ERR_INTERNET_DISCONNECTED", "WebSocket connection")
-    page, other = desk.chat(), desk.chat()
+def test_command_result_is_announced_once_and_failure_at_once(visitor: Visitor, stub: Stub) -> None:
+    visitor.tolerated = ("ERR_INTERNET_DISCONNECTED", "WebSocket connection")
+    page, other = visitor.chat(), visitor.chat()
     for one in (page, other):
         expect(one.locator(".gauge")).to_be_visible()
         one.evaluate(LISTEN)
@@ -130,7 +130,7 @@ def test_command_result_is_announced_once_and_failure_at_once(desk: Desk, stub: 
     stub.call(stub.result(stub.only(), "", "context", "asked for by REST"))
     expect(page.locator(".result")).to_have_count(2)
     expect(other.locator(".result")).to_have_count(2)
-    without_line(desk, page)
+    without_line(visitor, page)
     say(page, "/undo")
     expect(page.get_by_role("alert").filter(has_text="Not connected.")).to_be_attached()
     of_commands = "told.filter((one) => /hello|REST|Not conn/.test(one))"
@@ -139,9 +139,9 @@ def test_command_result_is_announced_once_and_failure_at_once(desk: Desk, stub: 
     assert other.evaluate(of_commands) == []
 
 
-def test_screen_reader_hears_what_is_shown(desk: Desk, stub: Stub) -> None:
-    desk.tolerated = ("ERR_INTERNET_DISCONNECTED", "WebSocket connection")
-    page = desk.chat()
+def test_screen_reader_hears_what_is_shown(visitor: Visitor, stub: Stub) -> None:
+    visitor.tolerated = ("ERR_INTERNET_DISCONNECTED", "WebSocket connection")
+    page = visitor.chat()
     talk(page, 2)
     complete(page)
     page.evaluate(LISTEN)
@@ -152,8 +152,8 @@ def test_screen_reader_hears_what_is_shown(desk: Desk, stub: Stub) -> None:
     expect(polite).to_contain_text("Line 0 of the answer")
     stub.call(stub.compact(stub.only(), ""))
     expect(polite).to_contain_text("The earlier conversation")
-    without_line(desk, page)
-    desk.context.set_offline(False)
+    without_line(visitor, page)
+    visitor.context.set_offline(False)
     expect(polite).to_contain_text("Connected again")
     heard = page.evaluate("told.map((one) => one.slice(0, 20))")
     assert heard == [
@@ -166,8 +166,8 @@ def test_screen_reader_hears_what_is_shown(desk: Desk, stub: Stub) -> None:
     ]
 
 
-def test_a_compaction_shows_its_bar_then_its_card(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_a_compaction_shows_its_bar_then_its_card(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     talk(page, 3)
     stub.hold_progress.clear()
     say(page, "/compact")
@@ -186,8 +186,8 @@ def test_a_compaction_shows_its_bar_then_its_card(desk: Desk, stub: Stub) -> Non
     assert order == ["person", "assistant", "person", "assistant", "card", "person", "assistant", "notice"]
 
 
-def test_automatic_summary_disturbs_no_writer_and_no_reader(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_automatic_summary_disturbs_no_writer_and_no_reader(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     talk(page, 3)
     say(page, "long story")
     expect(log(page).get_by_text("Line 39 of the answer")).to_be_attached()
@@ -211,8 +211,8 @@ def test_automatic_summary_disturbs_no_writer_and_no_reader(desk: Desk, stub: St
     expect(box).to_have_value("half a thought")
 
 
-def test_the_card_has_summary_and_original_and_remembers_the_choice(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_the_card_has_summary_and_original_and_remembers_the_choice(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     talk(page, 2)
     say(page, "/compact")
     card = page.locator(".card")
@@ -227,8 +227,8 @@ def test_the_card_has_summary_and_original_and_remembers_the_choice(desk: Desk, 
     expect(card.locator(".original")).to_have_count(4)
 
 
-def test_originals_reach_the_widget_of_another_origin(desk: Desk, stub: Stub) -> None:
-    page = desk.shop("?open=1")
+def test_originals_reach_the_widget_of_another_origin(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.shop("?open=1")
     talk(page, 2)
     say(page, "/compact")
     card = page.locator(".card")
@@ -237,8 +237,8 @@ def test_originals_reach_the_widget_of_another_origin(desk: Desk, stub: Stub) ->
     expect(card.locator(".original")).to_have_count(4)
 
 
-def test_undo_takes_the_card_away_and_the_gauge_back(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_undo_takes_the_card_away_and_the_gauge_back(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     talk(page, 2)
     say(page, "/compact")
     expect(page.locator(".gauge")).to_have_attribute("title", "Context: 9.4 % · ~11k/120k")
@@ -249,8 +249,8 @@ def test_undo_takes_the_card_away_and_the_gauge_back(desk: Desk, stub: Stub) -> 
     assert next(frame for frame in stub.received if frame.get("command") == "undo")["args"] == ""
 
 
-def test_only_the_newest_summary_can_be_undone_and_the_reason_is_shown(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_only_the_newest_summary_can_be_undone_and_the_reason_is_shown(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     talk(page, 2)
     say(page, "/compact")
     expect(page.locator(".result[data-pending=false]")).to_have_count(1)
@@ -273,8 +273,8 @@ def test_only_the_newest_summary_can_be_undone_and_the_reason_is_shown(desk: Des
     assert "undo" not in commands(stub)
 
 
-def test_the_bar_cannot_outlive_the_work(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_the_bar_cannot_outlive_the_work(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     talk(page, 1)
     session = stub.only()
     progress = {"t": "compaction.progress", "id": "kx", "percent": 50, "stage": "summary", "state": "running"}
@@ -290,9 +290,9 @@ def test_the_bar_cannot_outlive_the_work(desk: Desk, stub: Stub) -> None:
     expect(page.get_by_text("Nothing was changed.").first).to_be_visible()
 
 
-def test_progress_bar_ends_after_two_minutes(desk: Desk, stub: Stub) -> None:
+def test_progress_bar_ends_after_two_minutes(visitor: Visitor, stub: Stub) -> None:
     stub.heartbeat_ms = 10_000_000
-    page = desk.page()
+    page = visitor.page()
     page.clock.install()
     page.goto(f"{stub.url}/chat")
     expect(page.locator(".gauge")).to_be_visible()
@@ -304,8 +304,8 @@ def test_progress_bar_ends_after_two_minutes(desk: Desk, stub: Stub) -> None:
     expect(page.get_by_role("progressbar")).to_be_hidden()
 
 
-def test_summary_is_announced_above_the_messages_until_it_begins(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_summary_is_announced_above_the_messages_until_it_begins(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     talk(page, 1)
     session = stub.only()
     line = page.get_by_text("Earlier messages will soon be summarised")
@@ -333,9 +333,9 @@ def test_summary_is_announced_above_the_messages_until_it_begins(desk: Desk, stu
     ],
 )
 def test_opened_gauge_says_when_the_next_summary_comes(
-    desk: Desk, stub: Stub, outlook: dict[str, Any], text: str
+    visitor: Visitor, stub: Stub, outlook: dict[str, Any], text: str
 ) -> None:
-    page = desk.chat()
+    page = visitor.chat()
     talk(page, 1)
     stub.call(stub.send(stub.only(), {"t": "ctx"} | ctx(80_000) | {"next": outlook}))
     page.locator(".gauge").click()
@@ -346,8 +346,10 @@ EDGES = [(69.9, "ok"), (70, "warning"), (90, "warning"), (90.1, "critical")]
 
 
 @pytest.mark.parametrize(("pct", "state"), EDGES)
-def test_the_gauge_tells_its_state_in_three_ways(desk: Desk, stub: Stub, pct: float, state: str) -> None:
-    page = desk.chat()
+def test_the_gauge_tells_its_state_in_three_ways(
+    visitor: Visitor, stub: Stub, pct: float, state: str
+) -> None:
+    page = visitor.chat()
     gauge = page.locator(".gauge")
     expect(gauge).to_be_visible()
     stub.call(stub.send(stub.only(), {"t": "ctx"} | ctx(round(LIMIT * pct / 100))))
@@ -358,8 +360,8 @@ def test_the_gauge_tells_its_state_in_three_ways(desk: Desk, stub: Stub, pct: fl
     expect(gauge.locator(".arc")).to_have_css("stroke", colours[state])
 
 
-def test_context_gauge_explains_and_acts_only_on_request(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_context_gauge_explains_and_acts_only_on_request(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     talk(page, 1)
     gauge = page.locator(".gauge")
     expect(gauge).to_have_attribute("title", "Context: 27.5 % · ~33k/120k")
@@ -383,24 +385,24 @@ def test_context_gauge_explains_and_acts_only_on_request(desk: Desk, stub: Stub)
     assert commands(stub) == ["compact"]
 
 
-def test_new_conversation_starts_from_an_empty_log(desk: Desk) -> None:
-    page = desk.chat()
+def test_new_conversation_starts_from_an_empty_log(visitor: Visitor) -> None:
+    page = visitor.chat()
     talk(page, 1)
     say(page, "/new")
     expect(page.locator(".result")).to_contain_text("A new conversation.")
     expect(page.locator("article")).to_have_count(1)
 
 
-def test_a_pinned_message_says_so(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_a_pinned_message_says_so(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     talk(page, 1)
     page.get_by_role("button", name="Pin", exact=True).click()
     expect(page.get_by_role("button", name="Unpin")).to_have_attribute("aria-pressed", "true")
 
 
-def test_a_public_site_shows_a_plain_chat(desk: Desk, stub: Stub) -> None:
+def test_a_public_site_shows_a_plain_chat(visitor: Visitor, stub: Stub) -> None:
     stub.audience = "public"
-    page = desk.shop("?open=1")
+    page = visitor.shop("?open=1")
     say(page, "hello")
     expect(log(page).get_by_text("You said: hello")).to_be_visible()
     expect(page.locator(".gauge")).to_be_hidden()
@@ -409,9 +411,9 @@ def test_a_public_site_shows_a_plain_chat(desk: Desk, stub: Stub) -> None:
     expect(page.get_by_role("option")).to_have_text([re.compile(f"^/{name}") for name in PLAIN])
 
 
-def test_a_public_site_never_shows_a_card(desk: Desk, stub: Stub) -> None:
+def test_a_public_site_never_shows_a_card(visitor: Visitor, stub: Stub) -> None:
     stub.audience = "public"
-    page = desk.shop("?open=1")
+    page = visitor.shop("?open=1")
     talk(page, 2)
     stub.call(stub.compact(stub.only(), "auto"))
     say(page, "after")
@@ -420,8 +422,8 @@ def test_a_public_site_never_shows_a_card(desk: Desk, stub: Stub) -> None:
     expect(page.get_by_role("progressbar")).to_have_count(0)
 
 
-def test_the_list_of_commands_looks_the_same_before_and_after_an_answer(desk: Desk) -> None:
-    page = desk.chat()
+def test_the_list_of_commands_looks_the_same_before_and_after_an_answer(visitor: Visitor) -> None:
+    page = visitor.chat()
     box = page.get_by_role("textbox", name="Message")
     heights = "all => all.map(one => one.getBoundingClientRect().height)"
     options = page.locator(".slash li")

@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 from shared.core.identity.handover import ADVICE
 from tests.browser.axe import find_faults
 from tests.browser.patience import WAIT_MS
-from tests.browser.widget.conftest import Desk
+from tests.browser.widget.conftest import Visitor
 from tests.browser.widget.embedding_page import call
 from tests.browser.widget.hands import arrived, asked, becomes, frames, log, say
 from tests.browser.widget.stub import Stub, ctx
@@ -45,8 +45,8 @@ def again(page: Page) -> Locator:
 # ---- answering again
 
 
-def test_the_new_answer_stands_for_the_old_one_which_can_be_opened(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_the_new_answer_stands_for_the_old_one_which_can_be_opened(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     asked(page, "first")
     asked(page, "second")
     expect(again(page)).to_have_count(1)
@@ -70,16 +70,16 @@ def test_the_new_answer_stands_for_the_old_one_which_can_be_opened(desk: Desk, s
     expect(page.locator("details .md")).to_have_count(2)
 
 
-def test_another_tab_shows_the_newer_answer_too(desk: Desk) -> None:
-    first, second = desk.chat(), desk.chat()
+def test_another_tab_shows_the_newer_answer_too(visitor: Visitor) -> None:
+    first, second = visitor.chat(), visitor.chat()
     asked(first)
     again(first).click()
     expect(log(second).get_by_text("You said: hello (again)")).to_be_visible()
     expect(second.locator("article.assistant")).to_have_count(1)
 
 
-def test_command_lost_with_its_socket_is_resent_with_same_id(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_command_lost_with_its_socket_is_resent_with_same_id(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     asked(page)
     stub.deaf = True
     again(page).click()
@@ -92,8 +92,8 @@ def test_command_lost_with_its_socket_is_resent_with_same_id(desk: Desk, stub: S
     assert len(cids) == 1, "a second click while one is under way asks for nothing"
 
 
-def test_no_answer_is_given_again_while_one_is_written(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_no_answer_is_given_again_while_one_is_written(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     asked(page)
     say(page, "slow one")
     expect(log(page).get_by_text("Line 5 of the answer")).to_be_visible()
@@ -102,8 +102,8 @@ def test_no_answer_is_given_again_while_one_is_written(desk: Desk, stub: Stub) -
     expect(again(page)).to_have_count(1)
 
 
-def test_a_failed_answer_is_tried_again(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_a_failed_answer_is_tried_again(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     say(page, "fail")
     notice = page.locator("article").last
     expect(notice).to_contain_text("not reachable")
@@ -112,17 +112,17 @@ def test_a_failed_answer_is_tried_again(desk: Desk, stub: Stub) -> None:
     expect(page.locator("article.person")).to_have_count(1)
 
 
-def test_retry_without_the_command_asks_the_question_again(desk: Desk, stub: Stub) -> None:
+def test_retry_without_the_command_asks_the_question_again(visitor: Visitor, stub: Stub) -> None:
     stub.audience = "public"
-    page = desk.shop("?open=1")
+    page = visitor.shop("?open=1")
     say(page, "fail")
     expect(again(page)).to_have_count(0)
     page.locator("article").last.get_by_role("button", name="Retry").click()
     expect(page.locator("article.person")).to_have_count(2)
 
 
-def test_what_is_out_of_sight_is_not_answered_again(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_what_is_out_of_sight_is_not_answered_again(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     asked(page)
     expect(again(page)).to_have_count(1)
     begun = {
@@ -154,8 +154,8 @@ def rest(page: Page) -> None:
 
 
 @pytest.mark.parametrize("role", ["assistant", "person"])
-def test_actions_of_older_messages_appear_on_hover(desk: Desk, role: str) -> None:
-    page = desk.chat()
+def test_actions_of_older_messages_appear_on_hover(visitor: Visitor, role: str) -> None:
+    page = visitor.chat()
     asked(page, "first")
     asked(page, "second")
     rest(page)
@@ -168,8 +168,8 @@ def test_actions_of_older_messages_appear_on_hover(desk: Desk, role: str) -> Non
     becomes(page, lambda: older() == "0")
 
 
-def test_actions_of_older_answers_appear_on_focus(desk: Desk) -> None:
-    page = desk.chat()
+def test_actions_of_older_answers_appear_on_focus(visitor: Visitor) -> None:
+    page = visitor.chat()
     asked(page, "first")
     asked(page, "second")
     rest(page)
@@ -179,8 +179,8 @@ def test_actions_of_older_answers_appear_on_focus(desk: Desk) -> None:
     becomes(page, lambda: older() == "1")
 
 
-def test_rated_answer_keeps_its_actions_visible(desk: Desk) -> None:
-    page = desk.chat()
+def test_rated_answer_keeps_its_actions_visible(visitor: Visitor) -> None:
+    page = visitor.chat()
     asked(page, "first")
     asked(page, "second")
     page.locator("article.assistant").first.get_by_role("button", name="Good answer").click()
@@ -194,8 +194,8 @@ def test_rated_answer_keeps_its_actions_visible(desk: Desk) -> None:
 # ---- opinions
 
 
-def test_a_thumb_is_shown_kept_and_taken_back(desk: Desk, stub: Stub) -> None:
-    page, other = desk.chat(), desk.chat()
+def test_a_thumb_is_shown_kept_and_taken_back(visitor: Visitor, stub: Stub) -> None:
+    page, other = visitor.chat(), visitor.chat()
     asked(page)
     good = page.get_by_role("button", name="Good answer")
     good.click()
@@ -208,8 +208,8 @@ def test_a_thumb_is_shown_kept_and_taken_back(desk: Desk, stub: Stub) -> None:
     assert [frame["value"] for frame in arrived(page, stub, "feedback", 2)] == [1, 0]
 
 
-def test_after_a_thumb_down_words_are_welcome_and_not_needed(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_after_a_thumb_down_words_are_welcome_and_not_needed(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     asked(page)
     poor = page.get_by_role("button", name="Poor answer")
     poor.click()
@@ -228,8 +228,8 @@ def test_after_a_thumb_down_words_are_welcome_and_not_needed(desk: Desk, stub: S
     assert sent == [(-1, None), (0, None), (-1, None), (-1, "It only repeats me.")]
 
 
-def test_feedback_lost_with_its_socket_is_resent_with_same_id(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_feedback_lost_with_its_socket_is_resent_with_same_id(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     asked(page)
     stub.lose_asides = 1
     page.get_by_role("button", name="Poor answer").click()
@@ -249,8 +249,8 @@ def test_feedback_lost_with_its_socket_is_resent_with_same_id(desk: Desk, stub: 
     assert len(frames(stub, "feedback")) == 4, "what was acknowledged is not said again"
 
 
-def test_a_pin_says_so_without_a_message_of_its_own(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_a_pin_says_so_without_a_message_of_its_own(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     asked(page)
     page.get_by_role("button", name="Pin", exact=True).click()
     expect(page.get_by_role("button", name="Unpin")).to_be_visible()
@@ -270,9 +270,9 @@ UNTIL_TOLD = """() => {
 """What waits for longer than a second waits until the test lets it run."""
 
 
-def test_copied_label_survives_a_redraw_of_its_answer(desk: Desk) -> None:
-    desk.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page, other = desk.chat(), desk.chat()
+def test_copied_label_survives_a_redraw_of_its_answer(visitor: Visitor) -> None:
+    visitor.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page, other = visitor.chat(), visitor.chat()
     asked(page)
     copy = page.locator("article.assistant .meta button").first
     expect(copy).to_have_text("Copy")
@@ -290,8 +290,8 @@ def test_copied_label_survives_a_redraw_of_its_answer(desk: Desk) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == "You said: hello"
 
 
-def test_pin_lost_with_its_socket_is_resent_with_same_id(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_pin_lost_with_its_socket_is_resent_with_same_id(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     asked(page)
     stub.lose_asides = 1
     page.get_by_role("button", name="Pin", exact=True).click()
@@ -309,8 +309,8 @@ def test_pin_lost_with_its_socket_is_resent_with_same_id(desk: Desk, stub: Stub)
 # ---- the menu
 
 
-def test_the_menu_works_by_keyboard_and_gives_the_focus_back(desk: Desk) -> None:
-    page = desk.shop("?open=1")
+def test_the_menu_works_by_keyboard_and_gives_the_focus_back(visitor: Visitor) -> None:
+    page = visitor.shop("?open=1")
     expect(page.locator(".gauge")).to_be_visible()
     opener = page.get_by_role("button", name="Menu")
     opener.focus()
@@ -332,8 +332,8 @@ def test_the_menu_works_by_keyboard_and_gives_the_focus_back(desk: Desk) -> None
     expect(page.get_by_role("menu")).to_have_count(0)
 
 
-def test_only_what_this_visitor_may_do_is_offered(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_only_what_this_visitor_may_do_is_offered(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     expect(page.locator(".gauge")).to_be_visible()
     everything = offered(page)
     assert "Talk to a person" not in everything, "nobody can be asked here"
@@ -346,8 +346,8 @@ def test_only_what_this_visitor_may_do_is_offered(desk: Desk, stub: Stub) -> Non
     assert {"Talk to a person", "New conversation", "Delete my data…"} <= set(plain)
 
 
-def test_a_new_conversation_is_explained_before_it_begins(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_a_new_conversation_is_explained_before_it_begins(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     asked(page)
     menu(page, "New conversation")
     dialog = page.get_by_role("dialog", name="Start a new conversation?")
@@ -360,16 +360,16 @@ def test_a_new_conversation_is_explained_before_it_begins(desk: Desk, stub: Stub
     expect(page.locator(".result")).to_contain_text("A new conversation.")
 
 
-def test_the_gauge_asks_the_same_question(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_the_gauge_asks_the_same_question(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     page.locator(".gauge").click()
     page.get_by_role("button", name="New conversation").click()
     expect(page.get_by_role("dialog", name="Start a new conversation?")).to_be_visible()
     assert frames(stub, "command") == []
 
 
-def test_forgetting_shows_first_what_it_would_be(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_forgetting_shows_first_what_it_would_be(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     asked(page)
     menu(page, "Delete my data")
     dialog = page.get_by_role("dialog", name="Delete everything about you?")
@@ -384,8 +384,8 @@ def test_forgetting_shows_first_what_it_would_be(desk: Desk, stub: Stub) -> None
     expect(page.locator("article")).to_have_count(0)
 
 
-def test_a_question_without_a_connection_says_so(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_a_question_without_a_connection_says_so(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     asked(page)
     page.clock.install()
     stub.deaf = True
@@ -396,16 +396,16 @@ def test_a_question_without_a_connection_says_so(desk: Desk, stub: Stub) -> None
 
 
 @pytest.mark.parametrize("kind", ["md", "json"])
-def test_the_conversation_is_saved_as_a_file(desk: Desk, stub: Stub, kind: str) -> None:
-    page = desk.chat()
+def test_the_conversation_is_saved_as_a_file(visitor: Visitor, stub: Stub, kind: str) -> None:
+    page = visitor.chat()
     asked(page)
     with page.expect_download() as saved:
         menu(page, "Download (Markdown)" if kind == "md" else "Download (JSON)")
     assert re.fullmatch(rf"conversation-[0-9-]{{10}}\.{kind}", saved.value.suggested_filename)
 
 
-def test_what_is_pinned_is_listed_shown_and_let_go(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_what_is_pinned_is_listed_shown_and_let_go(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     asked(page, "first")
     page.get_by_role("button", name="Pin", exact=True).click()
     asked(page, "second")
@@ -430,9 +430,9 @@ def test_what_is_pinned_is_listed_shown_and_let_go(desk: Desk, stub: Stub) -> No
         ("Go to a date", "Go to a date"),
     ],
 )
-def test_menu_views_open_in_one_panel(desk: Desk, stub: Stub, item: str, title: str) -> None:
+def test_menu_views_open_in_one_panel(visitor: Visitor, stub: Stub, item: str, title: str) -> None:
     stub.commands.append({"name": "search", "args": "", "text": "Search"})
-    page = desk.chat()
+    page = visitor.chat()
     asked(page)
     menu(page, item)
     panel = page.get_by_role("dialog", name=title)
@@ -444,8 +444,8 @@ def test_menu_views_open_in_one_panel(desk: Desk, stub: Stub, item: str, title: 
     expect(page.get_by_role("button", name="Menu")).to_be_focused()
 
 
-def test_panel_is_docked_to_the_side_and_the_page_makes_room(desk: Desk) -> None:
-    page = desk.shop("?open=1&plain=1")
+def test_panel_is_docked_to_the_side_and_the_page_makes_room(visitor: Visitor) -> None:
+    page = visitor.shop("?open=1&plain=1")
     expect(page.locator(".gauge")).to_be_visible()
     room = "getComputedStyle(document.documentElement).marginRight"
     menu(page, "Dock to the side")
@@ -472,14 +472,14 @@ def test_panel_is_docked_to_the_side_and_the_page_makes_room(desk: Desk) -> None
     assert page.evaluate(room) == "0px", "the page is as it was"
 
 
-def test_page_docks_the_panel_by_an_attribute(desk: Desk) -> None:
-    page = desk.shop("?open=1&dock=true&position=left")
+def test_page_docks_the_panel_by_an_attribute(visitor: Visitor) -> None:
+    page = visitor.shop("?open=1&dock=true&position=left")
     expect(page.locator(".gauge")).to_be_visible()
     becomes(page, lambda: page.evaluate("getComputedStyle(document.documentElement).marginLeft") == "400px")
 
 
-def test_the_appearance_is_chosen_and_remembered(desk: Desk) -> None:
-    page = desk.shop("?open=1")
+def test_the_appearance_is_chosen_and_remembered(visitor: Visitor) -> None:
+    page = visitor.shop("?open=1")
     expect(page.locator(".gauge")).to_be_visible()
     menu(page, "Appearance: system")
     expect(page.get_by_role("menuitem", name="Appearance: light")).to_be_focused()
@@ -492,9 +492,9 @@ def test_the_appearance_is_chosen_and_remembered(desk: Desk) -> None:
 # ---- people who take over
 
 
-def test_a_person_takes_over_writes_under_their_name_and_leaves(desk: Desk, stub: Stub) -> None:
+def test_a_person_takes_over_writes_under_their_name_and_leaves(visitor: Visitor, stub: Stub) -> None:
     stub.commands.append(HUMAN)
-    page = desk.chat()
+    page = visitor.chat()
     asked(page)
     menu(page, "Talk to a person")
     line = page.locator(".bars").get_by_text("Waiting for a person…")
@@ -525,8 +525,8 @@ def test_a_person_takes_over_writes_under_their_name_and_leaves(desk: Desk, stub
     expect(page.get_by_role("article", name="Ann")).to_have_count(1)
 
 
-def test_the_help_of_a_person_is_rated(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_the_help_of_a_person_is_rated(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     asked(page)
     session = stub.only()
     stub.call(stub.hand_over(session, "human", "Ann"))
@@ -543,9 +543,9 @@ def test_the_help_of_a_person_is_rated(desk: Desk, stub: Stub) -> None:
     expect(page.locator(".rate")).to_have_count(0)
 
 
-def test_waiting_can_be_taken_back(desk: Desk, stub: Stub) -> None:
+def test_waiting_can_be_taken_back(visitor: Visitor, stub: Stub) -> None:
     stub.commands.append(HUMAN)
-    page = desk.shop("?open=1")
+    page = visitor.shop("?open=1")
     asked(page)
     menu(page, "Talk to a person")
     page.locator(".bars").get_by_role("button", name="Cancel").click()
@@ -553,8 +553,8 @@ def test_waiting_can_be_taken_back(desk: Desk, stub: Stub) -> None:
     assert [frame["args"] for frame in frames(stub, "command")] == ["", "cancel"]
 
 
-def test_a_hand_over_that_ended_while_away_does_not_stick(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_a_hand_over_that_ended_while_away_does_not_stick(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     asked(page)
     session = stub.only()
     stub.call(stub.hand_over(session, "waiting"))
@@ -565,8 +565,8 @@ def test_a_hand_over_that_ended_while_away_does_not_stick(desk: Desk, stub: Stub
 
 
 @pytest.mark.control("S15")
-def test_an_operators_name_is_never_markup(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_an_operators_name_is_never_markup(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     asked(page)
     session = stub.only()
     stub.call(stub.hand_over(session, "human", "<img src=x onerror=alert(1)>"))
@@ -576,8 +576,10 @@ def test_an_operators_name_is_never_markup(desk: Desk, stub: Stub) -> None:
 
 
 @pytest.mark.parametrize("code", sorted(ADVICE))
-def test_missing_operator_notice_is_german_and_no_failed_answer(desk: Desk, stub: Stub, code: str) -> None:
-    page = desk.chat("?locale=de", box="Nachricht")
+def test_missing_operator_notice_is_german_and_no_failed_answer(
+    visitor: Visitor, stub: Stub, code: str
+) -> None:
+    page = visitor.chat("?locale=de", box="Nachricht")
     box = page.get_by_role("textbox", name="Nachricht")
     box.fill("Hallo")
     box.press("Enter")
@@ -594,8 +596,8 @@ def test_missing_operator_notice_is_german_and_no_failed_answer(desk: Desk, stub
 # ---- read and unread
 
 
-def test_unread_messages_are_counted_after_a_reload(desk: Desk, stub: Stub) -> None:
-    page = desk.shop("?open=1")
+def test_unread_messages_are_counted_after_a_reload(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.shop("?open=1")
     asked(page)
     page.keyboard.press("Escape")
     stub.call(stub.push(stub.only(), "One"))
@@ -615,11 +617,11 @@ def test_unread_messages_are_counted_after_a_reload(desk: Desk, stub: Stub) -> N
     expect(page.get_by_role("button", name="Open chat", exact=True)).to_be_visible()
 
 
-def test_reading_in_one_tab_is_known_in_the_other(desk: Desk, stub: Stub) -> None:
-    page = desk.shop("?open=1")
+def test_reading_in_one_tab_is_known_in_the_other(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.shop("?open=1")
     asked(page)
     page.keyboard.press("Escape")
-    other = desk.shop()
+    other = visitor.shop()
     expect(other.get_by_role("button", name="Open chat", exact=True)).to_be_visible()
     expect(page.get_by_role("button", name="Open chat", exact=True)).to_be_visible()
     stub.call(stub.push(stub.only(), "News"))
@@ -632,8 +634,8 @@ def test_reading_in_one_tab_is_known_in_the_other(desk: Desk, stub: Stub) -> Non
 # ---- gauge, keyboard, shapes
 
 
-def test_the_gauge_says_its_numbers_and_its_parts_sum_up(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_the_gauge_says_its_numbers_and_its_parts_sum_up(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     asked(page)
     frame = {"t": "ctx"} | ctx(86_400)
     gauge = page.locator(".gauge")
@@ -652,8 +654,8 @@ def test_the_gauge_says_its_numbers_and_its_parts_sum_up(desk: Desk, stub: Stub)
     expect(page.locator(".popover")).to_contain_text("updating")
 
 
-def test_escape_closes_one_thing_after_the_other(desk: Desk) -> None:
-    page = desk.shop("?open=1")
+def test_escape_closes_one_thing_after_the_other(visitor: Visitor) -> None:
+    page = visitor.shop("?open=1")
     asked(page)
     page.locator(".gauge").click()
     box = page.get_by_role("textbox", name="Message")
@@ -671,8 +673,8 @@ def test_escape_closes_one_thing_after_the_other(desk: Desk) -> None:
     expect(page.get_by_role("button", name="Open chat")).to_be_focused()
 
 
-def test_what_comes_late_takes_no_key_from_who_writes(desk: Desk) -> None:
-    page = desk.chat()
+def test_what_comes_late_takes_no_key_from_who_writes(visitor: Visitor) -> None:
+    page = visitor.chat()
     asked(page)
     held: list[Route] = []
     box, more = page.get_by_role("textbox", name="Message"), page.get_by_role("button", name="Menu")
@@ -691,8 +693,8 @@ def test_what_comes_late_takes_no_key_from_who_writes(desk: Desk) -> None:
     expect(box).to_have_value("Hello ")
 
 
-def test_room_for_an_opinion_that_comes_late_closes_no_menu(desk: Desk) -> None:
-    page = desk.chat()
+def test_room_for_an_opinion_that_comes_late_closes_no_menu(visitor: Visitor) -> None:
+    page = visitor.chat()
     asked(page)
     held: list[Route] = []
     page.route("**/widget/menu.js", lambda route: held.append(route))
@@ -704,8 +706,8 @@ def test_room_for_an_opinion_that_comes_late_closes_no_menu(desk: Desk) -> None:
     expect(page.get_by_role("menuitem").first).to_be_focused()
 
 
-def test_f6_goes_to_the_log_and_back(desk: Desk) -> None:
-    page = desk.chat()
+def test_f6_goes_to_the_log_and_back(visitor: Visitor) -> None:
+    page = visitor.chat()
     box = page.get_by_role("textbox", name="Message")
     box.focus()
     page.keyboard.press("F6")
@@ -716,10 +718,12 @@ def test_f6_goes_to_the_log_and_back(desk: Desk) -> None:
 
 @pytest.mark.parametrize("locale", ["en", "ur"])
 @pytest.mark.parametrize("width", [320, 550])
-def test_everything_fits_a_narrow_or_enlarged_page(desk: Desk, stub: Stub, width: int, locale: str) -> None:
+def test_everything_fits_a_narrow_or_enlarged_page(
+    visitor: Visitor, stub: Stub, width: int, locale: str
+) -> None:
     """A window of 1,100 pixels at 200 % has 550 of them."""
     stub.commands.append(HUMAN)
-    page = desk.page()
+    page = visitor.page()
     page.set_viewport_size({"width": width, "height": 380 if width == 550 else 640})
     page.goto(f"{stub.host_url}/shop?open=1&plain=1&locale={locale}")
     asked(page)
@@ -746,8 +750,8 @@ def test_everything_fits_a_narrow_or_enlarged_page(desk: Desk, stub: Stub, width
 
 @pytest.mark.parametrize("context_options", [{"forced_colors": "active", "locale": "en-US"}])
 @pytest.mark.usefixtures("context_options")
-def test_with_forced_colours_every_control_keeps_an_edge(desk: Desk) -> None:
-    page = desk.shop("?open=1")
+def test_with_forced_colours_every_control_keeps_an_edge(visitor: Visitor) -> None:
+    page = visitor.shop("?open=1")
     asked(page)
     pressed = page.get_by_role("button", name="Good answer")
     pressed.click()
@@ -764,8 +768,8 @@ def test_with_forced_colours_every_control_keeps_an_edge(desk: Desk) -> None:
     [{"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "locale": "en-US"}],
 )
 @pytest.mark.usefixtures("context_options")
-def test_on_a_phone_the_keyboard_never_covers_what_is_written(desk: Desk) -> None:
-    page = desk.shop("?open=1&plain=1")
+def test_on_a_phone_the_keyboard_never_covers_what_is_written(visitor: Visitor) -> None:
+    page = visitor.shop("?open=1&plain=1")
     asked(page)
     page.evaluate("""() => {
         Object.defineProperty(visualViewport, 'height', { value: 420, configurable: true });

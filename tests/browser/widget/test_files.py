@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.widget.conftest import Desk
+from tests.browser.widget.conftest import Visitor
 from tests.browser.widget.hands import arrived, log
 from tests.browser.widget.picked_files import chips, file, pick, png
 from tests.browser.widget.stub import Stub
@@ -34,8 +34,8 @@ def give(page: Page, kind: str, name: str, content: bytes, mime: str, *, words: 
     page.evaluate(script, [kind, name, list(content), mime, words])
 
 
-def shop(desk: Desk, query: str = "") -> Page:
-    page = desk.shop(f"?open=1{query}")
+def shop(visitor: Visitor, query: str = "") -> Page:
+    page = visitor.shop(f"?open=1{query}")
     expect(page.get_by_role("button", name="Attach files")).to_be_visible()
     return page
 
@@ -44,8 +44,8 @@ def sent(stub: Stub) -> list[dict[str, Any]]:
     return [frame for frame in stub.received if frame["t"] == "msg"]
 
 
-def test_picked_pasted_and_dropped_files_go_out_with_the_message(desk: Desk, stub: Stub) -> None:
-    page = shop(desk)
+def test_picked_pasted_and_dropped_files_go_out_with_the_message(visitor: Visitor, stub: Stub) -> None:
+    page = shop(visitor)
     pick(page, file("a.txt", b"words"))
     expect(chips(page)).to_have_count(1)
     give(page, "paste", "shot.png", png(), "image/png")
@@ -71,8 +71,8 @@ def test_picked_pasted_and_dropped_files_go_out_with_the_message(desk: Desk, stu
     assert session.files[frame["attachments"][1]][1] == png()
 
 
-def test_after_a_reload_pictures_are_drawn_from_what_the_server_has(desk: Desk, stub: Stub) -> None:
-    page = shop(desk)
+def test_after_a_reload_pictures_are_drawn_from_what_the_server_has(visitor: Visitor, stub: Stub) -> None:
+    page = shop(visitor)
     pick(page, file("x.png", png("red"), "image/png"))
     expect(page.locator(".composer .file[data-state=ready]")).to_have_count(1)
     page.get_by_role("button", name="Send", exact=True).click()
@@ -88,8 +88,8 @@ def test_after_a_reload_pictures_are_drawn_from_what_the_server_has(desk: Desk, 
     assert download.value.path().read_bytes() == png("red")
 
 
-def test_an_answer_brings_its_files_and_charts(desk: Desk, stub: Stub) -> None:
-    page = shop(desk)
+def test_an_answer_brings_its_files_and_charts(visitor: Visitor, stub: Stub) -> None:
+    page = shop(visitor)
     files = ("plan.md", "text/markdown", b"# Plan"), ("sales.png", "image/png", png("red"))
     stub.call(stub.push(stub.only(), "There they are.", files=files))
     answer = log(page).locator("article.assistant").last
@@ -103,8 +103,8 @@ def test_an_answer_brings_its_files_and_charts(desk: Desk, stub: Stub) -> None:
     expect(log(page).locator("article.assistant canvas")).to_have_count(1)
 
 
-def test_pictures_that_come_late_leave_the_reader_at_the_end(desk: Desk, stub: Stub) -> None:
-    page = shop(desk)
+def test_pictures_that_come_late_leave_the_reader_at_the_end(visitor: Visitor, stub: Stub) -> None:
+    page = shop(visitor)
     for _ in range(2):
         pick(page, file("tall.png", png("red", (600, 600)), "image/png"))
         expect(page.locator(".composer .file[data-state=ready]")).to_have_count(1)
@@ -119,9 +119,9 @@ def test_pictures_that_come_late_leave_the_reader_at_the_end(desk: Desk, stub: S
     expect(log(page).get_by_text("The very last word")).to_be_in_viewport()
 
 
-def test_a_message_waits_for_its_files_and_shows_how_far_they_are(desk: Desk, stub: Stub) -> None:
+def test_a_message_waits_for_its_files_and_shows_how_far_they_are(visitor: Visitor, stub: Stub) -> None:
     stub.hold_files.clear()
-    page = shop(desk)
+    page = shop(visitor)
     pick(page, file("a.txt", b"x" * 150_000))
     meter = chips(page).get_by_role("progressbar", name="Sending a.txt")
     expect(meter).to_have_attribute("aria-valuenow", "100")
@@ -136,10 +136,10 @@ def test_a_message_waits_for_its_files_and_shows_how_far_they_are(desk: Desk, st
     expect(page.get_by_role("textbox", name="Message")).to_have_value("")
 
 
-def test_a_file_that_is_refused_says_why_and_can_be_taken_away(desk: Desk, stub: Stub) -> None:
-    desk.tolerated = ("status of 422",)
+def test_a_file_that_is_refused_says_why_and_can_be_taken_away(visitor: Visitor, stub: Stub) -> None:
+    visitor.tolerated = ("status of 422",)
     stub.refuse_file = "file_unknown_kind"
-    page = shop(desk)
+    page = shop(visitor)
     pick(page, file("a.exe", b"MZ"), file("large.txt", b"x" * 200_001), file("empty.txt", b""))
     failed = page.locator(".composer .file[data-state=failed]")
     expect(failed).to_have_count(3)
@@ -163,19 +163,19 @@ def test_a_file_that_is_refused_says_why_and_can_be_taken_away(desk: Desk, stub:
     expect(log(page).locator(".person")).to_contain_text("Still here")
 
 
-def test_too_many_files_are_said_to_be_too_many(desk: Desk) -> None:
-    page = shop(desk)
+def test_too_many_files_are_said_to_be_too_many(visitor: Visitor) -> None:
+    page = shop(visitor)
     pick(page, *(file(f"{n}.txt", b"x") for n in range(5)))
     expect(chips(page)).to_have_count(3)
     expect(page.get_by_text("3 files are the most for one message.").first).to_be_visible()
 
 
-def test_files_wait_offline_and_go_out_with_their_message(desk: Desk, stub: Stub) -> None:
-    desk.tolerated = ("WebSocket", "ERR_INTERNET_DISCONNECTED")
-    page = shop(desk)
+def test_files_wait_offline_and_go_out_with_their_message(visitor: Visitor, stub: Stub) -> None:
+    visitor.tolerated = ("WebSocket", "ERR_INTERNET_DISCONNECTED")
+    page = shop(visitor)
     pick(page, file("first.txt", b"warm"))
     expect(page.locator(".composer .file[data-state=ready]")).to_have_count(1)
-    desk.lose_network(page)
+    visitor.lose_network(page)
     expect(page.get_by_text("You are offline.").first).to_be_visible()
     pick(page, file("a.txt", b"words"))
     expect(chips(page).nth(1)).to_contain_text("waits for the connection")
@@ -183,15 +183,15 @@ def test_files_wait_offline_and_go_out_with_their_message(desk: Desk, stub: Stub
     page.keyboard.press("Enter")
     expect(page.get_by_text("The files stay here").first).to_be_visible()
     expect(page.get_by_role("textbox", name="Message")).to_have_value("Read it later")
-    desk.context.set_offline(False)
+    visitor.context.set_offline(False)
     page.evaluate("dispatchEvent(new Event('online'))")
     expect(log(page).locator(".person")).to_contain_text("Read it later")
     (frame,) = arrived(page, stub, "msg", 1)
     assert len(frame["attachments"]) == 2
 
 
-def test_what_a_reload_could_not_keep_is_named(desk: Desk, stub: Stub) -> None:
-    page = shop(desk)
+def test_what_a_reload_could_not_keep_is_named(visitor: Visitor, stub: Stub) -> None:
+    page = shop(visitor)
     pick(page, file("kept.txt", b"words"))
     expect(page.locator(".composer .file[data-state=ready]")).to_have_count(1)
     stub.hold_files.clear()
@@ -211,9 +211,9 @@ def test_what_a_reload_could_not_keep_is_named(desk: Desk, stub: Stub) -> None:
     expect(log(page).get_by_role("button", name="Save kept.txt")).to_be_visible()
 
 
-def test_where_no_files_are_taken_nothing_offers_it(desk: Desk, stub: Stub) -> None:
+def test_where_no_files_are_taken_nothing_offers_it(visitor: Visitor, stub: Stub) -> None:
     stub.files = None
-    page = desk.shop("?open=1")
+    page = visitor.shop("?open=1")
     expect(page.locator(".gauge")).to_be_visible()
     expect(page.get_by_role("button", name="Attach files")).to_be_hidden()
     give(page, "paste", "shot.png", png(), "image/png")
@@ -222,15 +222,15 @@ def test_where_no_files_are_taken_nothing_offers_it(desk: Desk, stub: Stub) -> N
     assert not any("attach" in path for path in stub.requests)
 
 
-def test_pasted_words_stay_words(desk: Desk, stub: Stub) -> None:
-    page = shop(desk)
+def test_pasted_words_stay_words(visitor: Visitor, stub: Stub) -> None:
+    page = shop(visitor)
     give(page, "paste", "table.png", png(), "image/png", words="a table")
     expect(chips(page)).to_have_count(0)
     assert not any("attach" in path for path in stub.requests)
 
 
-def test_files_speak_german_too(desk: Desk) -> None:
-    page = desk.shop("?open=1&locale=de")
+def test_files_speak_german_too(visitor: Visitor) -> None:
+    page = visitor.shop("?open=1&locale=de")
     with page.expect_file_chooser() as chooser:
         page.get_by_role("button", name="Dateien anfügen").click()
     chooser.value.set_files([file("leer.txt", b"")])

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.axe import find_faults
-from tests.browser.widget.conftest import Desk
+from tests.browser.widget.conftest import Visitor
 from tests.browser.widget.hands import log, say
 from tests.browser.widget.stub import Stub
 
@@ -33,8 +33,8 @@ Water is wet[^1], not [^so].
 [^1]: See chapter 2."""
 
 
-def answer_with(desk: Desk, stub: Stub, text: str) -> tuple[Page, Locator]:
-    page = desk.chat()
+def answer_with(visitor: Visitor, stub: Stub, text: str) -> tuple[Page, Locator]:
+    page = visitor.chat()
     stub.replies["formulas"] = text
     say(page, "formulas")
     answer = log(page).locator("article.assistant").last
@@ -42,8 +42,8 @@ def answer_with(desk: Desk, stub: Stub, text: str) -> tuple[Page, Locator]:
     return page, answer
 
 
-def test_formulas_notes_and_tasks_are_drawn_as_such(desk: Desk, stub: Stub) -> None:
-    page, answer = answer_with(desk, stub, TALK)
+def test_formulas_notes_and_tasks_are_drawn_as_such(visitor: Visitor, stub: Stub) -> None:
+    page, answer = answer_with(visitor, stub, TALK)
     expect(answer.locator("math")).to_have_count(4)
     expect(answer.locator("math mfrac")).to_have_count(3)
     expect(answer.locator("math mtable mtr")).to_have_count(2)
@@ -60,17 +60,17 @@ def test_formulas_notes_and_tasks_are_drawn_as_such(desk: Desk, stub: Stub) -> N
     assert find_faults(page) == []
 
 
-def test_generated_formulas_are_drawn_completely_and_safely(desk: Desk) -> None:
-    assert desk.chat().evaluate(MADE_UP, 400) == []
+def test_generated_formulas_are_drawn_completely_and_safely(visitor: Visitor) -> None:
+    assert visitor.chat().evaluate(MADE_UP, 400) == []
 
 
-def test_endless_formulas_end(desk: Desk) -> None:
+def test_endless_formulas_end(visitor: Visitor) -> None:
     script = r"""async () => {
         const { formula } = await import("/static/widget/math.js");
         const parts = ["\\frac", "{", "\\sqrt[", "a^", "_", "\\left(", "\\begin{matrix}", "&", "\\cases"];
         return parts.filter((one) => formula(one.repeat(5000 / one.length), false));
     }"""
-    assert desk.chat().evaluate(script) == []
+    assert visitor.chat().evaluate(script) == []
 
 
 @pytest.fixture
@@ -79,11 +79,11 @@ def context_options(request: pytest.FixtureRequest) -> dict[str, Any]:
     return {"viewport": {"width": width, "height": 760}, "locale": "en-US"}
 
 
-def test_wide_tables_and_formulas_scroll_sideways_on_a_small_screen(desk: Desk, stub: Stub) -> None:
+def test_wide_tables_and_formulas_scroll_sideways_on_a_small_screen(visitor: Visitor, stub: Stub) -> None:
     heads = "| Destination | Departure time | Arrival time | Platform |\n|---|---|---|---|\n"
     rows = "| Kirchheimbolanden | 10:05 | 12:44 | 7 |\n"
     wide = "$$" + " + ".join(f"a_{{{n}}} x^{{{n}}}" for n in range(20)) + "$$"
-    page, answer = answer_with(desk, stub, f"{heads}{rows}\n{wide}")
+    page, answer = answer_with(visitor, stub, f"{heads}{rows}\n{wide}")
     expect(answer.locator("math")).to_have_count(1)
     for what in (".table", ".formula"):
         place = answer.locator(what)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.widget.conftest import Desk
+from tests.browser.widget.conftest import Visitor
 from tests.browser.widget.embedding_page import call, token, until
 from tests.browser.widget.hands import arrived, log, say, texts
 from tests.browser.widget.picked_files import chips, file, pick, png
@@ -36,9 +36,9 @@ def answered(page: Page, text: str) -> None:
     expect(log(page).get_by_label("Assistant").last).to_contain_text(f"You said: {text}")
 
 
-def test_site_has_a_font_of_its_own_unless_the_page_sets_one(desk: Desk, stub: Stub) -> None:
+def test_site_has_a_font_of_its_own_unless_the_page_sets_one(visitor: Visitor, stub: Stub) -> None:
     stub.site = {**SITE, "font": "Georgia, serif"}
-    page = desk.shop("?open=1")
+    page = visitor.shop("?open=1")
     family = "node => getComputedStyle(node).fontFamily"
     expect(page.get_by_role("heading", name="Acme help")).to_be_visible()
     assert page.get_by_role("textbox", name="Message").evaluate(family) == "Georgia, serif"
@@ -46,9 +46,9 @@ def test_site_has_a_font_of_its_own_unless_the_page_sets_one(desk: Desk, stub: S
     assert page.get_by_role("textbox", name="Message").evaluate(family) == "monospace"
 
 
-def test_a_public_site_is_a_plain_and_kind_chat(desk: Desk, stub: Stub) -> None:
+def test_a_public_site_is_a_plain_and_kind_chat(visitor: Visitor, stub: Stub) -> None:
     stub.site, stub.audience = SITE, "public"
-    page = desk.shop()
+    page = visitor.shop()
     launcher = page.get_by_role("button", name="Ask Acme")
     box = launcher.bounding_box()
     assert box is not None
@@ -70,9 +70,9 @@ def test_a_public_site_is_a_plain_and_kind_chat(desk: Desk, stub: Stub) -> None:
     assert "token" not in page.locator(".panel").inner_text().lower()
 
 
-def test_a_page_may_say_how_it_looks_itself(desk: Desk, stub: Stub) -> None:
+def test_a_page_may_say_how_it_looks_itself(visitor: Visitor, stub: Stub) -> None:
     stub.site = SITE
-    page = desk.shop("?title=Mine&accent=%23006400&position=right&open=1")
+    page = visitor.shop("?title=Mine&accent=%23006400&position=right&open=1")
     expect(page.get_by_role("heading", name="Mine")).to_be_visible()
     box = page.get_by_role("dialog").bounding_box()
     assert box is not None
@@ -85,17 +85,17 @@ def test_a_page_may_say_how_it_looks_itself(desk: Desk, stub: Stub) -> None:
 @pytest.mark.parametrize(
     "site", [SITE, {"starters": []}], ids=["a site that has some", "a site that has none"]
 )
-def test_a_page_may_say_itself_how_people_begin(desk: Desk, stub: Stub, site: dict[str, Any]) -> None:
+def test_a_page_may_say_itself_how_people_begin(visitor: Visitor, stub: Stub, site: dict[str, Any]) -> None:
     stub.site = site
-    page = desk.shop("?open=1&starters=Where is it%3F | |<b>Bold</b>|3|4|5|6|7")
+    page = visitor.shop("?open=1&starters=Where is it%3F | |<b>Bold</b>|3|4|5|6|7")
     expect(page.locator(".starters button")).to_have_text(["Where is it?", "<b>Bold</b>", "3", "4", "5", "6"])
     page.get_by_role("button", name="Where is it?").click()
     expect(log(page).get_by_label("You")).to_contain_text("Where is it?")
 
 
-def test_site_asks_visitor_for_name_and_sends_the_answer(desk: Desk, stub: Stub) -> None:
+def test_site_asks_visitor_for_name_and_sends_the_answer(visitor: Visitor, stub: Stub) -> None:
     stub.site = {"starters": [], "ask_name": True}
-    page = desk.shop("?open=1")
+    page = visitor.shop("?open=1")
     question = page.get_by_label("What should I call you?")
     question.fill("ada")
     question.press("Enter")
@@ -103,30 +103,30 @@ def test_site_asks_visitor_for_name_and_sends_the_answer(desk: Desk, stub: Stub)
     expect(question).to_be_hidden()
 
 
-def test_site_asks_for_no_name_by_default(desk: Desk, stub: Stub) -> None:
+def test_site_asks_for_no_name_by_default(visitor: Visitor, stub: Stub) -> None:
     stub.site = SITE
-    page = desk.shop("?open=1")
+    page = visitor.shop("?open=1")
     expect(page.locator(".starters button")).to_have_count(2)
     expect(page.get_by_label("What should I call you?")).to_have_count(0)
 
 
-def test_the_full_page_bears_the_name_of_its_site(desk: Desk, stub: Stub) -> None:
+def test_the_full_page_bears_the_name_of_its_site(visitor: Visitor, stub: Stub) -> None:
     stub.site = {"title": "Acme help", "starters": []}
-    page = desk.chat()
+    page = visitor.chat()
     expect(page.get_by_role("heading", name="Acme help")).to_be_visible()
     expect(page).to_have_title("Acme help")
 
 
-def test_absent_team_text_of_the_site_is_shown(desk: Desk, stub: Stub) -> None:
+def test_absent_team_text_of_the_site_is_shown(visitor: Visitor, stub: Stub) -> None:
     stub.site = SITE
-    desk.tolerated = ("WebSocket", "503")
+    visitor.tolerated = ("WebSocket", "503")
     stub.refuse = True
-    page = desk.shop("?open=1")
+    page = visitor.shop("?open=1")
     expect(page.locator(".link")).to_have_text("We are back at nine.")
 
 
 @pytest.mark.control("S15")
-def test_text_of_a_site_is_text(desk: Desk, stub: Stub) -> None:
+def test_text_of_a_site_is_text(visitor: Visitor, stub: Stub) -> None:
     evil = "<img src=x onerror=alert(1)>"
     stub.site = {
         "title": evil,
@@ -135,14 +135,14 @@ def test_text_of_a_site_is_text(desk: Desk, stub: Stub) -> None:
         "ai_notice": evil,
         "privacy_url": "javascript:alert(1)",
     }
-    page = desk.shop("?open=1")
+    page = visitor.shop("?open=1")
     expect(page.get_by_role("button", name=evil)).to_be_visible()
     assert page.locator("#evertalk img, #evertalk a").count() == 0
 
 
-def test_sign_in_before_load_never_shows_another_person(desk: Desk, stub: Stub) -> None:
+def test_sign_in_before_load_never_shows_another_person(visitor: Visitor, stub: Stub) -> None:
     stub.required = True
-    page = desk.page()
+    page = visitor.page()
     page.add_init_script(
         "window.Evertalk = function () { (Evertalk.q = Evertalk.q || []).push(arguments); };"
         "Evertalk('setTheme', 'dark'); Evertalk('open'); Evertalk('identify', 'ada');"
@@ -154,8 +154,8 @@ def test_sign_in_before_load_never_shows_another_person(desk: Desk, stub: Stub) 
     assert page.locator(".root").get_attribute("data-theme") == "dark"
 
 
-def test_signing_in_takes_the_conversation_along_under_a_new_token(desk: Desk, stub: Stub) -> None:
-    page = desk.shop("?open=1")
+def test_signing_in_takes_the_conversation_along_under_a_new_token(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.shop("?open=1")
     answered(page, "Before")
     before = token(page)
     call(page, "identify", "ada")
@@ -165,8 +165,8 @@ def test_signing_in_takes_the_conversation_along_under_a_new_token(desk: Desk, s
     assert token(page).startswith("signed")
 
 
-def test_signing_out_leaves_nothing_of_the_person_behind(desk: Desk, stub: Stub) -> None:
-    page = desk.shop("?open=1")
+def test_signing_out_leaves_nothing_of_the_person_behind(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.shop("?open=1")
     call(page, "identify", "ada")
     until(page, "localStorage.getItem('evertalk:shop:signed')")
     answered(page, "My secret")
@@ -191,8 +191,8 @@ def test_signing_out_leaves_nothing_of_the_person_behind(desk: Desk, stub: Stub)
     assert texts(page) == []
 
 
-def test_who_signs_in_next_sends_nothing_of_the_one_before(desk: Desk, stub: Stub) -> None:
-    page = desk.shop("?open=1")
+def test_who_signs_in_next_sends_nothing_of_the_one_before(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.shop("?open=1")
     call(page, "identify", "ada")
     answered(page, "I am Ada")
     stub.deaf = True
@@ -210,9 +210,9 @@ def test_who_signs_in_next_sends_nothing_of_the_one_before(desk: Desk, stub: Stu
     assert len(sent) == 1, "once, as Ada, to a server that was deaf"
 
 
-def test_chat_for_signed_in_people_begins_after_sign_in(desk: Desk, stub: Stub) -> None:
+def test_chat_for_signed_in_people_begins_after_sign_in(visitor: Visitor, stub: Stub) -> None:
     stub.required = True
-    page = desk.shop("?open=1")
+    page = visitor.shop("?open=1")
     page.evaluate("document.addEventListener('evertalk:error', event => window.told = event.detail.code)")
     expect(page.locator(".link")).to_have_text("Please sign in to use the chat.")
     assert page.evaluate("window.told ?? 'identity_required'") == "identity_required"
@@ -221,8 +221,8 @@ def test_chat_for_signed_in_people_begins_after_sign_in(desk: Desk, stub: Stub) 
     expect(page.locator(".link")).to_be_hidden()
 
 
-def test_refused_signature_keeps_the_conversation(desk: Desk, stub: Stub) -> None:
-    page = desk.shop("?open=1")
+def test_refused_signature_keeps_the_conversation(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.shop("?open=1")
     answered(page, "Mine")
     mine = token(page)
     call(page, "identify", "forged")
@@ -232,8 +232,8 @@ def test_refused_signature_keeps_the_conversation(desk: Desk, stub: Stub) -> Non
     expect(page.locator(".link")).to_be_hidden()
 
 
-def test_shutting_down_keeps_an_anonymous_conversation(desk: Desk, stub: Stub) -> None:
-    page = desk.shop()
+def test_shutting_down_keeps_an_anonymous_conversation(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.shop()
     call(page, "open")
     answered(page, "Keep me")
     call(page, "shutdown")
@@ -250,8 +250,8 @@ def test_shutting_down_keeps_an_anonymous_conversation(desk: Desk, stub: Stub) -
     assert page.locator(".root").get_attribute("data-theme") == "light"
 
 
-def test_a_code_opens_the_conversation_in_another_browser(desk: Desk, stub: Stub) -> None:
-    page = desk.shop("?open=1")
+def test_a_code_opens_the_conversation_in_another_browser(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.shop("?open=1")
     answered(page, "Remember me")
     call(page, "keep")
     panel = page.get_by_role("dialog", name="Continue on another device")
@@ -268,7 +268,7 @@ def test_a_code_opens_the_conversation_in_another_browser(desk: Desk, stub: Stub
     expect(log(page).get_by_label("You")).to_have_count(0)
     call(page, "keep")
     panel.get_by_label("I have a code").fill("WRONG-CODE")
-    desk.tolerated = ("404",)
+    visitor.tolerated = ("404",)
     panel.get_by_role("button", name="Open that conversation").click()
     expect(panel.get_by_role("status")).to_have_text(
         "This code opens nothing. Please look for a mistake in it."
@@ -279,12 +279,12 @@ def test_a_code_opens_the_conversation_in_another_browser(desk: Desk, stub: Stub
     expect(log(page).get_by_label("You")).to_contain_text("Remember me")
 
 
-def test_a_code_brings_the_full_page_its_cookie(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_a_code_brings_the_full_page_its_cookie(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     answered(page, "On the page")
     (session,) = stub.sessions.values()
     stub.codes["AAAA"] = session
-    desk.context.clear_cookies()
+    visitor.context.clear_cookies()
     page.reload()
     page.get_by_role("textbox", name="Message").wait_for()
     page.evaluate(
@@ -339,24 +339,24 @@ def nothing_of_ada(page: Page, stub: Stub, name: str) -> None:
     assert "Ada's" not in json.dumps(stub.people[name.lower()].events if name.lower() in stub.people else [])
 
 
-def as_ada(desk: Desk) -> Page:
-    page = desk.shop("?open=1")
+def as_ada(visitor: Visitor) -> Page:
+    page = visitor.shop("?open=1")
     expect(page.get_by_role("button", name="Attach files")).to_be_visible()
     call(page, "identify", "ada")
     until(page, "localStorage.getItem('evertalk:shop:signed') === 'ada'")
     return page
 
 
-def test_who_signs_in_next_finds_no_file_draft_or_outbox(desk: Desk, stub: Stub) -> None:
-    page = as_ada(desk)
+def test_who_signs_in_next_finds_no_file_draft_or_outbox(visitor: Visitor, stub: Stub) -> None:
+    page = as_ada(visitor)
     leftovers(page, stub)
     call(page, "identify", "bob")
     until(page, "localStorage.getItem('evertalk:shop:signed') === 'bob'")
     nothing_of_ada(page, stub, "Bob")
 
 
-def test_sign_in_after_sign_out_shows_nothing_of_former_person(desk: Desk, stub: Stub) -> None:
-    page = as_ada(desk)
+def test_sign_in_after_sign_out_shows_nothing_of_former_person(visitor: Visitor, stub: Stub) -> None:
+    page = as_ada(visitor)
     leftovers(page, stub)
     call(page, "identify", None)
     until(page, "localStorage.getItem('evertalk:shop:token')?.startsWith('token')")
@@ -365,9 +365,9 @@ def test_sign_in_after_sign_out_shows_nothing_of_former_person(desk: Desk, stub:
     nothing_of_ada(page, stub, "Bob")
 
 
-def test_sign_in_on_reload_never_shows_the_former_person(desk: Desk, stub: Stub) -> None:
-    desk.tolerated = ("WebSocket", "503")
-    page = as_ada(desk)
+def test_sign_in_on_reload_never_shows_the_former_person(visitor: Visitor, stub: Stub) -> None:
+    visitor.tolerated = ("WebSocket", "503")
+    page = as_ada(visitor)
     leftovers(page, stub)
     page.add_init_script(
         "window.Evertalk = function () { (Evertalk.q = Evertalk.q || []).push(arguments); };"
@@ -384,9 +384,9 @@ def test_sign_in_on_reload_never_shows_the_former_person(desk: Desk, stub: Stub)
     nothing_of_ada(page, stub, "Bob")
 
 
-def test_another_tab_forgets_the_one_before_as_well(desk: Desk, stub: Stub) -> None:
-    page = as_ada(desk)
-    other = desk.shop("?open=1")
+def test_another_tab_forgets_the_one_before_as_well(visitor: Visitor, stub: Stub) -> None:
+    page = as_ada(visitor)
+    other = visitor.shop("?open=1")
     expect(other.get_by_role("button", name="Attach files")).to_be_visible()
     leftovers(page, stub)
     other.bring_to_front()
@@ -401,8 +401,8 @@ def test_another_tab_forgets_the_one_before_as_well(desk: Desk, stub: Stub) -> N
     expect(log(other).get_by_text("You said: I am Bob")).to_be_visible()
 
 
-def test_what_lay_over_the_chat_goes_with_the_one_before(desk: Desk, stub: Stub) -> None:
-    page = as_ada(desk)
+def test_what_lay_over_the_chat_goes_with_the_one_before(visitor: Visitor, stub: Stub) -> None:
+    page = as_ada(visitor)
     answered(page, "Hello")
     stub.people["ada"].notes = [note_of("Ada drinks green tea.", id="n00000001")]
     page.get_by_role("button", name="Menu").click()
@@ -418,12 +418,12 @@ def test_what_lay_over_the_chat_goes_with_the_one_before(desk: Desk, stub: Stub)
     expect(page.get_by_text("Ada drinks green tea.")).to_have_count(0)
 
 
-def test_new_signature_of_same_person_keeps_draft_and_files(desk: Desk, stub: Stub) -> None:
+def test_new_signature_of_same_person_keeps_draft_and_files(visitor: Visitor, stub: Stub) -> None:
     def signed(nonce: str) -> str:
         claims = base64.urlsafe_b64encode(json.dumps({"sub": "ada", "n": nonce}).encode()).decode()
         return f"h.{claims.rstrip('=')}.s"
 
-    page = desk.shop("?open=1")
+    page = visitor.shop("?open=1")
     expect(page.get_by_role("button", name="Attach files")).to_be_visible()
     call(page, "identify", signed("1"))
     until(page, "Boolean(localStorage.getItem('evertalk:shop:signed'))")

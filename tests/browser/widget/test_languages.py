@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.widget.conftest import Desk
+from tests.browser.widget.conftest import Visitor
 from tests.browser.widget.hands import log
 from tests.browser.widget.stub import FILES, Stub, note_of
 from tests.kit.night import rest_at_night
@@ -53,9 +53,9 @@ def english_left(page: Page, language: str) -> list[str]:
 
 
 @pytest.mark.parametrize("language", rest_at_night(OTHERS, by_day=BY_DAY))
-def test_a_visitor_reads_their_own_language(desk: Desk, stub: Stub, language: str) -> None:
+def test_a_visitor_reads_their_own_language(visitor: Visitor, stub: Stub, language: str) -> None:
     words, parts = said(language, "chat"), said(language, "chat_parts")
-    page = desk.page()
+    page = visitor.page()
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto(f"{stub.host_url}/shop?plain=1&locale={language}")
     page.get_by_role("button", name=words["open"], exact=True).click()
@@ -89,8 +89,8 @@ def test_a_visitor_reads_their_own_language(desk: Desk, stub: Stub, language: st
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_a_card_heads_its_summary_in_the_language(desk: Desk, stub: Stub) -> None:
-    card, page = said("de", "chat_parts")["card"], desk.shop("?open=1&locale=de")
+def test_a_card_heads_its_summary_in_the_language(visitor: Visitor, stub: Stub) -> None:
+    card, page = said("de", "chat_parts")["card"], visitor.shop("?open=1&locale=de")
     field = page.get_by_role("textbox", name=said("de", "chat")["message"], exact=True)
     for count, words in enumerate(("eins", "zwei", "drei", "/compact"), 1):
         field.fill(words)
@@ -102,8 +102,8 @@ def test_a_card_heads_its_summary_in_the_language(desk: Desk, stub: Stub) -> Non
 
 
 @pytest.mark.parametrize("locale", ["tlh", "x", "en_US", "d", "../../de"])
-def test_who_asks_for_no_language_of_ours_reads_english(desk: Desk, stub: Stub, locale: str) -> None:
-    page = desk.shop(f"?open=1&locale={locale}")
+def test_who_asks_for_no_language_of_ours_reads_english(visitor: Visitor, stub: Stub, locale: str) -> None:
+    page = visitor.shop(f"?open=1&locale={locale}")
     expect(page.get_by_role("textbox", name="Message")).to_be_visible()
     page.get_by_role("textbox", name="Message").fill("Hi")
     page.keyboard.press("Enter")
@@ -112,19 +112,23 @@ def test_who_asks_for_no_language_of_ours_reads_english(desk: Desk, stub: Stub, 
     assert [path for path in stub.requests if "/locales/" in path] == []
 
 
-def test_words_that_do_not_come_leave_english(desk: Desk, stub: Stub) -> None:
-    desk.tolerated = ("Failed to load resource",)
-    desk.context.route("**/locales/de/*.json", lambda route: route.fulfill(status=404, json={"title": "?"}))
-    page = desk.shop("?open=1&locale=de")
+def test_words_that_do_not_come_leave_english(visitor: Visitor, stub: Stub) -> None:
+    visitor.tolerated = ("Failed to load resource",)
+    visitor.context.route(
+        "**/locales/de/*.json", lambda route: route.fulfill(status=404, json={"title": "?"})
+    )
+    page = visitor.shop("?open=1&locale=de")
     expect(page.get_by_role("textbox", name="Message")).to_be_visible()
     assert page.locator("#evertalk").get_attribute("lang") == "en"
 
 
-def test_the_longest_folder_that_a_tag_begins_with_is_spoken(desk: Desk, stub: Stub, tmp_path: Path) -> None:
+def test_the_longest_folder_that_a_tag_begins_with_is_spoken(
+    visitor: Visitor, stub: Stub, tmp_path: Path
+) -> None:
     for name in FOLDERS:
         (tmp_path / name).mkdir()
         (tmp_path / name / "chat.json").write_text(json.dumps({"title": name}))
-    page = desk.chat()
+    page = visitor.chat()
     stub.served = Files(locales=tmp_path)
     script = """async (tags) => {
         const { speak, t } = await import('/static/widget/i18n.js');
@@ -136,14 +140,14 @@ def test_the_longest_folder_that_a_tag_begins_with_is_spoken(desk: Desk, stub: S
 
 
 def test_a_plural_form_that_a_language_lacks_is_the_general_one(
-    desk: Desk, stub: Stub, tmp_path: Path
+    visitor: Visitor, stub: Stub, tmp_path: Path
 ) -> None:
     for name, words in {"en": {"title": "Chat", "unread_one": "1", "unread_other": "2"}, "ru": {
         "unread_one": "{count} новое", "unread_few": "{count} новых (мало)", "unread_other": "{count} новых",
     }}.items():  # fmt: skip
         (tmp_path / name).mkdir()
         (tmp_path / name / "chat.json").write_text(json.dumps(words))
-    page = desk.chat()
+    page = visitor.chat()
     stub.served = Files(locales=tmp_path)
     script = """async () => {
         const { speak, t } = await import('/static/widget/i18n.js');

@@ -10,7 +10,7 @@ from aiohttp import web
 from playwright.sync_api import expect
 
 from tests.browser.patience import WAIT_MS
-from tests.browser.widget.conftest import Desk
+from tests.browser.widget.conftest import Visitor
 from tests.browser.widget.embedding_page import call, token, until
 from tests.browser.widget.hands import asked, log, say, texts
 from tests.browser.widget.stub import REFUSED, Stub
@@ -20,16 +20,16 @@ BLOCKED = ("WebSocket connection", "503 (Service Unavailable)", "ERR_")
 
 
 @pytest.fixture
-def behind(desk: Desk, stub: Stub) -> Desk:
-    """A desk behind a proxy that knows no WebSocket."""
+def behind(visitor: Visitor, stub: Stub) -> Visitor:
+    """A visitor behind a proxy that knows no WebSocket."""
     stub.no_sockets = True
-    desk.tolerated = BLOCKED
+    visitor.tolerated = BLOCKED
     # Whoever tries again waits a random while: here they draw short ones.
-    desk.context.add_init_script("Math.random = () => 0.1")
-    return desk
+    visitor.context.add_init_script("Math.random = () => 0.1")
+    return visitor
 
 
-def test_without_sockets_the_talk_goes_by_event_stream(behind: Desk, stub: Stub) -> None:
+def test_without_sockets_the_talk_goes_by_event_stream(behind: Visitor, stub: Stub) -> None:
     page = behind.shop("?open=1")
     say(page, "md")
     expect(log(page).get_by_text("Done.")).to_be_visible()
@@ -47,7 +47,7 @@ def test_without_sockets_the_talk_goes_by_event_stream(behind: Desk, stub: Stub)
     assert sent == ["md", "slow", "after it"]
 
 
-def test_a_stream_that_breaks_in_an_answer_loses_and_doubles_nothing(behind: Desk, stub: Stub) -> None:
+def test_a_stream_that_breaks_in_an_answer_loses_and_doubles_nothing(behind: Visitor, stub: Stub) -> None:
     page = behind.chat()
     say(page, "hello")
     expect(log(page).get_by_text("You said: hello")).to_be_visible()
@@ -57,7 +57,7 @@ def test_a_stream_that_breaks_in_an_answer_loses_and_doubles_nothing(behind: Des
     assert stub.violations == []
 
 
-def test_the_socket_comes_back_when_it_can(behind: Desk, stub: Stub) -> None:
+def test_the_socket_comes_back_when_it_can(behind: Visitor, stub: Stub) -> None:
     stub.heartbeat_ms = 400
     page = behind.chat()
     say(page, "by stream")
@@ -81,11 +81,11 @@ async def _until_socket(stub: Stub) -> None:
             await asyncio.sleep(0.05)
 
 
-def test_message_read_in_one_tab_is_read_in_all(desk: Desk, stub: Stub) -> None:
-    first = desk.shop("?open=1")
+def test_message_read_in_one_tab_is_read_in_all(visitor: Visitor, stub: Stub) -> None:
+    first = visitor.shop("?open=1")
     asked(first)
     first.keyboard.press("Escape")
-    second = desk.shop()
+    second = visitor.shop()
     stub.call(stub.push(stub.only(), "Are you there?"))
     for page in (first, second):
         expect(page.get_by_role("button", name="Open chat, 1 unread")).to_be_visible()
@@ -101,7 +101,7 @@ def test_message_read_in_one_tab_is_read_in_all(desk: Desk, stub: Stub) -> None:
 
 @pytest.mark.parametrize("identity", list(REFUSED))
 def test_refused_signature_over_a_stream_keeps_the_conversation(
-    behind: Desk, stub: Stub, identity: str
+    behind: Visitor, stub: Stub, identity: str
 ) -> None:
     page = behind.shop("?open=1")
     say(page, "Mine")
@@ -126,7 +126,7 @@ def test_refused_signature_over_a_stream_keeps_the_conversation(
     assert token(page).startswith("signed")
 
 
-def test_chat_over_a_stream_asks_for_sign_in(behind: Desk, stub: Stub) -> None:
+def test_chat_over_a_stream_asks_for_sign_in(behind: Visitor, stub: Stub) -> None:
     stub.required = True
     behind.tolerated = (*BLOCKED, "401 (Unauthorized)")
     page = behind.shop("?open=1")
@@ -136,9 +136,9 @@ def test_chat_over_a_stream_asks_for_sign_in(behind: Desk, stub: Stub) -> None:
     expect(log(page).get_by_text("You said: Now I am in")).to_be_visible()
 
 
-def test_answer_missed_during_disconnect_is_placed_below_its_question(desk: Desk) -> None:
+def test_answer_missed_during_disconnect_is_placed_below_its_question(visitor: Visitor) -> None:
     """The end of the run before it was never heard: it seems to run on, and the question to wait for it."""
-    page = desk.chat()
+    page = visitor.chat()
     shown = page.evaluate(
         """async () => {
           const { Conversation } = await import('/static/widget/state.js');
@@ -159,9 +159,9 @@ def test_answer_missed_during_disconnect_is_placed_below_its_question(desk: Desk
     assert shown == ["question 1", "answer 1", "question 2", "answer 2"]
 
 
-def test_an_answer_never_stands_above_its_question(desk: Desk, stub: Stub) -> None:
+def test_an_answer_never_stands_above_its_question(visitor: Visitor, stub: Stub) -> None:
     """The state that a welcome tells is newer than its events: its draft may be ahead of the question."""
-    page = desk.chat()
+    page = visitor.chat()
     script = """async () => {
         const { Conversation } = await import('/static/widget/state.js');
         const chat = new Conversation({ changed() {}, said() {}, gap() {} });
@@ -189,7 +189,9 @@ def test_an_answer_never_stands_above_its_question(desk: Desk, stub: Stub) -> No
 
 
 @pytest.mark.parametrize("before", ["nothing", "ack c1", "ack c2", "failure"])
-def test_messages_stand_in_the_stored_order_when_the_second_is_stored_first(desk: Desk, before: str) -> None:
+def test_messages_stand_in_the_stored_order_when_the_second_is_stored_first(
+    visitor: Visitor, before: str
+) -> None:
     """A message is lost on a dying line, and the next one gets through before it is sent again."""
     script = """async (before) => {
         const { Conversation } = await import('/static/widget/state.js');
@@ -216,7 +218,7 @@ def test_messages_stand_in_the_stored_order_when_the_second_is_stored_first(desk
         seen.push(chat.items.map((item) => item.text));
         return seen;
     }"""
-    first, last = desk.chat().evaluate(script, before)
+    first, last = visitor.chat().evaluate(script, before)
     if before == "failure":
         assert first == ["sent first", "sent second"], "a failed message stays where it was written"
     else:
@@ -224,19 +226,19 @@ def test_messages_stand_in_the_stored_order_when_the_second_is_stored_first(desk
     assert last == ["sent second", "sent first", "answer 1", "answer 2"]
 
 
-def test_message_order_is_that_of_the_database_whatever_arrives_first(desk: Desk) -> None:
+def test_message_order_is_that_of_the_database_whatever_arrives_first(visitor: Visitor) -> None:
     script = (Path(__file__).parent / "orders.js").read_text()
-    assert desk.chat().evaluate(script, 2_000) == 0
+    assert visitor.chat().evaluate(script, 2_000) == 0
 
 
-def test_where_the_page_is_not_allowed_the_chat_says_so_and_stops(desk: Desk, stub: Stub) -> None:
+def test_where_the_page_is_not_allowed_the_chat_says_so_and_stops(visitor: Visitor, stub: Stub) -> None:
     stub.barred = True
-    desk.tolerated = ("WebSocket connection", "403 (Forbidden)", "Evertalk: pages of")
-    page = desk.shop("?open=1")
+    visitor.tolerated = ("WebSocket connection", "403 (Forbidden)", "Evertalk: pages of")
+    page = visitor.shop("?open=1")
     expect(page.locator(".link")).to_have_text("The chat is not available on this page.")
     asked_for = stub.knocks
     assert asked_for <= 2
-    (told,) = [words for words in desk.complaints if words.startswith("Evertalk:")]
+    (told,) = [words for words in visitor.complaints if words.startswith("Evertalk:")]
     assert told.count(stub.host_url) == 2
     say(page, "Anybody there?")
     page.wait_for_timeout(2_500)

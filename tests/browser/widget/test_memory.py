@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.browser.widget.conftest import Desk
+from tests.browser.widget.conftest import Visitor
 from tests.browser.widget.hands import becomes, log, say
 from tests.browser.widget.stub import Stub, note_of
 
@@ -25,9 +25,9 @@ def look(page: Page, *, menu: str = "Menu", item: str = "Memory") -> None:
     page.get_by_role("menuitem", name=item).click()
 
 
-def remembering(desk: Desk, stub: Stub, *notes: dict[str, Any], query: str = "") -> Page:
+def remembering(visitor: Visitor, stub: Stub, *notes: dict[str, Any], query: str = "") -> Page:
     """The full page with its sheet open."""
-    page = desk.chat(query)
+    page = visitor.chat(query)
     expect(page.locator(".gauge")).to_be_visible()
     texts = ("Ada drinks green tea.", "Ada goes by train.", LONG)
     usual = [note_of(text, id=f"n0000000{at}") for at, text in enumerate(texts)]
@@ -41,9 +41,9 @@ def news(stub: Stub, **values: Any) -> None:
     stub.call(stub.durable(stub.only(), {"t": "memory", "id": "n1", "text": "", "kind": "fact"} | values))
 
 
-def test_the_sheet_lists_what_is_remembered_and_where_it_came_from(desk: Desk, stub: Stub) -> None:
+def test_the_sheet_lists_what_is_remembered_and_where_it_came_from(visitor: Visitor, stub: Stub) -> None:
     page = remembering(
-        desk,
+        visitor,
         stub,
         note_of("Ada lives in Linz.", id="n00000001", kind="profile", event_date="2026-05"),
         note_of("<img src=x onerror=alert(1)> is a *page*.", id="n00000002", authority="tool"),
@@ -58,8 +58,8 @@ def test_the_sheet_lists_what_is_remembered_and_where_it_came_from(desk: Desk, s
     expect(sheet(page).get_by_text("2 notes")).to_be_visible()
 
 
-def test_a_note_is_put_away_and_had_back(desk: Desk, stub: Stub) -> None:
-    page = remembering(desk, stub)
+def test_a_note_is_put_away_and_had_back(visitor: Visitor, stub: Stub) -> None:
+    page = remembering(visitor, stub)
     sheet(page).get_by_role("button", name="Delete: Ada drinks green tea.").click()
     expect(sheet(page).get_by_role("listitem")).to_have_count(2)
     undo = sheet(page).get_by_role("button", name="Undo")
@@ -72,14 +72,14 @@ def test_a_note_is_put_away_and_had_back(desk: Desk, stub: Stub) -> None:
     sheet(page).get_by_role("button", name="Delete: Ada drinks green tea.").click()
     expect(sheet(page).get_by_role("listitem")).to_have_count(2)
     stub.only().away.clear()
-    desk.tolerated = ("status of 410",)
+    visitor.tolerated = ("status of 410",)
     undo.click()
     expect(sheet(page).get_by_text("It is too late to restore this note.")).to_be_visible()
 
 
-def test_a_note_that_comes_back_over_a_slow_line_has_the_focus(desk: Desk, stub: Stub) -> None:
+def test_a_note_that_comes_back_over_a_slow_line_has_the_focus(visitor: Visitor, stub: Stub) -> None:
     """The list is looked at for being had back, and again for the news of it, before either comes."""
-    page = remembering(desk, stub)
+    page = remembering(visitor, stub)
     sheet(page).get_by_role("button", name="Delete: Ada drinks green tea.").click()
     expect(sheet(page).get_by_role("button", name="Undo")).to_be_focused()
     held: list[Route] = []
@@ -92,8 +92,8 @@ def test_a_note_that_comes_back_over_a_slow_line_has_the_focus(desk: Desk, stub:
     expect(sheet(page).get_by_role("button", name="Edit: Ada drinks green tea.")).to_be_focused()
 
 
-def test_a_note_is_corrected_in_its_place(desk: Desk, stub: Stub) -> None:
-    page = remembering(desk, stub)
+def test_a_note_is_corrected_in_its_place(visitor: Visitor, stub: Stub) -> None:
+    page = remembering(visitor, stub)
     sheet(page).get_by_role("button", name="Edit: Ada goes by train.").click()
     area = sheet(page).get_by_role("textbox", name="Edit")
     expect(area).to_be_focused()
@@ -108,10 +108,10 @@ def test_a_note_is_corrected_in_its_place(desk: Desk, stub: Stub) -> None:
     expect(sheet(page).get_by_role("listitem")).to_have_count(2)
 
 
-def test_newer_words_are_shown_before_they_are_replaced(desk: Desk, stub: Stub) -> None:
-    desk.tolerated = ("status of 409", "status of 400")
+def test_newer_words_are_shown_before_they_are_replaced(visitor: Visitor, stub: Stub) -> None:
+    visitor.tolerated = ("status of 409", "status of 400")
     newer = note_of("Ada lives in Linz.", id="n0000000b")
-    page = remembering(desk, stub, note_of("Ada lives in Graz.", id="n0000000a", newer=newer))
+    page = remembering(visitor, stub, note_of("Ada lives in Graz.", id="n0000000a", newer=newer))
     sheet(page).get_by_role("button", name="Edit").click()
     area = sheet(page).get_by_role("textbox", name="Edit")
     area.fill("Ada lives in Wels.")
@@ -129,8 +129,8 @@ def test_newer_words_are_shown_before_they_are_replaced(desk: Desk, stub: Stub) 
     expect(sheet(page).get_by_role("listitem")).to_contain_text("Ada lives in Wels.")
 
 
-def test_words_narrow_the_list_down(desk: Desk, stub: Stub) -> None:
-    page = remembering(desk, stub)
+def test_words_narrow_the_list_down(visitor: Visitor, stub: Stub) -> None:
+    page = remembering(visitor, stub)
     search = sheet(page).get_by_role("searchbox", name="Search")
     search.press_sequentially("train")
     expect(sheet(page).get_by_role("listitem")).to_have_count(1)
@@ -141,8 +141,8 @@ def test_words_narrow_the_list_down(desk: Desk, stub: Stub) -> None:
     expect(sheet(page).get_by_role("listitem")).to_have_count(3)
 
 
-def test_memory_change_elsewhere_is_shown_at_once_without_disturbance(desk: Desk, stub: Stub) -> None:
-    page = remembering(desk, stub)
+def test_memory_change_elsewhere_is_shown_at_once_without_disturbance(visitor: Visitor, stub: Stub) -> None:
+    page = remembering(visitor, stub)
     sheet(page).get_by_role("button", name="Edit: Ada goes by train.").click()
     area = sheet(page).get_by_role("textbox", name="Edit")
     area.fill("Ada goes by bicycle")
@@ -157,15 +157,15 @@ def test_memory_change_elsewhere_is_shown_at_once_without_disturbance(desk: Desk
     news(stub, change="forgotten")
     expect(sheet(page).get_by_text("Ada plays chess.")).to_have_count(0)
     expect(area).to_have_value("Ada goes by bicycle")
-    desk.tolerated = ("status of 404",)
+    visitor.tolerated = ("status of 404",)
     sheet(page).get_by_role("button", name="Save").click()
     expect(sheet(page).get_by_role("alert")).to_have_text("This note is not there any more.")
     page.keyboard.press("Escape")
     expect(sheet(page).get_by_role("listitem")).to_have_count(2)
 
 
-def test_an_empty_memory_says_how_it_fills(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_an_empty_memory_says_how_it_fills(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     look(page)
     expect(sheet(page).get_by_text("/remember keeps a sentence")).to_be_visible()
     stub.only().notes = [note_of("Ada drinks tea.", id="n00000001")]
@@ -173,10 +173,10 @@ def test_an_empty_memory_says_how_it_fills(desk: Desk, stub: Stub) -> None:
     expect(sheet(page).get_by_text("1 note")).to_be_visible()
 
 
-def test_a_server_that_fails_is_said_so_and_asked_again(desk: Desk, stub: Stub) -> None:
-    desk.tolerated = ("status of 503",)
+def test_a_server_that_fails_is_said_so_and_asked_again(visitor: Visitor, stub: Stub) -> None:
+    visitor.tolerated = ("status of 503",)
     stub.broken = True
-    page = remembering(desk, stub)
+    page = remembering(visitor, stub)
     expect(sheet(page).get_by_text("The notes could not be loaded.")).to_be_visible()
     stub.broken = False
     sheet(page).get_by_role("button", name="Retry").click()
@@ -187,8 +187,8 @@ def test_a_server_that_fails_is_said_so_and_asked_again(desk: Desk, stub: Stub) 
     expect(sheet(page).get_by_role("listitem")).to_have_count(3)
 
 
-def test_waiting_is_shown(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_waiting_is_shown(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     held: list[Route] = []
     page.route("**/api/v1/memory", lambda route: held.append(route))
     look(page)
@@ -198,8 +198,8 @@ def test_waiting_is_shown(desk: Desk, stub: Stub) -> None:
     expect(sheet(page).get_by_text("Nothing yet.")).to_be_visible()
 
 
-def test_the_keyboard_stays_in_the_sheet_and_comes_back_to_its_button(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_the_keyboard_stays_in_the_sheet_and_comes_back_to_its_button(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     expect(page.locator(".gauge")).to_be_visible()
     stub.only().notes = [note_of("Ada drinks tea.", id="n00000001")]
     opener = page.get_by_role("button", name="Menu")
@@ -234,8 +234,8 @@ def test_the_keyboard_stays_in_the_sheet_and_comes_back_to_its_button(desk: Desk
     expect(log(page).get_by_text("You said: still here")).to_be_visible()
 
 
-def test_memory_sheet_works_on_an_embedding_page(desk: Desk, stub: Stub) -> None:
-    page = desk.shop("?open=1")
+def test_memory_sheet_works_on_an_embedding_page(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.shop("?open=1")
     expect(page.locator(".gauge")).to_be_visible()
     stub.only().notes = [note_of("Ada drinks tea.", id="n00000001")]
     look(page)
@@ -251,9 +251,9 @@ def test_memory_sheet_works_on_an_embedding_page(desk: Desk, stub: Stub) -> None
     expect(page.get_by_role("textbox", name="Message")).to_be_visible()
 
 
-def test_public_site_never_mentions_memory(desk: Desk, stub: Stub) -> None:
+def test_public_site_never_mentions_memory(visitor: Visitor, stub: Stub) -> None:
     stub.audience = "public"
-    page = desk.shop("?open=1")
+    page = visitor.shop("?open=1")
     say(page, "hello")
     expect(log(page).get_by_text("You said: hello")).to_be_visible()
     page.get_by_role("button", name="Menu").click()
@@ -262,8 +262,8 @@ def test_public_site_never_mentions_memory(desk: Desk, stub: Stub) -> None:
     assert not any("sheet" in path for path in stub.requests)
 
 
-def test_after_a_link_the_earlier_conversation_can_be_read(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_after_a_link_the_earlier_conversation_can_be_read(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     say(page, "hello")
     expect(log(page).get_by_text("You said: hello")).to_be_visible()
     session = stub.only()
@@ -292,8 +292,8 @@ def test_after_a_link_the_earlier_conversation_can_be_read(desk: Desk, stub: Stu
     expect(page.get_by_role("button", name="Read it")).to_have_count(0)
 
 
-def test_a_line_says_what_the_tool_is_looking_at(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_a_line_says_what_the_tool_is_looking_at(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     say(page, "slow one")
     expect(log(page).get_by_text("Line 10 of the")).to_be_visible()  # where the stream is held
     tool = {"t": "run", "turn": 1, "state": "tool"}
@@ -313,8 +313,8 @@ def test_a_line_says_what_the_tool_is_looking_at(desk: Desk, stub: Stub) -> None
     expect(log(page).get_by_text("Line 39 of the answer")).to_be_visible()
 
 
-def test_the_sheet_speaks_german(desk: Desk, stub: Stub) -> None:
-    page = desk.shop("?open=1&locale=de")
+def test_the_sheet_speaks_german(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.shop("?open=1&locale=de")
     expect(page.locator(".gauge")).to_be_visible()
     stub.only().notes = [note_of("Ada trinkt Tee.", id="n00000001", authority="tool")]
     look(page, menu="Menü", item="Gedächtnis")
@@ -324,9 +324,9 @@ def test_the_sheet_speaks_german(desk: Desk, stub: Stub) -> None:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("locale", ["en", "ur"])
 def test_the_sheet_fits_and_its_targets_are_large_enough(
-    desk: Desk, stub: Stub, theme: str, locale: str
+    visitor: Visitor, stub: Stub, theme: str, locale: str
 ) -> None:
-    page = desk.page()
+    page = visitor.page()
     page.set_viewport_size({"width": 320, "height": 640})
     page.goto(f"{stub.host_url}/shop?open=1&plain=1&theme={theme}&locale={locale}")
     expect(page.locator(".gauge")).to_be_visible()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.widget.conftest import Desk
+from tests.browser.widget.conftest import Visitor
 from tests.browser.widget.stub import Stub
 
 pytestmark = pytest.mark.browser
@@ -21,15 +21,15 @@ def _ask(page: Page, text: str) -> None:
     expect(page.get_by_role("log").get_by_text(f"You said: {text}")).to_be_visible()
 
 
-def test_browser_without_network_connects_and_talks(desk: Desk, stub: Stub) -> None:
-    desk.context.add_init_script(WITHOUT_NETWORK)
-    page = desk.chat()
+def test_browser_without_network_connects_and_talks(visitor: Visitor, stub: Stub) -> None:
+    visitor.context.add_init_script(WITHOUT_NETWORK)
+    page = visitor.chat()
     _ask(page, "hello from loopback")
     expect(page.get_by_text(OFFLINE)).to_have_count(0)
 
 
-def test_lost_network_does_not_close_a_connection_that_works(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_lost_network_does_not_close_a_connection_that_works(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     _ask(page, "first")
     page.evaluate(WITHOUT_NETWORK)
     page.evaluate("dispatchEvent(new Event('offline'))")
@@ -38,11 +38,11 @@ def test_lost_network_does_not_close_a_connection_that_works(desk: Desk, stub: S
     expect(page.get_by_text(OFFLINE)).to_have_count(0)
 
 
-def test_widget_reconnects_without_an_online_event(desk: Desk, stub: Stub) -> None:
+def test_widget_reconnects_without_an_online_event(visitor: Visitor, stub: Stub) -> None:
     """The first failure is explained by the network; each retry still tries."""
-    desk.tolerated = ("WebSocket connection",)
-    desk.context.add_init_script(WITHOUT_NETWORK)
-    page = desk.chat()
+    visitor.tolerated = ("WebSocket connection",)
+    visitor.context.add_init_script(WITHOUT_NETWORK)
+    page = visitor.chat()
     _ask(page, "before")
     stub.refuse = True
     stub.call(stub.drop(stub.only()))

@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, Page, expect
 from pypdf import PdfReader
 
 from tests.browser.axe import find_faults
-from tests.browser.widget.conftest import Desk
+from tests.browser.widget.conftest import Visitor
 from tests.browser.widget.hands import becomes, log, say
 from tests.browser.widget.stub import Stub
 from tests.kit.night import by_night
@@ -38,9 +38,9 @@ STATE = """node => {
 }"""
 
 
-def remembered(desk: Desk, stub: Stub, turns: int, *, shop: bool = False, **more: Any) -> Page:
+def remembered(visitor: Visitor, stub: Stub, turns: int, *, shop: bool = False, **more: Any) -> Page:
     """A page that comes back to a long conversation."""
-    page = desk.shop("?open=1&plain=1") if shop else desk.chat()
+    page = visitor.shop("?open=1&plain=1") if shop else visitor.chat()
     expect(page.locator(".gauge")).to_be_visible()
     stub.recall(stub.only(), turns, **more)
     stub.newest = 50
@@ -76,8 +76,8 @@ def read_up(page: Page, *, until: Locator, most: int = 400) -> list[str]:
 
 
 @pytest.mark.parametrize("shop", [False, True], ids=["full page", "widget"])
-def test_a_conversation_is_read_to_its_beginning(desk: Desk, stub: Stub, shop: bool) -> None:
-    page = remembered(desk, stub, 250, shop=shop)
+def test_a_conversation_is_read_to_its_beginning(visitor: Visitor, stub: Stub, shop: bool) -> None:
+    page = remembered(visitor, stub, 250, shop=shop)
     found = read_up(page, until=log(page).get_by_text(BEGINNING))
     assert found == [f"{who} {turn}" for turn in range(1, 251) for who in ("Question", "Answer")]
     expect(log(page).get_by_text(BEGINNING)).to_have_count(1)
@@ -90,8 +90,8 @@ def test_a_conversation_is_read_to_its_beginning(desk: Desk, stub: Stub, shop: b
     expect(log(page).get_by_text("You said: And now?")).to_be_in_viewport()
 
 
-def test_nothing_moves_when_earlier_messages_come(desk: Desk, stub: Stub) -> None:
-    page = remembered(desk, stub, 300)
+def test_nothing_moves_when_earlier_messages_come(visitor: Visitor, stub: Stub) -> None:
+    page = remembered(visitor, stub, 300)
     for number in range(1, 5):
         stub.hold_pages.clear()
         to_the_top(page)
@@ -104,8 +104,8 @@ def test_nothing_moves_when_earlier_messages_come(desk: Desk, stub: Stub) -> Non
         assert abs(after["tops"][before["words"]] - before["top"]) < 2
 
 
-def test_days_stand_between_the_messages_and_lead_to_others(desk: Desk, stub: Stub) -> None:
-    page = remembered(desk, stub, 120)
+def test_days_stand_between_the_messages_and_lead_to_others(visitor: Visitor, stub: Stub) -> None:
+    page = remembered(visitor, stub, 120)
     expect(log(page).get_by_role("heading", name="Yesterday")).to_be_visible()
     expect(log(page).get_by_role("heading", name="Today")).to_have_count(0)
     say(page, "Hello again")
@@ -122,8 +122,8 @@ def test_days_stand_between_the_messages_and_lead_to_others(desk: Desk, stub: St
     assert state(page)["count"] <= SHOWN
 
 
-def test_between_a_day_and_the_present_everything_can_be_read(desk: Desk, stub: Stub) -> None:
-    page = remembered(desk, stub, 300)
+def test_between_a_day_and_the_present_everything_can_be_read(visitor: Visitor, stub: Stub) -> None:
+    page = remembered(visitor, stub, 300)
     log(page).press("Home")
     expect(log(page).get_by_text(BEGINNING)).to_be_in_viewport()
     expect(log(page).get_by_text("Question 1", exact=True)).to_be_in_viewport()
@@ -146,8 +146,8 @@ SLIDES_MS = 500
 """At most so long a browser slides after a key."""
 
 
-def test_the_keyboard_reads_back_and_keeps_its_place(desk: Desk, stub: Stub) -> None:
-    page = remembered(desk, stub, 200)
+def test_the_keyboard_reads_back_and_keeps_its_place(visitor: Visitor, stub: Stub) -> None:
+    page = remembered(visitor, stub, 200)
     page.keyboard.press("F6")
     expect(log(page)).to_be_focused()
     for _ in range(30):
@@ -168,9 +168,9 @@ def test_the_keyboard_reads_back_and_keeps_its_place(desk: Desk, stub: Stub) -> 
     )
 
 
-def test_a_lost_connection_says_so_quietly_and_is_tried_again(desk: Desk, stub: Stub) -> None:
-    desk.tolerated = ("Failed to load resource",)
-    page = remembered(desk, stub, 200)
+def test_a_lost_connection_says_so_quietly_and_is_tried_again(visitor: Visitor, stub: Stub) -> None:
+    visitor.tolerated = ("Failed to load resource",)
+    page = remembered(visitor, stub, 200)
     stub.broken = True
     to_the_top(page)
     again = log(page).get_by_role("button", name="Try again")
@@ -188,8 +188,8 @@ def test_a_lost_connection_says_so_quietly_and_is_tried_again(desk: Desk, stub: 
     becomes(page, lambda: len(state(page)["all"]) > 60)
 
 
-def test_message_erased_while_its_page_loads_is_not_shown(desk: Desk, stub: Stub) -> None:
-    page = remembered(desk, stub, 200)
+def test_message_erased_while_its_page_loads_is_not_shown(visitor: Visitor, stub: Stub) -> None:
+    page = remembered(visitor, stub, 200)
     stub.hold_pages.clear()
     to_the_top(page)
     becomes(page, lambda: len(stub.pages) == 1)
@@ -201,8 +201,8 @@ def test_message_erased_while_its_page_loads_is_not_shown(desk: Desk, stub: Stub
     expect(log(page).get_by_text("Question 170", exact=True)).to_have_count(0)
 
 
-def test_after_everything_was_forgotten_nothing_comes_back(desk: Desk, stub: Stub) -> None:
-    page = remembered(desk, stub, 200)
+def test_after_everything_was_forgotten_nothing_comes_back(visitor: Visitor, stub: Stub) -> None:
+    page = remembered(visitor, stub, 200)
     stub.hold_pages.clear()
     to_the_top(page)
     becomes(page, lambda: len(stub.pages) == 1)
@@ -212,8 +212,8 @@ def test_after_everything_was_forgotten_nothing_comes_back(desk: Desk, stub: Stu
     expect(log(page).locator("article")).to_have_count(0)
 
 
-def test_old_pin_is_found_and_regenerated_answer_keeps_former_one(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_old_pin_is_found_and_regenerated_answer_keeps_former_one(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     expect(page.locator(".gauge")).to_be_visible()
     session = stub.only()
     stub.recall(session, 200)
@@ -238,8 +238,8 @@ def test_old_pin_is_found_and_regenerated_answer_keeps_former_one(desk: Desk, st
     expect(log(page).get_by_text("Earlier answer")).to_be_visible()
 
 
-def test_the_card_of_an_old_summary_comes_to_its_place(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_the_card_of_an_old_summary_comes_to_its_place(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     expect(page.locator(".gauge")).to_be_visible()
     session = stub.only()
     stub.recall(session, 100)
@@ -266,9 +266,9 @@ def test_the_card_of_an_old_summary_comes_to_its_place(desk: Desk, stub: Stub) -
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_among_days_gaps_and_dates(desk: Desk, stub: Stub, theme: str) -> None:
-    desk.tolerated = ("Failed to load resource",)
-    page = desk.chat(f"?theme={theme}")
+def test_axe_finds_nothing_among_days_gaps_and_dates(visitor: Visitor, stub: Stub, theme: str) -> None:
+    visitor.tolerated = ("Failed to load resource",)
+    page = visitor.chat(f"?theme={theme}")
     expect(page.locator(".gauge")).to_be_visible()
     stub.recall(stub.only(), 100)
     stub.newest = 50
@@ -293,8 +293,8 @@ HUGE = (Path(__file__).parent / "huge.js").read_text()
 """Draws so many messages, reads them all upwards, and says how that went."""
 
 
-def test_very_many_messages_stay_smooth(desk: Desk) -> None:
-    page = desk.chat()
+def test_very_many_messages_stay_smooth(visitor: Visitor) -> None:
+    page = visitor.chat()
     many = by_night(100_000, else_=20_000)
     told = page.evaluate(HUGE, many)
     print(told)
@@ -304,8 +304,8 @@ def test_very_many_messages_stay_smooth(desk: Desk) -> None:
     assert told["live"] < 100
 
 
-def test_a_saved_page_holds_all_that_was_loaded(desk: Desk, stub: Stub) -> None:
-    page = remembered(desk, stub, 250)
+def test_a_saved_page_holds_all_that_was_loaded(visitor: Visitor, stub: Stub) -> None:
+    page = remembered(visitor, stub, 250)
     read_up(page, until=log(page).get_by_text(BEGINNING))
     paper = PdfReader(BytesIO(page.pdf()))
     words = " ".join(sheet.extract_text() for sheet in paper.pages).split()

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, ViewportSize, expect
 
-from tests.browser.widget.conftest import Desk
+from tests.browser.widget.conftest import Visitor
 from tests.browser.widget.hands import asked, log
 from tests.browser.widget.states import SITE, states
 from tests.browser.widget.stub import Stub
@@ -83,7 +83,7 @@ def look(page: Page, name: str) -> list[str]:
     return found
 
 
-def more_states(desk: Desk, stub: Stub, page: Page) -> Iterator[str]:
+def more_states(visitor: Visitor, stub: Stub, page: Page) -> Iterator[str]:
     """Bring an open chat into states that have much or unusual content."""
     page.get_by_role("textbox", name="Message").wait_for()
     yield "empty"
@@ -106,22 +106,22 @@ def context_options() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("where", ["widget", "page"])
-def test_nothing_is_cut_off_in_unusual_conversations(desk: Desk, stub: Stub, where: str) -> None:
-    page = desk.shop("?plain=1") if where == "widget" else desk.chat()
+def test_nothing_is_cut_off_in_unusual_conversations(visitor: Visitor, stub: Stub, where: str) -> None:
+    page = visitor.shop("?plain=1") if where == "widget" else visitor.chat()
     found = []
     if where == "widget":
         found += look(page, "widget closed")
         page.get_by_role("button", name="Open chat").click()
-    for state in more_states(desk, stub, page):
+    for state in more_states(visitor, stub, page):
         found += look(page, f"{where} {state}")
     assert found == []
 
 
 @pytest.mark.parametrize("where", ["widget", "page"])
-def test_nothing_is_cut_off_in_any_state(desk: Desk, stub: Stub, where: str) -> None:
+def test_nothing_is_cut_off_in_any_state(visitor: Visitor, stub: Stub, where: str) -> None:
     stub.site = SITE
-    page = desk.shop("?plain=1&open=1") if where == "widget" else desk.chat()
+    page = visitor.shop("?plain=1&open=1") if where == "widget" else visitor.chat()
     found = []
-    for state in states(desk, stub, page):
+    for state in states(visitor, stub, page):
         found += look(page, f"{where} state {state}")
     assert found == []

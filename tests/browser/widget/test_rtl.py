@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.axe import find_faults
-from tests.browser.widget.conftest import Desk
+from tests.browser.widget.conftest import Visitor
 from tests.browser.widget.hands import log
 from tests.browser.widget.picked_files import file, png
 from tests.browser.widget.stub import Stub, ctx, note_of
@@ -34,12 +34,12 @@ print("left to right")
 
 
 @pytest.fixture
-def hebrew(desk: Desk, stub: Stub, tmp_path: Path) -> Desk:
-    """A desk whose widget speaks Hebrew: what is seen first, and English where it has no words."""
+def hebrew(visitor: Visitor, stub: Stub, tmp_path: Path) -> Visitor:
+    """A visitor whose widget speaks Hebrew: what is seen first, and English where it has no words."""
     shutil.copytree(LOCALES, tmp_path, dirs_exist_ok=True)
     shutil.copytree(WORDS, tmp_path, dirs_exist_ok=True)
     stub.served = Files(locales=tmp_path)
-    return desk
+    return visitor
 
 
 def box(one: Locator) -> tuple[float, float]:
@@ -70,7 +70,7 @@ def talk(page: Page, stub: Stub) -> None:
     page.locator(".noted").get_by_role("button").first.focus()
 
 
-def test_everything_stands_the_other_way_round(hebrew: Desk, stub: Stub) -> None:
+def test_everything_stands_the_other_way_round(hebrew: Visitor, stub: Stub) -> None:
     page = hebrew.shop("?locale=he&plain=1")
     launcher = page.get_by_role("button", name="פתיחת הצ׳אט")
     assert box(launcher)[0] == 20
@@ -100,7 +100,7 @@ def test_everything_stands_the_other_way_round(hebrew: Desk, stub: Stub) -> None
     assert left_of(note.get_by_role("button").first, note.get_by_role("paragraph"))
 
 
-def test_files_and_starters_stand_the_other_way_round(hebrew: Desk, stub: Stub) -> None:
+def test_files_and_starters_stand_the_other_way_round(hebrew: Visitor, stub: Stub) -> None:
     stub.site = {"welcome": "ברוכים הבאים", "starters": ["איפה החבילה שלי?", "החזרת מוצר"]}
     page = hebrew.shop("?locale=he&plain=1&open=1")
     starters = page.locator(".starters button")
@@ -117,7 +117,7 @@ def test_files_and_starters_stand_the_other_way_round(hebrew: Desk, stub: Stub) 
     assert find_faults(page) == []
 
 
-def test_a_phone_from_right_to_left_scrolls_no_way_but_down(hebrew: Desk, stub: Stub) -> None:
+def test_a_phone_from_right_to_left_scrolls_no_way_but_down(hebrew: Visitor, stub: Stub) -> None:
     page = hebrew.page()
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto(f"{stub.url}/chat?locale=he")
@@ -127,8 +127,8 @@ def test_a_phone_from_right_to_left_scrolls_no_way_but_down(hebrew: Desk, stub: 
     assert find_faults(page) == []
 
 
-def test_no_visitor_is_given_half_a_language(desk: Desk) -> None:
-    page = desk.shop("?locale=ur&open=1")
+def test_no_visitor_is_given_half_a_language(visitor: Visitor) -> None:
+    page = visitor.shop("?locale=ur&open=1")
     expect(page.get_by_role("textbox", name="Message")).to_be_visible()
     host = page.locator("#evertalk")
     assert (host.get_attribute("lang"), host.get_attribute("dir")) == ("en", "rtl")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Route, expect
 
-from tests.browser.widget.conftest import Desk
+from tests.browser.widget.conftest import Visitor
 from tests.browser.widget.hands import complete, log, say
 from tests.browser.widget.stub import FILES, Stub
 from web.server.pages import PACKED, STATIC, File
@@ -33,10 +33,12 @@ PHONE = {"has_touch": True, "is_mobile": True, "device_scale_factor": 2, "locale
 @pytest.mark.parametrize("size", [(390, 844), (320, 640)])
 @pytest.mark.parametrize("context_options", [PHONE])
 @pytest.mark.usefixtures("context_options")
-def test_a_phone_shows_the_panel_alone_without_sideways_scroll(desk: Desk, size: tuple[int, int]) -> None:
-    page = desk.page()
+def test_a_phone_shows_the_panel_alone_without_sideways_scroll(
+    visitor: Visitor, size: tuple[int, int]
+) -> None:
+    page = visitor.page()
     page.set_viewport_size({"width": size[0], "height": size[1]})
-    page.goto(f"{desk.stub.host_url}/shop?plain=1")
+    page.goto(f"{visitor.stub.host_url}/shop?plain=1")
     page.get_by_role("button", name="Open chat").tap()
     say(page, "md")
     expect(log(page).get_by_text("Done.")).to_be_visible()
@@ -54,8 +56,8 @@ def test_a_phone_shows_the_panel_alone_without_sideways_scroll(desk: Desk, size:
 
 
 @pytest.mark.browser
-def test_targets_are_large_enough(desk: Desk) -> None:
-    page = desk.chat()
+def test_targets_are_large_enough(visitor: Visitor) -> None:
+    page = visitor.chat()
     say(page, "md")
     expect(log(page).get_by_text("Done.")).to_be_visible()
     complete(page)
@@ -66,8 +68,8 @@ def test_targets_are_large_enough(desk: Desk) -> None:
 
 
 @pytest.mark.browser
-def test_right_to_left_language_mirrors_the_panel_but_not_code(desk: Desk) -> None:
-    page = desk.shop("?open=1&locale=ur&plain=1")
+def test_right_to_left_language_mirrors_the_panel_but_not_code(visitor: Visitor) -> None:
+    page = visitor.shop("?open=1&locale=ur&plain=1")
     say(page, "md")
     expect(log(page).get_by_text("Done.")).to_be_visible()
     box = page.get_by_role("dialog").bounding_box()
@@ -78,15 +80,15 @@ def test_right_to_left_language_mirrors_the_panel_but_not_code(desk: Desk) -> No
 
 
 @pytest.mark.browser
-def test_german_is_spoken_where_german_is_asked_for(desk: Desk) -> None:
-    page = desk.shop("?open=1&locale=de-AT")
+def test_german_is_spoken_where_german_is_asked_for(visitor: Visitor) -> None:
+    page = visitor.shop("?open=1&locale=de-AT")
     expect(page.get_by_placeholder("Nachricht schreiben…")).to_be_visible()
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_text_stands_out_from_its_ground(desk: Desk, theme: str) -> None:
-    page = desk.chat(f"?theme={theme}")
+def test_text_stands_out_from_its_ground(visitor: Visitor, theme: str) -> None:
+    page = visitor.chat(f"?theme={theme}")
     say(page, "md")
     expect(log(page).get_by_text("Done.")).to_be_visible()
     script = """() => {
@@ -113,16 +115,16 @@ def test_text_stands_out_from_its_ground(desk: Desk, theme: str) -> None:
 @pytest.mark.browser
 @pytest.mark.parametrize("context_options", [{"reduced_motion": "reduce", "locale": "en-US"}])
 @pytest.mark.usefixtures("context_options")
-def test_who_wants_rest_sees_nothing_move(desk: Desk) -> None:
-    page = desk.chat()
+def test_who_wants_rest_sees_nothing_move(visitor: Visitor) -> None:
+    page = visitor.chat()
     say(page, "slow one")
     expect(log(page).get_by_text("Line 5 of the answer")).to_be_visible()
     assert page.evaluate("document.getAnimations().filter(one => one.playState === 'running').length") == 0
 
 
 @pytest.mark.browser
-def test_a_stream_is_never_read_aloud_but_its_end_is(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
+def test_a_stream_is_never_read_aloud_but_its_end_is(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.chat()
     say(page, "slow one")
     expect(log(page).get_by_text("Line 5 of the answer")).to_be_visible()
     announcer = page.locator("[aria-live=polite]")
@@ -187,8 +189,8 @@ def test_the_words_of_a_language_are_small(language: str) -> None:
 
 
 @pytest.mark.browser
-def test_a_page_whose_chat_stays_closed_loads_only_the_launcher(desk: Desk, stub: Stub) -> None:
-    page = desk.shop()
+def test_a_page_whose_chat_stays_closed_loads_only_the_launcher(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.shop()
     expect(page.get_by_role("button", name="Open chat")).to_be_visible()
     fetched = asked(stub)
     assert list(fetched) == ["/widget.js", "widget/main.js"]
@@ -197,7 +199,7 @@ def test_a_page_whose_chat_stays_closed_loads_only_the_launcher(desk: Desk, stub
 
 
 @pytest.mark.browser
-def test_the_launcher_stands_there_before_anything_else_has_come(desk: Desk, stub: Stub) -> None:
+def test_the_launcher_stands_there_before_anything_else_has_come(visitor: Visitor, stub: Stub) -> None:
     def waits(route: Route) -> None:
         if holding and not route.request.url.endswith(
             ("/shop", "/host.css", "/widget.js", "/widget/main.js")
@@ -208,8 +210,8 @@ def test_the_launcher_stands_there_before_anything_else_has_come(desk: Desk, stu
 
     held: list[Route] = []
     holding = True
-    desk.context.route("**/*", waits)
-    page = desk.page()
+    visitor.context.route("**/*", waits)
+    page = visitor.page()
     page.goto(f"{stub.host_url}/shop", wait_until="commit")
     launcher = page.get_by_role("button", name="Open chat")
     expect(launcher).to_be_visible()
@@ -221,8 +223,8 @@ def test_the_launcher_stands_there_before_anything_else_has_come(desk: Desk, stu
 
 
 @pytest.mark.browser
-def test_the_open_chat_is_one_more_file_and_small(desk: Desk, stub: Stub) -> None:
-    page = desk.shop("?open=1")
+def test_the_open_chat_is_one_more_file_and_small(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.shop("?open=1")
     expect(page.locator(".gauge")).to_be_visible()
     fetched = asked(stub)
     assert list(fetched) == ["/widget.js", "widget/main.js", "widget/chat.js"]
@@ -234,8 +236,8 @@ def test_the_open_chat_is_one_more_file_and_small(desk: Desk, stub: Stub) -> Non
 
 
 @pytest.mark.browser
-def test_the_first_message_brings_how_answers_are_drawn(desk: Desk, stub: Stub) -> None:
-    page = desk.shop("?open=1")
+def test_the_first_message_brings_how_answers_are_drawn(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.shop("?open=1")
     expect(page.locator(".gauge")).to_be_visible()
     before = set(asked(stub))
     say(page, "md")
@@ -248,17 +250,17 @@ def test_the_first_message_brings_how_answers_are_drawn(desk: Desk, stub: Stub) 
 
 
 @pytest.mark.browser
-def test_an_answer_can_be_read_where_its_drawing_does_not_load(desk: Desk) -> None:
-    desk.tolerated = ("Failed to load resource", "net::ERR_FAILED")
-    desk.context.route("**/widget/md.js", lambda route: route.abort())
-    page = desk.shop("?open=1")
+def test_an_answer_can_be_read_where_its_drawing_does_not_load(visitor: Visitor) -> None:
+    visitor.tolerated = ("Failed to load resource", "net::ERR_FAILED")
+    visitor.context.route("**/widget/md.js", lambda route: route.abort())
+    page = visitor.shop("?open=1")
     say(page, "md")
     expect(log(page).get_by_text("Here is **what I found**")).to_be_visible()
 
 
 @pytest.mark.browser
-def test_the_full_page_is_three_files(desk: Desk, stub: Stub) -> None:
-    desk.chat()
+def test_the_full_page_is_three_files(visitor: Visitor, stub: Stub) -> None:
+    visitor.chat()
     assert sorted(asked(stub)) == ["widget/chat.js", "widget/main.js", "widget/page.js"]
 
 

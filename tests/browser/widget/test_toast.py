@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.widget.conftest import Desk
+from tests.browser.widget.conftest import Visitor
 from tests.browser.widget.hands import log, say
 from tests.browser.widget.stub import Stub, note_of
 
@@ -30,16 +30,16 @@ def noted(stub: Stub, text: str = TEA, *, note: str = "n00000001", **values: Any
     stub.call(stub.durable(stub.only(), event | values))
 
 
-def talking(desk: Desk, query: str = "") -> Page:
-    page = desk.chat(query)
+def talking(visitor: Visitor, query: str = "") -> Page:
+    page = visitor.chat(query)
     expect(page.locator(".gauge")).to_be_visible()
     say(page, "hello")
     expect(log(page).get_by_text("You said: hello")).to_be_visible()
     return page
 
 
-def test_saved_note_toast_appears_once_and_can_be_undone(desk: Desk, stub: Stub) -> None:
-    page = talking(desk)
+def test_saved_note_toast_appears_once_and_can_be_undone(visitor: Visitor, stub: Stub) -> None:
+    page = talking(visitor)
     page.evaluate(
         """() => {
             window.told = [];
@@ -63,9 +63,9 @@ def test_saved_note_toast_appears_once_and_can_be_undone(desk: Desk, stub: Stub)
     ]
 
 
-def test_a_note_that_cannot_be_taken_back_stays(desk: Desk, stub: Stub) -> None:
-    desk.tolerated = ("status of 503",)
-    page = talking(desk)
+def test_a_note_that_cannot_be_taken_back_stays(visitor: Visitor, stub: Stub) -> None:
+    visitor.tolerated = ("status of 503",)
+    page = talking(visitor)
     noted(stub)
     stub.broken = True
     page.get_by_role("button", name=f"Undo: {TEA}").click()
@@ -76,8 +76,8 @@ def test_a_note_that_cannot_be_taken_back_stays(desk: Desk, stub: Stub) -> None:
     expect(toast(page)).to_have_count(0)
 
 
-def test_the_toast_leads_to_all_that_is_remembered(desk: Desk, stub: Stub) -> None:
-    page = talking(desk)
+def test_the_toast_leads_to_all_that_is_remembered(visitor: Visitor, stub: Stub) -> None:
+    page = talking(visitor)
     noted(stub)
     toast(page).get_by_role("button", name="Memory").click()
     expect(page.get_by_role("dialog", name="Memory").get_by_text(TEA)).to_be_visible()
@@ -87,8 +87,8 @@ def test_the_toast_leads_to_all_that_is_remembered(desk: Desk, stub: Stub) -> No
     expect(toast(page)).to_have_count(0)
 
 
-def test_toast_disappears_on_dismissal_and_after_its_time(desk: Desk, stub: Stub) -> None:
-    page = desk.page()
+def test_toast_disappears_on_dismissal_and_after_its_time(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.page()
     page.clock.install()
     page.goto(f"{stub.url}/chat")
     expect(page.locator(".gauge")).to_be_visible()
@@ -110,8 +110,8 @@ def test_toast_disappears_on_dismissal_and_after_its_time(desk: Desk, stub: Stub
     expect(toast(page)).to_have_count(0)
 
 
-def test_several_notes_share_one_toast_and_the_oldest_makes_room(desk: Desk, stub: Stub) -> None:
-    page = talking(desk)
+def test_several_notes_share_one_toast_and_the_oldest_makes_room(visitor: Visitor, stub: Stub) -> None:
+    page = talking(visitor)
     for at, what in enumerate(("tea", "trains", "Rome", "chess")):
         noted(stub, f"Ada likes {what}.", note=f"n0000000{at}")
     expect(toast(page).get_by_role("paragraph")).to_have_count(3)
@@ -122,8 +122,8 @@ def test_several_notes_share_one_toast_and_the_oldest_makes_room(desk: Desk, stu
     expect(toast(page)).not_to_contain_text("chess")
 
 
-def test_flush_note_raises_no_toast(desk: Desk, stub: Stub) -> None:
-    page = talking(desk)
+def test_flush_note_raises_no_toast(visitor: Visitor, stub: Stub) -> None:
+    page = talking(visitor)
     noted(stub, quiet=True)
     stub.call(stub.push(stub.only(), "Done with that"))
     expect(polite(page)).to_contain_text("Done with that")
@@ -133,8 +133,8 @@ def test_flush_note_raises_no_toast(desk: Desk, stub: Stub) -> None:
     assert "Done with that" in shown
 
 
-def test_a_public_site_and_a_reload_show_no_toast(desk: Desk, stub: Stub) -> None:
-    page = talking(desk)
+def test_a_public_site_and_a_reload_show_no_toast(visitor: Visitor, stub: Stub) -> None:
+    page = talking(visitor)
     noted(stub)
     expect(toast(page)).to_be_visible()
     page.reload()
@@ -151,16 +151,16 @@ def test_a_public_site_and_a_reload_show_no_toast(desk: Desk, stub: Stub) -> Non
 
 @pytest.mark.parametrize("context_options", [{"reduced_motion": "reduce", "locale": "en-US"}])
 @pytest.mark.usefixtures("context_options")
-def test_the_toast_does_not_move_for_who_wants_rest(desk: Desk, stub: Stub) -> None:
-    page = talking(desk)
+def test_the_toast_does_not_move_for_who_wants_rest(visitor: Visitor, stub: Stub) -> None:
+    page = talking(visitor)
     noted(stub)
     expect(toast(page)).to_be_visible()
     assert toast(page).evaluate("node => getComputedStyle(node).animationName") == "none"
 
 
 @pytest.mark.parametrize("code", ["handover_unanswered", "handover_silent"])
-def test_the_honest_notice_is_heard_beside_what_follows_it(desk: Desk, stub: Stub, code: str) -> None:
-    page = talking(desk)
+def test_the_honest_notice_is_heard_beside_what_follows_it(visitor: Visitor, stub: Stub, code: str) -> None:
+    page = talking(visitor)
     stub.call(stub.hand_over(stub.only(), "waiting"))
     expect(page.locator(".bars").get_by_text("Waiting for a person…")).to_be_visible()
     stub.call(stub.lapse(stub.only(), code))
@@ -169,8 +169,8 @@ def test_the_honest_notice_is_heard_beside_what_follows_it(desk: Desk, stub: Stu
     expect(polite(page)).to_have_attribute("aria-atomic", "false")
 
 
-def test_what_was_read_out_is_cleared_away_after_a_while(desk: Desk, stub: Stub) -> None:
-    page = desk.page()
+def test_what_was_read_out_is_cleared_away_after_a_while(visitor: Visitor, stub: Stub) -> None:
+    page = visitor.page()
     page.clock.install()
     page.goto(f"{stub.url}/chat")
     expect(page.locator(".gauge")).to_be_visible()

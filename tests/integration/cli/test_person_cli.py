@@ -16,10 +16,12 @@ CANARY = "Terminal-Kanarienvogel-77"
 async def person(guest: Visit, *words: str, typed: str = "") -> tuple[int, str, str]:
     said: list[str] = []
     written: list[bytes] = []
-    desk = PersonTerminal(say=said.append, ask=lambda _: typed, write=written.append)
+    terminal = PersonTerminal(say=said.append, ask=lambda _: typed, write=written.append)
     url = guest.app.settings.database_url
     assert url is not None
-    code = await run_person(read_person_arguments(words), database_url=url.get_secret_value(), terminal=desk)
+    code = await run_person(
+        read_person_arguments(words), database_url=url.get_secret_value(), terminal=terminal
+    )
     return code, "\n".join(said), b"".join(written).decode()
 
 

@@ -14,7 +14,7 @@ from shared.cli.stored_settings import read_settings_arguments, run_settings
 from shared.config.settings import load_settings
 from shared.core.values.errors import StorageUnavailable
 from shared.runtime import CRASH_POINTS
-from tests.integration.cli.terminal_desk import Pool
+from tests.integration.cli.terminal_driver import Pool
 
 KEY = "sk-made-for-this-test"
 

@@ -19,35 +19,35 @@ from shared.config.settings import load_settings
 from shared.config.sites import build_secret_context
 from shared.core.ops.backups import key_id_of
 from shared.diagnostics.row_checks import check_sites
-from tests.integration.cli.terminal_desk import Desk, Pool, desk, writes
+from tests.integration.cli.terminal_driver import Pool, TerminalDriver, terminal, writes
 from tests.kit.web.fixtures import Starter, starter
 
-__all__ = ["desk", "starter"]
+__all__ = ["terminal", "starter"]
 ROOT = Path(__file__).resolve().parents[3]
 
 
-async def test_a_site_is_changed_by_flags_and_shown_as_json(desk: Desk, pool: Pool) -> None:
-    code, said = await desk.site(
+async def test_a_site_is_changed_by_flags_and_shown_as_json(terminal: TerminalDriver, pool: Pool) -> None:
+    code, said = await terminal.site(
         "edit", "default", "--title", "Acme", "--accent", "#fc0", "--starter", "One", "--starter", "Two",
         "--webview", "on", "--uploads", "off", "--privacy-url", "https://acme.example/privacy",
     )  # fmt: skip
     assert (code, "ten seconds" in said) == (0, True)
-    _, shown = await desk.site("show", "default")
+    _, shown = await terminal.site("show", "default")
     assert json.loads(shown) == {
         "agent": "default", "audience": "personal", "origins": [], "title": "Acme", "accent": "#fc0",
         "starters": ["One", "Two"], "webview": True, "uploads": False,
         "privacy_url": "https://acme.example/privacy",
     }  # fmt: skip
-    await desk.site("edit", "default", "--title", "", "--starter", "")
-    _, shown = await desk.site("show", "default")
+    await terminal.site("edit", "default", "--title", "", "--starter", "")
+    _, shown = await terminal.site("show", "default")
     assert not {"title", "starters"} & json.loads(shown).keys()
     assert json.loads(shown)["uploads"] is False
-    await desk.site("edit", "default", "--uploads", "auto", "--handover", "off", "--webview", "auto")
-    _, shown = await desk.site("show", "default")
+    await terminal.site("edit", "default", "--uploads", "auto", "--handover", "off", "--webview", "auto")
+    _, shown = await terminal.site("show", "default")
     assert not {"uploads", "webview"} & json.loads(shown).keys()
     assert json.loads(shown)["handover"] is False
-    await desk.site("edit", "default", "--handover", "auto")
-    _, shown = await desk.site("show", "default")
+    await terminal.site("edit", "default", "--handover", "auto")
+    _, shown = await terminal.site("show", "default")
     assert "handover" not in json.loads(shown)
     actions = await pool.fetch("SELECT action FROM audit ORDER BY id")
     assert [row["action"] for row in actions] == ["site.changed"] * 4
@@ -65,18 +65,18 @@ async def test_a_site_is_changed_by_flags_and_shown_as_json(desk: Desk, pool: Po
     ],
 )
 async def test_what_cannot_be_used_changes_nothing(
-    desk: Desk, pool: Pool, flags: list[str], told: str
+    terminal: TerminalDriver, pool: Pool, flags: list[str], told: str
 ) -> None:
-    code, said = await desk.site("edit", "default", *flags)
+    code, said = await terminal.site("edit", "default", *flags)
     assert code == 1
     assert told in said
     assert await pool.fetchval("SELECT version FROM sites") == 1
 
 
-async def test_a_site_is_changed_in_the_editor(desk: Desk, pool: Pool) -> None:
-    desk.answers = ["y"]
+async def test_a_site_is_changed_in_the_editor(terminal: TerminalDriver, pool: Pool) -> None:
+    terminal.answers = ["y"]
     whole = {"agent": "default", "audience": "public", "origins": ["https://a.example"], "title": "Acme"}
-    code, said = await desk.site(
+    code, said = await terminal.site(
         "edit", "default", edit=writes({**whole, "titel": "x"}, {**whole, "verified": "required"})
     )
     assert code == 0, said
@@ -85,23 +85,23 @@ async def test_a_site_is_changed_in_the_editor(desk: Desk, pool: Pool) -> None:
     row = await pool.fetchrow("SELECT audience, allowed_origins, config, version FROM sites")
     assert row is not None
     assert tuple(row) == ("public", ["https://a.example"], {"title": "Acme", "verified": "required"}, 2)
-    assert list((desk.folder / "drafts").iterdir()) == []
+    assert list((terminal.folder / "drafts").iterdir()) == []
 
 
-async def test_concurrent_site_change_is_never_overwritten(desk: Desk, pool: Pool) -> None:
-    assert (await desk.site("edit", "default", edit=writes("{")))[0] == 1
+async def test_concurrent_site_change_is_never_overwritten(terminal: TerminalDriver, pool: Pool) -> None:
+    assert (await terminal.site("edit", "default", edit=writes("{")))[0] == 1
     await pool.execute("UPDATE sites SET version = 2")
-    draft = desk.folder / "drafts" / "site-default-1.json"
+    draft = terminal.folder / "drafts" / "site-default-1.json"
     assert draft.read_text() == "{"
-    code, said = await desk.site("edit", "default", edit=writes("{"))
+    code, said = await terminal.site("edit", "default", edit=writes("{"))
     assert code == 1
     assert str(draft) in said
 
 
 @pytest.mark.control("S37")
-async def test_two_secrets_are_shown_once_and_sealed(desk: Desk, pool: Pool) -> None:
-    shown = [(await desk.site("secret", "default", "add"))[1].splitlines()[0] for _ in range(2)]
-    code, said = await desk.site("secret", "default", "add")
+async def test_two_secrets_are_shown_once_and_sealed(terminal: TerminalDriver, pool: Pool) -> None:
+    shown = [(await terminal.site("secret", "default", "add"))[1].splitlines()[0] for _ in range(2)]
+    code, said = await terminal.site("secret", "default", "add")
     assert (code, "two secrets already" in said) == (1, True)
     (site,) = (await PostgresVisitors(pool).load_sites()).values()
     encryption = Encryption(b"k" * 40)
@@ -112,27 +112,29 @@ async def test_two_secrets_are_shown_once_and_sealed(desk: Desk, pool: Pool) -> 
     assert sorted(one.decode() for one in opened) == sorted(shown)
     rows = "".join([row["row"] for row in await pool.fetch("SELECT s::text AS row FROM site_secrets s")])
     assert not any(one in rows or one.encode().hex() in rows for one in shown)
-    _, listed = await desk.site("secret", "default", "list")
+    _, listed = await terminal.site("secret", "default", "list")
     assert not any(one in listed for one in shown)
     ids = [line.split()[0] for line in listed.splitlines()]
-    assert (await desk.site("secret", "default", "revoke", ids[0]))[0] == 0
-    assert (await desk.site("secret", "default", "revoke", ids[0]))[0] == 1
-    assert (await desk.site("secret", "default", "add"))[0] == 0
+    assert (await terminal.site("secret", "default", "revoke", ids[0]))[0] == 0
+    assert (await terminal.site("secret", "default", "revoke", ids[0]))[0] == 1
+    assert (await terminal.site("secret", "default", "add"))[0] == 0
     audit = "".join(row["row"] for row in await pool.fetch("SELECT a::text AS row FROM audit a"))
     assert not any(one in audit for one in shown)
 
 
-async def test_secret_command_says_what_is_missing_to_sign_people_in(desk: Desk) -> None:
-    _, said = await desk.site("secret", "default", "add")
+async def test_secret_command_says_what_is_missing_to_sign_people_in(terminal: TerminalDriver) -> None:
+    _, said = await terminal.site("secret", "default", "add")
     assert "Nobody is signed in yet: ./evertalk site edit default --verified optional" in said
     assert "No page may use it yet: ./evertalk site edit default --origin https://YOUR-PAGE" in said
-    await desk.site("edit", "default", "--verified", "optional", "--origin", "https://shop.example")
-    _, said = await desk.site("secret", "default", "add")
+    await terminal.site("edit", "default", "--verified", "optional", "--origin", "https://shop.example")
+    _, said = await terminal.site("secret", "default", "add")
     assert ("Nobody is signed in yet" in said, "No page may use it yet" in said) == (False, False)
 
 
 @pytest.mark.control("S37")
-async def test_secret_is_refused_under_another_key_than_the_installation_has(desk: Desk, pool: Pool) -> None:
+async def test_secret_is_refused_under_another_key_than_the_installation_has(
+    terminal: TerminalDriver, pool: Pool
+) -> None:
     """The web process could not open it, and would sign nobody in."""
     sealed = Encryption(b"another key, which the processes have").seal(b"x", about="setting")
     await pool.execute(
@@ -141,7 +143,7 @@ async def test_secret_is_refused_under_another_key_than_the_installation_has(des
         sealed.key_id,
         sealed.data,
     )
-    code, said = await desk.site("secret", "default", "add")
+    code, said = await terminal.site("secret", "default", "add")
     assert code == 1
     assert "EVERTALK_SECRET_KEY here is not the key of this installation" in said
     assert f"{sealed.key_id}" in said
@@ -151,21 +153,21 @@ async def test_secret_is_refused_under_another_key_than_the_installation_has(des
 
 @pytest.mark.control("S37")
 async def test_secret_is_refused_under_another_key_than_running_processes_have(
-    desk: Desk, pool: Pool
+    terminal: TerminalDriver, pool: Pool
 ) -> None:
     report = {"same": {"key": key_id_of(b"z" * 40)}}
     await pool.execute("INSERT INTO workers (role, pid, health) VALUES ('web', 7, $1)", report)
-    code, said = await desk.site("secret", "default", "add")
+    code, said = await terminal.site("secret", "default", "add")
     assert (code, "The processes that run have another EVERTALK_SECRET_KEY" in said) == (1, True)
     report = {"same": {"key": key_id_of(b"k" * 40)}}
     await pool.execute("UPDATE workers SET health = $1", report)
-    assert (await desk.site("secret", "default", "add"))[0] == 0
+    assert (await terminal.site("secret", "default", "add"))[0] == 0
 
 
-async def test_doctor_finds_a_secret_that_its_key_does_not_open(desk: Desk, pool: Pool) -> None:
-    await desk.site("edit", "default", "--verified", "optional")
-    await desk.site("secret", "default", "add")
-    url = desk.database_url
+async def test_doctor_finds_a_secret_that_its_key_does_not_open(terminal: TerminalDriver, pool: Pool) -> None:
+    await terminal.site("edit", "default", "--verified", "optional")
+    await terminal.site("secret", "default", "add")
+    url = terminal.database_url
     (finding,) = await check_sites(load_settings(secret_key="k" * 40), url)
     assert finding.level == "ok"
     (finding,) = await check_sites(load_settings(secret_key="z" * 40), url)
@@ -173,10 +175,10 @@ async def test_doctor_finds_a_secret_that_its_key_does_not_open(desk: Desk, pool
     assert "is encrypted with another EVERTALK_SECRET_KEY" in finding.what
 
 
-def test_secret_command_names_the_key_that_a_database_of_your_own_needs(desk: Desk) -> None:
+def test_secret_command_names_the_key_that_a_database_of_your_own_needs(terminal: TerminalDriver) -> None:
     environment = {
-        **os.environ, "PYTHONPATH": str(ROOT), "EVERTALK_DATA_DIR": str(desk.folder),
-        "DATABASE_URL": desk.database_url, "REDIS_URL": "redis://127.0.0.1:1/0",
+        **os.environ, "PYTHONPATH": str(ROOT), "EVERTALK_DATA_DIR": str(terminal.folder),
+        "DATABASE_URL": terminal.database_url, "REDIS_URL": "redis://127.0.0.1:1/0",
     }  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-P", "-m", "shared", "site", "secret", "default", "add"],
@@ -188,10 +190,10 @@ def test_secret_command_names_the_key_that_a_database_of_your_own_needs(desk: De
     assert "Traceback" not in done.stderr
 
 
-async def test_person_signs_in_with_a_new_secret(desk: Desk, starter: Starter) -> None:
+async def test_person_signs_in_with_a_new_secret(terminal: TerminalDriver, starter: Starter) -> None:
     """The whole way: secret at the terminal, token of a page's server, hello to the web process."""
-    await desk.site("edit", "default", "--verified", "required", "--audience", "public")
-    _, said = await desk.site("secret", "default", "add")
+    await terminal.site("edit", "default", "--verified", "required", "--audience", "public")
+    _, said = await terminal.site("secret", "default", "add")
     secret = said.splitlines()[0]
     moment = int(time.time())
     claims = {"sub": "customer-4711", "aud": "default", "iat": moment, "exp": moment + 300, "name": "Ada"}
@@ -205,14 +207,14 @@ async def test_person_signs_in_with_a_new_secret(desk: Desk, starter: Starter) -
     )
 
 
-async def test_the_snippet_is_one_line(desk: Desk) -> None:
-    assert await desk.site("snippet", "default") == (
+async def test_the_snippet_is_one_line(terminal: TerminalDriver) -> None:
+    assert await terminal.site("snippet", "default") == (
         0, '<script src="https://bot.example/widget.js" data-site="default" async></script>',
     )  # fmt: skip
-    assert (await desk.site("snippet", "nowhere"))[0] == 1
+    assert (await terminal.site("snippet", "nowhere"))[0] == 1
 
 
-async def test_a_list_of_sites_fits_into_eighty_columns(desk: Desk) -> None:
-    await desk.site("add", "n" * 40, "--origin", "https://" + "a" * 60 + ".example")
-    _, said = await desk.site("list")
+async def test_a_list_of_sites_fits_into_eighty_columns(terminal: TerminalDriver) -> None:
+    await terminal.site("add", "n" * 40, "--origin", "https://" + "a" * 60 + ".example")
+    _, said = await terminal.site("list")
     assert all(len(line) <= 80 for line in said.splitlines())

@@ -94,7 +94,7 @@ class NobodyListens:
         yield 0, {}
 
 
-def work_desk_of(pool: Pool, bell: list[DueJob], *, announcer: Any = None) -> JobAdmin:
+def make_job_admin(pool: Pool, bell: list[DueJob], *, announcer: Any = None) -> JobAdmin:
     return JobAdmin(
         PostgresJobChanges(pool), Bell(bell), announcer or NobodyListens(), crash_point=ignore_crash_point
     )
@@ -112,7 +112,7 @@ async def stranger(
         settings=load_settings(timezone=MIDDAY),
         commands=commands,
         inspecting=inspecting_over(pool),
-        work_desk=work_desk_of(pool, bell),
+        job_admin=make_job_admin(pool, bell),
     )
     client = await aiohttp_client(app, timeout=aiohttp.ClientTimeout(total=20))
     return Dashboard(

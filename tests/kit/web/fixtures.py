@@ -393,7 +393,7 @@ class Starter:
         finally:
             await client.aclose()
 
-    def _desk_announcer(self, redis: bool) -> Any:
+    def _operator_announcer(self, redis: bool) -> Any:
         if not redis:
             return DeafAnnouncer()
         self.announcers.append(RedisAnnouncer(self.redis_url))
@@ -429,7 +429,7 @@ class Starter:
             job_admin=JobAdmin(
                 PostgresJobChanges(pool), SilentDoorbell(), announcer, crash_point=ignore_crash_point
             ),
-            dashboard_announcer=self._desk_announcer(redis),
+            dashboard_announcer=self._operator_announcer(redis),
             push=build_push_sender(PostgresPush(pool), loaded, clock=SystemClock()),
         )
         model = ModelInfo(name="scripted", offline=True)

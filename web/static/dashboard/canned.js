@@ -13,7 +13,7 @@ export function cannedReplies({ me, signal, say }) {
 
   /** @param {boolean} [again] */
   async function load(again = false) {
-    if (!known || again) known = (await ask("/desk", { signal })).canned;
+    if (!known || again) known = (await ask("/handover-choices", { signal })).canned;
     return /** @type {any[]} */ (known);
   }
 

@@ -1,7 +1,7 @@
 /** The inbox: who is waiting for a human or is with one, beside the conversation that is open; worked with keys alone. */
 import { bulkBar } from "./bulk.js";
 import { contactCard } from "./contact.js";
-import { labelsOf, operatorDesk } from "./desk.js";
+import { labelsOf, operatorControls } from "./operator_controls.js";
 import { drawIcon } from "./icons.js";
 import { ask, keepFresh } from "./net.js";
 import { addressOf } from "./named.js";
@@ -146,15 +146,15 @@ export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
   /** @param {string} id @param {AbortSignal} signal */
   function conversation(id, signal) {
     const head = h("div", { class: "inbox-head" }, skeleton(2));
-    const talk = transcript({ path: `/sessions/${id}/messages`, label: t("Messages"), signal, drop: (note) => desk.drop(note), isPlain: true, empty: t("Nothing was said yet.") });
-    const desk = operatorDesk({ id, me, say, signal, reload: async () => { look(); await Promise.all([fill(true), load(true)]).catch(() => {}); }, taken: () => desk.composer.input.focus(), moved });
+    const talk = transcript({ path: `/sessions/${id}/messages`, label: t("Messages"), signal, drop: (note) => controls.drop(note), isPlain: true, empty: t("Nothing was said yet.") });
+    const controls = operatorControls({ id, me, say, signal, reload: async () => { look(); await Promise.all([fill(true), load(true)]).catch(() => {}); }, taken: () => controls.composer.input.focus(), moved });
     const contact = contactCard({ id, me, signal });
     let drawn = "";
     let messages = "";
     /** @param {boolean} refresh */
     async function fill(refresh) {
       const session = await ask(`/sessions/${id}`, { refresh, signal });
-      desk.update(session);
+      controls.update(session);
       const facts = JSON.stringify([session.person, session.contact, session.agent]);
       if (facts !== drawn) {
         drawn = facts;
@@ -168,7 +168,7 @@ export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
     }
     /** @param {unknown} error */
     const failed = (error) => { if (!signal.aborted) show(head, problem(error, () => fill(false).catch(failed))); };
-    show(pane, h("div", { class: "inbox-talk card" }, h("div", { class: "inbox-top" }, head, desk.bar), talk.node, desk.types, desk.notes?.node, desk.composer.node), contact.node);
+    show(pane, h("div", { class: "inbox-talk card" }, h("div", { class: "inbox-top" }, head, controls.bar), talk.node, controls.types, controls.notes?.node, controls.composer.node), contact.node);
     fill(false).catch(failed);
     keepFresh(() => fill(true), () => {}, signal, () => TALKING_MS);
   }

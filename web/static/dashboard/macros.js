@@ -21,7 +21,7 @@ const actionsOf = (one) => [...one.labels, one.assignee === RUNNER ? t("Assign t
  */
 export async function chooseMacro(of) {
   for (;;) {
-    const { macros, assignees } = await ask("/desk", { refresh: true, signal: of.signal });
+    const { macros, assignees } = await ask("/handover-choices", { refresh: true, signal: of.signal });
     const found = macros.length === 0 ? EDIT : await pick({ title: t("Macros"), signal: of.signal, choices: macros.map((one) => ({ words: `${one.name} · ${actionsOf(one)}`, value: one })),
       more: (choose) => h("p", { class: "actions" }, h("button", { type: "button", class: "line", onclick: () => choose(EDIT) }, t("Edit macros"))) });
     if (found !== EDIT) return found;

@@ -36,7 +36,7 @@ addEventListener("pointerdown", () => {
  * @returns {Promise<import("../../types/answers").Answer<P, M>>}
  */
 export async function ask(path, { refresh = false, method = /** @type {M} */ ("GET"), body, match, signal, seconds = 20 } = {}) {
-  const headers = /** @type {Record<string, string>} */ ({ Accept: "application/json", "X-Evertalk-Desk": "1" });
+  const headers = /** @type {Record<string, string>} */ ({ Accept: "application/json", "X-Evertalk-Dashboard": "1" });
   if (refresh) headers["X-Evertalk-Refresh"] = "1";
   if (match) headers["If-Match"] = match;
   if (body !== undefined) headers["Content-Type"] = body instanceof Blob ? "application/octet-stream" : "application/json";

@@ -140,7 +140,7 @@ const jobsTile = (now) => kpi(t("Background jobs failed"), h("span", { class: no
 const workersTile = (now) => kpi(t("Workers"), h("span", { class: now.workers ? null : "crit-text" }, number(now.workers)), now.workers ? joinWithDots([t("running"), t("jobs due: {number}", { number: now.jobs_due })]) : t("none is running"));
 
 /** @param {Api["Overview"]} now */
-const providerTile = (now) => kpi(t("Model provider"), standing(now.providers), now.summaries_resting ? tn("{count} session pauses after failed summaries", "{count} sessions pause after failed summaries", now.summaries_resting) : outs(now.providers));
+const providerTile = (now) => kpi(t("Model provider"), standing(now.providers), now.summaries_deferred ? tn("{count} session pauses after failed summaries", "{count} sessions pause after failed summaries", now.summaries_deferred) : outs(now.providers));
 
 /** @param {Api["Overview"]} now */
 const attentionTiles = (now) => [contextTile(now), jobsTile(now), workersTile(now)];

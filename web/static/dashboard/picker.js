@@ -56,13 +56,13 @@ export function pick({ title, choices, free, more, signal }) {
 
 /** @param {any} held @param {AbortSignal} signal */
 export async function askAssignee(held, signal) {
-  const { assignees } = await ask("/desk", { signal });
+  const { assignees } = await ask("/handover-choices", { signal });
   return pick({ title: t("Assign"), choices: assignees.map((/** @type {string} */ name) => ({ words: name, value: name, on: name === held.operator })), signal });
 }
 
 /** All labels as they are afterwards: what is picked is added, or removed where it was there. @param {string[]} labels @param {AbortSignal} signal */
 export async function askLabel(labels, signal) {
-  const { labels: known } = await ask("/desk", { signal });
+  const { labels: known } = await ask("/handover-choices", { signal });
   const all = [...labels, ...known.filter((/** @type {string} */ one) => !labels.includes(one))];
   const label = await pick({ title: t("Labels"), choices: all.map((one) => ({ words: one, value: one, on: labels.includes(one) })), free: (words) => ({ words: t("Add “{label}”", { label: words }), value: words }), signal });
   return label && (labels.includes(label) ? labels.filter((one) => one !== label) : [...labels, label]);

@@ -22,7 +22,7 @@ export const REASONS = {
 /** @type {Record<string, string>} */
 const ENDS = {
   held: WITHHELD.held, hook: WITHHELD.hook, thrashing: WITHHELD.thrashing, switched_off: t("Automatic summaries are switched off."), done_already: t("Another summary was made meanwhile."),
-  busy: t("The conversation kept changing."), talking: t("Waits while the person talks."), breaker: t("Waits after failed summaries."),
+  busy: t("The conversation kept changing."), talking: t("Waits while the person talks."), backoff: t("Waits after failed summaries."),
   capped: t("The budget of the import is used up."), indexing: t("Waits until the import is searchable."), no_model: t("Waits until a model answers."),
 };
 

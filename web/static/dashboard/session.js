@@ -3,7 +3,7 @@ import { ask, keepFresh } from "./net.js";
 import { DASH, NAMES, SOURCES, card, channelBadge, joinWithDots, empty, h, kpi, level, liveMark, meter, notFoundPage, money, number, pct, personOf, problem, repaintTimes, set, show, skeleton, splitTokens, stateBadge, t, tabPanels, table, time, tn, tokens, ts } from "./parts.js";
 import { contextChart } from "./chart.js";
 import { compactionList } from "./compactions.js";
-import { operatorDesk } from "./desk.js";
+import { operatorControls } from "./operator_controls.js";
 import { exportMenu } from "./exporting.js";
 import { memoryCard } from "./remembered.js";
 import { replay } from "./replay.js";
@@ -55,11 +55,11 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   const replayed = replay({ path, id, signal, moved: (turn, call) => { if (tab === "requests") remember({ turn: String(turn), call: call ? String(call) : null }); } });
   const replayCard = card(t("Replay: what the model saw"), [replayed.node]);
   const spans = h("div", { class: "segments", role: "group", "aria-label": t("Turns shown") });
-  const talk = transcript({ path: `${path}/messages`, label: t("Messages"), signal, drop: (note) => desk.drop(note), empty: t("Nothing was said yet."), at: turnOfAddress() || (new URLSearchParams(location.search).get("at") ?? "") });
-  const desk = operatorDesk({ id, me, say, signal, reload: () => { look(); return load(true).catch(() => {}); }, taken: () => { choose("conversation"); toReply(); } });
+  const talk = transcript({ path: `${path}/messages`, label: t("Messages"), signal, drop: (note) => controls.drop(note), empty: t("Nothing was said yet."), at: turnOfAddress() || (new URLSearchParams(location.search).get("at") ?? "") });
+  const controls = operatorControls({ id, me, say, signal, reload: () => { look(); return load(true).catch(() => {}); }, taken: () => { choose("conversation"); toReply(); } });
   const wanted = h("input", { type: "number", min: 1, step: 1, required: true, inputmode: "numeric", placeholder: t("Turn"), "aria-label": t("Turn number") });
   const jump = h("form", { class: "jump", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); jumpTo(Number(wanted.value)); } }, wanted, h("button", { type: "submit", class: "line" }, t("Go to")));
-  const talkCard = card(t("Transcript"), [talk.node, desk.types, desk.notes?.node, desk.composer.node], jump);
+  const talkCard = card(t("Transcript"), [talk.node, controls.types, controls.notes?.node, controls.composer.node], jump);
   const tools = { path, me, signal, say, open: new Set(openFromAddress()), reload: () => load(false).catch(() => {}) };
   const seen = new Map();
   const chartCard = card(t("Context per turn"), [chart, numbers], spans);
@@ -167,8 +167,8 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   async function load(refresh) {
     session = await ask(path, { refresh, signal });
     entitle(personOf(session));
-    desk.update(session);
-    root.classList.toggle("desk-open", !desk.composer.node.hidden);
+    controls.update(session);
+    root.classList.toggle("replying", !controls.composer.node.hidden);
     when("head", [session.person, session.channel, session.turns, session.state, session.held, session.compaction, session.compact_at, session.running], () => show(facts, heading(session, mark.node)));
     when("strip", [session.context_tokens, session.context_reserved, session.context_limit, session.input_tokens, session.output_tokens, session.cost_micro, session.compactions, session.undone],
       () => show(strip, cards(session, () => choose("summaries"))));
@@ -189,7 +189,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   function toReply() {
     talk.low();
     talkCard.scrollIntoView({ block: "nearest" });
-    desk.composer.input.focus({ preventScroll: true });
+    controls.composer.input.focus({ preventScroll: true });
   }
 
   /** Opens the target of an address within the page, in its tab. */
@@ -208,10 +208,10 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
     if (fold && opened instanceof HTMLDetailsElement) { opened.open = true; opened.scrollIntoView({ block: "nearest" }); }
   }
 
-  show(root, head, desk.bar, strip, pages.node);
-  signal.addEventListener("abort", () => root.classList.remove("desk-open"));
+  show(root, head, controls.bar, strip, pages.node);
+  signal.addEventListener("abort", () => root.classList.remove("replying"));
   addEventListener("hashchange", () => { arrive().catch(failed); }, { signal });
-  load(false).then(() => { if (location.hash === "#reply" && !desk.composer.node.hidden) toReply();
+  load(false).then(() => { if (location.hash === "#reply" && !controls.composer.node.hidden) toReply();
     const asked = new URLSearchParams(location.search);
     if (tab === "requests" && asked.get("turn") && me.can_inspect) { replayed.see(Number(asked.get("turn")), Number(asked.get("call")) || null); replayCard.scrollIntoView({ block: "start" }); } }).catch(failed);
   keepFresh(() => load(true), mark.tell, signal, () => session?.handover ? TALKING_MS : 5000);

@@ -38,7 +38,7 @@ const FILE_CSS = /* css */ `
  * @typedef {object} Chip
  * @property {string} name @property {number} size @property {"waiting" | "sending" | "ready" | "failed"} state @property {HTMLElement} node
  * @property {number} done @property {string} why @property {File} [file] @property {Meta} [meta] @property {XMLHttpRequest} [request] @property {HTMLCanvasElement} [look]
- * @typedef {ReturnType<typeof desk>} Desk
+ * @typedef {ReturnType<typeof createAttachments>} Attachments
  */
 
 /** @param {number} bytes */
@@ -58,7 +58,7 @@ async function redraw(blob, most) {
 }
 
 /** @param {Chat} chat */
-export function desk(chat) {
+export function createAttachments(chat) {
   /** @type {Chip[]} */
   let chips = [];
   /** Send was pressed while files were on their way. */

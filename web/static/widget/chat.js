@@ -56,7 +56,7 @@ export class Chat {
     this.sheet = null;
     /** Conversations next to the chat. @type {{shown: boolean, changed: (frame: any) => void} | null} */
     this.side = null;
-    /** @type {import("./attach.js").Desk | null} */
+    /** @type {import("./attach.js").Attachments | null} */
     this.files = null;
     this.build();
     if (this.store.get("files")) this.attach(() => {});
@@ -85,12 +85,12 @@ export class Chat {
       discard: (cid) => this.discard(cid), choose: (command, args) => { this.command(command, args); this.composer.input.focus(); }, originals: (id, before) => import("./rare.js").then((one) => one.originals(this, id, before)), undo: () => this.command("undo", ""),
       page: (query) => import("./rare.js").then((one) => one.earlierPage(this, query)), say: (words) => this.say(words), dates: (at) => this.later((one) => one.look(this, "dates", at)),
       acts: () => this.acts((one) => { this.log.adorn(one.adorn(this)); this.draw(); }),
-      attached: (place, metas) => this.attach((desk) => desk.place(place, metas)),
+      attached: (place, metas) => this.attach((attached) => attached.place(place, metas)),
     });
     this.composer = composer({
       send: (text) => this.send(text), stop: () => this.stop(), commands: () => this.commands(),
       limit: () => Number(this.chat.settings.limits?.max_chars) || 0, store: this.store,
-      attach: () => this.attach((desk) => desk.pick()), filled: () => Boolean(this.files?.count()),
+      attach: () => this.attach((attached) => attached.pick()), filled: () => Boolean(this.files?.count()),
     });
     this.bar = h("div", { class: "bar", hidden: true }, (this.barText = h("span")), (this.meter = h("div", { class: "meter", role: "progressbar", "aria-label": t("summarising") }, h("i"))));
     this.link = h("div", { class: "bar link", hidden: true });
@@ -203,9 +203,9 @@ export class Chat {
     import("./sheet.js").then(then, () => this.say(t("lost")));
   }
 
-  /** @param {(desk: import("./attach.js").Desk) => void} run */
+  /** @param {(attached: import("./attach.js").Attachments) => void} run */
   attach(run) {
-    attach().then((one) => run((this.files ??= one.desk(this))), () => this.say(t("lost")));
+    attach().then((one) => run((this.files ??= one.createAttachments(this))), () => this.say(t("lost")));
   }
 
   /** Pasted or dropped; words win over a picture of them. @param {any} event */
@@ -214,7 +214,7 @@ export class Chat {
     if (!data.types.includes("Files") || data.getData("text") || !this.chat.settings.limits.files) return;
     event.preventDefault();
     const files = [...data.files];
-    this.attach((desk) => (event.type === "dragover" ? desk.over(true) : desk.add(files)));
+    this.attach((attached) => (event.type === "dragover" ? attached.over(true) : attached.add(files)));
   }
 
   /** @param {any} frame */

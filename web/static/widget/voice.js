@@ -125,7 +125,7 @@ export function voice(chat) {
       wanted = false;
       const type = (recorder.mimeType || kind || "audio/webm").split(";")[0];
       const file = new File(pieces, `recording.${type.split("/")[1]}`, { type });
-      chat.attach((desk) => { desk.add([file]); desk.send(""); });
+      chat.attach((attached) => { attached.add([file]); attached.send(""); });
     }
 
     composer.node.dataset.recording = "true";

@@ -105,12 +105,12 @@ class PostgresJobBackoff(PoolStore):
         )
 
     @store_method
-    async def record_backoff(self, job: JobClaim, rest: CompactionBackoff) -> None:
+    async def record_backoff(self, job: JobClaim, backoff: CompactionBackoff) -> None:
         """Stop automatic compaction of the session until something changes; raises LeaseLost."""
         async with self._pool.acquire() as connection, connection.transaction():
             await still_mine(connection, job)
             await connection.execute(
-                *_RECORD_BACKOFF(session_id=job.session_id, backoff=asdict(rest)),
+                *_RECORD_BACKOFF(session_id=job.session_id, backoff=asdict(backoff)),
             )
 
     @store_method
@@ -200,7 +200,7 @@ def _parse_summary_end(row: asyncpg.Record) -> SummaryEnd:
     )  # fmt: skip
 
 
-_RECORD_BACKOFF = Named("UPDATE sessions SET compaction_rest = :backoff WHERE id = :session_id")
+_RECORD_BACKOFF = Named("UPDATE sessions SET compaction_backoff = :backoff WHERE id = :session_id")
 _DIGEST = Named("SELECT * FROM compactions WHERE id = :compaction_id AND active AND kind = 'digest'")
 _SET_SIZE = Named("UPDATE compactions SET tokens_after = :after WHERE id = :compaction_id")
 _COUNT_COMPACTION = Named("""

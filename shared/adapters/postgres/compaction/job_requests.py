@@ -39,7 +39,7 @@ async def request_upgrade(
     await connection.execute(
         *sql.ASK_JOB_LATER(
             kind="compact", session_id=session_id, key=f"upgrade:{session_id}:{compaction_id}",
-            trigger="upgrade", payload={"link": compaction_id},
+            trigger="upgrade", payload={"compaction": compaction_id},
             delay_seconds=UPGRADE_UNUSABLE_SECONDS if is_unusable else UPGRADE_SECONDS,
         )
     )  # fmt: skip

@@ -256,7 +256,7 @@ UPDATE sessions SET base_turn = :base_turn, head = :head, redo = :redo, view_epo
           context_reserved = :reserved, token_scale = coalesce(:token_scale::jsonb, token_scale),
        context_limit = CASE WHEN context_limit = 0 THEN 0
           ELSE greatest(1, context_limit + context_reserved - :reserved) END,
-       compaction_rest = NULL, next_event_seq = next_event_seq + 1
+       compaction_backoff = NULL, next_event_seq = next_event_seq + 1
  WHERE id = :session_id RETURNING next_event_seq - 1 AS event_seq
 """)
 """The session's view behind a compaction or its undo; the new epoch makes cached views stale."""
@@ -267,7 +267,7 @@ INSERT INTO events (session_id, event_seq, kind, payload) VALUES (:session_id, :
 """)
 
 COMPACTION_OF = Named("""
-SELECT id AS link, kind, tokens_before AS before, tokens_after AS after, through_turn - from_turn + 1 AS turns
+SELECT id AS compaction, kind, tokens_before AS before, tokens_after AS after, through_turn - from_turn + 1 AS turns
   FROM compactions WHERE session_id = :session_id AND job_id = :job_id ORDER BY id DESC LIMIT 1
 """)
 

@@ -150,7 +150,7 @@ SELECT json_build_object(
       'person_id', coalesce((SELECT public_id FROM contacts WHERE id = p.merged_into), p.public_id),
       'person', nullif(p.display_name, ''), 'trigger', j.trigger, 'attempt', j.attempt,
       'faults', j.faults, 'error', nullif(j.last_error, ''), 'cancelled', j.outcome ? 'cancelled',
-      'reason', CASE j.state WHEN 'due' THEN j.outcome ->> 'resting' ELSE j.outcome ->> 'nothing' END, 'failures', j.failures, 'due_at', j.due_at, 'created_at', j.created_at,
+      'reason', CASE j.state WHEN 'due' THEN j.outcome ->> 'deferred' ELSE j.outcome ->> 'nothing' END, 'failures', j.failures, 'due_at', j.due_at, 'created_at', j.created_at,
       'started_at', j.started_at, 'ended_at', j.ended_at,
       'duration_ms', extract(epoch FROM coalesce(j.ended_at, CASE WHEN j.state = 'running' THEN now() END)
                              - j.started_at)::float8 * 1000,

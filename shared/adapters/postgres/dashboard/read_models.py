@@ -172,7 +172,7 @@ class Insights(PoolStore):
         return found
 
     async def load_originals(
-        self, link: UUID, *, before: tuple[int, int] | None = None, limit: int = 100
+        self, compaction: UUID, *, before: tuple[int, int] | None = None, limit: int = 100
     ) -> dict[str, Any] | None:
         """Return the newest `limit` messages that a summary replaces, before `(turn, step)`.
 
@@ -180,7 +180,7 @@ class Insights(PoolStore):
         """
         turn, step = before or (2**62, 2**30)
         found: dict[str, Any] | None = await self._read(
-            *sql.ORIGINALS(public_id=link, turn=turn, step=step, limit=page_size(limit))
+            *sql.ORIGINALS(public_id=compaction, turn=turn, step=step, limit=page_size(limit))
         )
         return found
 
@@ -211,27 +211,27 @@ class Insights(PoolStore):
         if found is None:
             return None
         standing = found.pop("standing")
-        for link in found["compactions"]:
-            link |= judge(link, **standing)
+        for compaction in found["compactions"]:
+            compaction |= judge(compaction, **standing)
         if before is not None:
             found["failed"] = []
         return dict(found)
 
-    async def load_compaction(self, link: UUID) -> tuple[int, dict[str, Any]] | None:
+    async def load_compaction(self, compaction: UUID) -> tuple[int, dict[str, Any]] | None:
         """Return the session's internal id and one summary, in the form of `load_compactions`.
 
         Returns None if the summary is unknown.
         """
-        owner = await self._owner(link)
+        owner = await self._owner(compaction)
         if owner is None:
             return None
-        page = await self.load_compactions(owner["public_id"], before=owner["link"] + 1, limit=1)
+        page = await self.load_compactions(owner["public_id"], before=owner["compaction"] + 1, limit=1)
         return owner["id"], page["compactions"][0] if page and page["compactions"] else {}
 
     @store_method
-    async def _owner(self, link: UUID) -> asyncpg.Record | None:
+    async def _owner(self, compaction: UUID) -> asyncpg.Record | None:
         return await self._pool.fetchrow(
-            *_OWNER(link=link),
+            *_OWNER(compaction=compaction),
             timeout=SECONDS,
         )
 
@@ -240,7 +240,7 @@ class Insights(PoolStore):
 
 
 def judge(
-    link: dict[str, Any],
+    compaction: dict[str, Any],
     *,
     head: str | None,
     head_kind: str | None,
@@ -253,9 +253,9 @@ def judge(
 
     The command itself decides again; this shows its decision beforehand.
     """
-    if link["active"]:
+    if compaction["active"]:
         refusal = _find_undo_obstacle(
-            link, head=head, head_kind=head_kind, context=context, hard=hard, busy=busy
+            compaction, head=head, head_kind=head_kind, context=context, hard=hard, busy=busy
         )
         return {
             "can_undo": refusal is None,
@@ -263,9 +263,9 @@ def judge(
             "can_restore": False,
             "restore_reason": None,
         }
-    if link["id"] == redo:
+    if compaction["id"] == redo:
         refusal = _BUSY if busy else None
-    elif link["undone_at"] is not None:
+    elif compaction["undone_at"] is not None:
         refusal = "The conversation was summarised again since this was undone."
     else:
         refusal = "A newer summary contains this one."
@@ -286,7 +286,7 @@ _BUSY = "A message is being answered just now. Try again in a moment."
 
 
 def _find_undo_obstacle(
-    link: dict[str, Any],
+    compaction: dict[str, Any],
     *,
     head: str | None,
     head_kind: str | None,
@@ -294,11 +294,11 @@ def _find_undo_obstacle(
     hard: int | None,
     busy: bool,
 ) -> str | None:
-    if link["id"] != head:
+    if compaction["id"] != head:
         if head_kind in ("summary", "digest"):
             return "A newer summary builds on this one. Undo the newer one first."
         return _NOT_CROSSED.get(head_kind or "", _NOT_CROSSED["new"])
-    after = context + link["tokens_before"] - link["tokens_after"]
+    after = context + compaction["tokens_before"] - compaction["tokens_after"]
     if hard is not None and after > hard:
         return f"The original needs about {after:,} tokens; {hard:,} is the most that fits."
     return _BUSY if busy else None
@@ -309,6 +309,6 @@ def _without(row: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 _OWNER = Named("""
-SELECT s.id, s.public_id, l.id AS link FROM compactions l JOIN sessions s ON s.id = l.session_id
- WHERE l.public_id = :link AND l.kind IN ('summary', 'digest')
+SELECT s.id, s.public_id, l.id AS compaction FROM compactions l JOIN sessions s ON s.id = l.session_id
+ WHERE l.public_id = :compaction AND l.kind IN ('summary', 'digest')
 """)

@@ -397,8 +397,8 @@ SELECT json_build_object(
   'near_caps', (SELECT count(*) FROM spend_days WHERE scope ~ '^(contact|session):' AND warned_at IS NOT NULL
                    AND day = (now() AT TIME ZONE :timezone)::date),
   'jobs_due', (SELECT count(*) FROM jobs WHERE state = 'due' AND due_at <= now()),
-  'summaries_resting', (SELECT count(DISTINCT session_id) FROM jobs
-                         WHERE state = 'due' AND kind = 'compact' AND outcome ->> 'resting' = 'breaker'),
+  'summaries_deferred', (SELECT count(DISTINCT session_id) FROM jobs
+                         WHERE state = 'due' AND kind = 'compact' AND outcome ->> 'deferred' = 'backoff'),
   'handovers_waiting', (SELECT count(*) FROM handovers WHERE state = 'waiting'),
   'rating', (SELECT json_build_object('average', round(avg(rating), 2), 'count', count(*)) FROM handovers
               WHERE ended_by = 'resolved' AND ended_at > now() - interval '30 days' AND rating IS NOT NULL),

@@ -106,7 +106,7 @@ SELECT json_build_object('id', l.public_id, 'summary', l.summary_text, 'ledger',
               FROM notes n JOIN sessions s ON s.id = l.session_id
              WHERE n.contact_id = s.contact_id AND n.flush_id = l.flush_id
                AND n.forgotten_at IS NULL), '[]'::json)
-)::text FROM compactions l WHERE l.public_id = :link AND l.kind IN ('summary', 'digest')
+)::text FROM compactions l WHERE l.public_id = :compaction AND l.kind IN ('summary', 'digest')
 """)
 """A summary and the one before it, with pinned messages of the hidden turns and notes of its flush."""
 
@@ -164,7 +164,7 @@ class SessionInsights(PoolStore):
         )
         return found
 
-    async def load_diff(self, link: UUID) -> dict[str, Any] | None:
+    async def load_diff(self, compaction: UUID) -> dict[str, Any] | None:
         """Return a summary and the one before it, with pinned messages and notes; None if it is unknown."""
-        found: dict[str, Any] | None = await read_page(self._pool, *DIFF(link=link))
+        found: dict[str, Any] | None = await read_page(self._pool, *DIFF(compaction=compaction))
         return found

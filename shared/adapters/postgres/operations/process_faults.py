@@ -24,10 +24,10 @@ VALUES (:fault_id, :role, :cause, :place, :work, (SELECT id FROM sessions WHERE 
 ON CONFLICT (id) DO NOTHING RETURNING id
 """)
 _COUNT = Named("SELECT count(*) FROM process_faults WHERE work = :work")
-_REST_TURN = Named("""
+_DELAY_TURN = Named("""
 UPDATE sessions SET leased_by = NULL,
-       retry_at = CASE WHEN :rest_seconds::float8 > 0 THEN
-          greatest(retry_at, now() + make_interval(secs => :rest_seconds))
+       retry_at = CASE WHEN :delay_seconds::float8 > 0 THEN
+          greatest(retry_at, now() + make_interval(secs => :delay_seconds))
                        ELSE now() END
  WHERE id = :session_id AND answered_turn = :turn - 1 AND next_turn > :turn
    AND (turn_epoch = :epoch OR NOT EXISTS
@@ -66,7 +66,7 @@ class PostgresProcessFaults(PoolStore):
     async def record(self, fault: ProcessFault) -> bool:
         """Store a fault and what follows from it; False where it was stored before.
 
-        A turn rests for `RETRY_SECONDS` after its first fault. After the second it is due at once, and the
+        A turn waits for `RETRY_SECONDS` after its first fault. After the second it is due at once, and the
         next claim ends it. A job, an update and a delivery are given up here by the second fault.
         """
         async with self._pool.acquire() as connection, connection.transaction():
@@ -125,8 +125,8 @@ async def _apply(connection: Connection, fault: ProcessFault, *, is_last: bool) 
             ids = {"session_id": int(session), "turn": int(turn)}
             await connection.execute(*_BLAME_TURN(**ids))
             faults = await connection.fetchval(*_FAULTS_OF_TURN(**ids)) or 0
-            rest = 0.0 if faults >= MAX_PROCESS_FAULTS else RETRY_SECONDS
-            await connection.execute(*_REST_TURN(**ids, epoch=int(epoch), rest_seconds=rest))
+            delay = 0.0 if faults >= MAX_PROCESS_FAULTS else RETRY_SECONDS
+            await connection.execute(*_DELAY_TURN(**ids, epoch=int(epoch), delay_seconds=delay))
         case "job", (job, epoch):
             if is_last:
                 await connection.execute(*MARK_TROUBLED(job_ids=[int(job)]))

@@ -171,7 +171,7 @@ ACTIONS: Mapping[str, Action] = {
         at_once=True,
     ),
     "sessions": Blank(
-        values={"goal": "''", "mode": "''", "model": "''", "compaction_rest": "NULL"},
+        values={"goal": "''", "mode": "''", "model": "''", "compaction_backoff": "NULL"},
         kept={
             "measured_by": _MODEL,
             "token_ratios": "numbers by a model's name",

@@ -24,10 +24,10 @@ LOOK_SECONDS = 5.0
 SHARE = 4
 """Divisor of the remaining budget: a quarter is shared out among the processes."""
 IDLE_SHARE = 8
-"""The same for the slice of a process that rests."""
+"""The same for the slice of a process that is_idle."""
 MOST_CALLS = 256
 IDLE_CALLS = 128
-"""Calls that the slice of a resting process pays for: sixty claims at once may take `ROOM` times one each."""
+"""Calls that the slice of an idle process pays for: sixty claims at once may take `ROOM` times one each."""
 LEAST_CALLS = 8
 """A slice that would pay for less is not taken: near a cap each call asks the shared row itself."""
 ROOM = 2
@@ -42,7 +42,7 @@ class BudgetSlice:
     near_cap: bool
     fresh_until: float
     """When the hour ends, and with it the visitors' scope or the day."""
-    rests: bool = False
+    is_idle: bool = False
     held: dict[int, int] = field(default_factory=dict)
     """By reservation."""
 
@@ -54,7 +54,7 @@ class KindBudget:
     largest_micro: int = 0
     was_used: bool = False
     looked_at: float = float("-inf")
-    """When this process last looked whether it may keep a slice while it rests."""
+    """When this process last looked whether it may keep a slice while it is_idle."""
 
     @property
     def slices(self) -> Sequence[BudgetSlice]:
@@ -258,7 +258,7 @@ class Allowance(PoolStore):
         for kind, budget in self._budgets.items():
             budget.largest_micro = budget.largest_micro or call_micro
             if not budget.was_used:
-                await self._rest(kind, budget, worker_id, caps)
+                await self._keep_idle_slice(kind, budget, worker_id, caps)
             elif budget.current is None or self._is_due(budget, budget.current):
                 await self._renew(kind, budget, worker_id, caps)
             for one in list(budget.draining):
@@ -268,29 +268,29 @@ class Allowance(PoolStore):
 
     def _is_stale(self, one: BudgetSlice) -> bool:
         now = self._clock()
-        return now >= one.fresh_until or (not one.rests and now - one.taken_at > DRAIN_SECONDS)
+        return now >= one.fresh_until or (not one.is_idle and now - one.taken_at > DRAIN_SECONDS)
 
     def _is_due(self, budget: KindBudget, one: BudgetSlice) -> bool:
         """Whether running turns have had this slice long enough, or have used it up."""
         used_up = one.left_micro < LEAST_CALLS * ROOM * budget.largest_micro
-        return used_up or one.rests or self._is_stale(one) or self._clock() - one.taken_at > KEEP_SECONDS
+        return used_up or one.is_idle or self._is_stale(one) or self._clock() - one.taken_at > KEEP_SECONDS
 
     async def _renew(self, kind: Kind, budget: KindBudget, worker_id: int, caps: Caps) -> None:
-        fresh = await self._take(kind, budget, worker_id, caps, rests=not budget.was_used)
+        fresh = await self._take(kind, budget, worker_id, caps, is_idle=not budget.was_used)
         if budget.current is not None:
             budget.draining.append(budget.current)
         budget.current, budget.was_used = fresh, False
 
-    async def _rest(self, kind: Kind, budget: KindBudget, worker_id: int, caps: Caps) -> None:
+    async def _keep_idle_slice(self, kind: Kind, budget: KindBudget, worker_id: int, caps: Caps) -> None:
         """Have a small slice ready for the next wave, unless others may need the money.
 
         Every `KEEP_SECONDS` the shared rows are read; they are locked only when a slice is taken or returned.
         """
         one, now = budget.current, self._clock()
-        is_ready = one is not None and one.rests and not self._is_stale(one)
+        is_ready = one is not None and one.is_idle and not self._is_stale(one)
         if caps.total is None or not budget.largest_micro or now - budget.looked_at <= KEEP_SECONDS:
             return
-        if one is not None and not one.rests and now - one.taken_at <= KEEP_SECONDS:
+        if one is not None and not one.is_idle and now - one.taken_at <= KEEP_SECONDS:
             return
         budget.looked_at = now
         names, limits = _scopes_of(kind, caps)
@@ -315,12 +315,12 @@ class Allowance(PoolStore):
             budget.current = None
 
     async def _take(
-        self, kind: Kind, budget: KindBudget, worker_id: int, caps: Caps, *, rests: bool
+        self, kind: Kind, budget: KindBudget, worker_id: int, caps: Caps, *, is_idle: bool
     ) -> BudgetSlice | None:
         if caps.total is None or not budget.largest_micro:
             return None
         names, limits = _scopes_of(kind, caps)
-        share, calls = (IDLE_SHARE, IDLE_CALLS) if rests else (SHARE, MOST_CALLS)
+        share, calls = (IDLE_SHARE, IDLE_CALLS) if is_idle else (SHARE, MOST_CALLS)
         largest, now = budget.largest_micro, self._clock()
         asked = sql.TAKE(
             names=names, timezone=caps.timezone, limits=limits, share=share, most=calls * largest,
@@ -335,7 +335,7 @@ class Allowance(PoolStore):
         self._taken()
         return BudgetSlice(
             id=row["id"], left_micro=row["granted_micro"], taken_at=now, near_cap=row["near_cap"],
-            fresh_until=now + row["seconds"], rests=rests,
+            fresh_until=now + row["seconds"], is_idle=is_idle,
         )  # fmt: skip
 
     @store_method

@@ -189,16 +189,16 @@ class PostgresEvents(PoolStore):
         """The last of the originals that a summary stands for, of those before an entry; None when it is not
         this session's.
         """
-        link = await self._pool.fetchrow(
+        row = await self._pool.fetchrow(
             *_HIDDEN_RANGE(session_id=session_id, compaction=compaction),
         )
-        if link is None:
+        if row is None:
             return None
         rows = await self._pool.fetch(
             *_HIDDEN_MESSAGES(
                 session_id=session_id,
-                from_turn=link["from_turn"],
-                through_turn=link["through_turn"],
+                from_turn=row["from_turn"],
+                through_turn=row["through_turn"],
                 limit=limit,
                 before_seq=before_seq,
             ),

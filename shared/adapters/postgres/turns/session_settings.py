@@ -83,6 +83,6 @@ UPDATE sessions SET compaction = :choice, view_epoch = view_epoch + 1
  WHERE id = :session_id AND compaction <> :choice
 """)
 _CHOOSE_COMPACTION_LIMIT = Named("""
-UPDATE sessions SET compact_at = :limit, view_epoch = view_epoch + 1, compaction_rest = NULL
+UPDATE sessions SET compact_at = :limit, view_epoch = view_epoch + 1, compaction_backoff = NULL
  WHERE id = :session_id AND compact_at IS DISTINCT FROM :limit
 """)

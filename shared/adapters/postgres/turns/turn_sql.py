@@ -298,13 +298,13 @@ slower, and most conversations have neither notes nor pins.
 
 
 _VIEW = """s.id, s.base_turn, s.flushed_turn, s.view_epoch, s.cycle, s.head, s.context_tokens, s.hold_compaction,
-       s.compaction_rest"""
+       s.compaction_backoff"""
 _OF_SESSION = ", ".join(
     f"sessions.{name}"
     for name in (
         "id", "agent_id", "contact_id", "answered_turn", "base_turn", "flushed_turn", "indexed_turn", "erased_turn",
         "turn_epoch", "view_epoch", "cycle", "head", "model", "compaction", "compact_at", "goal", "mode", "context_tokens", "token_ratio",
-        "token_ratios", "token_scale", "measured_by", "hold_compaction", "compaction_rest",
+        "token_ratios", "token_scale", "measured_by", "hold_compaction", "compaction_backoff",
     )
 )  # fmt: skip
 _OF_TURN = "session_id, turn_no, attempt, faults, process_faults, stop_requested, told_waiting, address_id, channel, opened_at, waits_since"

@@ -794,7 +794,7 @@ def build_view(
         open_turn=open_turn,
         hold_compaction=row["hold_compaction"],
         flush_thresholds=frozenset(row["thresholds"] or ()),
-        rest=backoff_from_json(row["compaction_rest"]),
+        backoff=backoff_from_json(row["compaction_backoff"]),
     )
 
 

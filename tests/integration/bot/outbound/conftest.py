@@ -1,4 +1,4 @@
-"""A fake Telegram for all these tests, a database for each, and a desk that plays the conversation's part."""
+"""A fake Telegram for all these tests, a database for each, and bot processes for the conversation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiogram import Bot
 
 from bot.telegram.client.session import create_bot
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
-from tests.integration.bot.outbound.delivery_driver import BOT_ID, Desk
+from tests.integration.bot.outbound.delivery_driver import BOT_ID, BotProcess
 from tests.kit.fakes.bot_api import TOKEN, Person, RunningBotApi, running_bot_api
 
 SECONDS = 30.0
@@ -58,20 +58,20 @@ async def bot_pool(pool: asyncpg.Pool[asyncpg.Record]) -> asyncpg.Pool[asyncpg.R
 
 
 @pytest.fixture
-async def desks(
+async def bots(
     fake: RunningBotApi, bot_pool: asyncpg.Pool[asyncpg.Record]
-) -> AsyncIterator[Callable[[], Desk]]:
+) -> AsyncIterator[Callable[[], BotProcess]]:
     """Each call is a bot process that knows nothing but what is stored."""
-    made: list[Desk] = []
+    made: list[BotProcess] = []
 
-    def another() -> Desk:
-        made.append(Desk(fake.base_url, bot_pool))
+    def another() -> BotProcess:
+        made.append(BotProcess(fake.base_url, bot_pool))
         return made[-1]
 
     yield another
-    await asyncio.gather(*(desk.close() for desk in made))
+    await asyncio.gather(*(bot.close() for bot in made))
 
 
 @pytest.fixture
-async def desk(desks: Callable[[], Desk]) -> Desk:
-    return desks()
+async def bot(bots: Callable[[], BotProcess]) -> BotProcess:
+    return bots()

@@ -107,7 +107,7 @@ class Words(DeliveryTexts):
 class Answer:
     """One turn on its way."""
 
-    desk: Desk
+    bot: BotProcess
     emit: StreamingReply
     claim: Claim
     said: str = ""
@@ -136,7 +136,7 @@ class Answer:
         """The answer is stored and nobody was told: where a process may die."""
         words = self.said if text is None else text
         told = state in ("refused", "failed")
-        stored = await self.desk.turns.record_answer(
+        stored = await self.bot.turns.record_answer(
             self.claim,
             Outcome(
                 state=state,
@@ -154,7 +154,7 @@ class Answer:
         await self.emit.close()
 
 
-class Desk:
+class BotProcess:
     def __init__(self, base_url: str, pool: asyncpg.Pool[asyncpg.Record]) -> None:
         self.pool = pool
         self.turns = PostgresTurns(pool)
@@ -287,14 +287,14 @@ class Desk:
         return await PostgresAttachments(self.pool).load_body(session_id, public_id)
 
 
-async def die_while_sending(desk: Desk, fake: RunningBotApi, person: Person, words: str) -> Answer:
+async def die_while_sending(bot: BotProcess, fake: RunningBotApi, person: Person, words: str) -> Answer:
     """The answer is in its chat, and its process ends before it knows."""
     question = (await person.say("Well?")).message_id
-    answer = await desk.begin(await desk.place(), question=question)
+    answer = await bot.begin(await bot.place(), question=question)
     await fake.fail("sendMessage", stall_after=5.0)
     ending = asyncio.create_task(answer.end(words))
     await person.sees(words)
     ending.cancel()
     await asyncio.gather(ending, return_exceptions=True)
-    await desk.die()
+    await bot.die()
     return answer

@@ -19,7 +19,7 @@ from shared.bootstrap.app import open_app
 from shared.bootstrap.process import EXIT_CANNOT_START
 from shared.config.bots import load_bots
 from shared.config.settings import Settings, load_settings
-from tests.integration.bot.outbound.delivery_driver import Desk
+from tests.integration.bot.outbound.delivery_driver import BotProcess
 from tests.kit.fakes.bot_api import TOKEN, Person, RunningBotApi
 
 LONG_SECONDS = 60.0
@@ -65,11 +65,15 @@ async def until(pool: asyncpg.Pool[asyncpg.Record], sql: str) -> None:
 
 
 async def test_cold_process_takes_no_lease_and_answers_when_warm(
-    settings: Settings, fake: RunningBotApi, ann: Person, desk: Desk, bot_pool: asyncpg.Pool[asyncpg.Record]
+    settings: Settings,
+    fake: RunningBotApi,
+    ann: Person,
+    bot: BotProcess,
+    bot_pool: asyncpg.Pool[asyncpg.Record],
 ) -> None:
     """A turn that was left, and an update that Telegram holds, wait for a process that can answer them."""
-    await desk.begin(await desk.place())
-    await desk.die()
+    await bot.begin(await bot.place())
+    await bot.die()
     await fake.forget_calls()
     slow = Slow()
     async with started(settings, slow):

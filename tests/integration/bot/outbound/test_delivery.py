@@ -19,7 +19,13 @@ from shared.adapters.postgres.handover.handovers import PostgresHandovers
 from shared.core.session.turns import Inbound, Organizing, RunEnded, RunStarted, Stored, ToolRunning
 from shared.core.values.errors import StorageUnavailable
 from shared.core.values.messages import Text
-from tests.integration.bot.outbound.delivery_driver import BOT_ID, FAST, UNCERTAIN, Desk, die_while_sending
+from tests.integration.bot.outbound.delivery_driver import (
+    BOT_ID,
+    FAST,
+    UNCERTAIN,
+    BotProcess,
+    die_while_sending,
+)
 from tests.integration.bot.outbound.long_answers import LONG, WORDS, away
 from tests.kit.fakes.bot_api import Person, RunningBotApi
 
@@ -39,9 +45,9 @@ async def called(fake: RunningBotApi) -> list[str]:
 
 
 async def test_a_private_answer_is_one_message_that_grows(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    answer = await desk.begin(await desk.place())
+    answer = await bot.begin(await bot.place())
     await answer.stream(ANSWER, pause=0.04)
     await answer.end()
     assert await shown(ann) == [seen(ANSWER)]
@@ -53,15 +59,15 @@ async def test_a_private_answer_is_one_message_that_grows(
     for earlier, later in itertools.pairwise(views):
         assert len(later) > len(earlier) - 5
         assert later.startswith(earlier[:-8])
-    assert await desk.states(answer) == ["delivered"]
-    assert await desk.broken_invariants() == []
+    assert await bot.states(answer) == ["delivered"]
+    assert await bot.broken_invariants() == []
 
 
-async def test_edits_keep_their_distance(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
+async def test_edits_keep_their_distance(fake: RunningBotApi, bot: BotProcess, ann: Person) -> None:
     await fake.set_speed(30.0)
     await fake.set_limits(on=True)
-    desk.set_up(clock=ScaledClock(speed=30.0), rhythm=EditPacing(), limits=RateLimits())
-    answer = await desk.begin(await desk.place())
+    bot.set_up(clock=ScaledClock(speed=30.0), rhythm=EditPacing(), limits=RateLimits())
+    answer = await bot.begin(await bot.place())
     await answer.stream(ANSWER, pause=0.02)
     await answer.end()
     calls = [call for call in await fake.calls(chat=42) if call["method"] != "sendChatAction"]
@@ -73,15 +79,15 @@ async def test_edits_keep_their_distance(fake: RunningBotApi, desk: Desk, ann: P
 
 
 async def test_group_gets_the_whole_answer_within_twenty_messages_a_minute(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     speed = 30.0
     await fake.set_speed(speed)
     await fake.set_limits(on=True)
-    desk.set_up(clock=ScaledClock(speed=speed), rhythm=EditPacing(edit_seconds=3.5), limits=RateLimits())
+    bot.set_up(clock=ScaledClock(speed=speed), rhythm=EditPacing(edit_seconds=3.5), limits=RateLimits())
     group = await fake.group("Family", ann)
     question = await ann.say("@evertalk_test_bot hello", chat=group.id)
-    answer = await desk.begin(await desk.place(group.id), question=question.message_id)
+    answer = await bot.begin(await bot.place(group.id), question=question.message_id)
     await answer.stream(LONG[:3_000], step=60, pause=0.06)
     await answer.end()
     calls = await fake.calls(chat=group.id)
@@ -96,20 +102,20 @@ async def test_group_gets_the_whole_answer_within_twenty_messages_a_minute(
 
 
 async def test_a_short_answer_is_sent_once_and_never_edited(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    answer = await desk.begin(await desk.place())
+    answer = await bot.begin(await bot.place())
     await answer.say("Yes.")
     await answer.end()
     assert await shown(ann) == ["Yes."]
     assert "editMessageText" not in await fake.counts()
-    assert await desk.states(answer) == ["delivered"]
+    assert await bot.states(answer) == ["delivered"]
 
 
 async def test_long_answer_continues_in_further_messages_without_jumps(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    answer = await desk.begin(await desk.place())
+    answer = await bot.begin(await bot.place())
     text = LONG + "\n\n" + LONG[:3_000]
     await answer.stream(text, step=300, pause=0.03)
     bubbles = (await ann.sees(lambda screen: len(screen.answers) >= 2)).answers
@@ -120,14 +126,14 @@ async def test_long_answer_continues_in_further_messages_without_jumps(
     assert all(len(line.text) <= LIVE_UNITS for line in lines)
     assert lines[0].text == bubbles[0].text
     assert (await ann.screen()).notifications == 1
-    assert set(await desk.states(answer)) == {"delivered"}
+    assert set(await bot.states(answer)) == {"delivered"}
 
 
 @pytest.mark.parametrize("live", [True, False])
 async def test_answer_over_five_parts_continues_in_a_file(
-    fake: RunningBotApi, desk: Desk, ann: Person, *, live: bool
+    fake: RunningBotApi, bot: BotProcess, ann: Person, *, live: bool
 ) -> None:
-    answer = await desk.begin(await desk.place())
+    answer = await bot.begin(await bot.place())
     text = "\n\n".join([LONG] * 4)
     read: list[str] = []
     if live:
@@ -142,29 +148,29 @@ async def test_answer_over_five_parts_continues_in_a_file(
     assert (last.document, last.text) == ("answer.md", "The whole answer")
     (call,) = await fake.calls("sendDocument")
     assert list(call["files"].values()) == [len(text.encode())]
-    assert await desk.states(answer) == ["delivered"] * (MAX_PARTS + 1)
+    assert await bot.states(answer) == ["delivered"] * (MAX_PARTS + 1)
     assert (await ann.screen()).notifications == 1
 
 
 @pytest.mark.row("F50")
 async def test_final_message_with_retry_after_is_sent_once_afterwards(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    desk.set_up(clock=ScaledClock(speed=50.0))
-    answer = await desk.begin(await desk.place())
+    bot.set_up(clock=ScaledClock(speed=50.0))
+    answer = await bot.begin(await bot.place())
     await answer.say("It is so.")
     await fake.fail("sendMessage", times=2, status=429, retry_after=5)
     await answer.end()
     assert await shown(ann) == ["It is so."]
     assert [call["status"] for call in await fake.calls("sendMessage")] == [429, 429, 200]
-    assert await desk.states(answer) == ["delivered"]
+    assert await bot.states(answer) == ["delivered"]
 
 
 async def test_final_edit_with_retry_after_is_sent_after_it(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    desk.set_up(clock=ScaledClock(speed=50.0))
-    answer = await desk.begin(await desk.place())
+    bot.set_up(clock=ScaledClock(speed=50.0))
+    answer = await bot.begin(await bot.place())
     await answer.say(WORDS)
     await fake.fail("editMessageText", times=3, status=429, retry_after=2)
     await answer.stream(ANSWER[len(WORDS) :])
@@ -174,9 +180,9 @@ async def test_final_edit_with_retry_after_is_sent_after_it(
 
 
 async def test_a_wait_that_is_too_long_is_left_to_the_next_process(
-    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
-    before = desks()
+    before = bots()
     before.set_up(patience=0.1)
     answer = await before.begin(await before.place())
     await answer.say("It is so.")
@@ -187,7 +193,7 @@ async def test_a_wait_that_is_too_long_is_left_to_the_next_process(
     assert await before.recover() == 0, "the chat is not asked while it is told to wait"
     assert len(await fake.calls("sendMessage")) == 1
     await before.die()
-    after = desks()
+    after = bots()
     await fake.fail("sendMessage", status=429, retry_after=1)
     assert await after.recover() == 0
     after.set_up()
@@ -198,17 +204,17 @@ async def test_a_wait_that_is_too_long_is_left_to_the_next_process(
 
 @pytest.mark.row("F50")
 async def test_a_lost_acknowledgement_leaves_the_text_once_and_the_part_uncertain(
-    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
-    desk = desks()
-    answer = await desk.begin(await desk.place())
+    bot = bots()
+    answer = await bot.begin(await bot.place())
     await fake.fail("sendMessage", reset="after")
     await answer.end("The one and only.")
     assert await shown(ann) == ["The one and only.", UNCERTAIN]
-    assert await desk.states(answer) == ["uncertain"]
-    assert await desk.recover() == 0
-    assert await desks().recover() == 0
-    await desk.tell()
+    assert await bot.states(answer) == ["uncertain"]
+    assert await bot.recover() == 0
+    assert await bots().recover() == 0
+    await bot.tell()
     assert await shown(ann) == ["The one and only.", UNCERTAIN]
 
 
@@ -217,9 +223,9 @@ def uncertain(logs: list[Any]) -> list[Any]:
 
 
 async def test_a_lost_first_bubble_never_costs_the_answer(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    answer = await desk.begin(await desk.place())
+    answer = await bot.begin(await bot.place())
     await fake.fail("sendMessage", reset="before")
     with capture_logs() as logs:
         await answer.stream(ANSWER)
@@ -227,69 +233,69 @@ async def test_a_lost_first_bubble_never_costs_the_answer(
     assert len(uncertain(logs)) == 1
     await answer.end()
     assert await shown(ann) == [seen(ANSWER)]
-    assert await desk.states(answer) == ["delivered"]
+    assert await bot.states(answer) == ["delivered"]
 
 
 async def test_a_lost_bubble_that_said_it_all_is_not_said_again(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    answer = await desk.begin(await desk.place())
+    answer = await bot.begin(await bot.place())
     await fake.fail("sendMessage", reset="after")
     await answer.say("A whole answer in the first bubble.")
     await answer.end()
     assert await shown(ann) == ["A whole answer in the first bubble.", UNCERTAIN]
-    assert await desk.states(answer) == ["uncertain"]
+    assert await bot.states(answer) == ["uncertain"]
 
 
 async def test_answer_finished_during_telegram_outage_is_sent_once_afterwards(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    answer = await desk.begin(await desk.place())
+    answer = await bot.begin(await bot.place())
     await answer.stream(ANSWER[:300])
     await fake.refuse_connections()
     await answer.stream(ANSWER[300:])
     await answer.end()
-    assert await desk.recover() == 0
+    assert await bot.recover() == 0
     await fake.accept_connections()
-    assert await desk.recover() == 1
-    assert await desk.recover() == 0
+    assert await bot.recover() == 1
+    assert await bot.recover() == 0
     assert await shown(ann) == [seen(ANSWER)]
     assert (await fake.counts())["sendMessage"] == 1
 
 
 async def test_later_answers_wait_for_an_earlier_one_that_could_not_be_sent(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    place = await desk.place()
-    first = await desk.begin(place)
+    place = await bot.place()
+    first = await bot.begin(place)
     await fake.refuse_connections()
     await first.end("The first answer.")
-    second = await desk.begin(place)
+    second = await bot.begin(place)
     await second.end("The second answer.")
-    assert await desk.states(second) == ["queued"]
+    assert await bot.states(second) == ["queued"]
     await fake.accept_connections()
-    third = await desk.begin(place)
+    third = await bot.begin(place)
     await third.end("The third answer.")
-    assert await desk.recover() == 0
+    assert await bot.recover() == 0
     assert await shown(ann) == ["The first answer.", "The second answer.", "The third answer."]
 
 
 async def test_unannounced_answer_is_sent_first_though_its_lookup_failed(
-    fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
+    fake: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two replies of Postgres are lost: that of a commit, and what is left from before the next turn."""
 
     async def lost(*_: object, **__: object) -> list[int]:
         raise StorageUnavailable("the line broke")
 
-    place = await desk.place()
-    await (await desk.begin(place)).end("The first answer.")
-    second = await desk.begin(place)
+    place = await bot.place()
+    await (await bot.begin(place)).end("The first answer.")
+    second = await bot.begin(place)
     await second.commit("The second answer.")
     await second.emit.close()
     with monkeypatch.context() as away:
-        away.setattr(desk.deliveries, "list_unfinished_before", lost)
-        third = await desk.begin(place)
+        away.setattr(bot.deliveries, "list_unfinished_before", lost)
+        third = await bot.begin(place)
         await third.stream(ANSWER[:300])
         stored = await third.commit()
         await third.emit(stored)
@@ -297,20 +303,20 @@ async def test_unannounced_answer_is_sent_first_though_its_lookup_failed(
     await third.emit(stored)
     await third.emit.close()
     assert await shown(ann) == ["The first answer.", "The second answer.", seen(ANSWER[:300])]
-    assert await desk.broken_invariants() == []
+    assert await bot.broken_invariants() == []
 
 
 @pytest.mark.parametrize("live", [True, False])
 async def test_answer_of_process_that_died_after_commit_is_sent_once(
-    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person, *, live: bool
+    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person, *, live: bool
 ) -> None:
-    before = desks()
+    before = bots()
     answer = await before.begin(await before.place())
     if live:
         await answer.stream(ANSWER[:300])
     await answer.commit(ANSWER)
     await before.die()
-    after = desks()
+    after = bots()
     assert await after.deliveries.recover_interrupted([BOT_ID]) == 0
     assert await after.recover() == 1
     assert await shown(ann) == [seen(ANSWER)]
@@ -320,10 +326,10 @@ async def test_answer_of_process_that_died_after_commit_is_sent_once(
 
 
 async def test_a_process_that_died_between_sending_and_knowing_sends_nothing_twice(
-    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
-    answer = await die_while_sending(desks(), fake, ann, "Once.")
-    after = desks()
+    answer = await die_while_sending(bots(), fake, ann, "Once.")
+    after = bots()
     assert await after.deliveries.recover_interrupted([BOT_ID]) == 1
     assert await after.recover() == 0
     assert await after.states(answer) == ["uncertain"]
@@ -331,25 +337,25 @@ async def test_a_process_that_died_between_sending_and_knowing_sends_nothing_twi
 
 
 async def test_unrecorded_sent_part_is_recorded_later_without_resending(
-    fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
+    fake: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = await desk.begin(await desk.place())
+    answer = await bot.begin(await bot.place())
     with monkeypatch.context() as patch:
-        patch.setattr(desk.deliveries, "mark_delivered", away)
+        patch.setattr(bot.deliveries, "mark_delivered", away)
         await answer.end("Once.")
-    assert await desk.states(answer) == ["sending"]
-    assert await desk.recover() == 1
-    assert await desk.states(answer) == ["delivered"]
+    assert await bot.states(answer) == ["sending"]
+    assert await bot.recover() == 1
+    assert await bot.states(answer) == ["delivered"]
     assert await shown(ann) == ["Once."]
 
 
 async def test_a_bubble_that_could_not_be_noted_is_taken_back(
-    fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
+    fake: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk.set_up(clock=ScaledClock(speed=20.0))
-    answer = await desk.begin(await desk.place())
+    bot.set_up(clock=ScaledClock(speed=20.0))
+    answer = await bot.begin(await bot.place())
     with monkeypatch.context() as patch:
-        patch.setattr(desk.deliveries, "record_bubble", away)
+        patch.setattr(bot.deliveries, "record_bubble", away)
         with capture_logs() as logs:
             await answer.say(WORDS)
     assert await shown(ann) == []
@@ -359,10 +365,10 @@ async def test_a_bubble_that_could_not_be_noted_is_taken_back(
 
 
 async def test_bubble_stays_while_storage_is_away_for_a_moment(
-    fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
+    fake: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = await desk.begin(await desk.place())
-    record, refusals = desk.deliveries.record_bubble, 3
+    answer = await bot.begin(await bot.place())
+    record, refusals = bot.deliveries.record_bubble, 3
 
     async def record_later(*place: int, **row: int) -> bool:
         nonlocal refusals
@@ -371,7 +377,7 @@ async def test_bubble_stays_while_storage_is_away_for_a_moment(
             await away()
         return await record(*place, **row)
 
-    monkeypatch.setattr(desk.deliveries, "record_bubble", record_later)
+    monkeypatch.setattr(bot.deliveries, "record_bubble", record_later)
     await answer.say(WORDS)
     (line,) = (await ann.screen()).answers
     await answer.say(WORDS)
@@ -383,55 +389,55 @@ async def test_bubble_stays_while_storage_is_away_for_a_moment(
 
 
 async def test_part_that_was_neither_recorded_nor_deleted_is_reported(
-    fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
+    fake: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk.set_up(clock=ScaledClock(speed=20.0))
-    answer = await desk.begin(await desk.place())
+    bot.set_up(clock=ScaledClock(speed=20.0))
+    answer = await bot.begin(await bot.place())
     await fake.fail("deleteMessage", status=400, description="Bad Request: message can't be deleted")
     with monkeypatch.context() as patch, capture_logs() as logs:
-        patch.setattr(desk.deliveries, "record_bubble", away)
+        patch.setattr(bot.deliveries, "record_bubble", away)
         await answer.say(WORDS)
     assert len(await shown(ann)) == 1
     assert [one["reason"].startswith("not deleted") for one in uncertain(logs)] == [True]
 
 
 async def test_two_who_bring_the_same_answer_bring_it_once(
-    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
-    desk = desks()
-    answer = await desk.begin(await desk.place())
+    bot = bots()
+    answer = await bot.begin(await bot.place())
     await answer.stream(LONG[:3_000])
     await answer.commit(LONG)
-    others = [desks() for _ in range(3)]
+    others = [bots() for _ in range(3)]
     await asyncio.gather(*(other.recover() for other in others))
     await others[0].recover()
     assert "".join("".join(await shown(ann)).split()) == "".join(seen(LONG).split())
-    assert set(await desk.states(answer)) == {"delivered"}
+    assert set(await bot.states(answer)) == {"delivered"}
 
 
 async def test_a_process_that_died_in_the_middle_of_the_parts_is_continued(
-    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
-    before = desks()
+    before = bots()
     before.set_up(patience=0.1)
     answer = await before.begin(await before.place())
     await fake.fail("sendMessage", match={"nth": 2}, status=429, retry_after=9)
     await answer.end(LONG)
     assert await before.states(answer) == ["delivered", "queued"]
     await before.die()
-    assert await desks().recover() == 1
+    assert await bots().recover() == 1
     assert "".join("".join(await shown(ann)).split()) == "".join(seen(LONG).split())
 
 
 async def test_a_new_attempt_of_another_process_edits_the_bubble_that_is_there(
-    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
-    before = desks()
+    before = bots()
     place = await before.place()
     answer = await before.begin(place)
     await answer.stream("This attempt will never come to its end, alas. ")
     await before.die()
-    after = desks()
+    after = bots()
     again = await after.claim(place)
     assert (again.turn, again.claim.attempt) == (answer.turn, 2)
     before_takeover = await shown(ann)
@@ -443,9 +449,9 @@ async def test_a_new_attempt_of_another_process_edits_the_bubble_that_is_there(
 
 
 async def test_the_bubble_of_a_turn_that_was_taken_away_is_deleted(
-    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
-    before, after = desks(), desks()
+    before, after = bots(), bots()
     place = await before.place()
     answer = await before.begin(place)
     assert before._worker_id is not None
@@ -460,90 +466,92 @@ async def test_the_bubble_of_a_turn_that_was_taken_away_is_deleted(
 
 @pytest.mark.row("F50")
 async def test_a_bubble_that_the_person_deleted_comes_back_as_the_answer(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    answer = await desk.begin(await desk.place())
+    answer = await bot.begin(await bot.place())
     await answer.stream(ANSWER[:200])
     (line,) = (await ann.screen()).answers
     await ann.delete(line.message_id)
     await answer.stream(ANSWER[200:])
     await answer.end()
     assert await shown(ann) == [seen(ANSWER)]
-    assert await desk.states(answer) == ["delivered"]
+    assert await bot.states(answer) == ["delivered"]
 
 
 @pytest.mark.row("F50")
-async def test_a_blocked_chat_is_left_alone(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
-    place = await desk.place()
-    answer = await desk.begin(place)
+async def test_a_blocked_chat_is_left_alone(fake: RunningBotApi, bot: BotProcess, ann: Person) -> None:
+    place = await bot.place()
+    answer = await bot.begin(place)
     await answer.stream(ANSWER[:200])
     await ann.block()
     await answer.end(ANSWER)
-    assert await desk.states(answer) == ["sent"], "it waits for the chat"
-    stored = await desk.places.find_chat(place.address_id)
+    assert await bot.states(answer) == ["sent"], "it waits for the chat"
+    stored = await bot.places.find_chat(place.address_id)
     assert stored is not None
     assert stored.unreachable
     calls = len(await fake.calls())
-    assert await desk.recover() == 0
+    assert await bot.recover() == 0
     assert len(await fake.calls()) == calls
 
 
 async def test_an_answer_follows_a_group_that_became_a_supergroup(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     group = await fake.group("Family", ann, kind="group")
-    place = await desk.place(group.id)
-    answer = await desk.begin(place)
+    place = await bot.place(group.id)
+    answer = await bot.begin(place)
     await answer.stream(ANSWER[:200])
     bigger = await group.migrate()
     await answer.end(ANSWER)
     assert (await bigger.screen()).texts == [seen(ANSWER)]
-    assert await desk.states(answer) == ["delivered"]
-    stored = await desk.places.find_chat(place.address_id)
+    assert await bot.states(answer) == ["delivered"]
+    stored = await bot.places.find_chat(place.address_id)
     assert stored is not None
     assert stored.chat_id == bigger.id
 
 
 @pytest.mark.control("S18")
 @pytest.mark.row("F50")
-async def test_refused_formatting_arrives_as_plain_text(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
-    answer = await desk.begin(await desk.place())
+async def test_refused_formatting_arrives_as_plain_text(
+    fake: RunningBotApi, bot: BotProcess, ann: Person
+) -> None:
+    answer = await bot.begin(await bot.place())
     await fake.fail("sendMessage", status=400)
     await answer.end("A **bold** word.")
     (line,) = (await ann.screen()).answers
     assert (line.text, line.entities) == ("A bold word.", [])
-    assert await desk.states(answer) == ["delivered"]
+    assert await bot.states(answer) == ["delivered"]
 
 
 async def test_a_stopped_answer_keeps_its_text_and_says_so(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    answer = await desk.begin(await desk.place())
+    answer = await bot.begin(await bot.place())
     await answer.stream("```python\nprint('this block is never closed")
     await answer.end(state="stopped")
     assert await shown(ann) == ["print('this block is never closed\n\n[stopped]"]
-    second = await desk.begin(await desk.place())
+    second = await bot.begin(await bot.place())
     await second.end("Next.")
     assert (await shown(ann))[-1] == "Next."
 
 
 async def test_trouble_is_one_line_and_not_repeated_within_a_minute(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    place = await desk.place()
+    place = await bot.place()
     for _ in range(3):
-        answer = await desk.begin(place)
+        answer = await bot.begin(place)
         await answer.end("please try again later.", state="failed")
-        assert await desk.states(answer) == ["delivered"]
+        assert await bot.states(answer) == ["delivered"]
     assert await shown(ann) == ["Sorry: please try again later."]
-    bubble = await desk.begin(place)
+    bubble = await bot.begin(place)
     await bubble.stream(WORDS)
     await bubble.end("please try again later.", state="failed")
     assert await shown(ann) == ["Sorry: please try again later."] * 2, "no draft stays behind"
 
 
-async def test_a_turn_that_waits_says_so_once(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
-    answer = await desk.begin(await desk.place())
+async def test_a_turn_that_waits_says_so_once(fake: RunningBotApi, bot: BotProcess, ann: Person) -> None:
+    answer = await bot.begin(await bot.place())
     payload = {"role": "notice", "text": "it takes longer.", "error": "busy", "waiting": True}
     for _ in range(2):
         await answer.emit(Stored(event_seq=9, kind="msg", payload=payload))
@@ -552,11 +560,13 @@ async def test_a_turn_that_waits_says_so_once(fake: RunningBotApi, desk: Desk, a
     await answer.say(ANSWER, attempt=2)
     await answer.end()
     assert await shown(ann) == ["Sorry: it takes longer.", seen(ANSWER)]
-    assert await desk.states(answer) == ["delivered"]
+    assert await bot.states(answer) == ["delivered"]
 
 
-async def test_a_tool_at_work_is_one_line_in_the_bubble(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
-    answer = await desk.begin(await desk.place())
+async def test_a_tool_at_work_is_one_line_in_the_bubble(
+    fake: RunningBotApi, bot: BotProcess, ann: Person
+) -> None:
+    answer = await bot.begin(await bot.place())
     await answer.emit(ToolRunning(turn=answer.turn, name="save_memory"))
     assert await shown(ann) == []
     await answer.emit(ToolRunning(turn=answer.turn, name="look_up"))
@@ -568,9 +578,9 @@ async def test_a_tool_at_work_is_one_line_in_the_bubble(fake: RunningBotApi, des
 
 
 async def test_awaited_summary_is_one_line_in_the_bubble(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    answer = await desk.begin(await desk.place())
+    answer = await bot.begin(await bot.place())
     await answer.emit(Organizing(turn=answer.turn, job_id=7))
     assert await shown(ann) == ["(organizing …)"]
     await answer.stream(ANSWER)
@@ -579,29 +589,29 @@ async def test_awaited_summary_is_one_line_in_the_bubble(
 
 
 async def test_buttons_are_under_the_last_part_of_each_answer(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    desk.buttons = True
-    place = await desk.place()
-    first = await desk.begin(place)
+    bot.buttons = True
+    place = await bot.place()
+    first = await bot.begin(place)
     await first.stream(LONG, step=400, pause=0.03)
     assert [line.buttons for line in (await ann.screen()).answers][-1] == ["Stop"]
     await first.end()
     lines = (await ann.screen()).answers
     above: list[list[str]] = [[]] * (len(lines) - 1)
     assert [line.buttons for line in lines] == [*above, ["Regenerate"]]
-    second = await desk.begin(place)
+    second = await bot.begin(place)
     await second.end("Short.")
     expected = [*above, ["Regenerate"], ["Regenerate"]]
     await ann.sees(lambda screen: [line.buttons for line in screen.answers] == expected)
 
 
 async def test_long_answer_is_as_many_messages_as_the_setting_allows(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    desk.post = replace(desk.post, most_messages=30)
-    desk.delivery = AnswerDelivery(desk.post, tasks=desk.tasks)
-    answer = await desk.begin(await desk.place())
+    bot.post = replace(bot.post, most_messages=30)
+    bot.delivery = AnswerDelivery(bot.post, tasks=bot.tasks)
+    answer = await bot.begin(await bot.place())
     await answer.end(WORDS * 700)
     lines = (await ann.screen()).answers
     assert len(lines) > MAX_PARTS
@@ -610,28 +620,28 @@ async def test_long_answer_is_as_many_messages_as_the_setting_allows(
 
 
 async def test_an_answer_that_is_there_at_once_is_one_call(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     """Neither typing, nor a bubble with an edit, nor a call that takes the buttons above away."""
-    desk.buttons = True
-    desk.set_up(rhythm=EditPacing(settle_seconds=60.0), typing_after=60.0)
-    place = await desk.place()
-    answers = [await desk.begin(place)]
+    bot.buttons = True
+    bot.set_up(rhythm=EditPacing(settle_seconds=60.0), typing_after=60.0)
+    place = await bot.place()
+    answers = [await bot.begin(place)]
     await answers[0].say("The first: ", WORDS)
     await answers[0].end()
-    answers.append(await desk.begin(place))
+    answers.append(await bot.begin(place))
     await answers[1].say("The second: ", WORDS)
     await answers[1].end()
-    await desk.tasks.rest()
+    await bot.tasks.rest()
     assert await called(fake) == ["sendMessage", "sendMessage"]
-    assert [await desk.states(each) for each in answers] == [["delivered"]] * 2
+    assert [await bot.states(each) for each in answers] == [["delivered"]] * 2
 
 
 async def test_an_answer_that_takes_its_time_is_shown_meanwhile(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    desk.set_up(rhythm=PRIVATE_PACING, typing_after=0.0)
-    answer = await desk.begin(await desk.place())
+    bot.set_up(rhythm=PRIVATE_PACING, typing_after=0.0)
+    answer = await bot.begin(await bot.place())
     await answer.say(ANSWER)
     await asyncio.sleep(PRIVATE_PACING.settle_seconds)
     await answer.say("And more.")
@@ -642,12 +652,12 @@ async def test_an_answer_that_takes_its_time_is_shown_meanwhile(
     assert "sendChatAction" in await called(fake)
 
 
-async def test_answers_stay_in_their_topics(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
-    desk.set_up(typing_after=0.0)
+async def test_answers_stay_in_their_topics(fake: RunningBotApi, bot: BotProcess, ann: Person) -> None:
+    bot.set_up(typing_after=0.0)
     group = await fake.group("Forum", ann, forum=True)
     one, two = await group.create_topic("One"), await group.create_topic("Two")
     for thread in (one, two, 0):
-        answer = await desk.begin(await desk.place(group.id, thread=thread))
+        answer = await bot.begin(await bot.place(group.id, thread=thread))
         await answer.stream(f"In topic {thread}: " + WORDS)
         await answer.end()
     lines = (await group.screen()).answers
@@ -655,17 +665,17 @@ async def test_answers_stay_in_their_topics(fake: RunningBotApi, desk: Desk, ann
     typing = await fake.calls("sendChatAction")
     assert [call["params"].get("message_thread_id") for call in typing] == [one, two, None]
     await group.delete_topic(two)
-    answer = await desk.begin(await desk.place(group.id, thread=two))
+    answer = await bot.begin(await bot.place(group.id, thread=two))
     await answer.end("After all.")
     assert [line.thread for line in (await group.screen()).answers][-1] is None
 
 
 async def test_topics_of_a_private_chat_are_places_of_their_own(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     await fake.change_bot(topics=True)
     topic = await ann.create_topic("Plans")
-    answer = await desk.begin(await desk.place(thread=topic))
+    answer = await bot.begin(await bot.place(thread=topic))
     await answer.stream(ANSWER)
     await answer.end()
     (line,) = (await ann.screen()).answers
@@ -673,12 +683,12 @@ async def test_topics_of_a_private_chat_are_places_of_their_own(
 
 
 async def test_typing_continues_through_silence_and_429_and_ends_with_answer(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    desk.set_up(clock=ScaledClock(speed=20.0), rhythm=FAST)
+    bot.set_up(clock=ScaledClock(speed=20.0), rhythm=FAST)
     await fake.fail("sendChatAction", status=429, retry_after=6)
     await fake.fail("sendChatAction", reset="before")
-    answer = await desk.begin(await desk.place())
+    answer = await bot.begin(await bot.place())
     while len(await fake.calls("sendChatAction")) < 5:
         await asyncio.sleep(0.02)
     await answer.end("Here it is, after a long silence.")
@@ -689,28 +699,28 @@ async def test_typing_continues_through_silence_and_429_and_ends_with_answer(
 
 
 async def test_what_was_shown_before_a_human_answered_is_taken_back(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    place = await desk.place()
-    first = await desk.begin(place)
+    place = await bot.place()
+    first = await bot.begin(place)
     await first.stream(ANSWER[:300])
-    await desk.turns.postpone(first.claim, seconds=600.0, fault=True, notice=None)
+    await bot.turns.postpone(first.claim, seconds=600.0, fault=True, notice=None)
     await first.emit.close()
-    await desk.turns.accept(
+    await bot.turns.accept(
         Inbound(session_id=place.session_id, address_id=place.address_id, text="Anybody?", dedupe_key="tg:x"),
         channel="telegram",
         tokens=2,
     )
-    operator = await desk.pool.fetchval(
+    operator = await bot.pool.fetchval(
         "INSERT INTO operators (name, display_name, role) VALUES ('anna.k', 'Anna', 'operator') RETURNING id"
     )
-    humans = PostgresHandovers(desk.pool)
+    humans = PostgresHandovers(bot.pool)
     await humans.take_over(place.session_id, operator_id=operator, name="Anna")
     await humans.record_reply(
         place.session_id, operator_id=operator, cid="r1", blocks=(Text(text="Here I am."),), tokens=3
     )
-    await desk.recover()
+    await bot.recover()
     assert await shown(ann) == ["👤 Anna\n\nHere I am."]
-    assert await desk.states(first) == ["delivered"]
-    assert await desk.recover() == 0
-    assert await desk.broken_invariants() == []
+    assert await bot.states(first) == ["delivered"]
+    assert await bot.recover() == 0
+    assert await bot.broken_invariants() == []

@@ -6,48 +6,48 @@ from collections.abc import Callable
 
 from shared.adapters.postgres.dashboard.job_changes import PostgresJobChanges
 from shared.core.ops.job_views import PartKey
-from tests.integration.bot.outbound.delivery_driver import Answer, Desk
+from tests.integration.bot.outbound.delivery_driver import Answer, BotProcess
 from tests.kit.fakes.bot_api import Person, RunningBotApi
 
 
-async def in_doubt(fake: RunningBotApi, desk: Desk) -> tuple[Answer, PartKey]:
+async def in_doubt(fake: RunningBotApi, bot: BotProcess) -> tuple[Answer, PartKey]:
     """It did arrive, and nobody knows; the talk went on since."""
-    place = await desk.place()
-    answer = await desk.begin(place)
+    place = await bot.place()
+    answer = await bot.begin(place)
     await fake.fail("sendMessage", reset="after")
     await answer.end("The one in doubt.")
-    assert await desk.states(answer) == ["uncertain"]
-    later = await desk.begin(place)
+    assert await bot.states(answer) == ["uncertain"]
+    later = await bot.begin(place)
     await later.end("What came later.")
-    session = await desk.pool.fetchval("SELECT public_id::text FROM sessions LIMIT 1")
+    session = await bot.pool.fetchval("SELECT public_id::text FROM sessions LIMIT 1")
     return answer, PartKey(session=session, turn=answer.turn, part=0)
 
 
 async def test_resent_part_arrives_once_and_in_order(
-    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
-    desk = desks()
-    answer, part = await in_doubt(fake, desk)
-    changes = PostgresJobChanges(desk.pool)
+    bot = bots()
+    answer, part = await in_doubt(fake, bot)
+    changes = PostgresJobChanges(bot.pool)
     assert (await changes.change_deliveries("send_again", [part], actor="anna")).changed
-    assert await desk.broken_invariants() == []
-    assert await desk.recover() == 1
-    assert await desk.recover() == 0
-    await desk.tell()
+    assert await bot.broken_invariants() == []
+    assert await bot.recover() == 1
+    assert await bot.recover() == 0
+    await bot.tell()
     assert (await ann.screen()).texts == ["The one in doubt.", "What came later.", "The one in doubt."]
-    assert await desk.states(answer) == ["delivered"]
-    assert await desk.broken_invariants() == []
+    assert await bot.states(answer) == ["delivered"]
+    assert await bot.broken_invariants() == []
 
 
 async def test_a_part_that_an_operator_saw_is_never_sent(
-    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
-    desk = desks()
-    answer, part = await in_doubt(fake, desk)
-    assert (await PostgresJobChanges(desk.pool).change_deliveries("arrived", [part], actor="anna")).changed
-    assert await desk.recover() == 0
-    assert await desks().recover() == 0
-    await desk.tell()
+    bot = bots()
+    answer, part = await in_doubt(fake, bot)
+    assert (await PostgresJobChanges(bot.pool).change_deliveries("arrived", [part], actor="anna")).changed
+    assert await bot.recover() == 0
+    assert await bots().recover() == 0
+    await bot.tell()
     assert (await ann.screen()).texts == ["The one in doubt.", "What came later."]
-    assert await desk.states(answer) == ["delivered"]
-    assert await desk.broken_invariants() == []
+    assert await bot.states(answer) == ["delivered"]
+    assert await bot.broken_invariants() == []

@@ -8,18 +8,18 @@ import pytest
 
 from shared.adapters.postgres.turns.attachments import PostgresAttachments
 from shared.ports import ToolFile
-from tests.integration.bot.outbound.delivery_driver import Answer, Desk
+from tests.integration.bot.outbound.delivery_driver import Answer, BotProcess
 from tests.kit.fakes.bot_api import Person, RunningBotApi
 
 PLAN = ToolFile(name="plan.md", mime="text/markdown", body=b"# Plan")
 CHART = ToolFile(name="sales.png", mime="image/png", body=b"\x89PNG picture", width=12, height=7)
 
 
-async def announced(desk: Desk, *files: ToolFile) -> Answer:
+async def announced(bot: BotProcess, *files: ToolFile) -> Answer:
     """An answer whose tools have made these files."""
-    place = await desk.place()
-    answer = await desk.begin(place)
-    kept = PostgresAttachments(desk.pool)
+    place = await bot.place()
+    answer = await bot.begin(place)
+    kept = PostgresAttachments(bot.pool)
     ids = [await kept.store_file(place.session_id, file) for file in files]
     answer.screen = {"attachments": [one.to_payload() for one in await kept.list_attached(ids)]}
     return answer
@@ -35,27 +35,27 @@ async def seen(ann: Person) -> list[str]:
 
 
 async def test_files_follow_the_words_in_their_order(
-    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
-    desk = desks()
-    answer = await announced(desk, PLAN, CHART)
+    bot = bots()
+    answer = await announced(bot, PLAN, CHART)
     await answer.stream("Here are the plan and its chart, as you wished them to be.")
     await answer.end()
     assert await seen(ann) == [answer.said, "plan.md", "photo"]
-    assert await desk.states(answer) == ["delivered"] * 3
-    assert await desk.recover() == 0
-    assert await desk.broken_invariants() == []
+    assert await bot.states(answer) == ["delivered"] * 3
+    assert await bot.recover() == 0
+    assert await bot.broken_invariants() == []
 
 
 async def test_a_crash_before_the_files_sends_each_once(
-    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
-    before = desks()
+    before = bots()
     answer = await announced(before, PLAN, CHART)
     await answer.say("Here is the plan, which you wanted to have by tonight.")
     await answer.commit()
     await before.die()
-    after = desks()
+    after = bots()
     assert await after.recover() == 1
     assert await after.recover() == 0
     assert await seen(ann) == [answer.said, "plan.md", "photo"]
@@ -63,35 +63,35 @@ async def test_a_crash_before_the_files_sends_each_once(
 
 @pytest.mark.parametrize("how", ["before", "after"])
 async def test_a_file_of_unknown_fate_is_uncertain_and_not_sent_again(
-    how: str, fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+    how: str, fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
-    desk = desks()
-    answer = await announced(desk, PLAN)
+    bot = bots()
+    answer = await announced(bot, PLAN)
     await fake.fail("sendDocument", reset=how)
     await answer.end("Here is the plan.")
-    assert await desk.states(answer) == ["delivered", "uncertain"]
-    assert await desk.recover() == 0
+    assert await bot.states(answer) == ["delivered", "uncertain"]
+    assert await bot.recover() == 0
     assert len(await fake.calls("sendDocument")) == 1
     assert (await seen(ann)).count("plan.md") == (how == "after")
 
 
 async def test_a_file_that_is_refused_for_a_while_comes_later(
-    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
-    desk = desks()
-    answer = await announced(desk, PLAN)
+    bot = bots()
+    answer = await announced(bot, PLAN)
     await fake.fail("sendDocument", status=429, retry_after=1)
     await answer.end("Here is the plan.")
-    await desk.recover()
+    await bot.recover()
     assert await seen(ann) == ["Here is the plan.", "plan.md"]
 
 
 async def test_a_file_that_was_forgotten_meanwhile_is_no_reason_to_wait(
-    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
-    desk = desks()
-    answer = await announced(desk, PLAN)
-    await desk.pool.execute("DELETE FROM attachments")
+    bot = bots()
+    answer = await announced(bot, PLAN)
+    await bot.pool.execute("DELETE FROM attachments")
     await answer.end("Here is the plan.")
     assert await seen(ann) == ["Here is the plan."]
-    assert await desk.states(answer) == ["delivered", "delivered"]
+    assert await bot.states(answer) == ["delivered", "delivered"]

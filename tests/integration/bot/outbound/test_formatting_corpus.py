@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.bot.outbound.delivery_driver import Desk
+from tests.integration.bot.outbound.delivery_driver import BotProcess
 from tests.kit.fakes.bot_api import Line, Person
 from tests.unit.bot.markup.samples import SAMPLES, WHOLE
 
@@ -78,14 +78,16 @@ def test_corpus_has_as_many_answers_as_it_should() -> None:
 @pytest.mark.control("S18")
 @pytest.mark.parametrize("form", ["classic", "rich"])
 @pytest.mark.parametrize("frame", FRAMES)
-async def test_no_word_of_a_formatted_answer_is_lost(desk: Desk, ann: Person, frame: str, form: str) -> None:
+async def test_no_word_of_a_formatted_answer_is_lost(
+    bot: BotProcess, ann: Person, frame: str, form: str
+) -> None:
     if form == "rich":
-        desk.wanted.add("rich")
+        bot.wanted.add("rich")
     before, found = 0, {}
     for number, (name, text) in enumerate(ANSWERS.items()):
         source = FRAMES[frame](text)
-        desk.beat()
-        answer = await desk.begin(await desk.place())
+        bot.beat()
+        answer = await bot.begin(await bot.place())
         if number % 2:
             await answer.stream(source, step=200, pause=0.0)
         await answer.end(source)

@@ -6,7 +6,7 @@ import pytest
 
 from shared.adapters.postgres.dashboard.job_changes import PostgresJobChanges
 from shared.core.ops.job_views import PartKey
-from tests.integration.bot.outbound.delivery_driver import REFUSED, Answer, Desk
+from tests.integration.bot.outbound.delivery_driver import REFUSED, Answer, BotProcess
 from tests.kit.fakes.bot_api import Person, RunningBotApi
 
 OF_THE_MESSAGE = (
@@ -34,14 +34,14 @@ PLAIN = "A bold word."
 
 
 async def end_refused(
-    fake: RunningBotApi, desk: Desk, reason: str, *, status: int = 400, texts: int, files: int = 0
+    fake: RunningBotApi, bot: BotProcess, reason: str, *, status: int = 400, texts: int, files: int = 0
 ) -> Answer:
     """Return an answer whose first messages and files were refused."""
     kind = "Forbidden" if status == 403 else "Bad Request"
     for method, times in (("sendMessage", texts), ("sendDocument", files)):
         if times:
             await fake.fail(method, times=times, status=status, description=f"{kind}: {reason}")
-    answer = await desk.begin(await desk.place())
+    answer = await bot.begin(await bot.place())
     await answer.end(WORDS)
     return answer
 
@@ -49,132 +49,132 @@ async def end_refused(
 @pytest.mark.row("F50")
 @pytest.mark.parametrize("reason", OF_THE_MESSAGE)
 async def test_refused_formatting_falls_back_to_plain_text(
-    fake: RunningBotApi, desk: Desk, ann: Person, reason: str
+    fake: RunningBotApi, bot: BotProcess, ann: Person, reason: str
 ) -> None:
-    answer = await end_refused(fake, desk, reason, texts=1)
+    answer = await end_refused(fake, bot, reason, texts=1)
     (line,) = (await ann.screen()).answers
     assert (line.text, line.entities) == (PLAIN, [])
-    assert await desk.states(answer) == ["delivered"]
+    assert await bot.states(answer) == ["delivered"]
 
 
 @pytest.mark.row("F50")
 @pytest.mark.parametrize("reason", OF_THE_MESSAGE)
 async def test_refused_text_falls_back_to_a_file(
-    fake: RunningBotApi, desk: Desk, ann: Person, reason: str
+    fake: RunningBotApi, bot: BotProcess, ann: Person, reason: str
 ) -> None:
-    answer = await end_refused(fake, desk, reason, texts=2)
+    answer = await end_refused(fake, bot, reason, texts=2)
     (line,) = (await ann.screen()).answers
     assert line.document == "answer.md"
-    assert await desk.states(answer) == ["delivered"]
+    assert await bot.states(answer) == ["delivered"]
 
 
 @pytest.mark.row("F50")
 @pytest.mark.parametrize("reason", OF_THE_MESSAGE)
 async def test_refused_file_is_explained_in_one_line(
-    fake: RunningBotApi, desk: Desk, ann: Person, reason: str
+    fake: RunningBotApi, bot: BotProcess, ann: Person, reason: str
 ) -> None:
-    answer = await end_refused(fake, desk, reason, texts=2, files=1)
+    answer = await end_refused(fake, bot, reason, texts=2, files=1)
     assert (await ann.screen()).texts == [REFUSED]
-    assert await desk.states(answer) == ["dead"]
-    assert await desk.recover() == 0
-    later = await desk.begin(await desk.place())
+    assert await bot.states(answer) == ["dead"]
+    assert await bot.recover() == 0
+    later = await bot.begin(await bot.place())
     await later.end("Next.")
     assert (await ann.screen()).texts == [REFUSED, "Next."]
-    session = await desk.pool.fetchval("SELECT public_id::text FROM sessions LIMIT 1")
+    session = await bot.pool.fetchval("SELECT public_id::text FROM sessions LIMIT 1")
     part = PartKey(session=session, turn=answer.turn, part=0)
-    changes = PostgresJobChanges(desk.pool)
+    changes = PostgresJobChanges(bot.pool)
     assert (await changes.change_deliveries("send_again", [part], actor="anna")).changed
-    assert await desk.recover() == 1
+    assert await bot.recover() == 1
     assert (await ann.screen()).texts == [REFUSED, "Next.", PLAIN]
-    assert await desk.broken_invariants() == []
+    assert await bot.broken_invariants() == []
 
 
 async def test_answer_stays_listed_when_even_the_line_is_refused(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    answer = await end_refused(fake, desk, "nonsense", texts=3, files=1)
+    answer = await end_refused(fake, bot, "nonsense", texts=3, files=1)
     assert (await ann.screen()).texts == []
-    assert await desk.states(answer) == ["dead"]
-    error = await desk.pool.fetchval("SELECT error FROM deliveries")
+    assert await bot.states(answer) == ["dead"]
+    error = await bot.pool.fetchval("SELECT error FROM deliveries")
     assert error == "Bad Request: nonsense"
 
 
 @pytest.mark.row("F50")
 @pytest.mark.parametrize(("status", "reason"), CLOSED)
 async def test_answer_waits_for_a_chat_that_takes_no_messages(
-    fake: RunningBotApi, desk: Desk, ann: Person, status: int, reason: str
+    fake: RunningBotApi, bot: BotProcess, ann: Person, status: int, reason: str
 ) -> None:
-    answer = await end_refused(fake, desk, reason, status=status, texts=-1)
-    assert await desk.states(answer) == ["queued"]
-    assert (await desk.place()).will_be_tried
+    answer = await end_refused(fake, bot, reason, status=status, texts=-1)
+    assert await bot.states(answer) == ["queued"]
+    assert (await bot.place()).will_be_tried
     calls = len(await fake.calls())
-    assert await desk.recover() == 0
+    assert await bot.recover() == 0
     assert len(await fake.calls()) == calls, "a chat that refuses is not asked every second"
-    await _next_try(desk)
-    assert await desk.recover() == 0
-    assert await desk.states(answer) == ["queued"]
+    await _next_try(bot)
+    assert await bot.recover() == 0
+    assert await bot.states(answer) == ["queued"]
     await fake.script([])
-    await _next_try(desk)
-    assert await desk.recover() == 1
+    await _next_try(bot)
+    assert await bot.recover() == 1
     assert (await ann.screen()).texts == [PLAIN]
-    assert not (await desk.place()).unreachable
-    assert await desk.broken_invariants() == []
+    assert not (await bot.place()).unreachable
+    assert await bot.broken_invariants() == []
 
 
 @pytest.mark.row("F50")
 @pytest.mark.parametrize(("status", "reason"), GONE)
 async def test_answer_waits_until_a_lost_chat_is_heard_of(
-    fake: RunningBotApi, desk: Desk, ann: Person, status: int, reason: str
+    fake: RunningBotApi, bot: BotProcess, ann: Person, status: int, reason: str
 ) -> None:
-    answer = await end_refused(fake, desk, reason, status=status, texts=-1)
-    assert await desk.states(answer) == ["queued"]
-    place = await desk.place()
+    answer = await end_refused(fake, bot, reason, status=status, texts=-1)
+    assert await bot.states(answer) == ["queued"]
+    place = await bot.place()
     assert (place.unreachable, place.will_be_tried) == (True, False)
     await fake.script([])
     calls = len(await fake.calls())
-    assert await desk.recover() == 0
+    assert await bot.recover() == 0
     assert len(await fake.calls()) == calls
-    await desk.hear_of(place.chat_id)
-    assert await desk.recover() == 1
+    await bot.hear_of(place.chat_id)
+    assert await bot.recover() == 1
     assert (await ann.screen()).texts == [PLAIN]
-    assert await desk.broken_invariants() == []
+    assert await bot.broken_invariants() == []
 
 
 async def test_chat_that_takes_no_messages_is_tried_for_a_week(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    await end_refused(fake, desk, "TOPIC_CLOSED", texts=-1)
+    await end_refused(fake, bot, "TOPIC_CLOSED", texts=-1)
     pauses = []
     for days in ("0", "0.01", "1", "8"):
-        await desk.pool.execute(
+        await bot.pool.execute(
             "UPDATE addresses SET unreachable_since = now() - $1::text::interval, next_try_at = now()",
             f"{days} days",
         )
-        await desk.recover()
+        await bot.recover()
         pauses.append(
-            await desk.pool.fetchval("SELECT extract(epoch FROM next_try_at - now())::int FROM addresses")
+            await bot.pool.fetchval("SELECT extract(epoch FROM next_try_at - now())::int FROM addresses")
         )
     assert pauses[:3] == [pytest.approx(60, abs=5), pytest.approx(432, abs=5), pytest.approx(3600, abs=5)]
     assert pauses[3] is None
 
 
 async def test_blocked_chat_gets_one_call_and_its_answer_after_unblocking(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    desk.set_up(typing_after=60.0)
+    bot.set_up(typing_after=60.0)
     await ann.block()
     await fake.forget_calls()
-    place = await desk.place()
-    answer = await desk.begin(place)
+    place = await bot.place()
+    answer = await bot.begin(place)
     await answer.stream("It is a long story. " * 20)
     await answer.end()
     assert len(await fake.calls(chat=ann.id)) == 1
     await ann.unblock()
-    await desk.hear_of(place.chat_id)
-    assert await desk.recover() == 1
-    assert await desk.states(answer) == ["delivered"]
+    await bot.hear_of(place.chat_id)
+    assert await bot.recover() == 1
+    assert await bot.states(answer) == ["delivered"]
     assert len((await ann.screen()).texts) == 1
 
 
-async def _next_try(desk: Desk) -> None:
-    await desk.pool.execute("UPDATE addresses SET next_try_at = now() WHERE next_try_at IS NOT NULL")
+async def _next_try(bot: BotProcess) -> None:
+    await bot.pool.execute("UPDATE addresses SET next_try_at = now() WHERE next_try_at IS NOT NULL")

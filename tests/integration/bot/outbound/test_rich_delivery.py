@@ -10,7 +10,7 @@ import pytest
 from bot.telegram.client.calls import ScaledClock
 from bot.telegram.markup.entity_text import render
 from shared.core.session.turns import ToolRunning
-from tests.integration.bot.outbound.delivery_driver import BOT_ID, UNCERTAIN, Desk
+from tests.integration.bot.outbound.delivery_driver import BOT_ID, UNCERTAIN, BotProcess
 from tests.kit.fakes.bot_api import Person, RunningBotApi
 
 WORDS = "A draft is shown while it is written, letter by letter. "
@@ -24,10 +24,10 @@ def squeezed(*texts: str) -> str:
 
 
 async def test_a_native_draft_thinks_grows_and_becomes_one_message(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    desk.wanted = {"drafts"}
-    answer = await desk.begin(await desk.place())
+    bot.wanted = {"drafts"}
+    answer = await bot.begin(await bot.place())
     screen = await ann.sees(lambda screen: bool(screen.drafts))
     assert (screen.drafts[0]["text"], screen.drafts[0]["can_stop"]) == ("", True)
     await answer.stream(WORDS * 4, step=20, pause=0.06)
@@ -43,10 +43,10 @@ async def test_a_native_draft_thinks_grows_and_becomes_one_message(
 
 
 async def test_a_draft_that_outgrows_one_message_goes_on_in_messages(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    desk.wanted = {"drafts"}
-    answer = await desk.begin(await desk.place())
+    bot.wanted = {"drafts"}
+    answer = await bot.begin(await bot.place())
     await answer.stream(LONG, step=60)
     await ann.sees(lambda screen: len(screen.answers) == 2)
     screen = await ann.screen()
@@ -56,24 +56,24 @@ async def test_a_draft_that_outgrows_one_message_goes_on_in_messages(
     assert all(LONG.startswith(text.rstrip()) for text in drafted), "a draft shows the beginning, always"
     await answer.end()
     assert squeezed(*(await ann.screen()).texts) == squeezed(LONG)
-    assert desk.post.get_form_support(BOT_ID).allows("drafts", 42)
-    second = await desk.begin(await desk.place())
+    assert bot.post.get_form_support(BOT_ID).allows("drafts", 42)
+    second = await bot.begin(await bot.place())
     await ann.sees(lambda screen: bool(screen.drafts))
     await second.end("Short.")
 
 
 @pytest.mark.parametrize("length", [600, 5_000], ids=["in its draft", "beyond its draft"])
 async def test_draft_of_a_dead_process_is_completed_by_the_next(
-    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person, length: int
+    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person, length: int
 ) -> None:
-    before = desks()
+    before = bots()
     before.wanted = {"drafts"}
     place = await before.place()
     answer = await before.begin(place)
     await answer.stream(LONG[:length], step=60)
     await ann.sees(lambda screen: bool(screen.drafts) if length < 1_000 else len(screen.answers) == 2)
     await before.die()
-    after = desks()
+    after = bots()
     after.wanted = {"drafts"}
     again = await after.claim(place)
     assert again.claim.attempt == 2
@@ -89,11 +89,13 @@ async def test_draft_of_a_dead_process_is_completed_by_the_next(
     assert await after.broken_invariants() == []
 
 
-async def test_a_draft_is_kept_alive_while_tools_run(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
-    desk.wanted = {"drafts"}
-    desk.set_up(clock=ScaledClock(speed=50.0))
+async def test_a_draft_is_kept_alive_while_tools_run(
+    fake: RunningBotApi, bot: BotProcess, ann: Person
+) -> None:
+    bot.wanted = {"drafts"}
+    bot.set_up(clock=ScaledClock(speed=50.0))
     await fake.set_speed(50.0)
-    answer = await desk.begin(await desk.place())
+    answer = await bot.begin(await bot.place())
     await answer.say(WORDS)
     await answer.emit(ToolRunning(turn=answer.turn, name="look_up"))
     while len(await fake.calls("sendMessageDraft")) < 6:
@@ -104,13 +106,13 @@ async def test_a_draft_is_kept_alive_while_tools_run(fake: RunningBotApi, desk: 
 
 
 async def test_refused_draft_becomes_bubbles_and_is_not_retried(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    desk.wanted = {"drafts"}
+    bot.wanted = {"drafts"}
     await fake.fail("sendMessageDraft", times=-1, status=404)
-    place = await desk.place()
+    place = await bot.place()
     for _ in range(2):
-        answer = await desk.begin(place)
+        answer = await bot.begin(place)
         while not await fake.calls("sendMessageDraft"):
             await asyncio.sleep(0.01)
         await answer.stream(WORDS * 6)
@@ -118,14 +120,14 @@ async def test_refused_draft_becomes_bubbles_and_is_not_retried(
         await answer.end()
     assert (await ann.screen()).texts == [render(WORDS * 6).text] * 2
     assert len(await fake.calls("sendMessageDraft")) == 1
-    assert not desk.post.get_form_support(BOT_ID).allows("drafts", 42)
-    assert desk.post.get_form_support(BOT_ID).allows("rich", 42)
+    assert not bot.post.get_form_support(BOT_ID).allows("drafts", 42)
+    assert bot.post.get_form_support(BOT_ID).allows("rich", 42)
 
 
 async def test_draft_refused_in_one_chat_is_used_in_others(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    desk.wanted = {"drafts"}
+    bot.wanted = {"drafts"}
     bob = await fake.person(43, first_name="Bob")
     await bob.say("hello")
     await fake.fail(
@@ -133,7 +135,7 @@ async def test_draft_refused_in_one_chat_is_used_in_others(
     )
     for person, drafts in ((ann, 1), (bob, 2), (ann, 0)):
         await fake.forget_calls()
-        answer = await desk.begin(await desk.place(person.id))
+        answer = await bot.begin(await bot.place(person.id))
         await answer.stream(WORDS * 6, pause=0.02)
         await answer.end()
         assert len(await fake.calls("sendMessageDraft", chat=person.id)) >= drafts
@@ -141,59 +143,61 @@ async def test_draft_refused_in_one_chat_is_used_in_others(
     assert not await fake.calls("sendMessageDraft"), "the first chat is not asked again"
 
 
-async def test_a_429_pauses_a_draft_and_closes_nothing(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
-    desk.wanted = {"drafts"}
-    desk.set_up(clock=ScaledClock(speed=20.0))
+async def test_a_429_pauses_a_draft_and_closes_nothing(
+    fake: RunningBotApi, bot: BotProcess, ann: Person
+) -> None:
+    bot.wanted = {"drafts"}
+    bot.set_up(clock=ScaledClock(speed=20.0))
     await fake.fail("sendMessageDraft", status=429, retry_after=3)
-    answer = await desk.begin(await desk.place())
+    answer = await bot.begin(await bot.place())
     while len(await fake.calls("sendMessageDraft")) < 3:
         await answer.say(WORDS)
         await asyncio.sleep(0.03)
     await answer.end()
-    assert desk.post.get_form_support(BOT_ID).allows("drafts", 42)
+    assert bot.post.get_form_support(BOT_ID).allows("drafts", 42)
     assert (await ann.screen()).texts == [render(answer.said).text]
 
 
-async def test_groups_have_no_drafts(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
-    desk.wanted = {"drafts"}
+async def test_groups_have_no_drafts(fake: RunningBotApi, bot: BotProcess, ann: Person) -> None:
+    bot.wanted = {"drafts"}
     group = await fake.group("Family", ann)
-    answer = await desk.begin(await desk.place(group.id))
+    answer = await bot.begin(await bot.place(group.id))
     await answer.stream(WORDS)
     await answer.end()
     assert (await group.screen()).texts == [WORDS.strip()]
     assert "sendMessageDraft" not in await fake.counts()
 
 
-async def test_a_table_comes_as_a_rich_message(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
-    desk.wanted = {"rich"}
-    desk.buttons = True
-    place = await desk.place()
-    answer = await desk.begin(place)
+async def test_a_table_comes_as_a_rich_message(fake: RunningBotApi, bot: BotProcess, ann: Person) -> None:
+    bot.wanted = {"rich"}
+    bot.buttons = True
+    place = await bot.place()
+    answer = await bot.begin(place)
     await answer.end(TABLE)
     (call,) = await fake.calls("sendRichMessage")
     assert [block["type"] for block in call["params"]["rich_message"]["blocks"]] == ["paragraph", "table"]
-    assert await desk.states(answer) == ["delivered"]
-    second = await desk.begin(place)
+    assert await bot.states(answer) == ["delivered"]
+    second = await bot.begin(place)
     await second.end("Nothing that a plain message could not say.")
     assert len(await fake.calls("sendRichMessage")) == 1
 
 
-async def test_a_bubble_becomes_a_rich_message(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
-    desk.wanted = {"rich"}
-    answer = await desk.begin(await desk.place())
+async def test_a_bubble_becomes_a_rich_message(fake: RunningBotApi, bot: BotProcess, ann: Person) -> None:
+    bot.wanted = {"rich"}
+    answer = await bot.begin(await bot.place())
     await answer.stream(WORDS + "\n\n" + TABLE)
     await answer.end()
     (line,) = (await ann.screen()).answers
     assert "rich_message" in line.raw
     assert len(await fake.calls("sendMessage")) == 1
-    assert await desk.states(answer) == ["delivered"]
+    assert await bot.states(answer) == ["delivered"]
 
 
 async def test_what_was_shown_in_several_messages_stays_and_becomes_no_rich_message(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    desk.wanted = {"rich"}
-    answer = await desk.begin(await desk.place())
+    bot.wanted = {"rich"}
+    answer = await bot.begin(await bot.place())
     await answer.stream(LONG, step=300, pause=0.03)
     read = (await ann.sees(lambda screen: len(screen.answers) == 2)).texts
     await answer.end(LONG + "\n\n" + TABLE)
@@ -204,24 +208,24 @@ async def test_what_was_shown_in_several_messages_stays_and_becomes_no_rich_mess
 
 
 async def test_refused_rich_message_is_sent_classic_and_never_retried(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    desk.wanted = {"rich"}
+    bot.wanted = {"rich"}
     await fake.fail("sendRichMessage", times=-1, status=400, description="Bad Request: unsupported")
-    place = await desk.place()
+    place = await bot.place()
     for _ in range(2):
-        answer = await desk.begin(place)
+        answer = await bot.begin(place)
         await answer.end(TABLE)
-        assert await desk.states(answer) == ["delivered"]
+        assert await bot.states(answer) == ["delivered"]
     assert (await ann.screen()).texts == [render(TABLE).text] * 2
     assert len(await fake.calls("sendRichMessage")) == 1
 
 
 async def test_a_refused_rich_edit_leaves_the_classic_answer_in_the_bubble(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    desk.wanted = {"rich"}
-    answer = await desk.begin(await desk.place())
+    bot.wanted = {"rich"}
+    answer = await bot.begin(await bot.place())
     await answer.say(WORDS)
     await fake.fail(
         "editMessageText", times=-1, match={"has": "rich_message"}, status=400,
@@ -229,14 +233,14 @@ async def test_a_refused_rich_edit_leaves_the_classic_answer_in_the_bubble(
     )  # fmt: skip
     await answer.end(WORDS + "\n\n" + TABLE)
     assert (await ann.screen()).texts == [render(WORDS + "\n\n" + TABLE).text]
-    assert not desk.post.get_form_support(BOT_ID).allows("rich", 42)
+    assert not bot.post.get_form_support(BOT_ID).allows("rich", 42)
 
 
-async def test_a_lost_rich_message_is_uncertain(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
-    desk.wanted = {"rich"}
-    answer = await desk.begin(await desk.place())
+async def test_a_lost_rich_message_is_uncertain(fake: RunningBotApi, bot: BotProcess, ann: Person) -> None:
+    bot.wanted = {"rich"}
+    answer = await bot.begin(await bot.place())
     await fake.fail("sendRichMessage", reset="after")
     await answer.end(TABLE)
-    assert await desk.states(answer) == ["uncertain"]
-    assert await desk.recover() == 0
+    assert await bot.states(answer) == ["uncertain"]
+    assert await bot.recover() == 0
     assert (await ann.screen()).texts[1:] == [UNCERTAIN]

@@ -19,7 +19,7 @@ from tests.integration.bot.outbound.delivery_driver import (
     BOT_ID,
     UNCERTAIN,
     Answer,
-    Desk,
+    BotProcess,
     die_while_sending,
 )
 from tests.integration.bot.outbound.long_answers import LONG, WORDS
@@ -29,130 +29,130 @@ from tests.kit.night import by_night
 OPEN = "SELECT count(*) FROM uncertain_notices WHERE state <> 'over'"
 
 
-def settling(desk: Desk) -> Desk:
+def settling(bot: BotProcess) -> BotProcess:
     """Its clock is ten times faster, so that the pause before a search is short."""
-    desk.settles = True
-    desk.set_up(clock=ScaledClock(speed=10.0))
-    return desk
+    bot.settles = True
+    bot.set_up(clock=ScaledClock(speed=10.0))
+    return bot
 
 
-async def asked(desk: Desk, ann: Person) -> Answer:
+async def asked(bot: BotProcess, ann: Person) -> Answer:
     """Return the answer to a message that she has just sent."""
-    return await desk.begin(await desk.place(), question=(await ann.say("Well?")).message_id)
+    return await bot.begin(await bot.place(), question=(await ann.say("Well?")).message_id)
 
 
-async def lose(fake: RunningBotApi, desk: Desk, ann: Person, words: str, *, how: str) -> Answer:
-    answer = await asked(desk, ann)
+async def lose(fake: RunningBotApi, bot: BotProcess, ann: Person, words: str, *, how: str) -> Answer:
+    answer = await asked(bot, ann)
     await fake.fail("sendMessage", reset=how)
     await answer.end(words)
     return answer
 
 
-async def settled(desk: Desk) -> None:
+async def settled(bot: BotProcess) -> None:
     """Rounds of the running bot: notices and unfinished deliveries."""
     for _ in range(5):
-        await desk.tell()
-        await desk.recover()
-        await desk.tasks.rest()
-    assert await desk.pool.fetchval(OPEN) == 0
-    assert await desk.broken_invariants() == []
+        await bot.tell()
+        await bot.recover()
+        await bot.tasks.rest()
+    assert await bot.pool.fetchval(OPEN) == 0
+    assert await bot.broken_invariants() == []
 
 
 @pytest.mark.row("F50")
 @pytest.mark.parametrize("how", ["before", "after"])
 async def test_answer_with_a_lost_reply_is_in_its_chat_once(
-    fake: RunningBotApi, desk: Desk, ann: Person, how: str
+    fake: RunningBotApi, bot: BotProcess, ann: Person, how: str
 ) -> None:
-    settling(desk)
-    answer = await lose(fake, desk, ann, "The one and only.", how=how)
-    await settled(desk)
+    settling(bot)
+    answer = await lose(fake, bot, ann, "The one and only.", how=how)
+    await settled(bot)
     (line,) = (await ann.screen()).answers
     assert line.text == "The one and only."
-    assert await desk.states(answer) == ["delivered"]
-    assert (await desk.rows(answer))[0].remote_id == line.message_id
+    assert await bot.states(answer) == ["delivered"]
+    assert (await bot.rows(answer))[0].remote_id == line.message_id
 
 
 @pytest.mark.parametrize("how", ["before", "after"])
 async def test_lost_reply_is_settled_among_other_messages(
-    fake: RunningBotApi, desk: Desk, ann: Person, how: str
+    fake: RunningBotApi, bot: BotProcess, ann: Person, how: str
 ) -> None:
     """Between them are messages of the person and a notice of the bot that no row names."""
-    settling(desk)
-    place = await desk.place()
-    answer = await asked(desk, ann)
-    await desk.sender.send_text(get_chat_target(place), MessagePart(text="A command's result."))
+    settling(bot)
+    place = await bot.place()
+    answer = await asked(bot, ann)
+    await bot.sender.send_text(get_chat_target(place), MessagePart(text="A command's result."))
     await ann.say("Hurry, please.")
     await fake.fail("sendMessage", reset=how)
     await answer.end("The one and only.")
     await ann.say("Thank you.")
-    await settled(desk)
+    await settled(bot)
     assert sorted((await ann.screen()).texts) == ["A command's result.", "The one and only."]
-    later = await desk.begin(place)
+    later = await bot.begin(place)
     await later.end("Next.")
     assert (await ann.screen()).texts[-1] == "Next."
 
 
 @pytest.mark.parametrize("how", ["before", "after"])
 async def test_lost_part_of_a_long_answer_is_settled(
-    fake: RunningBotApi, desk: Desk, ann: Person, how: str
+    fake: RunningBotApi, bot: BotProcess, ann: Person, how: str
 ) -> None:
-    settling(desk)
-    answer = await asked(desk, ann)
+    settling(bot)
+    answer = await asked(bot, ann)
     await fake.fail("sendMessage", match={"nth": 2}, reset=how)
     await answer.end(LONG)
-    await settled(desk)
+    await settled(bot)
     shown = "".join("".join((await ann.screen()).texts).split())
     assert shown == "".join(render(LONG).text.split())
-    assert set(await desk.states(answer)) == {"delivered"}
+    assert set(await bot.states(answer)) == {"delivered"}
 
 
 @pytest.mark.parametrize("how", ["before", "after"])
 async def test_lost_bubble_leaves_no_half_with_a_stop_button(
-    fake: RunningBotApi, desk: Desk, ann: Person, how: str
+    fake: RunningBotApi, bot: BotProcess, ann: Person, how: str
 ) -> None:
-    settling(desk)
-    desk.buttons = True
-    answer = await asked(desk, ann)
+    settling(bot)
+    bot.buttons = True
+    answer = await asked(bot, ann)
     await fake.fail("sendMessage", reset=how)
     await answer.stream(WORDS * 8)
     await answer.end()
-    await settled(desk)
+    await settled(bot)
     (line,) = (await ann.screen()).answers
     assert (line.text, line.buttons) == (render(answer.said).text, [ButtonAction.REGENERATE.name.title()])
 
 
 async def test_search_without_an_answer_of_telegram_asks_the_person(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    settling(desk)
+    settling(bot)
     await fake.fail("stopMessageLiveLocation", times=-1, status=500)
-    answer = await lose(fake, desk, ann, "The one and only.", how="after")
+    answer = await lose(fake, bot, ann, "The one and only.", how="after")
     assert (await ann.screen()).texts == ["The one and only.", UNCERTAIN]
     assert (await ann.screen()).answers[-1].buttons
-    assert await desk.states(answer) == ["uncertain"]
-    assert await desk.broken_invariants() == []
+    assert await bot.states(answer) == ["uncertain"]
+    assert await bot.broken_invariants() == []
 
 
 @pytest.mark.parametrize("how", ["before", "after"])
 async def test_lost_notice_is_settled_with_its_answer(
-    fake: RunningBotApi, desk: Desk, ann: Person, how: str
+    fake: RunningBotApi, bot: BotProcess, ann: Person, how: str
 ) -> None:
-    settling(desk)
-    answer = await asked(desk, ann)
+    settling(bot)
+    answer = await asked(bot, ann)
     await fake.fail("sendMessage", reset=how)
     await fake.fail("sendMessage", reset=how)
     await answer.end("The one and only.")
-    await desk.pool.execute("UPDATE uncertain_notices SET due_at = now()")
-    await settled(desk)
+    await bot.pool.execute("UPDATE uncertain_notices SET due_at = now()")
+    await settled(bot)
     assert (await ann.screen()).texts == ["The one and only."]
-    assert await desk.states(answer) == ["delivered"]
+    assert await bot.states(answer) == ["delivered"]
 
 
 async def test_answer_of_a_process_that_died_while_sending_is_found(
-    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
-    answer = await die_while_sending(settling(desks()), fake, ann, "Once.")
-    after = settling(desks())
+    answer = await die_while_sending(settling(bots()), fake, ann, "Once.")
+    after = settling(bots())
     assert await after.deliveries.recover_interrupted([BOT_ID]) == 1
     await settled(after)
     assert (await ann.screen()).texts == ["Once."]
@@ -160,9 +160,9 @@ async def test_answer_of_a_process_that_died_while_sending_is_found(
 
 
 async def test_successor_goes_on_with_a_search_that_a_dead_process_began(
-    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
-    before = settling(desks())
+    before = settling(bots())
     await fake.fail("stopMessageLiveLocation", times=-1, stall=5.0)
     answer = await asked(before, ann)
     await fake.fail("sendMessage", reset="after")
@@ -173,53 +173,53 @@ async def test_successor_goes_on_with_a_search_that_a_dead_process_began(
     await asyncio.gather(ending, return_exceptions=True)
     await before.die()
     await fake.script([])
-    await settled(settling(desks()))
+    await settled(settling(bots()))
     assert (await ann.screen()).texts == ["The one and only."]
 
 
-async def test_lost_file_is_left_to_its_person(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
-    settling(desk)
-    answer = await asked(desk, ann)
+async def test_lost_file_is_left_to_its_person(fake: RunningBotApi, bot: BotProcess, ann: Person) -> None:
+    settling(bot)
+    answer = await asked(bot, ann)
     await fake.fail("sendDocument", reset="after")
     await answer.end(WORDS * 700)
-    assert (await desk.states(answer))[-1] == "uncertain"
+    assert (await bot.states(answer))[-1] == "uncertain"
     assert (await ann.screen()).texts[-1] == UNCERTAIN
 
 
 async def test_many_lost_replies_are_settled_without_a_press(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    settling(desk)
+    settling(bot)
     chance = Random(7)
     count = by_night(150, else_=20)
     for number in range(count):
-        desk.beat()
-        answer = await asked(desk, ann)
+        bot.beat()
+        answer = await asked(bot, ann)
         await fake.fail("sendMessage", reset=chance.choice(("before", "after")))
         if chance.random() < 0.5:
             await answer.stream(f"Answer {number} of many. ", pause=0.0)
         await answer.end(f"Answer {number} of many. Here it ends.")
-    await settled(desk)
+    await settled(bot)
     assert (await ann.screen()).texts == [
         f"Answer {number} of many. Here it ends." for number in range(count)
     ]
 
 
 async def test_lost_replies_are_settled_in_seconds_in_a_busy_chat(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     """The clock and the limits are those of a running bot; the person writes every two seconds."""
-    desk.settles = True
-    desk.set_up(clock=ScaledClock(), limits=RateLimits())
+    bot.settles = True
+    bot.set_up(clock=ScaledClock(), limits=RateLimits())
     count, took, chance = by_night(150, else_=6), list[float](), Random(11)
-    writing, looking = (asyncio.create_task(work) for work in (_keeps_writing(ann), _keeps_looking(desk)))
+    writing, looking = (asyncio.create_task(work) for work in (_keeps_writing(ann), _keeps_looking(bot)))
     for number in range(count):
-        desk.beat()
-        answer = await asked(desk, ann)
+        bot.beat()
+        answer = await asked(bot, ann)
         await fake.fail("sendMessage", reset=chance.choice(("before", "after")))
         since = time.monotonic()
         await answer.end(f"Answer {number} of many.")
-        while await desk.states(answer) != ["delivered"] and time.monotonic() - since < 60.0:
+        while await bot.states(answer) != ["delivered"] and time.monotonic() - since < 60.0:
             await asyncio.sleep(0.05)
         took.append(time.monotonic() - since)
     for task in (writing, looking):
@@ -238,12 +238,12 @@ async def _keeps_writing(ann: Person) -> None:
         await ann.say("And another thing.")
 
 
-async def _keeps_looking(desk: Desk) -> None:
+async def _keeps_looking(bot: BotProcess) -> None:
     """The rounds of a running bot."""
     while True:
         await asyncio.sleep(1.0)
-        await desk.delivery.uncertain.send_due([BOT_ID])
-        await desk.recover()
+        await bot.delivery.uncertain.send_due([BOT_ID])
+        await bot.recover()
 
 
 def _find_lives(views: list[dict[str, Any]]) -> list[float]:

@@ -17,7 +17,13 @@ from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.adapters.postgres.telegram.uncertain_notices import MOST_TRIES, QUICK_TRIES, Pressed
 from shared.core.ops.job_views import PartKey
 from shared.core.values.errors import StorageUnavailable
-from tests.integration.bot.outbound.delivery_driver import BOT_ID, UNCERTAIN, Answer, Desk, die_while_sending
+from tests.integration.bot.outbound.delivery_driver import (
+    BOT_ID,
+    UNCERTAIN,
+    Answer,
+    BotProcess,
+    die_while_sending,
+)
 from tests.integration.bot.outbound.long_answers import LONG, away
 from tests.kit.fakes.bot_api import Line, Person, RunningBotApi
 
@@ -40,56 +46,56 @@ def press_of(line: Line) -> ButtonPress:
     return ButtonPress.unpack(row[0]["callback_data"])
 
 
-async def press(desk: Desk, place: ChatRow, line: Line, *, accessible: bool = True) -> Pressed:
+async def press(bot: BotProcess, place: ChatRow, line: Line, *, accessible: bool = True) -> Pressed:
     """As `Pressing` does it."""
     button = press_of(line)
-    found = await desk.delivery.uncertain.handle_press(
+    found = await bot.delivery.uncertain.handle_press(
         place, button.subject, round_number=int(button.word),
         message_id=line.message_id if accessible else None,
     )  # fmt: skip
     if found.what == "brought":
-        desk.delivery.deliver_soon(found.session_id, found.turn)
-        await desk.tasks.rest()
+        bot.delivery.deliver_soon(found.session_id, found.turn)
+        await bot.tasks.rest()
     return found
 
 
-async def lost(fake: RunningBotApi, desk: Desk, words: str, *, how: str = "before") -> Answer:
-    answer = await desk.begin(await desk.place())
+async def lost(fake: RunningBotApi, bot: BotProcess, words: str, *, how: str = "before") -> Answer:
+    answer = await bot.begin(await bot.place())
     await fake.fail("sendMessage", reset=how)
     await answer.end(words)
-    assert await desk.states(answer) == ["uncertain"]
+    assert await bot.states(answer) == ["uncertain"]
     return answer
 
 
-async def state(desk: Desk) -> tuple[str, int, int]:
-    row = await desk.pool.fetchrow(NOTICES)
+async def state(bot: BotProcess) -> tuple[str, int, int]:
+    row = await bot.pool.fetchrow(NOTICES)
     assert row is not None
     return row["state"], row["round"], row["tries"]
 
 
 @pytest.mark.row("F50")
 async def test_lost_answer_replaces_its_notice_when_the_button_is_pressed(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    desk.buttons = True
-    answer = await lost(fake, desk, "The one and only.")
+    bot.buttons = True
+    answer = await lost(fake, bot, "The one and only.")
     (notice,) = await notices(ann)
-    later = await desk.begin(await desk.place())
+    later = await bot.begin(await bot.place())
     await later.end("What came later.")
-    assert (await press(desk, await desk.place(), notice)).what == "brought"
+    assert (await press(bot, await bot.place(), notice)).what == "brought"
     screen = await ann.screen()
     assert screen.texts == ["The one and only.", "What came later."]
     assert screen.answers[0].message_id == notice.message_id
     assert "Bring the answer" not in screen.answers[0].buttons
-    assert await desk.states(answer) == ["delivered"]
-    assert await state(desk) == ("over", 1, 1)
-    assert await desk.broken_invariants() == []
+    assert await bot.states(answer) == ["delivered"]
+    assert await state(bot) == ("over", 1, 1)
+    assert await bot.broken_invariants() == []
 
 
 async def test_pressed_twice_at_once_by_two_processes_it_comes_once(
-    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
-    one, other = desks(), desks()
+    one, other = bots(), bots()
     await lost(fake, one, "The one and only.")
     (notice,) = await notices(ann)
     place = await one.place()
@@ -101,9 +107,9 @@ async def test_pressed_twice_at_once_by_two_processes_it_comes_once(
 
 
 async def test_a_press_survives_the_process_that_heard_it(
-    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person
+    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
-    before = desks()
+    before = bots()
     await lost(fake, before, "The one and only.")
     (notice,) = await notices(ann)
     button = press_of(notice)
@@ -111,122 +117,122 @@ async def test_a_press_survives_the_process_that_heard_it(
         await before.place(), button.subject, round_number=1, message_id=notice.message_id
     )
     await before.die()
-    after = desks()
+    after = bots()
     assert await after.recover() == 1
     assert await texts(ann) == ["The one and only."]
     assert await after.broken_invariants() == []
 
 
 async def test_an_edit_that_breaks_off_is_repeated_and_nothing_is_doubled(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    await lost(fake, desk, "The one and only.")
+    await lost(fake, bot, "The one and only.")
     (notice,) = await notices(ann)
     await fake.fail("editMessageText", times=3, reset="after")
-    await press(desk, await desk.place(), notice)
-    while not await desk.recover():
+    await press(bot, await bot.place(), notice)
+    while not await bot.recover():
         pass
     assert await texts(ann) == ["The one and only."]
-    assert await state(desk) == ("over", 1, 1)
+    assert await state(bot) == ("over", 1, 1)
 
 
 async def test_what_is_in_the_middle_of_an_answer_comes_in_the_middle(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    answer = await desk.begin(await desk.place())
+    answer = await bot.begin(await bot.place())
     await answer.commit(PARAGRAPHS)
     await answer.emit.close()
     await fake.fail("sendMessage", times=1, match={"contains": "Paragraph 9:"}, reset="before")
-    assert await desk.recover() == 1
-    assert "uncertain" in await desk.states(answer)
+    assert await bot.recover() == 1
+    assert "uncertain" in await bot.states(answer)
     (notice,) = await notices(ann)
-    await press(desk, await desk.place(), notice)
+    await press(bot, await bot.place(), notice)
     assert "\n\n".join(await texts(ann)).count("Paragraph") == PARAGRAPHS.count("Paragraph")
-    places = [row.remote_id or 0 for row in await desk.rows(answer)]
+    places = [row.remote_id or 0 for row in await bot.rows(answer)]
     assert places == sorted(places)
-    assert set(await desk.states(answer)) == {"delivered"}
+    assert set(await bot.states(answer)) == {"delivered"}
 
 
 async def test_several_lost_parts_share_one_notice_and_all_arrive(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    answer = await desk.begin(await desk.place())
+    answer = await bot.begin(await bot.place())
     await answer.commit(PARAGRAPHS)
     await answer.emit.close()
     await fake.fail("sendMessage", match={"contains": "Paragraph 0:"}, reset="before")
     await fake.fail("sendMessage", match={"contains": "Paragraph 19"}, reset="before")
-    assert await desk.recover() == 1
-    assert (await desk.states(answer)).count("uncertain") == 2
+    assert await bot.recover() == 1
+    assert (await bot.states(answer)).count("uncertain") == 2
     (notice,) = await notices(ann)
-    await press(desk, await desk.place(), notice)
+    await press(bot, await bot.place(), notice)
     assert "\n\n".join(await texts(ann)).count("Paragraph") == PARAGRAPHS.count("Paragraph")
     assert await notices(ann) == []
-    assert await desk.broken_invariants() == []
+    assert await bot.broken_invariants() == []
 
 
-async def test_a_lost_file_comes_for_its_notice(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
-    answer = await desk.begin(await desk.place())
+async def test_a_lost_file_comes_for_its_notice(fake: RunningBotApi, bot: BotProcess, ann: Person) -> None:
+    answer = await bot.begin(await bot.place())
     await fake.fail("sendDocument", reset="before")
     await answer.end(LONG * 4)
-    assert await desk.states(answer) == ["delivered"] * MAX_PARTS + ["uncertain"]
+    assert await bot.states(answer) == ["delivered"] * MAX_PARTS + ["uncertain"]
     (notice,) = await notices(ann)
-    await press(desk, await desk.place(), notice)
+    await press(bot, await bot.place(), notice)
     lines = (await ann.screen()).answers
     assert [line.document for line in lines] == [None] * MAX_PARTS + ["answer.md"]
-    assert await desk.states(answer) == ["delivered"] * (MAX_PARTS + 1)
-    assert await desk.broken_invariants() == []
+    assert await bot.states(answer) == ["delivered"] * (MAX_PARTS + 1)
+    assert await bot.broken_invariants() == []
 
 
 async def test_uncertain_notice_is_repeated_up_to_a_limit(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    answer = await desk.begin(await desk.place())
+    answer = await bot.begin(await bot.place())
     await fake.fail("sendMessage", times=MOST_TRIES + 1, reset="before")
     await answer.end("The one and only.")
     for tries in range(1, MOST_TRIES + 1):
-        assert await state(desk) == ("due", 1, tries)
-        pause = await desk.pool.fetchval("SELECT extract(epoch FROM due_at - now()) FROM uncertain_notices")
+        assert await state(bot) == ("due", 1, tries)
+        pause = await bot.pool.fetchval("SELECT extract(epoch FROM due_at - now()) FROM uncertain_notices")
         longest = 2 * 2 ** (min(tries, QUICK_TRIES) - 1) * 8 ** max(tries - QUICK_TRIES, 0)
         assert pause == float("inf") if tries == MOST_TRIES else 0 < pause <= longest
-        await desk.tell()
-        assert await state(desk) == ("due", 1, tries), "not before its time"
-        await desk.pool.execute(HURRY)
-        await desk.tell()
+        await bot.tell()
+        assert await state(bot) == ("due", 1, tries), "not before its time"
+        await bot.pool.execute(HURRY)
+        await bot.tell()
     assert len(await fake.calls("sendMessage")) == MOST_TRIES + 1
     assert await texts(ann) == []
-    assert await desk.broken_invariants() == []
+    assert await bot.broken_invariants() == []
 
 
 async def test_a_notice_of_unknown_fate_is_as_good_as_its_second(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     """Both are there: one becomes the answer, and the other goes."""
-    answer = await desk.begin(await desk.place())
+    answer = await bot.begin(await bot.place())
     await fake.fail("sendMessage", reset="before")
     await fake.fail("sendMessage", times=1, match={"contains": UNCERTAIN}, reset="after")
     await answer.end("The one and only.")
-    await desk.pool.execute(HURRY)
-    await desk.tell()
+    await bot.pool.execute(HURRY)
+    await bot.tell()
     first, second = await notices(ann)
-    assert await state(desk) == ("shown", 1, 2)
-    place = await desk.place()
-    assert (await press(desk, place, first)).what == "brought"
+    assert await state(bot) == ("shown", 1, 2)
+    place = await bot.place()
+    assert (await press(bot, place, first)).what == "brought"
     assert await texts(ann) == ["The one and only."]
-    assert (await press(desk, place, first)).what == "before"
-    assert (await press(desk, place, second)).what == "before"
+    assert (await press(bot, place, first)).what == "before"
+    assert (await press(bot, place, second)).what == "before"
     assert await texts(ann) == ["The one and only."]
 
 
 async def test_notice_in_flight_when_its_sender_died_is_repeated(
-    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person, monkeypatch: pytest.MonkeyPatch
+    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = desks()
+    before = bots()
     with monkeypatch.context() as dying:
         dying.setattr(UncertainNotices, "_record_outcome", away)
         await lost(fake, before, "The one and only.")
     assert await state(before) == ("sending", 1, 1)
     await before.die()
-    after = desks()
+    after = bots()
     assert await after.post.notices.recover_interrupted([BOT_ID]) == 1
     await after.pool.execute(HURRY)
     await after.tell()
@@ -238,10 +244,10 @@ async def test_notice_in_flight_when_its_sender_died_is_repeated(
 
 @pytest.mark.parametrize("live", [True, False])
 async def test_successor_reports_uncertain_parts_before_later_answers(
-    fake: RunningBotApi, desks: Callable[[], Desk], ann: Person, *, live: bool
+    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person, *, live: bool
 ) -> None:
-    await die_while_sending(desks(), fake, ann, "The one and only.")
-    after = desks()
+    await die_while_sending(bots(), fake, ann, "The one and only.")
+    after = bots()
     assert await after.deliveries.recover_interrupted([BOT_ID]) == 1
     later = await after.begin(await after.place())
     if live:
@@ -249,193 +255,193 @@ async def test_successor_reports_uncertain_parts_before_later_answers(
         await later.end("What came later.")
     else:
         await later.commit("What came later.")
-        again = desks()
+        again = bots()
         assert await again.recover() == 1
     assert await texts(ann) == ["The one and only.", UNCERTAIN, "What came later."]
 
 
 async def test_what_became_of_a_notice_is_stored_when_postgres_is_back(
-    fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
+    fake: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(desk.post.notices, "mark_shown", away)
-        await lost(fake, desk, "The one and only.")
-    assert await state(desk) == ("sending", 1, 1)
-    await desk.tell()
-    assert await state(desk) == ("shown", 1, 1)
+        patch.setattr(bot.post.notices, "mark_shown", away)
+        await lost(fake, bot, "The one and only.")
+    assert await state(bot) == ("sending", 1, 1)
+    await bot.tell()
+    assert await state(bot) == ("shown", 1, 1)
     assert len(await notices(ann)) == 1
 
 
 @pytest.mark.parametrize("pressed", [False, True])
 async def test_a_notice_stays_though_the_reply_that_it_is_stored_was_lost(
-    fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch, *, pressed: bool
+    fake: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch, *, pressed: bool
 ) -> None:
     """It is stored twice then; meanwhile it may have become the answer."""
-    stored = desk.post.notices.mark_shown
+    stored = bot.post.notices.mark_shown
 
     async def reply_lost(*told: Any, **more: Any) -> bool:
         await stored(*told, **more)
         raise StorageUnavailable("the line broke")
 
     with monkeypatch.context() as patch:
-        patch.setattr(desk.post.notices, "mark_shown", reply_lost)
-        await lost(fake, desk, "The one and only.")
-    assert await state(desk) == ("shown", 1, 1)
+        patch.setattr(bot.post.notices, "mark_shown", reply_lost)
+        await lost(fake, bot, "The one and only.")
+    assert await state(bot) == ("shown", 1, 1)
     (notice,) = await notices(ann)
     if pressed:
-        await press(desk, await desk.place(), notice)
-    await desk.tell()
+        await press(bot, await bot.place(), notice)
+    await bot.tell()
     assert await texts(ann) == ["The one and only." if pressed else UNCERTAIN]
 
 
 async def test_a_notice_stays_when_the_next_round_comes_while_it_is_stored(
-    fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
+    fake: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stored = desk.post.notices.mark_shown
+    stored = bot.post.notices.mark_shown
 
     async def slow(*told: Any, **more: Any) -> bool:
-        await desk.delivery.uncertain.send_due([BOT_ID])
+        await bot.delivery.uncertain.send_due([BOT_ID])
         return await stored(*told, **more)
 
-    monkeypatch.setattr(desk.post.notices, "mark_shown", slow)
-    await lost(fake, desk, "The one and only.")
+    monkeypatch.setattr(bot.post.notices, "mark_shown", slow)
+    await lost(fake, bot, "The one and only.")
     assert await texts(ann) == [UNCERTAIN]
-    assert await state(desk) == ("shown", 1, 1)
+    assert await state(bot) == ("shown", 1, 1)
 
 
 async def test_uncertain_part_is_reported_as_soon_as_known(
-    fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
+    fake: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = await desk.begin(await desk.place())
+    answer = await bot.begin(await bot.place())
     await fake.fail("sendMessage", reset="before")
     with monkeypatch.context() as patch:
-        patch.setattr(desk.deliveries, "give_up", away)
+        patch.setattr(bot.deliveries, "give_up", away)
         await answer.end("The one and only.")
-    assert await desk.states(answer) == ["sending"]
-    assert await desk.recover() == 1
-    await desk.tell()
+    assert await bot.states(answer) == ["sending"]
+    assert await bot.recover() == 1
+    await bot.tell()
     assert len(await notices(ann)) == 1
 
 
 @pytest.mark.parametrize("chosen", [False, True])
 async def test_who_quotes_an_answer_has_it(
-    fake: RunningBotApi, desk: Desk, ann: Person, *, chosen: bool
+    fake: RunningBotApi, bot: BotProcess, ann: Person, *, chosen: bool
 ) -> None:
-    answer = await lost(fake, desk, "The **one** and only.", how="after")
+    answer = await lost(fake, bot, "The **one** and only.", how="after")
     shown = (await ann.screen()).answers[0]
     assert shown.text == "The one and only."
     quoted = QuotedMessage(author="bot", by_bot=True, text="one and" if chosen else shown.text, chosen=chosen)
-    await desk.delivery.uncertain.handle_quote(await desk.place(), shown.message_id, quoted)
-    await desk.tell()
+    await bot.delivery.uncertain.handle_quote(await bot.place(), shown.message_id, quoted)
+    await bot.tell()
     assert await texts(ann) == ["The one and only."]
-    assert [row.remote_id for row in await desk.rows(answer)] == [shown.message_id]
-    assert await state(desk) == ("over", 1, 1)
-    assert await desk.broken_invariants() == []
+    assert [row.remote_id for row in await bot.rows(answer)] == [shown.message_id]
+    assert await state(bot) == ("over", 1, 1)
+    assert await bot.broken_invariants() == []
 
 
-async def test_who_quotes_something_else_has_not(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
-    answer = await lost(fake, desk, "The one and only.")
+async def test_who_quotes_something_else_has_not(fake: RunningBotApi, bot: BotProcess, ann: Person) -> None:
+    answer = await lost(fake, bot, "The one and only.")
     (notice,) = await notices(ann)
-    known = await desk.begin(await desk.place())
+    known = await bot.begin(await bot.place())
     await known.end("The one and only.")
     (told, later) = (await ann.screen()).answers
     for line in (told, later):
         quoted = QuotedMessage(author="bot", by_bot=True, text=line.text)
-        await desk.delivery.uncertain.handle_quote(await desk.place(), line.message_id, quoted)
-    assert await desk.states(answer) == ["uncertain"]
-    await desk.tell()
+        await bot.delivery.uncertain.handle_quote(await bot.place(), line.message_id, quoted)
+    assert await bot.states(answer) == ["uncertain"]
+    await bot.tell()
     assert [line.message_id for line in await notices(ann)] == [notice.message_id]
 
 
 async def test_who_presses_a_button_under_an_answer_has_it(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    desk.buttons = True
-    answer = await lost(fake, desk, "The one and only.", how="after")
+    bot.buttons = True
+    answer = await lost(fake, bot, "The one and only.", how="after")
     shown = (await ann.screen()).answers[0]
-    await desk.delivery.uncertain.handle_answer_press(await desk.place(), answer.turn, shown.message_id)
-    await desk.tell()
+    await bot.delivery.uncertain.handle_answer_press(await bot.place(), answer.turn, shown.message_id)
+    await bot.tell()
     assert await texts(ann) == ["The one and only."]
-    assert await desk.states(answer) == ["delivered"]
+    assert await bot.states(answer) == ["delivered"]
 
 
 @pytest.mark.parametrize("old", [False, True])
 async def test_when_an_operator_saw_it_the_notice_goes(
-    fake: RunningBotApi, desk: Desk, ann: Person, *, old: bool
+    fake: RunningBotApi, bot: BotProcess, ann: Person, *, old: bool
 ) -> None:
-    answer = await lost(fake, desk, "The one and only.", how="after")
+    answer = await lost(fake, bot, "The one and only.", how="after")
     if old:
         await fake.fail("deleteMessage", status=400, description="Bad Request: message can't be deleted")
-    await changed(desk, "arrived", answer)
-    await desk.tell()
+    await changed(bot, "arrived", answer)
+    await bot.tell()
     assert await texts(ann) == ["The one and only.", *(["It has arrived."] if old else [])]
-    assert await state(desk) == ("over", 1, 1)
+    assert await state(bot) == ("over", 1, 1)
 
 
 async def test_answer_lost_again_gets_a_new_notice_and_button(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    answer = await lost(fake, desk, "The one and only.")
+    answer = await lost(fake, bot, "The one and only.")
     (first,) = await notices(ann)
     await fake.fail("sendMessage", times=1, match={"contains": "The one and only."}, reset="before")
-    place = await desk.place()
-    await press(desk, place, first, accessible=False)
-    assert await desk.states(answer) == ["uncertain"]
-    assert await state(desk) == ("shown", 2, 1)
-    assert (await press(desk, place, first)).what == "before", "of the round before"
+    place = await bot.place()
+    await press(bot, place, first, accessible=False)
+    assert await bot.states(answer) == ["uncertain"]
+    assert await state(bot) == ("shown", 2, 1)
+    assert (await press(bot, place, first)).what == "before", "of the round before"
     (second,) = await notices(ann)
-    await press(desk, place, second)
+    await press(bot, place, second)
     assert await texts(ann) == ["The one and only."]
-    assert await desk.broken_invariants() == []
+    assert await bot.broken_invariants() == []
 
 
-async def test_a_forged_press_brings_nothing(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
-    answer = await lost(fake, desk, "The one and only.")
+async def test_a_forged_press_brings_nothing(fake: RunningBotApi, bot: BotProcess, ann: Person) -> None:
+    answer = await lost(fake, bot, "The one and only.")
     (notice,) = await notices(ann)
     button = press_of(notice)
-    elsewhere = await desk.place(43)
+    elsewhere = await bot.place(43)
     for place, number, round_number in (
         (elsewhere, button.subject, 1),
-        (await desk.place(), button.subject + 1, 1),
-        (await desk.place(), button.subject, 2),
+        (await bot.place(), button.subject + 1, 1),
+        (await bot.place(), button.subject, 2),
     ):
-        found = await desk.delivery.uncertain.handle_press(
+        found = await bot.delivery.uncertain.handle_press(
             place, number, round_number=round_number, message_id=None
         )
         assert found.what != "brought"
-    assert await desk.states(answer) == ["uncertain"]
+    assert await bot.states(answer) == ["uncertain"]
 
 
 async def test_a_press_while_postgres_is_away_is_heard_again(
-    fake: RunningBotApi, desk: Desk, ann: Person, monkeypatch: pytest.MonkeyPatch
+    fake: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The update stays in the inbox until this returns."""
-    await lost(fake, desk, "The one and only.")
+    await lost(fake, bot, "The one and only.")
     (notice,) = await notices(ann)
     with monkeypatch.context() as patch:
-        patch.setattr(desk.post.notices, "press", away)
+        patch.setattr(bot.post.notices, "press", away)
         with pytest.raises(StorageUnavailable):
-            await press(desk, await desk.place(), notice)
-    await press(desk, await desk.place(), notice)
+            await press(bot, await bot.place(), notice)
+    await press(bot, await bot.place(), notice)
     assert await texts(ann) == ["The one and only."]
 
 
 async def test_person_who_blocked_the_bot_is_notified_after_return(
-    fake: RunningBotApi, desk: Desk, ann: Person
+    fake: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    answer = await desk.begin(await desk.place())
+    answer = await bot.begin(await bot.place())
     await fake.fail("sendMessage", reset="before")
     await fake.fail("sendMessage", status=403, description="Forbidden: bot was blocked by the user")
     await answer.end("The one and only.")
-    await desk.pool.execute(HURRY)
-    await desk.tell()
+    await bot.pool.execute(HURRY)
+    await bot.tell()
     assert await notices(ann) == []
-    await desk.hear_of(42)
-    await desk.tell()
+    await bot.hear_of(42)
+    await bot.tell()
     assert len(await notices(ann)) == 1
 
 
-async def changed(desk: Desk, verb: Any, answer: Answer) -> Sequence[str]:
-    session = await desk.pool.fetchval("SELECT public_id::text FROM sessions LIMIT 1")
+async def changed(bot: BotProcess, verb: Any, answer: Answer) -> Sequence[str]:
+    session = await bot.pool.fetchval("SELECT public_id::text FROM sessions LIMIT 1")
     part = PartKey(session=session, turn=answer.turn, part=0)
-    return (await PostgresJobChanges(desk.pool).change_deliveries(verb, [part], actor="anna")).changed
+    return (await PostgresJobChanges(bot.pool).change_deliveries(verb, [part], actor="anna")).changed

@@ -29,9 +29,9 @@ def cut(name: str) -> None:
 async def test_retry_interrupted_before_the_doorbell_is_found_by_the_sweep(pool: Any) -> None:
     await seed_work.jobs(pool)
     bell: list[DueJob] = []
-    desk = JobAdmin(PostgresJobChanges(pool), Bell(bell), NobodyListens(), crash_point=cut)
+    admin = JobAdmin(PostgresJobChanges(pool), Bell(bell), NobodyListens(), crash_point=cut)
     with pytest.raises(PowerCut):
-        await desk.change_jobs("retry", [1], actor="anna")
+        await admin.change_jobs("retry", [1], actor="anna")
     assert bell == []
     assert DueJob(id=1, kind="compact", attempt=3) in await PostgresJobs(pool).due_jobs()
     assert await pool.fetchval("SELECT count(*) FROM audit WHERE action = 'job.retry'") == 1
@@ -40,8 +40,8 @@ async def test_retry_interrupted_before_the_doorbell_is_found_by_the_sweep(pool:
 async def test_a_retried_job_is_claimed_like_any_other(pool: Any) -> None:
     await seed_work.jobs(pool)
     bell: list[DueJob] = []
-    desk = JobAdmin(PostgresJobChanges(pool), Bell(bell), NobodyListens(), crash_point=lambda _: None)
-    await desk.change_jobs("retry", [1], actor="anna")
+    admin = JobAdmin(PostgresJobChanges(pool), Bell(bell), NobodyListens(), crash_point=lambda _: None)
+    await admin.change_jobs("retry", [1], actor="anna")
     await pool.execute(
         "UPDATE jobs SET state = 'done', leased_by = NULL, ended_at = now() WHERE key = 'runs'"
     )
@@ -57,8 +57,8 @@ async def test_retry_beyond_one_request_is_left_and_reported(
     monkeypatch.setattr(job_admin, "BATCH", 2)
     monkeypatch.setattr(job_admin, "MAX_JOBS", 4)
     await seed_work.jobs(pool, dead=7)
-    desk = JobAdmin(PostgresJobChanges(pool), Bell([]), NobodyListens(), crash_point=lambda _: None)
-    done = await desk.change_matching_jobs("retry", JobMatch(state="dead"), through=10**6, actor="anna")
+    admin = JobAdmin(PostgresJobChanges(pool), Bell([]), NobodyListens(), crash_point=lambda _: None)
+    done = await admin.change_matching_jobs("retry", JobMatch(state="dead"), through=10**6, actor="anna")
     assert (len(done.changed), done.more) == (4, 3)
-    done = await desk.change_matching_jobs("retry", JobMatch(state="dead"), through=10**6, actor="anna")
+    done = await admin.change_matching_jobs("retry", JobMatch(state="dead"), through=10**6, actor="anna")
     assert (len(done.changed), done.more) == (3, 0)

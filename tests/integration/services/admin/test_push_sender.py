@@ -220,8 +220,8 @@ async def test_person_with_an_open_page_gets_no_push(sending: House) -> None:
     await sending.operators_browser()
     await sending.visitors_browser()
     await sending.ask_for_human()
-    desk = Present(operators=(sending.operator_id,))
-    assert await sending.told(desk) == []
+    dashboard = Present(operators=(sending.operator_id,))
+    assert await sending.told(dashboard) == []
     await sending.take()
     await sending.reply("Here I am.", "r1")
     assert await sending.told(Present(addresses=(sending.visitor.address_id,))) == []
@@ -245,8 +245,8 @@ async def test_other_operators_get_no_push_of_a_taken_conversation(sending: Hous
     await sending.pool.execute("INSERT INTO operators (name, role) VALUES ('ben', 'operator')")
     await sending.ask_for_human()
     await sending.take()
-    desk = PostgresHandovers(sending.pool)
-    await desk.change(
+    dashboard = PostgresHandovers(sending.pool)
+    await dashboard.change(
         sending.visitor.session_id, Assignment(operator="ben"), version=1, operator_id=sending.operator_id
     )
     await sending.say("Hello?", "c1")
@@ -257,8 +257,8 @@ async def test_snoozed_conversation_sends_a_push_when_its_person_writes(sending:
     await sending.operators_browser()
     await sending.ask_for_human()
     until = await sending.pool.fetchval("SELECT now() + interval '1 hour'")
-    desk, session = PostgresHandovers(sending.pool), sending.visitor.session_id
-    await desk.change(session, Snooze(until=until), version=0, operator_id=sending.operator_id)
+    dashboard, session = PostgresHandovers(sending.pool), sending.visitor.session_id
+    await dashboard.change(session, Snooze(until=until), version=0, operator_id=sending.operator_id)
     assert await sending.told() == []
     await sending.say("Hello?", "c1")
     assert len(await sending.told()) == 1

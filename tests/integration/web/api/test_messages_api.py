@@ -324,5 +324,5 @@ async def test_who_is_also_a_visitor_asks_as_an_operator_from_the_dashboard(serv
     url = f"{server.url}/api/v1/sessions/{row.session_public_id}/messages"
     async with server.client.get(url, headers=headers) as answer:
         assert set(await answer.json()) == {"messages", "before"}
-    async with server.client.get(url, headers={**headers, "X-Evertalk-Desk": "1"}) as answer:
+    async with server.client.get(url, headers={**headers, "X-Evertalk-Dashboard": "1"}) as answer:
         assert {"dividers", "handovers"} <= set(await answer.json())

@@ -30,12 +30,12 @@ async def anna(server: Server, database_url: str) -> AsyncIterator[Dashboard]:
     """An operator's browser on the same server."""
     jar = aiohttp.CookieJar(unsafe=True)
     async with aiohttp.ClientSession(cookie_jar=jar, timeout=aiohttp.ClientTimeout(total=20)) as http:
-        desk = Dashboard(
+        dashboard = Dashboard(
             url=server.url, database_url=database_url, pool=server.services.pool, http=http,
             commands=RunCommands(),
         )  # fmt: skip
-        await desk.log_in()
-        yield desk
+        await dashboard.log_in()
+        yield dashboard
 
 
 async def tell(
@@ -67,12 +67,12 @@ async def test_visitor_and_operator_begin_and_end_it_each_for_themselves(
     server: Server, anna: Dashboard, push: RunningPush
 ) -> None:
     key = await key_of(server)
-    phone, desk = await push.subscribe("phone", key), await push.subscribe("desk", key)
+    phone, dashboard = await push.subscribe("phone", key), await push.subscribe("desk", key)
     _, mine = await server.greet()
     _, other = await server.greet()
     for _ in range(2):
         assert (await tell(server, "PUT", "push", phone, mine=mine))[0] == 200
-        assert (await tell(anna, "PUT", "me/push", desk))[0] == 200
+        assert (await tell(anna, "PUT", "me/push", dashboard))[0] == 200
     assert await rows(server) == [("phone", "de-AT", False), ("desk", "de", True)]
     assert (await tell(server, "POST", "push/end", {"endpoint": phone["endpoint"]}, mine=other))[0] == 200
     assert len(await rows(server)) == 2, "it is somebody else's"
@@ -80,7 +80,7 @@ async def test_visitor_and_operator_begin_and_end_it_each_for_themselves(
     assert await rows(server) == [("desk", "de", True)]
     audit = "SELECT action FROM audit WHERE action LIKE 'push.%'"
     assert [row["action"] for row in await anna.pool.fetch(audit)] == ["push.on"], "a renewal is no change"
-    assert (await tell(anna, "POST", "me/push/end", {"endpoint": desk["endpoint"]}))[0] == 200
+    assert (await tell(anna, "POST", "me/push/end", {"endpoint": dashboard["endpoint"]}))[0] == 200
     assert await rows(server) == []
 
 

@@ -11,7 +11,7 @@ import pytest
 from shared.bootstrap.stored_settings import open_stored_settings
 from shared.config.settings import load_settings
 from shared.diagnostics.row_checks import check_agents
-from tests.integration.web.dashboard.agent_desk import Desk, opened
+from tests.integration.web.dashboard.agent_api import AgentApi, opened
 from tests.kit.app_driver import running_app
 from tests.kit.fakes.mcp_process import mcp_servers
 
@@ -20,7 +20,7 @@ WEB = ("mcp_web_add", "mcp_web_draw")
 
 
 @pytest.fixture
-async def desk(database_url: str, redis_url: str, tmp_path: Path) -> AsyncIterator[Desk]:
+async def api(database_url: str, redis_url: str, tmp_path: Path) -> AsyncIterator[AgentApi]:
     """With the servers `web` and `more` in the file."""
     settings = load_settings(
         database_url=database_url, redis_url=redis_url, data_dir=tmp_path, secret_key="k" * 40
@@ -28,13 +28,13 @@ async def desk(database_url: str, redis_url: str, tmp_path: Path) -> AsyncIterat
     async with (
         mcp_servers(tmp_path, "web", "more"),
         running_app(settings) as app,
-        opened(app) as desk,
+        opened(app) as api,
     ):
-        yield desk
+        yield api
 
 
-async def test_only_the_tools_of_chosen_servers_are_counted(desk: Desk) -> None:
-    _, agent = await desk.ask("GET", "/agents/default")
+async def test_only_the_tools_of_chosen_servers_are_counted(api: AgentApi) -> None:
+    _, agent = await api.ask("GET", "/agents/default")
     assert agent["servers"] == ["more", "web"]
     by_server = {tool["name"]: tool["server"] for tool in agent["tools"]}
     assert (by_server["mcp_web_add"], by_server["mcp_more_add"], by_server["calculate"]) == (
@@ -43,56 +43,56 @@ async def test_only_the_tools_of_chosen_servers_are_counted(desk: Desk) -> None:
         "",
     )
 
-    both = (await desk.judged(search_above=100))["effective"]
+    both = (await api.judged(search_above=100))["effective"]
     assert {*WEB, "mcp_more_add", "calculate"} <= set(both["tools"])
-    one = (await desk.judged(search_above=100, servers=["web"]))["effective"]
+    one = (await api.judged(search_above=100, servers=["web"]))["effective"]
     assert set(WEB) <= set(one["tools"])
     assert not [name for name in one["tools"] if name.startswith("mcp_more")]
-    none = (await desk.judged(servers=[]))["effective"]
+    none = (await api.judged(servers=[]))["effective"]
     assert not [name for name in none["tools"] if name.startswith("mcp_")]
     assert both["budget"]["fixed"] > one["budget"]["fixed"] > none["budget"]["fixed"]
-    named = (await desk.judged())["effective"]
+    named = (await api.judged())["effective"]
     assert {"mcp_find_tools", "mcp_use_tool"} <= set(named["tools"]), "22 tools are searched"
-    assert "mcp_find_tools" not in (await desk.judged(servers=["web"]))["effective"]["tools"]
+    assert "mcp_find_tools" not in (await api.judged(servers=["web"]))["effective"]["tools"]
 
 
-async def test_an_unknown_server_is_refused_with_advice_and_nothing_changes(desk: Desk) -> None:
-    found = await desk.judged(servers=["web", "mroe"])
+async def test_an_unknown_server_is_refused_with_advice_and_nothing_changes(api: AgentApi) -> None:
+    found = await api.judged(servers=["web", "mroe"])
     assert found["problems"] == ['tools.servers[1]: there is no server "mroe"; did you mean more?']
     config = {"tools": {"servers": ["gone"]}}
-    status, told = await desk.ask("PUT", "/agents/default", match=1, config=config)
+    status, told = await api.ask("PUT", "/agents/default", match=1, config=config)
     assert (status, told["code"]) == (422, "bad_agent_config")
     assert "add it under MCP servers" in told["details"]["problems"][0]
-    assert await desk.app.pool.fetchval("SELECT config FROM agents WHERE name = 'default'") == {}
+    assert await api.app.pool.fetchval("SELECT config FROM agents WHERE name = 'default'") == {}
 
 
-async def test_a_server_that_agents_name_is_not_removed_unseen(desk: Desk) -> None:
-    assert (await desk.ask("PUT", "/mcp-servers/files", match=0, **FILES))[0] == 200
-    status, saved = await desk.ask(
+async def test_a_server_that_agents_name_is_not_removed_unseen(api: AgentApi) -> None:
+    assert (await api.ask("PUT", "/mcp-servers/files", match=0, **FILES))[0] == 200
+    status, saved = await api.ask(
         "PUT", "/agents/default", match=1, config={"tools": {"servers": ["files", "web"]}}
     )
     assert (status, saved["config"]["tools"]["servers"]) == (200, ["files", "web"])
-    status, told = await desk.ask("DELETE", "/mcp-servers/files", match=1)
+    status, told = await api.ask("DELETE", "/mcp-servers/files", match=1)
     assert (status, told["code"], told["details"]["agents"]) == (409, "server_in_use", ["default"])
-    assert [one["name"] for one in (await desk.ask("GET", "/mcp-servers"))[1]["servers"]] == [
+    assert [one["name"] for one in (await api.ask("GET", "/mcp-servers"))[1]["servers"]] == [
         "more", "web", "files",
     ]  # fmt: skip
 
-    status, _ = await desk.ask("PUT", "/agents/default", match=2, config={"tools": {"servers": ["web"]}})
-    _, version = await desk.ask("GET", "/agents/default/versions/2")
+    status, _ = await api.ask("PUT", "/agents/default", match=2, config={"tools": {"servers": ["web"]}})
+    _, version = await api.ask("GET", "/agents/default/versions/2")
     removed = [line["text"].strip() for line in version["lines"] if line["change"] == "removed"]
     assert (status, removed) == (200, ['"files",'])
-    assert (await desk.ask("DELETE", "/mcp-servers/files", match=1))[0] == 200
-    status, told = await desk.ask("PUT", "/agents/default", match=3, config=version["config"])
+    assert (await api.ask("DELETE", "/mcp-servers/files", match=1))[0] == 200
+    status, told = await api.ask("PUT", "/agents/default", match=3, config=version["config"])
     assert status == 422, "a version that names what is gone is not put in force"
 
 
-async def test_the_doctor_tells_of_agents_that_name_what_is_gone(desk: Desk) -> None:
-    settings, url = desk.app.settings, desk.app.settings.database_url
+async def test_the_doctor_tells_of_agents_that_name_what_is_gone(api: AgentApi) -> None:
+    settings, url = api.app.settings, api.app.settings.database_url
     assert url is not None
-    assert (await desk.ask("PUT", "/mcp-servers/files", match=0, **FILES))[0] == 200
+    assert (await api.ask("PUT", "/mcp-servers/files", match=0, **FILES))[0] == 200
     config = {"tools": {"servers": ["files", "web", "more"]}}
-    assert (await desk.ask("PUT", "/agents/default", match=1, config=config))[0] == 200
+    assert (await api.ask("PUT", "/agents/default", match=1, config=config))[0] == 200
     said = "\n".join(map(str, await check_agents(settings, url.get_secret_value())))
     assert "there is no server" not in said
     path = settings.data_dir / "mcp.json"

@@ -222,13 +222,13 @@ async def test_a_metrics_token_is_asked_of_everybody() -> None:
     from web.security import HttpRefusal
 
     settings: Any = load_settings(metrics_token="s3cret-metrics")
-    desk = cast("Any", SimpleNamespace(settings=settings, proxies=Proxies((), public_url=None)))
+    access = cast("Any", SimpleNamespace(settings=settings, proxies=Proxies((), public_url=None)))
     with pytest.raises(HttpRefusal):
-        check_scraper(make_mocked_request("GET", "/metrics"), desk)
+        check_scraper(make_mocked_request("GET", "/metrics"), access)
     with pytest.raises(HttpRefusal):
-        check_scraper(make_mocked_request("GET", "/metrics", headers={"Authorization": "Bearer no"}), desk)
+        check_scraper(make_mocked_request("GET", "/metrics", headers={"Authorization": "Bearer no"}), access)
     check_scraper(
-        make_mocked_request("GET", "/metrics", headers={"Authorization": "Bearer s3cret-metrics"}), desk
+        make_mocked_request("GET", "/metrics", headers={"Authorization": "Bearer s3cret-metrics"}), access
     )
 
 

@@ -33,7 +33,7 @@ from tests.kit.operator_driver import Unheard
 async def serving(
     pool: asyncpg.Pool[asyncpg.Record], database_url: str, **settings: Any
 ) -> AsyncIterator[Dashboard]:
-    desk = HandoverService(
+    service = HandoverService(
         PostgresHandovers(pool), Unheard(), VocabularyCounter(), crash_point=ignore_crash_point
     )
     commands = RunCommands()
@@ -42,7 +42,9 @@ async def serving(
     )
     app = web.Application()
     async with (
-        served(app, pool=pool, settings=load_settings(**settings), commands=commands, handovers=desk) as url,
+        served(
+            app, pool=pool, settings=load_settings(**settings), commands=commands, handovers=service
+        ) as url,
         http,
     ):
         yield Dashboard(url=url, database_url=database_url, pool=pool, http=http, commands=commands)
@@ -202,7 +204,7 @@ async def test_a_conversation_is_assigned_labelled_snoozed_and_resolved(
     assert (await anna.get("/handovers"))["handovers"] == []
     (one,) = (await anna.get("/handovers?state=resolved"))["handovers"]
     assert (one["operator"], one["labels"]) == ("anna", ["Refund", "VIP guest"])
-    choices = await anna.get("/desk")
+    choices = await anna.get("/handover-choices")
     assert (choices["assignees"], choices["labels"]) == (["anna", "bert"], ["Refund", "VIP guest"])
     audit = [row["action"] for row in await pool.fetch("SELECT action FROM audit ORDER BY id")]
     assert [one for one in audit if one.startswith("handover")] == [
@@ -288,12 +290,12 @@ async def test_slower_editor_of_a_canned_reply_is_refused(anna: Dashboard) -> No
     assert await put("hello", "Late", 1) == (409, "changed_meanwhile")
     assert (await put("No Name", "x", 0))[0] in (400, 404)
     assert (await put("empty", " ", 0))[0] == 400
-    canned = (await anna.get("/desk"))["canned"]
+    canned = (await anna.get("/handover-choices"))["canned"]
     assert [(one["name"], one["body"], one["changed_by"]) for one in canned] == [
         ("hello", "Hi {{name}}!", "anna")
     ]
     assert await anna.status("DELETE", "/api/v1/canned-replies/hello", headers=SAME_ORIGIN) == 200
-    assert (await anna.get("/desk"))["canned"] == []
+    assert (await anna.get("/handover-choices"))["canned"] == []
 
 
 async def test_what_cannot_be_used_is_refused_and_changes_nothing(anna: Dashboard) -> None:
@@ -425,7 +427,7 @@ async def test_macro_labels_assigns_replies_and_resolves_in_one_call(anna: Dashb
         anna, "refund", labels=["Refund", "refund"], assignee="*", reply=reply, resolve=True
     )
     assert (status, saved["labels"], saved["version"], saved["changed_by"]) == (200, ["Refund"], 1, "anna")
-    assert [one["name"] for one in (await anna.get("/desk"))["macros"]] == ["refund"]
+    assert [one["name"] for one in (await anna.get("/handover-choices"))["macros"]] == ["refund"]
     assert (await post(anna, f"{session}/macros/refund", {"cid": "c1"}))[0] == 400
     assert await anna.pool.fetchval("SELECT state FROM handovers") == "waiting"
     for _ in range(2):
@@ -483,7 +485,7 @@ async def test_slower_editor_of_a_macro_is_refused(anna: Dashboard) -> None:
     for version in (0, 1):
         assert (await save_macro(anna, "bye", reply="Bye.", version=version))[0] == 409
     assert await anna.status("DELETE", "/api/v1/macros/bye", headers=SAME_ORIGIN) == 200
-    assert (await anna.get("/desk"))["macros"] == []
+    assert (await anna.get("/handover-choices"))["macros"] == []
     await anna.pool.execute("UPDATE operators SET role = 'viewer'")
     assert (await save_macro(anna, "bye", resolve=True))[0] == 403
 

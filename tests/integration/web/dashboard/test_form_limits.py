@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from shared.bootstrap.from_settings import WORKSPACES_FOLDER
-from tests.integration.web.dashboard.agent_desk import opened
+from tests.integration.web.dashboard.agent_api import opened
 from tests.kit.app_driver import running_app, settings_for
 
 SECRET = "internal-secret-of-another-service"
@@ -52,10 +52,10 @@ async def test_settings_test_shows_no_answer_of_another_server(
     database_url: str, redis_url: str, tmp_path: Path, answer: str
 ) -> None:
     settings = settings_for(database_url, redis_url, data_dir=tmp_path)
-    async with running_app(settings) as app, opened(app) as desk, answering(*ANSWERS[answer]) as url:
+    async with running_app(settings) as app, opened(app) as api, answering(*ANSWERS[answer]) as url:
         for name, (what, changes) in TESTS.items():
             typed = {key: value.replace("URL", url) for key, value in changes.items()}
-            status, told = await desk.ask("POST", "/settings/test", what=what, changes=typed)
+            status, told = await api.ask("POST", "/settings/test", what=what, changes=typed)
             assert status == 200, (name, told)
             assert SECRET not in str(told), (name, told)
             assert len(told["reason"]) <= 400
@@ -68,11 +68,11 @@ async def test_settings_test_shows_the_message_of_a_json_error(
     body = '{"error": {"message": "this key is of another project"}}'
     async with (
         running_app(settings) as app,
-        opened(app) as desk,
+        opened(app) as api,
         answering(401, "application/json", body) as url,
     ):
         typed = {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": url}
-        _, told = await desk.ask("POST", "/settings/test", what="model", changes=typed)
+        _, told = await api.ask("POST", "/settings/test", what="model", changes=typed)
     assert told["reason"] == "401: this key is of another project"
 
 
@@ -84,17 +84,17 @@ async def test_form_takes_no_workspace_outside_of_the_data_folder(
     (root / WORKSPACES_FOLDER / "ada").mkdir(parents=True)
     settings = settings_for(database_url, redis_url, data_dir=root)
     said = [{"role": "user", "text": "Hello"}]
-    async with running_app(settings) as app, opened(app) as desk:
+    async with running_app(settings) as app, opened(app) as api:
         for outside in ("/etc", str(tmp_path), "~/x", str(root), f"{root}/{WORKSPACES_FOLDER}/../.."):
             config = {"workspace": outside}
-            _, told = await desk.ask("POST", "/agents/default/check", config=config)
+            _, told = await api.ask("POST", "/agents/default/check", config=config)
             assert "workspace: must be" in told["problems"][0], outside
-            assert (await desk.ask("PUT", "/agents/default", match=1, config=config))[0] == 422
-            tried = await desk.ask("POST", "/agents/default/try", config=config, messages=said)
+            assert (await api.ask("PUT", "/agents/default", match=1, config=config))[0] == 422
+            tried = await api.ask("POST", "/agents/default/try", config=config, messages=said)
             assert tried[0] == 422
         inside = {"workspace": str(root / WORKSPACES_FOLDER / "ada")}
-        assert (await desk.ask("PUT", "/agents/default", match=1, config=inside))[0] == 200
-        assert (await desk.ask("PUT", "/agents/default", match=2, config={"workspace": "ada"}))[0] == 200
+        assert (await api.ask("PUT", "/agents/default", match=1, config=inside))[0] == 200
+        assert (await api.ask("PUT", "/agents/default", match=2, config={"workspace": "ada"}))[0] == 200
 
 
 async def test_form_keeps_a_workspace_that_a_shell_has_set(
@@ -102,9 +102,9 @@ async def test_form_keeps_a_workspace_that_a_shell_has_set(
 ) -> None:
     outside = str(tmp_path / "elsewhere")
     settings = settings_for(database_url, redis_url, data_dir=tmp_path / "data")
-    async with running_app(settings) as app, opened(app) as desk:
+    async with running_app(settings) as app, opened(app) as api:
         await app.pool.execute("UPDATE agents SET config = $1", {"workspace": outside})
-        _, found = await desk.ask("GET", "/agents/default")
+        _, found = await api.ask("GET", "/agents/default")
         assert found["problems"] == []
         config = {"workspace": outside, "persona": "You are Ada."}
-        assert (await desk.ask("PUT", "/agents/default", match=found["version"], config=config))[0] == 200
+        assert (await api.ask("PUT", "/agents/default", match=found["version"], config=config))[0] == 200

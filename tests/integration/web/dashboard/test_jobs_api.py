@@ -103,12 +103,12 @@ async def test_jobs_name_the_reason_why_no_summary_was_made(dashboard: Dashboard
     for state, outcome in (
         ("done", {"nothing": "hook", "detail": "x"}),
         ("dead", {"nothing": "thrashing"}),
-        ("due", {"resting": "breaker"}),
+        ("due", {"deferred": "backoff"}),
     ):
         await dashboard.pool.execute("UPDATE jobs SET outcome = $2 WHERE state = $1", state, outcome)
     jobs = (await dashboard.get("/jobs"))["jobs"]
     assert {(job["state"], job["reason"]) for job in jobs} == {
-        ("done", "hook"), ("dead", "thrashing"), ("due", "breaker"), ("running", None)
+        ("done", "hook"), ("dead", "thrashing"), ("due", "backoff"), ("running", None)
     }  # fmt: skip
 
 

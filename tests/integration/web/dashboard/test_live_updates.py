@@ -25,7 +25,7 @@ from tests.kit.dashboard.fixtures import (
     NobodyListens,
     Pool,
     RunCommands,
-    work_desk_of,
+    make_job_admin,
 )
 from tests.kit.dashboard.serve import served
 from web.dashboard import live
@@ -243,14 +243,14 @@ async def test_live_updates_pass_only_followed_topics_and_stop_without_followers
 async def another(dashboard: Dashboard, redis_url: str) -> AsyncIterator[tuple[str, Pool, RedisAnnouncer]]:
     """One more web process over the same database and Redis."""
     pool, news = await open_pool(dashboard.database_url, size=4), RedisAnnouncer(redis_url)
-    desk = work_desk_of(pool, [], announcer=news)
+    admin = make_job_admin(pool, [], announcer=news)
     try:
         async with served(
             web.Application(),
             pool=pool,
             settings=load_settings(),
             commands=RunCommands(),
-            work_desk=desk,
+            job_admin=admin,
             news=news,
         ) as url:
             yield url, pool, news

@@ -203,10 +203,10 @@ async def test_screens_and_providers_are_counted_for_all_living_processes(dashbo
     def out(provider: str, *, refused: bool = False) -> dict[str, Any]:
         return {"provider": provider, "open": True, "refused": refused}
 
-    await lives("web", screens={"chat": 2, "desk": 1, "long_poll": 2}, providers=[out("one.example")])
+    await lives("web", screens={"chat": 2, "dashboard": 1, "long_poll": 2}, providers=[out("one.example")])
     await lives(
         "web",
-        screens={"chat": 5, "desk": 0, "websocket": 4, "long_poll": 1},
+        screens={"chat": 5, "dashboard": 0, "websocket": 4, "long_poll": 1},
         providers=[out("one.example"), out("two.example")],
     )
     await lives("worker", providers=[out("one.example", refused=True)])
@@ -216,7 +216,7 @@ async def test_screens_and_providers_are_counted_for_all_living_processes(dashbo
     await dashboard.pool.execute("UPDATE workers SET beat = now() + interval '1 min'")
     told = await scraped(dashboard)
     assert {name: value for name, value in told.items() if "sockets" in name} == {
-        'evertalk_sockets{kind="chat"}': 7, 'evertalk_sockets{kind="desk"}': 1,
+        'evertalk_sockets{kind="chat"}': 7, 'evertalk_sockets{kind="dashboard"}': 1,
     }  # fmt: skip
     assert {name: value for name, value in told.items() if "chat_connections" in name} == {
         'evertalk_chat_connections{transport="event_stream"}': 0,
@@ -232,12 +232,12 @@ async def test_screens_and_providers_are_counted_for_all_living_processes(dashbo
 
 async def test_a_process_counts_its_screens_with_each_heartbeat(dashboard: Dashboard) -> None:
     health = Health(dict, ROOT)
-    health.count_screens(lambda: {"chat": 3, "desk": 2})
+    health.count_screens(lambda: {"chat": 3, "dashboard": 2})
     workers = PostgresWorkers(dashboard.pool, health=health)
     assert await workers.beat(await workers.register("web"))
     await dashboard.pool.execute("UPDATE workers SET beat = now() + interval '1 min'")
     told = await scraped(dashboard)
-    assert (told['evertalk_sockets{kind="chat"}'], told['evertalk_sockets{kind="desk"}']) == (3, 2)
+    assert (told['evertalk_sockets{kind="chat"}'], told['evertalk_sockets{kind="dashboard"}']) == (3, 2)
 
 
 async def test_what_redis_did_not_take_is_counted_for_all_processes_that_live(dashboard: Dashboard) -> None:

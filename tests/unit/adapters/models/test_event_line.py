@@ -108,7 +108,7 @@ async def test_reader_pauses_unless_more_is_there_already(
     head = written(EVENTS[:1])
     line = line_of(head + b":" * (size - len(head)) if size > len(head) else head)
     assert await line.read_next() == EVENTS[:1]
-    pause = asyncio.create_task(line.rest())
+    pause = asyncio.create_task(line.await_more())
     for _ in range(3):
         await asyncio.sleep(0)
     assert pause.done() is not waits

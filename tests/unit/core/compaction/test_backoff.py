@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from shared.core.compaction.jobs import (
-    BREAKER_SECONDS,
-    breaker_seconds,
+    BACKOFF_SECONDS,
+    backoff_from_now,
+    backoff_seconds,
+    is_in_backoff,
     is_thrashing,
     next_job,
-    rest_from_now,
-    rests,
 )
 from shared.core.presets.catalog import preset
 from shared.core.session.session import backoff_from_json
@@ -36,26 +36,26 @@ def committed(at_turn: int, **more: Any) -> JobEnd:
     return end(link=1, kind="summary", at_turn=at_turn, **more)
 
 
-DIGEST: dict[str, Any] = {"link": 1, "kind": "digest"}
+DIGEST: dict[str, Any] = {"compaction": 1, "kind": "digest"}
 
 
 @pytest.mark.parametrize(
-    ("ends", "rest"),
+    ("ends", "backoff"),
     [
         ([], 0.0),
         ([end(10, **DIGEST), end(20, **DIGEST)], 0.0),
-        ([end(10, **DIGEST), end(20, **DIGEST), end(30, **DIGEST)], BREAKER_SECONDS - 10),
+        ([end(10, **DIGEST), end(20, **DIGEST), end(30, **DIGEST)], BACKOFF_SECONDS - 10),
         ([end(901, **DIGEST), end(920, **DIGEST), end(930, **DIGEST)], 0.0),
-        ([end(10, state="dead", faults=3, advice="x")], BREAKER_SECONDS - 10),
+        ([end(10, state="dead", faults=3, advice="x")], BACKOFF_SECONDS - 10),
         ([committed(9), end(20, **DIGEST), end(30, **DIGEST), end(40, **DIGEST)], 0.0),
-        ([end(1, trigger="manual", **DIGEST), *[end(5, **DIGEST)] * 3], BREAKER_SECONDS - 5),
-        ([end(1, resting=True, **DIGEST), *[end(5, **DIGEST)] * 3], BREAKER_SECONDS - 5),
-        ([end(1, nothing="nothing_old"), *[end(5, **DIGEST)] * 3], BREAKER_SECONDS - 5),
+        ([end(1, trigger="manual", **DIGEST), *[end(5, **DIGEST)] * 3], BACKOFF_SECONDS - 5),
+        ([end(1, in_backoff=True, **DIGEST), *[end(5, **DIGEST)] * 3], BACKOFF_SECONDS - 5),
+        ([end(1, nothing="nothing_old"), *[end(5, **DIGEST)] * 3], BACKOFF_SECONDS - 5),
     ],
 )
-def test_three_failures_in_a_row_are_fifteen_minutes_of_rest(ends: list[JobEnd], rest: float) -> None:
+def test_three_failures_in_a_row_are_fifteen_minutes_of_rest(ends: list[JobEnd], backoff: float) -> None:
     """claude-code: sessions with fifty and more failures in a row, and no breaker."""
-    assert breaker_seconds(ends) == rest
+    assert backoff_seconds(ends) == backoff
 
 
 def test_three_refills_within_three_turns_are_thrashing() -> None:
@@ -85,39 +85,41 @@ def test_jobs_that_found_nothing_do_not_hide_the_thrashing() -> None:
 
 def test_rest_ends_when_limit_model_pins_or_turns_change() -> None:
     """hermes 93022: two no-ops disabled compaction for ever."""
-    rest = rest_from_now(STATE, reason="thrashing", limit=LIMIT, model="m", turns=20)
-    assert backoff_from_json(json.loads(json.dumps(asdict(rest)))) == rest
-    resting = replace(STATE, rest=rest)
-    assert rests(resting, limit=LIMIT, model="m")
-    assert rests(resting, limit=round(1.05 * LIMIT), model="m"), "a ratio is learned anew with every turn"
-    assert not rests(resting, limit=round(1.2 * LIMIT), model="m")
-    assert not rests(resting, limit=LIMIT, model="other")
+    backoff = backoff_from_now(STATE, reason="thrashing", limit=LIMIT, model="m", turns=20)
+    assert backoff_from_json(json.loads(json.dumps(asdict(backoff)))) == backoff
+    delayed = replace(STATE, backoff=backoff)
+    assert is_in_backoff(delayed, limit=LIMIT, model="m")
+    assert is_in_backoff(delayed, limit=round(1.05 * LIMIT), model="m"), (
+        "a ratio is learned anew with every turn"
+    )
+    assert not is_in_backoff(delayed, limit=round(1.2 * LIMIT), model="m")
+    assert not is_in_backoff(delayed, limit=LIMIT, model="other")
     pinned = (replace(STATE.entries[0], pinned=True), *STATE.entries[1:])
-    assert not rests(replace(resting, entries=pinned), limit=LIMIT, model="m")
-    later = view(exchanges(40, tokens=200), rest=rest)
-    assert not rests(later, limit=LIMIT, model="m")
+    assert not is_in_backoff(replace(delayed, entries=pinned), limit=LIMIT, model="m")
+    later = view(exchanges(40, tokens=200), backoff=backoff)
+    assert not is_in_backoff(later, limit=LIMIT, model="m")
 
 
 def test_resting_session_requests_no_compaction_but_still_flushes() -> None:
     """hermes 40803: a plan that finds nothing was asked for again and again."""
-    rest = rest_from_now(STATE, reason="nothing", limit=LIMIT, model="m", turns=5)
-    resting = replace(STATE, rest=rest)
+    backoff = backoff_from_now(STATE, reason="nothing", limit=LIMIT, model="m", turns=5)
+    delayed = replace(STATE, backoff=backoff)
     for tokens in (LIMIT + 1, HARD + 1):
-        wish = next_job(resting, budget=budget(), policy=STEADY, context_tokens=tokens, model="m")
+        wish = next_job(delayed, budget=budget(), policy=STEADY, context_tokens=tokens, model="m")
         assert wish is not None
         assert wish.kind == "flush"
-    read = replace(resting, flushed_turn=20)
+    read = replace(delayed, flushed_turn=20)
     assert next_job(read, budget=budget(), policy=STEADY, context_tokens=HARD + 1, model="m") is None
-    wish = next_job(resting, budget=budget(), policy=STEADY, context_tokens=LIMIT + 1, model="changed")
+    wish = next_job(delayed, budget=budget(), policy=STEADY, context_tokens=LIMIT + 1, model="changed")
     assert wish is not None
     assert wish.kind == "compact"
 
 
 def test_while_thrashing_rests_only_what_no_longer_fits_is_hidden() -> None:
-    rest = rest_from_now(STATE, reason="thrashing", limit=LIMIT, model="m", turns=20)
-    resting = replace(STATE, rest=rest, flushed_turn=20)
+    backoff = backoff_from_now(STATE, reason="thrashing", limit=LIMIT, model="m", turns=20)
+    delayed = replace(STATE, backoff=backoff, flushed_turn=20)
     wishes = [
-        next_job(resting, budget=budget(), policy=STEADY, context_tokens=tokens, model="m")
+        next_job(delayed, budget=budget(), policy=STEADY, context_tokens=tokens, model="m")
         for tokens in (LIMIT + 1, HARD, HARD + 1)
     ]
     assert [wish and wish.trigger for wish in wishes] == [None, None, "overflow"]

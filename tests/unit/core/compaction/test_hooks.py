@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from shared.core.compaction.hooks import render_hook_body, wants_skip
-from shared.core.compaction.jobs import next_job, rest_from_now
+from shared.core.compaction.jobs import backoff_from_now, next_job
 from shared.core.compaction.outlook import foresee_summary
 from shared.core.presets.catalog import preset
 from tests.kit.builders import budget, exchanges, view
@@ -55,7 +55,7 @@ def test_hook_answer_skips_only_by_a_plain_true(answer: bytes, skips: bool) -> N
 STEADY = preset("steady")
 TALK = view(exchanges(20, tokens=200), cycle=3)
 LIMIT, HARD = budget().limit, budget().hard
-DELAYED = replace(TALK, rest=rest_from_now(TALK, reason="hook", limit=LIMIT, model="m", turns=5))
+DELAYED = replace(TALK, backoff=backoff_from_now(TALK, reason="hook", limit=LIMIT, model="m", turns=5))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tests.kit.web.callers import make_operator
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class AgentApi:
     app: App
     url: str
     http: aiohttp.ClientSession
@@ -37,11 +37,11 @@ class Desk:
 
 
 @asynccontextmanager
-async def opened(app: App) -> AsyncIterator[Desk]:
+async def opened(app: App) -> AsyncIterator[AgentApi]:
     async with (
         served(
             web.Application(), pool=app.pool, settings=app.settings, commands=None, playground=app.playground
         ) as url,
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as http,
     ):
-        yield Desk(app, url, http, await make_operator(app.pool, "admin"))
+        yield AgentApi(app, url, http, await make_operator(app.pool, "admin"))

@@ -22,7 +22,7 @@ Edit = Callable[[Path], int]
 
 
 @dataclass
-class Desk:
+class TerminalDriver:
     """A person at a terminal, whose editor does what the test says."""
 
     database_url: str
@@ -56,8 +56,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(database_url: str, tmp_path: Path) -> Desk:
-    return Desk(database_url=database_url, folder=tmp_path)
+def terminal(database_url: str, tmp_path: Path) -> TerminalDriver:
+    return TerminalDriver(database_url=database_url, folder=tmp_path)
 
 
 def writes(*texts: object) -> Edit:

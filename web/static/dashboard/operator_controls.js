@@ -22,10 +22,10 @@ const isMine = (held) => held?.state === "human" && held.mine;
  * The line below the heading, and the composer below the transcript. `data` of the session goes to `update`.
  * @param {{id: string, me: any, say: (words: string) => void, signal: AbortSignal, reload: () => Promise<any>, taken: () => void, moved?: (action: string) => void}} of
  */
-export function operatorDesk({ id, me, say, signal, reload, taken, moved }) {
-  const line = h("div", { class: "desk-line", role: "group", "aria-label": t("Who has this conversation"), tabindex: -1 });
+export function operatorControls({ id, me, say, signal, reload, taken, moved }) {
+  const line = h("div", { class: "operator-bar-line", role: "group", "aria-label": t("Who has this conversation"), tabindex: -1 });
   const note = h("div");
-  const bar = h("section", { class: "card desk", "aria-label": t("Conversation") }, line, note);
+  const bar = h("section", { class: "card operator-bar", "aria-label": t("Conversation") }, line, note);
   const canned = me.role === "viewer" ? null : cannedReplies({ me, signal, say });
   const composer = composerOf({ id, me, say, signal, reload, canned });
   const notes = me.role === "viewer" ? null : composerOf({ id, me, say, signal, reload, isNote: true });
@@ -140,7 +140,7 @@ export function operatorDesk({ id, me, say, signal, reload, taken, moved }) {
     const act = /** @type {any} */ (document.activeElement)?.dataset?.act;
     const inside = line.contains(document.activeElement);
     drawn = next;
-    show(line, h("div", { class: "desk-words" }, sentence(held), held?.reason && h("p", { class: "reason-words", dir: "auto" }, h("q", null, held.reason)),
+    show(line, h("div", { class: "operator-bar-words" }, sentence(held), held?.reason && h("p", { class: "reason-words", dir: "auto" }, h("q", null, held.reason)),
       held && (held.snoozed_until || held.labels.length > 0) && h("p", { class: "facts" }, held.snoozed_until && h("span", { class: "muted" }, t("snoozed until {time}", { time: formatWhen(held.snoozed_until) })), labelsOf(held.labels))), actions(held));
     if (inside) (line.querySelector(`button[data-act=${act}]`) ?? line).focus({ preventScroll: true });
   }
@@ -179,9 +179,9 @@ function draftStore(name) {
 /** The composer of replies, or of private notes: what is typed stays until the server has it. @param {any} of */
 function composerOf({ id, me, say, signal, reload, canned = null, isNote = false }) {
   const [name, most] = isNote ? ["private-note", NOTE_MOST] : ["reply", MOST];
-  const store = draftStore(`desk ${me.name} ${id}${isNote ? " note" : ""}`);
+  const store = draftStore(`reply ${me.name} ${id}${isNote ? " note" : ""}`);
   const draft = { text: "", cid: "", files: /** @type {{id: string, name: string}[]} */ ([]), ...store.read() };
-  const note = h("div", { class: "desk-note", id: `${name}-note`, role: "status" });
+  const note = h("div", { class: "operator-bar-note", id: `${name}-note`, role: "status" });
   const input = h("textarea", { id: name, placeholder: isNote ? null : t("Your reply"), rows: isNote ? 2 : 1, "aria-describedby": `${name}-note ${name}-hint`, autocomplete: "off", oninput: changed, onkeydown: key });
   const send = h("button", { type: "submit", class: "solid" }, isNote ? t("Save") : t("Send"));
   const cancel = h("button", { type: "button", class: "line", hidden: true, onclick: () => { sending?.abort(); } }, t("Cancel"));

@@ -65,35 +65,35 @@ def reply_box(page: Page) -> Any:
 
 
 async def test_who_asks_is_seen_taken_answered_and_given_back(house: House) -> None:
-    desk = await house.operator("Anna", path="/dashboard/account")
-    await desk.get_by_label("Display name").fill("Mrs. Berger")
-    await desk.get_by_role("button", name="Set the name").click()
-    await expect(desk.get_by_text("People see you as Mrs. Berger.")).to_be_visible()
+    page = await house.operator("Anna", path="/dashboard/account")
+    await page.get_by_label("Display name").fill("Mrs. Berger")
+    await page.get_by_role("button", name="Set the name").click()
+    await expect(page.get_by_text("People see you as Mrs. Berger.")).to_be_visible()
     portrait = FilePayload(name="me.png", mimeType="image/png", buffer=picture(900, 600))
-    await desk.get_by_label("Picture", exact=True).set_input_files(portrait)
-    await expect(desk.get_by_role("img", name="Your picture")).to_be_visible()
-    await desk.goto(f"{house.url}/dashboard")
-    await expect(desk).to_have_title("Overview · Evertalk")
+    await page.get_by_label("Picture", exact=True).set_input_files(portrait)
+    await expect(page.get_by_role("img", name="Your picture")).to_be_visible()
+    await page.goto(f"{house.url}/dashboard")
+    await expect(page).to_have_title("Overview · Evertalk")
     visitor = await one_who_waits(house)
-    await expect(desk).to_have_title("(1) Overview · Evertalk")
-    await expect(desk.locator("#say")).to_have_text("One person is waiting for a human.")
-    await expect(desk.get_by_role("link", name="Inbox 1 waiting")).to_be_visible()
-    await desk.keyboard.type("gw")
-    row = desk.locator(".inbox-list li")
+    await expect(page).to_have_title("(1) Overview · Evertalk")
+    await expect(page.locator("#say")).to_have_text("One person is waiting for a human.")
+    await expect(page.get_by_role("link", name="Inbox 1 waiting")).to_be_visible()
+    await page.keyboard.type("gw")
+    row = page.locator(".inbox-list li")
     await expect(row).to_contain_text("is waiting for a human")
     await expect(row).to_contain_text("Web")
     await row.get_by_role("link").click()
-    await expect(line(desk)).to_contain_text("my parcel is lost")
-    await desk.get_by_role("button", name="Take").click()
-    await expect(reply_box(desk)).to_be_focused()
-    await expect(line(desk)).to_contain_text("You have this conversation")
+    await expect(line(page)).to_contain_text("my parcel is lost")
+    await page.get_by_role("button", name="Take").click()
+    await expect(reply_box(page)).to_be_focused()
+    await expect(line(page)).to_contain_text("You have this conversation")
     await expect(visitor.get_by_text("Mrs. Berger", exact=False).first).to_be_visible()
-    await expect(desk).not_to_have_title(re.compile(r"^\("))
-    await desk.keyboard.type("Good day, I look for it.")
-    await desk.keyboard.press("Shift+Enter")
-    await desk.keyboard.type("One moment!")
+    await expect(page).not_to_have_title(re.compile(r"^\("))
+    await page.keyboard.type("Good day, I look for it.")
+    await page.keyboard.press("Shift+Enter")
+    await page.keyboard.type("One moment!")
     await expect(visitor.get_by_text("Mrs. Berger is writing…")).to_be_visible()
-    await desk.keyboard.press("Enter")
+    await page.keyboard.press("Enter")
     await expect(visitor.locator("article").last).to_contain_text("I look for it.")
     await expect(visitor.get_by_text("is writing…")).to_have_count(0)
     await expect(visitor.locator("article").last).to_contain_text("Mrs. Berger")
@@ -102,25 +102,25 @@ async def test_who_asks_is_seen_taken_answered_and_given_back(house: House) -> N
     await expect(visitor.get_by_text("You are talking with Mrs. Berger.")).to_be_visible()
     await expect(visitor.locator("article").last).to_contain_text("Mrs. Berger")
     await expect(visitor.get_by_text("Anna")).to_have_count(0)
-    own = desk.locator(".message.operator")
+    own = page.locator(".message.operator")
     await expect(own).to_contain_text("I look for it.\nOne moment!")
     await expect(own.locator(".by")).to_contain_text("Anna")
-    await expect(reply_box(desk)).to_have_value("")
-    await expect(reply_box(desk)).to_be_focused()
+    await expect(reply_box(page)).to_have_value("")
+    await expect(reply_box(page)).to_be_focused()
     await visitor.get_by_role("textbox", name="Message").fill("Thank you")
-    await expect(desk.get_by_text("The person is writing…")).to_be_visible()
+    await expect(page.get_by_text("The person is writing…")).to_be_visible()
     await say(visitor, "Thank you!")
-    await expect(desk.locator(".message.person").last).to_contain_text("Thank you!")
-    await expect(line(desk)).to_contain_text("Waiting for your reply")
-    await desk.get_by_role("link", name="Session", exact=True).click()
-    await desk.get_by_role("button", name="Return to the assistant").click()
-    await expect(line(desk)).to_contain_text("Handled by the assistant.")
+    await expect(page.locator(".message.person").last).to_contain_text("Thank you!")
+    await expect(line(page)).to_contain_text("Waiting for your reply")
+    await page.get_by_role("link", name="Session", exact=True).click()
+    await page.get_by_role("button", name="Return to the assistant").click()
+    await expect(line(page)).to_contain_text("Handled by the assistant.")
     await answered(visitor, 2)
-    await expect(desk.locator(".message.assistant")).to_have_count(2)
-    await expect(desk.locator(".divider.hand")).to_contain_text(
+    await expect(page.locator(".message.assistant")).to_have_count(2)
+    await expect(page.locator(".divider.hand")).to_contain_text(
         ["A human was asked for by the person", "Anna took the conversation", "Returned to the assistant"]
     )
-    await expect(reply_box(desk)).to_be_hidden()
+    await expect(reply_box(page)).to_be_hidden()
     audit = [one["action"] for one in await house.app.pool.fetch("SELECT action FROM audit ORDER BY id")]
     assert [one for one in audit if one.startswith("handover")] == [
         "handover.take", "handover.reply", "handover.return",
@@ -129,10 +129,10 @@ async def test_who_asks_is_seen_taken_answered_and_given_back(house: House) -> N
 
 async def test_button_of_the_page_that_was_left_works_after_return(house: House) -> None:
     await one_who_waits(house)
-    desk = await house.operator("Anna", path="/dashboard/inbox")
-    await desk.locator(".inbox-list a").click()
-    await desk.get_by_role("button", name="Take").click()
-    await expect(reply_box(desk)).to_be_focused()
+    page = await house.operator("Anna", path="/dashboard/inbox")
+    await page.locator(".inbox-list a").click()
+    await page.get_by_role("button", name="Take").click()
+    await expect(reply_box(page)).to_be_focused()
     asked_for = asyncio.Event()
 
     async def come_late(route: Route) -> None:
@@ -140,22 +140,22 @@ async def test_button_of_the_page_that_was_left_works_after_return(house: House)
         await asyncio.sleep(1)
         await route.continue_()
 
-    await desk.route("**/session.js*", come_late)
-    await desk.get_by_role("link", name="Session", exact=True).click()
+    await page.route("**/session.js*", come_late)
+    await page.get_by_role("link", name="Session", exact=True).click()
     await asked_for.wait()
-    await desk.get_by_role("button", name="Return to the assistant").click()
-    await expect(line(desk)).to_contain_text("Handled by the assistant.")
+    await page.get_by_role("button", name="Return to the assistant").click()
+    await expect(line(page)).to_contain_text("Handled by the assistant.")
 
 
 async def test_one_visitor_has_one_name_everywhere(house: House) -> None:
     await one_who_waits(house)
     name = f"Visitor {str(await house.one('SELECT public_id FROM contacts'))[:6]}"
-    desk = await house.operator("Anna", path="/dashboard/sessions")
+    page = await house.operator("Anna", path="/dashboard/sessions")
     for path in ("sessions", "inbox", "people"):
-        await desk.goto(f"{house.url}/dashboard/{path}")
-        await expect(desk.locator("main tbody, .inbox-list")).to_contain_text(name)
-    await desk.goto(house.url + await house.session_path())
-    await expect(desk.get_by_role("heading", level=1)).to_have_text(name)
+        await page.goto(f"{house.url}/dashboard/{path}")
+        await expect(page.locator("main tbody, .inbox-list")).to_contain_text(name)
+    await page.goto(house.url + await house.session_path())
+    await expect(page.get_by_role("heading", level=1)).to_have_text(name)
 
 
 @asynccontextmanager
@@ -183,18 +183,18 @@ async def test_a_page_that_was_refused_is_allowed_with_one_press(house: House) -
         visitor = await house.visitor()
         await visitor.goto(shop)
         await expect(visitor.get_by_text("The chat is not available on this page.").first).to_be_visible()
-        desk = await house.operator("Anna", role="admin", path="/dashboard/sites/default")
-        card = desk.get_by_role("region", name="Refused pages")
+        page = await house.operator("Anna", role="admin", path="/dashboard/sites/default")
+        card = page.get_by_role("region", name="Refused pages")
         await expect(card).to_contain_text(re.compile(rf"{re.escape(shop)} \d ×, last"))
         for scheme, width in (("light", 1360), ("dark", 390)):
-            await desk.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-            await desk.set_viewport_size({"width": width, "height": 900})
-            await fits(desk)
-            assert await look_for_faults(desk) == []
+            await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+            await page.set_viewport_size({"width": width, "height": 900})
+            await fits(page)
+            assert await look_for_faults(page) == []
             if folder := os.environ.get("PICTURES_FOLDER"):
-                await desk.screenshot(path=Path(folder) / f"refused-{scheme}.png", full_page=True)
+                await page.screenshot(path=Path(folder) / f"refused-{scheme}.png", full_page=True)
         await card.get_by_role("button", name=f"Allow {shop}").click()
-        await expect(desk.get_by_text(f"{shop} is allowed.", exact=False).first).to_be_visible()
+        await expect(page.get_by_text(f"{shop} is allowed.", exact=False).first).to_be_visible()
         await expect(card).to_have_count(0)
         assert await house.one("SELECT allowed_origins FROM sites WHERE name = 'default'") == [shop]
         told = await house.one("SELECT detail FROM audit WHERE action = 'site.origin_allowed'")
@@ -416,7 +416,7 @@ async def test_inbox_is_empty_without_waiting_people(house: House) -> None:
 
 
 @pytest.mark.parametrize("width", [1360, 390])
-async def test_axe_finds_nothing_at_the_desk(house: House, width: int) -> None:
+async def test_axe_finds_nothing_in_operator_controls(house: House, width: int) -> None:
     await one_who_waits(house)
     page = await house.operator("Anna", path="/dashboard/inbox", viewport={"width": width, "height": 844})
     found: dict[str, Any] = {}

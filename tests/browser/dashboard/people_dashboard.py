@@ -20,7 +20,7 @@ from web.dashboard.access import COOKIE
 
 
 @dataclass(slots=True)
-class Desk:
+class PeopleDashboard:
     """The dashboard over some people, and those who look at it."""
 
     url: str
@@ -54,16 +54,16 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(browser: Browser, database_url: str) -> AsyncIterator[Desk]:
+async def dashboard(browser: Browser, database_url: str) -> AsyncIterator[PeopleDashboard]:
     pool = await open_pool(database_url, size=4)
     async with pool.acquire() as connection:
         crowd = await people(connection)
     async with served(
         web.Application(), pool=pool, settings=load_settings(), commands=RunCommands(), news=NobodyListens()
     ) as url:
-        desk = Desk(url=url, pool=pool, crowd=crowd, browser=browser)
-        yield desk
-        for context in desk.contexts:
+        dashboard = PeopleDashboard(url=url, pool=pool, crowd=crowd, browser=browser)
+        yield dashboard
+        for context in dashboard.contexts:
             await context.close()
     await pool.close()
-    assert desk.complaints == []
+    assert dashboard.complaints == []
