@@ -320,22 +320,25 @@ async def a_long_session(
     connection: Connection, *, turns: int = 412, person: str = "Maria", limit: int = 100_000
 ) -> tuple[Seeded, list[UUID]]:
     """The session that the pictures show: summarised several times, with memory, spend and a failed job."""
-    seeded = await a_session(
-        connection,
-        person=person,
-        channel="telegram",
-        turns=turns,
-        limit=limit,
-        tokens=(610_000, 230_000, 8_700_000, 400_000),
-        cost_micro=14_620_000,
-    )
-    await talk(connection, seeded, turns=turns)
-    folds = await audits(connection, seeded, turns=turns, limit=limit)
-    links = await summaries(connection, seeded, folds=folds, turns=turns)
-    await connection.execute(
-        "UPDATE session_totals SET compaction_count = $2 WHERE session_id = $1", seeded.session_id, len(links)
-    )
-    await spend(connection, seeded)
-    await jobs(connection, seeded)
-    await written_along(connection)
+    async with connection.transaction():  # one clock, however long the rows take
+        seeded = await a_session(
+            connection,
+            person=person,
+            channel="telegram",
+            turns=turns,
+            limit=limit,
+            tokens=(610_000, 230_000, 8_700_000, 400_000),
+            cost_micro=14_620_000,
+        )
+        await talk(connection, seeded, turns=turns)
+        folds = await audits(connection, seeded, turns=turns, limit=limit)
+        links = await summaries(connection, seeded, folds=folds, turns=turns)
+        await connection.execute(
+            "UPDATE session_totals SET compaction_count = $2 WHERE session_id = $1",
+            seeded.session_id,
+            len(links),
+        )
+        await spend(connection, seeded)
+        await jobs(connection, seeded)
+        await written_along(connection)
     return seeded, links

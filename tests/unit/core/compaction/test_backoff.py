@@ -33,7 +33,7 @@ def end(
 
 
 def committed(at_turn: int, **more: Any) -> JobEnd:
-    return end(link=1, kind="summary", at_turn=at_turn, **more)
+    return end(compaction=1, kind="summary", at_turn=at_turn, **more)
 
 
 DIGEST: dict[str, Any] = {"compaction": 1, "kind": "digest"}
