@@ -1,4 +1,4 @@
-"""Audit of a summary against its source, before turns are hidden; code adds missing required items."""
+"""Audit of a summary against its source before turns are hidden; missing required items are added."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from shared.core.values.tokens import Count
 SUMMARY_TOKENS = 2_000
 PROGRESS_SHARE = 0.75
 _SHORT_SOURCE = 400
-"""Tokens up to which a summary is never too long."""
+"""Tokens up to which a summary is never rejected as too long."""
 MOSTLY_UNSAID = 0.5
-"""Least share of supported statements; below it, a summary is rejected instead of repaired."""
+"""Share of statements that the source must support; below it a summary is rejected instead of repaired."""
 _FEW_STATEMENTS = 2
 _TOLD_CHARS, _TOLD_MOST = 80, 3
 _NEXT_TO_NOTHING = 60
-"""Tokens of a source up to which the former record may stay unchanged."""
+"""Tokens of a source up to which an unchanged ledger is accepted."""
 _PROBES = 8
 _STEM_CHARS = 5
 _PROHIBITION = re.compile(
@@ -58,7 +58,7 @@ _CITES = "cites lines that it was not shown"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditVerdict:
-    """Result of auditing a summary. `ledger` can be stored if `ok`; its soft faults are repaired."""
+    """Result of auditing a summary. If `ok`, `ledger` can be stored; its soft faults are repaired there."""
 
     ok: bool
     hard_faults: tuple[str, ...]
@@ -69,8 +69,10 @@ class AuditVerdict:
     """Scores by name, 0 to 1, with 1 as the best; `size` is a share of the source's tokens."""
     ledger: Ledger
     too_long: str = ""
-    """Reason to ask the model for a shorter answer; empty if there is none. Without a shorter answer, the
-    text in `ledger` is cut."""
+    """Reason to ask the model for a shorter answer; empty if the length is fine.
+
+    If no shorter answer comes, the cut text in `ledger` is used.
+    """
 
 
 def audit_patch(
@@ -82,7 +84,7 @@ def audit_patch(
     limit: int = SUMMARY_TOKENS,
     may_be_empty: bool = False,
 ) -> AuditVerdict:
-    """Apply the changes that a model proposes to the former ledger, and audit the result."""
+    """Return the audit of the ledger that results from applying a model's changes to the former one."""
     former = convert_to_ledger(former)
     patched = apply_patch(former, patch, identifiers=identifiers_of(source_words(source_text)))
     verdict = audit_ledger(patched, former, source_text, count=count, limit=limit, may_be_empty=may_be_empty)
@@ -96,20 +98,22 @@ def audit_patch(
 
 
 def changes_nothing(patch: LedgerPatch) -> bool:
-    """Return whether an answer says that the range adds nothing to the former record."""
+    """Return whether a model's answer adds nothing to the former ledger."""
     told = patch.narrative.strip()
     return not (patch.add or patch.replace or patch.close) and (not told or says_nothing_new(told))
 
 
 def holds_anything(former: Ledger) -> bool:
-    """Return whether a record says anything that can be carried over."""
+    """Return whether a ledger has any content that can be carried over."""
     return bool(former.narrative.strip() or former.items or former.sections)
 
 
 def carry_over(
     former: Ledger, source_text: str, *, count: Count, limit: int = SUMMARY_TOKENS
 ) -> AuditVerdict:
-    """Return the former record as the new one, with exact names of the range and its required items added."""
+    """Return an accepted verdict whose ledger is the former one plus the source's exact names and required
+    items.
+    """
     lines = source_lines(source_text)
     kept = replace(former, items=tuple(item for item in former.items if item.closed is None))
     mended, added = add_required_items(kept, lines, told=render_summary(former))
@@ -136,10 +140,10 @@ def audit_ledger(
     limit: int = SUMMARY_TOKENS,
     may_be_empty: bool = False,
 ) -> AuditVerdict:
-    """Audit a new ledger against its source and the former ledger; return its faults and the repaired ledger.
+    """Return the audit of a new ledger against its source and the former ledger, with the repaired ledger.
 
     A hard fault needs another attempt by the model; a soft one removes or restores only its item or sentence.
-    The repaired ledger lists the source's identifiers and has at most `limit` tokens when rendered.
+    The repaired ledger has at most `limit` tokens.
     """
     former = convert_to_ledger(former)
     lines = source_lines(source_text)
@@ -181,7 +185,10 @@ def _gone(former: Ledger, mended: Ledger) -> tuple[str, ...]:
 
 
 def find_lost_items(gone: Sequence[str], total: int) -> tuple[str, ...]:
-    """Return one fault that names items which the new summary lost; return no fault if none is lost."""
+    """Return one fault that names items missing from the new summary; no fault if none is missing.
+
+    `gone` are their texts, `total` the number of items before.
+    """
     if not gone:
         return ()
     told = ", ".join(shorten_line(text, _TOLD_CHARS) for text in gone[:_TOLD_MOST])
@@ -189,9 +196,8 @@ def find_lost_items(gone: Sequence[str], total: int) -> tuple[str, ...]:
 
 
 def most_tokens(former: Ledger, source_text: str, count: Count) -> int:
-    """Return the most tokens that a summary may have: 75% of the text that it replaces, but at least 400.
-
-    It replaces the source and the former summary; a longer one would save too little.
+    """Return the most tokens that a summary may have: 75 percent of source and former summary, at
+    least 400.
     """
     replaced = count(source_text) + count(render_summary(former))
     return max(_SHORT_SOURCE, math.floor(PROGRESS_SHARE * replaced))
@@ -230,16 +236,15 @@ def _checked_items(
 
 
 def _author(claimed: str, sources: tuple[int, ...], authors: Mapping[int, str]) -> str:
-    """Return the item's author: the claimed one, unless the cited lines are by others only.
-
-    Then it is the author of the first cited line.
+    """Return the author of an item: `claimed`, unless all cited lines are by others; then the first one's
+    author.
     """
     said_by = [authors[seq] for seq in sources if seq in authors]
     return claimed if not said_by or claimed in said_by else said_by[0]
 
 
 def _item_fault(item: LedgerItem, old: LedgerItem | None, ground: Ground) -> str | None:
-    """Return the fault of a new or changed item; None if it has none or is unchanged."""
+    """Return the fault of a new or changed item; None if it has none or its text is unchanged."""
     if old is not None and item.text == old.text:
         return None
     if is_blank(item.text):
@@ -299,7 +304,7 @@ def _hard_faults(
 def _says_something(ledger: Ledger, former: Ledger, source_tokens: int) -> bool:
     """Return whether the model added or changed anything.
 
-    A source of at most 60 tokens needs no change if there is a former record; an empty source never needs
+    A source of at most 60 tokens needs no change if there is a former ledger; an empty source never needs
     one.
     """
     known_before = bool(former.narrative or former.items)
@@ -328,6 +333,7 @@ def _new_text(patched: Ledger, former: Ledger) -> str:
 
 
 def must_stay(lines: tuple[SourceLine, ...]) -> tuple[NewItem, ...]:
+    """Return items that a summary must have: prohibitions, unread files, and unanswered questions."""
     wanted = [NewItem(kind="constraint", text=text, sources=(seq,)) for seq, text in prohibitions(lines)]
     wanted += [_unread(line) for line in lines if line.text.startswith(NAMED)]
     wanted += list_unanswered(lines)
@@ -355,6 +361,7 @@ def add_required_items(
 
 
 def prohibitions(lines: Iterable[SourceLine]) -> list[tuple[int, str]]:
+    """Return message number and sentence of each prohibition by a person, such as "never …"."""
     return [
         (line.seq, sentence)
         for line in lines
@@ -377,6 +384,7 @@ def list_unanswered(lines: tuple[SourceLine, ...]) -> list[NewItem]:
 
 
 def is_covered(wanted: NewItem, ledger: Ledger, told: str = "") -> bool:
+    """Return whether the ledger, or the text `told`, already contains most words of an item."""
     words = {word for word in normalise(wanted.text).split() if len(word) > _TELLING_CHARS}
     for item in ledger.items:
         if item.closed is not None:
@@ -399,7 +407,9 @@ def _question(line: SourceLine) -> str | None:
 
 
 def _asked(line: SourceLine) -> NewItem | None:
-    """Return the line's last question, else its text as an unanswered action; None if it cannot be quoted."""
+    """Return an item for an unanswered message: its last question, else an action; None if it cannot be
+    quoted.
+    """
     question = _question(line)
     if question is not None:
         return NewItem(kind="question", text=question, sources=(line.seq,))
@@ -431,7 +441,7 @@ def common_scores(
 
 
 def presence(ledger: Ledger, lines: tuple[SourceLine, ...], told: str = "") -> dict[str, float]:
-    """Return the shares, 0 to 1, of prohibitions and of open questions that the model itself kept."""
+    """Return the shares, 0 to 1, of prohibitions and of open questions that the ledger or `told` contains."""
     wanted = must_stay(lines)
     kept = {item: is_covered(item, ledger, told) for item in wanted}
 
@@ -460,7 +470,9 @@ def scores_of(
 
 
 def _overlap(items: Sequence[LedgerItem], lines: tuple[SourceLine, ...]) -> float:
-    """Return the average share, 0 to 1, of an item's words that its cited lines have; 1 without citations."""
+    """Return the average share, 0 to 1, of an item's words that occur in its cited lines; 1 without
+    citations.
+    """
     by_seq = {line.seq: stems(line.text) for line in lines}
     shares: list[float] = []
     for item in items:
@@ -472,7 +484,9 @@ def _overlap(items: Sequence[LedgerItem], lines: tuple[SourceLine, ...]) -> floa
 
 
 def _probed(text: str, lines: tuple[SourceLine, ...]) -> float:
-    """Return the share, 0 to 1, of up to eight exact names and numbers of the source that the text has."""
+    """Return the share, 0 to 1, of up to eight sampled names and numbers of the source that occur in the
+    text.
+    """
     exact = identifiers_of("\n".join(line.text for line in lines), most=10 * _PROBES)
     step = max(1, len(exact) // _PROBES)
     probes = exact[::step][:_PROBES]
@@ -481,6 +495,7 @@ def _probed(text: str, lines: tuple[SourceLine, ...]) -> float:
 
 
 def stems(text: str) -> set[str]:
+    """Return the first five letters of each word with more than two letters."""
     return {word[:_STEM_CHARS] for word in normalise(text).split() if len(word) > 2}
 
 

@@ -1,4 +1,4 @@
-"""Digest: a summary without a model, of persons' statements, questions and identifiers."""
+"""Digest: a summary made without a model, from sentences, questions and identifiers of the conversation."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from shared.core.values.tokens import Count
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n+")
 _WORD = re.compile(r"\w+")
 _CAPITAL = re.compile(r"(?<=[\w,;] )[^\W\d_a-zß-öø-ÿ][\w’'-]+")
-"""A word with a capital inside a sentence; a guess that is good enough to weigh by."""
+"""Capitalised word inside a sentence; used as a guess at names when sentences are weighed."""
 _FORBIDS = re.compile(r"\b(?:never|must not|do not|don['’]t|nie|niemals|никогда)\b", re.IGNORECASE)
 _NUMBER_WEIGHT, _NAME_WEIGHT = 0.6, 0.25
 _SHORTEST_WORDS = 3
 _QUESTION_ENDS = ("?", "？")
 _LINE_OVERHEAD = 6
 _TRIES = 24
-"""Sentences in a row that do not fit, after which the room counts as used up."""
+"""Sentences in a row that do not fit, after which no more are tried."""
 _QUESTION_SHARE = 0.4
-"""Share of the room for questions, the newest first."""
+"""Share of the room for the persons' questions, the newest first."""
 
 
 class _Sentence(NamedTuple):
-    """A tuple, because thousands are made at a time."""
+    """Sentence of a message; a named tuple because thousands are made at a time."""
 
     place: int
     seq: int
@@ -46,7 +46,11 @@ class _Sentence(NamedTuple):
 
 
 def digest(entries: Sequence[Entry], former: Ledger, count: Count, *, budget_tokens: int) -> Ledger:
-    """The next ledger over the same range: former items stay, what was newly said fills the rest."""
+    """Return the ledger that extends `former` with the most telling sentences of the entries, without a
+    model.
+
+    Its text has at most `budget_tokens` tokens where possible; at least half of them are for new sentences.
+    """
     lines = source_lines(render_source(entries, count=count))
     sentences = _sentences(lines)
     room = max(budget_tokens // 2, budget_tokens - count(render_summary(former)))
@@ -75,7 +79,7 @@ def _sentences(lines: Iterable[SourceLine]) -> list[_Sentence]:
 
 
 def _words(text: str) -> Iterator[str]:
-    """Yield the words of a text; a script without blanks gives a word for each two characters."""
+    """Yield the words of a text; in scripts without blanks, each two characters count as a word."""
     for word in _WORD.findall(text):
         if is_unspaced(word[0]):
             yield from (word[at : at + 2] for at in range(0, len(word), 2))
@@ -89,7 +93,9 @@ def _questions(sentences: Iterable[_Sentence], count: Count, room: int) -> list[
 
 
 def _weightiest(sentences: Sequence[_Sentence], count: Count, room: int) -> list[_Sentence]:
-    """Return the statements that fit, those of persons first: answers hold little that they had not said."""
+    """Return the statements that fit into `room` tokens, persons' first, since answers mostly repeat or
+    explain.
+    """
     plain = [s for s in sentences if not s.is_question and len(s.words) >= _SHORTEST_WORDS]
     frequency = Counter(chain.from_iterable(map(set, (sentence.words for sentence in plain))))
     rarity = {word: math.log(len(plain) / times) for word, times in frequency.items()}
@@ -123,7 +129,9 @@ def _cost(sentence: _Sentence, count: Count) -> int:
 
 
 def _weight(sentence: _Sentence, rarity: Mapping[str, float]) -> float:
-    """How much it says that others do not, per word, with extra for what cannot be guessed."""
+    """Return the weight of a sentence: the average rarity of its words, plus a bonus for numbers
+    and names.
+    """
     words = dict.fromkeys(sentence.words)
     rare = sum([rarity[word] for word in words]) / (len(words) + _SHORTEST_WORDS)
     names = [name for name in _CAPITAL.findall(sentence.text) if name not in NO_NAMES]

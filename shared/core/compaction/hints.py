@@ -1,4 +1,4 @@
-"""Hints of a summary where to look: its topics as phrases, and its exact names with their clauses."""
+"""Hints in a summary where to search: its topics as phrases, and exact names with the words around them."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ from shared.core.values.messages import text_of
 from shared.core.values.secrets_filter import REDACTED, redact
 
 CLAUSE_CHARS = 60
-"""Characters of the longest clause; a longer one costs more than it tells."""
+"""Most characters of a clause; longer ones are left out."""
 WORDS_BEFORE, WORDS_AFTER, LEAST_WORDS = 4, 3, 2
-"""Words before a name that belong to its clause; words after it if there are fewer than the least before."""
+"""Words of a clause before the name; words after it, used if fewer than `LEAST_WORDS` come before."""
 PHRASE_WORDS = 6
-"""Words of the longest phrase that can be a topic."""
+"""Most words of a phrase that labels a topic."""
 WORDS_LOOKED_AT = 400
-"""Words of a message in which a phrase is looked for."""
+"""Most words of a part between two punctuation marks that are searched for a phrase."""
 _BREAK = re.compile(r"[,;!?…()\[\]{}<>|\"“”„«»*`\n。！？，；：、]|[.:](?=\s|$)| [-–—] ")
-"""Where a clause ends; a point inside of a number or an address does not end it."""
+"""Punctuation that ends a clause; a point inside a number or an address does not match."""
 _WORD = re.compile(r"[^\W\d_]+")
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 
 
 def find_clauses(names: Sequence[str], entries: Iterable[Entry]) -> dict[str, str]:
-    """Return the clause that each name was first said with; none for a name that stood alone.
+    """Return the clause in which each name first occurs; names without a clause are missing.
 
-    The person's messages are looked at before the assistant's.
+    A clause is the name with a few words around it. Messages of the person are searched before the
+    assistant's.
     """
     left = dict.fromkeys(name for name in names if not URL.fullmatch(name))
     found: dict[str, str] = {}
@@ -56,9 +57,9 @@ def find_clauses(names: Sequence[str], entries: Iterable[Entry]) -> dict[str, st
 
 
 def clause_of(name: str, text: str) -> str:
-    """Return the words around the first whole occurrence of a name; empty if it stands alone there.
+    """Return a name with the words around its first whole occurrence; empty if it has none or is too long.
 
-    Words before the name come first; those after it count only if too few stand before it.
+    Words before the name are taken; words after it only if fewer than two come before.
     """
     place = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)
     if place is None:
@@ -74,9 +75,9 @@ def clause_of(name: str, text: str) -> str:
 
 
 def phrase_with(texts: Iterable[str], weights: Mapping[str, float]) -> str:
-    """Return the shortest run of words with the most weight; empty if no run has two of the weighed words.
+    """Return the shortest run of words with the highest weight; empty if no run has two weighted words.
 
-    `weights` are of lower-case words. A phrase has at most `PHRASE_WORDS` words and crosses no punctuation.
+    `weights` has lower-case words. A run has at most `PHRASE_WORDS` words and crosses no punctuation.
     """
     best, best_weight = "", 0.0
     for text in texts:
@@ -103,16 +104,17 @@ def _find_weighed(word: str, weights: Mapping[str, float]) -> str:
 
 
 def with_clauses(ledger: Ledger, entries: Iterable[Entry]) -> Ledger:
-    """Return the ledger with a clause for each of its exact names that the entries say one for."""
+    """Return the ledger with a clause for each exact name that occurs in the entries with words around it."""
     known = {name: clause for name, clause in ledger.clauses if name in ledger.identifiers}
     new = [name for name in ledger.identifiers if name not in known]
     return replace(ledger, clauses=tuple((known | find_clauses(new, entries)).items()))
 
 
 TOPICS_AT_MOST = 8
+"""Most topics that a summary lists."""
 _TURNS_PER_TOPIC = 6
 _LABEL_WORDS = 12
-"""Most telling words of a stretch that its label may have."""
+"""Most words that decide about the label of a stretch of turns."""
 _JOINED_LABELS = 3
 _CANDIDATES = 60
 _LEAST_MESSAGES, _LONG = 2, 8
@@ -156,15 +158,15 @@ gracias hacer hasta hola mañana mucho nada para pero porque puedo siempre sobre
 только хорошо чтобы этого
 """
 _SAYS_LITTLE = frozenset(_COMMON.split())
-"""Words that fit any conversation; what of other languages is as common falls out by standing everywhere."""
+"""English words that fit any conversation; common words of other languages are recognised by their spread."""
 _LONG_WORD = re.compile(r"\b[^\W\d_]{4,20}\b")
 _JOINT = "; "
 
 
 def topics_of(entries: Sequence[Entry], former: Sequence[Topic] = ()) -> tuple[Topic, ...]:
-    """Former topics and those of the entries, at most `TOPICS_AT_MOST`: old neighbours become one.
+    """Return the topics of the entries after the former ones, at most 8; the oldest neighbours are joined.
 
-    A label is a phrase that the person wrote. A stretch in which nothing is talked about for long has none.
+    A label is a phrase of the person; it is empty if a stretch of turns has no clear subject.
     """
     stretches = _stretches(turns_of(entries))
     words = [_words(stretch) for stretch in stretches]
@@ -177,16 +179,16 @@ def topics_of(entries: Sequence[Entry], former: Sequence[Topic] = ()) -> tuple[T
 
 
 def _stretches(turns: Sequence[tuple[Entry, ...]]) -> list[list[Entry]]:
-    """Equal numbers of turns: a hint has to be near, not exact."""
+    """Return the entries divided into stretches of about equally many turns, at most 8."""
     count = max(1, min(TOPICS_AT_MOST, round(len(turns) / _TURNS_PER_TOPIC)))
     size = math.ceil(len(turns) / count) if turns else 1
     return [[entry for turn in turns[at : at + size] for entry in turn] for at in range(0, len(turns), size)]
 
 
 def _words(stretch: Sequence[Entry]) -> Counter[str]:
-    """In how many messages each word is that was said by the person and taken up by the assistant, or again.
+    """Return in how many messages each word occurs that the person used and that was used again.
 
-    A word that is said once, or by one side alone, is seldom what a stretch is about.
+    Only such words indicate the subject of a stretch of turns.
     """
     said: dict[str, Counter[str]] = {"person": Counter(), "assistant": Counter()}
     for entry in stretch:
@@ -218,13 +220,13 @@ def _topic(stretch: Sequence[Entry], words: Counter[str], spread: Counter[str], 
 
 
 def _telling(word: str, words: Counter[str], spread: Counter[str], total: int) -> float:
-    """Said often here and nowhere else; long words say more than short ones."""
+    """Return how well a word describes a stretch: frequent here, rare in other stretches, and long."""
     rare = math.log((total + 1) / spread[word]) + 0.1
     return rare * math.sqrt(words[word]) * min(len(word), _LONG)
 
 
 def _without_scraps(topic: Topic) -> Topic:
-    """Return a topic without the label of single words that earlier versions gave it."""
+    """Return the topic without a label of single words, as earlier versions wrote it."""
     scraps = topic.label and all(" " not in word for word in topic.label.split(", "))
     return replace(topic, label="") if scraps else topic
 

@@ -1,4 +1,4 @@
-"""Messages to an operator's server before and after a summary: their bodies, and the answers that count."""
+"""Messages to an operator's server before and after a summary: their bodies and the accepted answers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from shared.core.session.session import Entry
 
 HookPhase = Literal["before", "after"]
 HOOK_SECONDS = 5.0
-"""Seconds that a background summary waits for the answer of a hook."""
+"""Seconds that a background summary waits for the hook's answer."""
 HOOK_TURNS = 5
-"""Turns after which a summary that a hook has put off is made."""
+"""Turns after which a summary that a hook delayed is made."""
 SKIPPABLE = frozenset({"limit", "turns", "idle"})
-"""Triggers of summaries that a hook may put off: no message and no person waits for them."""
+"""Triggers of summaries that a hook may delay, since no message and no person waits for them."""
 MOST_ANSWER_BYTES = 4_096
-"""Bytes of an answer that are read; `{"skip": true}` has 14."""
+"""Most bytes of an answer that are read; `{"skip": true}` has 14."""
 MOST_HOOK_TRIES = 12
 HOOK_EXPIRES_HOURS = 24
 """Hours after which an undelivered message is no longer sent."""
@@ -28,7 +28,7 @@ HOOK_EXPIRES_HOURS = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookMessage:
-    """One message to the hook; `send_key` and body are the same at every attempt."""
+    """Message to the hook; its body and `send_key` stay the same at every attempt."""
 
     id: int
     send_key: str
@@ -40,10 +40,10 @@ class HookMessage:
     created_at: datetime
     state: str
     skip: bool
-    """Whether an answer has put the summary off."""
+    """True if the hook's answer delayed the summary."""
     attempts: int
     summary: str | None = None
-    """Text of the summary; None until there is one, and where only numbers are sent."""
+    """Text of the summary; None before it exists, or if the operator wants only numbers."""
 
     @property
     def may_skip(self) -> bool:
@@ -53,7 +53,10 @@ class HookMessage:
 def describe_plan(
     plan: CompactionPlan, *, trigger: str, agent: str, tokens: int, budget: ContextBudget, may_skip: bool
 ) -> dict[str, Any]:
-    """Return what a message before a summary says: numbers, ids and fixed words."""
+    """Return the content of the message before a summary: numbers, ids and fixed words only.
+
+    `tokens` is the size of the context, `may_skip` whether the hook may delay the summary.
+    """
     entries = sorted(plan.entries, key=_seq)
     return {
         "agent": agent,
@@ -69,7 +72,7 @@ def describe_plan(
 
 
 def render_hook_body(message: HookMessage) -> bytes:
-    """Return the body of a message: the same bytes at every attempt."""
+    """Return the body of a message as JSON; equal at every attempt."""
     told: dict[str, Any] = {
         "type": f"compaction.{message.phase}",
         "id": message.send_key,
@@ -84,7 +87,7 @@ def render_hook_body(message: HookMessage) -> bytes:
 
 
 def wants_skip(answer: bytes) -> bool:
-    """Return whether an answer is a JSON object with `"skip": true`; anything else changes nothing."""
+    """Return whether an answer is a JSON object with `"skip": true`; any other answer changes nothing."""
     try:
         read = json.loads(answer)
     except (ValueError, RecursionError):

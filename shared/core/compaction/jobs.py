@@ -1,4 +1,4 @@
-"""Background jobs of a session: the one due now, early flushes, and pauses of compaction and models."""
+"""Choice of a session's background job: due flush or compaction, and pauses of automatic compaction."""
 
 from __future__ import annotations
 
@@ -17,29 +17,32 @@ from shared.core.session.session_state import JobEnd
 from shared.core.session.turns import JobOrder, Spending
 
 CACHE_SECONDS = 300.0
-"""Seconds that a provider keeps an unused prefix, unless a session is cached for longer."""
+"""Seconds after which a provider forgets an unused prefix, unless the session is cached for longer."""
 IDLE_MARGIN_SECONDS = 60.0
-"""Seconds before the cache expires at which an idle session is flushed and compacted."""
+"""Seconds before the cache expires at which an idle session is compacted."""
 NEAR_LIMIT = "near_limit"
-"""Name of the only flush threshold of presets without `flush_shares`."""
+"""Name of the single flush threshold of presets without `flush_shares`."""
 LATE = "late"
-"""Trigger of a flush that reads turns which were hidden before any flush read them."""
+"""Trigger of a flush that reads turns which were hidden before a flush had read them."""
 WITH_COMPACTION = "compaction"
-"""Trigger of the flush that is part of a compaction, even if another flush has just ended."""
+"""Trigger of the flush inside a compaction, made even if another flush has just ended."""
 BACKOFF_FAILURES = 3
 BACKOFF_SECONDS = 900.0
-"""Seconds that background compaction of a session rests after `BACKOFF_FAILURES` failures in a row."""
+"""Seconds that automatic compaction of a session pauses after `BACKOFF_FAILURES` failures in a row."""
 THRASH_TIMES = 3
 THRASH_TURNS = 3
-"""Most turns between two compactions by size that count as thrashing. `THRASH_TIMES` of them in a row pause
-automatic compaction."""
+"""Most turns between two compactions by size that count as thrashing.
+
+`THRASH_TIMES` of them in a row pause automatic compaction.
+"""
 THRASH_LEAST_BUDGET = 4_000
-"""Smallest token limit at which thrashing is detected; smaller ones need a summary every few turns anyway."""
+"""Smallest token limit at which thrashing is detected; smaller limits always need a summary every few turns.
+"""
 BACKOFF_TURNS = 20
-"""Turns after which a pause of compaction ends, since the conversation has changed."""
+"""Turns after which a pause of compaction ends, because the conversation has changed."""
 NOTHING_TURNS = 5
 _TURNS_LOOKED_AT = 5
-"""Number of newest turns whose average size estimates the next turn."""
+"""Newest turns whose average size is the estimate of the next turn."""
 _AHEAD_SHARE = 0.25
 """Largest share of the limit by which a compaction may come early, since single turns can be very long."""
 BY_SIZE = frozenset({"limit", "overflow"})
@@ -59,9 +62,9 @@ def find_reached_mark(budget: ContextBudget, policy: ContextPolicy, context_toke
 
 
 def was_flushed(threshold: str, tried: Iterable[str], policy: ContextPolicy) -> bool:
-    """Return whether this threshold had its flush in this cycle.
+    """Return whether memory was already flushed at this threshold in this cycle.
 
-    A flush at a higher threshold counts for the lower ones, too.
+    A flush at a higher threshold counts for the lower ones.
     """
     marks = policy.timing.flush_marks
     if threshold not in marks:
@@ -72,9 +75,9 @@ def was_flushed(threshold: str, tried: Iterable[str], policy: ContextPolicy) -> 
 def due_threshold(
     view: View, *, budget: ContextBudget, policy: ContextPolicy, context_tokens: int
 ) -> str | None:
-    """Return the threshold whose flush is due; None if there is none.
+    """Return the name of the flush threshold that is due; None if there is none.
 
-    A threshold is due once per cycle, and only if a turn has ended that no flush has read.
+    A threshold is due once per cycle, and only if an ended turn has not been read by a flush.
     """
     threshold = find_reached_mark(budget, policy, context_tokens)
     if threshold is None or newest_ended(view) <= view.flushed_turn:
@@ -83,14 +86,15 @@ def due_threshold(
 
 
 def newest_ended(view: View) -> int:
+    """Return the number of the newest ended turn in the view; 0 if there is none."""
     return max((entry.turn for entry in view.entries if entry.turn != view.open_turn), default=0)
 
 
 def next_portion(view: View, *, through: int, room: int) -> tuple[View, int]:
-    """Return the view that one silent turn reads, and the number of the last turn that it reads.
+    """Return the view that one flush reads, and the number of the last turn in it.
 
-    The view is returned whole if it fits into `room` tokens, since the provider has it cached. Otherwise it
-    has whole unread turns up to `through` that fit, the oldest first and at least one.
+    The whole view is used if it fits into `room` tokens, since the provider has it cached. Otherwise it holds
+    the oldest unread turns up to `through` that fit, at least one.
     """
     if _tokens(view) <= room:
         return view, through
@@ -109,7 +113,7 @@ def next_portion(view: View, *, through: int, room: int) -> tuple[View, int]:
 
 
 def retry_seconds(faults: int) -> float:
-    """Return the seconds before the next try of a late flush: 30, doubled with each fault, at most 3,600."""
+    """Return the seconds before a late flush is retried: 30, doubled with each fault, at most 3,600."""
     return float(min(3_600, 30 * 2 ** min(faults, 10)))
 
 
@@ -130,9 +134,9 @@ def next_job(
 ) -> JobOrder | None:
     """Return the compaction or flush that is due; None if there is none.
 
-    The first that applies: compaction by turns or by size, early flush, compaction of an idle session, hiding
-    of turns that left a sliding window. `ahead` is the estimated tokens of the next turn; a context that
-    would cross the limit with them is due, too.
+    Checked in order: compaction by turns or size, early flush, compaction of an idle session, hiding of turns
+    outside a sliding window. `ahead` is the estimated size of the next turn in tokens; the context counts as
+    if it were added.
     """
     due = _due(
         view, budget=budget, policy=policy, context_tokens=context_tokens, ratio=ratio, model=model,
@@ -159,7 +163,7 @@ def _due(
     )
     held = view.hold_compaction or not policy.timing.compact_auto
     threshold = due_threshold(view, budget=budget, policy=policy, context_tokens=context_tokens)
-    # Memory that is owed early is saved first; the next turn may look ahead.
+    # A due flush comes first; the next turn may look ahead.
     sight = 0 if threshold is not None else ahead
     by_size = partial(_by_size, view, budget, policy, context_tokens, ratio, held=held, ahead=sight)
     if not in_backoff:
@@ -196,7 +200,7 @@ def _by_turns(
 def estimate_ahead(view: View, policy: ContextPolicy, *, limit: int, ratio: float) -> int:
     """Return the estimated tokens of the next turn, at most a quarter of `limit`.
 
-    Returns 0 if the policy does not compact ahead, or no turn is live.
+    Returns 0 if the policy does not compact ahead or no turn is live.
     """
     newest = turns_of(view.entries)[-_TURNS_LOOKED_AT:] if policy.timing.compact_ahead else ()
     if not newest:
@@ -229,10 +233,10 @@ def _by_size(
 
 
 def hides_without_model(view: View, budget: ContextBudget, context_tokens: int) -> bool:
-    """Return whether turns must be hidden without a model, although compaction rests.
+    """Return whether turns must be hidden without a model, although automatic compaction is paused.
 
-    True if it rests because of thrashing and the context overflows. Turns that fit into no request must be
-    hidden, since recall finds hidden turns only.
+    True if thrashing paused it and the context overflows: those turns fit into no request, and recall finds
+    hidden turns only.
     """
     thrashes = view.backoff is not None and view.backoff.reason == "thrashing"
     return thrashes and pressure(budget, context_tokens) == "overflow"
@@ -245,7 +249,7 @@ def ends_delay(view: View, budget: ContextBudget, context_tokens: int) -> bool:
 
 
 def is_in_backoff(view: View, *, limit: int, model: str) -> bool:
-    """Return whether automatic compaction is paused and nothing has changed that ends the pause."""
+    """Return whether automatic compaction is paused and none of the changes that end a pause has happened."""
     backoff = view.backoff
     return backoff is not None and backoff.holds(
         limit=limit, model=model, pins=pinned_seqs(view), turn=newest_ended(view)
@@ -255,21 +259,23 @@ def is_in_backoff(view: View, *, limit: int, model: str) -> bool:
 def backoff_from_now(
     view: View, *, reason: BackoffReason, limit: int, model: str, turns: int
 ) -> CompactionBackoff:
+    """Return a pause of automatic compaction that starts now and ends after `turns` turns."""
     return CompactionBackoff(
         reason=reason, limit=limit, model=model, pins=pinned_seqs(view), until_turn=newest_ended(view) + turns
     )
 
 
 def pinned_seqs(view: View) -> tuple[int, ...]:
+    """Return the `seq` of all pinned entries, hidden or live, ascending."""
     return tuple(sorted({entry.seq for entry in (*view.pins, *view.entries) if entry.pinned}))
 
 
 def _counted(
     view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, ratio: float
 ) -> int:
-    """Return the tokens to compare with thresholds.
+    """Return the tokens to compare with the thresholds.
 
-    Under a policy that leaves live turns out of requests, the whole live view counts, up to the hard limit.
+    If the policy leaves live turns out of requests, the whole live view counts, up to the hard limit.
     """
     if not policy.keeping.can_grow_unseen:
         return context_tokens
@@ -278,11 +284,11 @@ def _counted(
 
 
 def turns_since_summary(view: View, policy: ContextPolicy) -> int:
-    """Return the number of ended turns since the newest summary, or since the start without one.
+    """Return the number of ended turns since the newest summary, or since the start if there is none.
 
-    Turns that the summary kept word for word do not count.
+    Turns that the summary left live do not count.
     """
-    # Entries stand in the order of their turns.
+    # Entries are in the order of their turns.
     ended = next((entry.turn for entry in reversed(view.entries) if entry.turn != view.open_turn), 0)
     head = view.head
     if head is None or head.kind not in ("summary", "digest"):
@@ -358,7 +364,7 @@ def _idle(
 
 
 def backoff_seconds(ends: Sequence[JobEnd]) -> float:
-    """Return the seconds for which background compaction still rests; 0 if it does not rest.
+    """Return for how many more seconds automatic compaction of the session pauses; 0 if it does not.
 
     `ends` are the ended jobs of the session, newest first. Jobs of a person's command do not count.
     """
@@ -376,7 +382,7 @@ def backoff_seconds(ends: Sequence[JobEnd]) -> float:
 
 
 def is_thrashing(ends: Sequence[JobEnd], *, now_turn: int) -> bool:
-    """Return whether each of the last three compactions by size needed the next one within three turns.
+    """Return whether each of the last three compactions by size was followed by the next within three turns.
 
     `ends` are the ended jobs of the session, newest first; `now_turn` is its present turn.
     """
@@ -396,6 +402,6 @@ def is_thrashing(ends: Sequence[JobEnd], *, now_turn: int) -> bool:
 
 
 def total_cost(calls: Sequence[Spending]) -> int | None:
-    """Return the cost of all calls in micro-dollars; None if the cost of one call is unknown."""
+    """Return the cost of all calls in micro-dollars; None if the cost of any call is unknown."""
     costs = [call.cost_micro for call in calls]
     return None if None in costs else sum(cost or 0 for cost in costs)

@@ -1,4 +1,4 @@
-"""The next ledger: a model's answer applied with conservation, parts joined, and its days."""
+"""Next ledger of a summary: reading a model's answer, applying it without losing items, and joining parts."""
 
 from __future__ import annotations
 
@@ -45,6 +45,8 @@ _CITED = re.compile(r"(?<!\s)\s*+[\[(]((?:[\s,;]*+#\d{1,15})+)\s*+[\])]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewItem:
+    """Item that a model or the program adds to a ledger; it has no id yet."""
+
     kind: ItemKind
     text: str
     sources: tuple[int, ...] = ()
@@ -53,24 +55,29 @@ class NewItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerPatch:
-    """Change that a model proposes; the audit checks everything in it."""
+    """Changes to a ledger as a model proposes them, before the audit."""
 
     narrative: str = ""
     add: tuple[NewItem, ...] = ()
     replace: tuple[tuple[str, str], ...] = ()
     close: tuple[tuple[str, str], ...] = ()
     notes: tuple[Any, ...] | None = None
-    """Where they were asked for: what is to be kept beyond the record, as the model wrote it."""
+    """Notes for long-term memory, as the model wrote them; None if they were not requested or are missing."""
     title: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable:
+    """Result of reading a model's answer that has no usable content, with the reason."""
+
     reason: str
 
 
 def parse_ledger_patch(text: str) -> LedgerPatch | Unreadable:
-    """The first JSON object of the right shape in a text, whatever stands around it, or else its lines."""
+    """Return the changes in a model's answer: its first suitable JSON object, else its lines in plain form.
+
+    Returns Unreadable, with the reason, if the answer has neither.
+    """
     if not text.strip():
         return Unreadable(reason="the answer is empty")
     for raw in json_objects(text):
@@ -92,10 +99,11 @@ def apply_patch(
     most_new: int = MAX_NEW_ITEMS,
     keep_form: bool = False,
 ) -> Ledger:
-    """The next ledger: an item of the former one is open, or closed with a reason, but never gone.
+    """Return the former ledger with the changes applied; each open item stays open or is closed with a
+    reason.
 
-    Items that were closed before are history of the former row and do not come along. A former text becomes
-    items, too, unless `keep_form` leaves it as it is.
+    Items that were closed before are dropped. At most `most_new` items are added. Unless `keep_form` is set,
+    sections of the former ledger become items.
     """
     if not keep_form:
         former = convert_to_ledger(former)
@@ -130,7 +138,7 @@ def apply_patch(
 
 
 def json_objects(text: str) -> Iterable[Mapping[str, Any]]:
-    """Every whole object in a text; one that is cut off gives those inside it. Some may come twice."""
+    """Yield each complete JSON object in a text, or those inside one that is cut off; some may come twice."""
     decoder = json.JSONDecoder(strict=False)
     for candidate in (text, _TRAILING_COMMA.sub("", text)):
         at = candidate.find("{")
@@ -160,7 +168,10 @@ def _patch(raw: Mapping[str, Any]) -> LedgerPatch:
 
 
 def _from_lines(text: str) -> LedgerPatch | None:
-    """`narrative: …`, `KIND: text [#12]`, `replace ID: text`, `close ID: reason`; None without the first."""
+    """Return the changes in lines such as `narrative: …`, `KIND: text [#12]` or `close ID: reason`.
+
+    Returns None if no line has the narrative.
+    """
     narrative, title, add = "", "", []
     changed: dict[str, list[tuple[str, str]]] = {"replace": [], "close": []}
     for found in map(_LINE.match, text.splitlines()):
@@ -213,7 +224,7 @@ def _seqs(raw: object) -> tuple[int, ...]:
 
 
 def _pairs(raw: object, value_name: str) -> tuple[tuple[str, str], ...]:
-    """From `{"f3": "…"}`, or from a list of objects with an id."""
+    """Return pairs of id and text from an object such as `{"f3": "…"}` or a list of objects with an id."""
     if isinstance(raw, Mapping):
         return tuple((str(key), value) for key, value in raw.items() if isinstance(value, str))
     rows = (row for row in _list(raw) if isinstance(row, Mapping))
@@ -246,14 +257,19 @@ def _united(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def join_ledgers(parts: Sequence[Ledger], form: SummaryForm) -> Ledger:
-    """One record with everything that stands in the parts; ids of the first one stay what they were."""
+    """Return one ledger with the content of all parts; item ids of the first part are kept.
+
+    Texts of the same heading are joined; other parts become narrative and items.
+    """
     if form_of(form).is_text:
         return _join_texts(parts, form)
     return reduce(_with_part, (convert_to_ledger(part) for part in parts))
 
 
 def shorten_ledger(ledger: Ledger, limit: int, count: Count) -> Ledger:
-    """Shorten a merged ledger without a model: the first words of each narrative, and items that fit."""
+    """Return a joined ledger cut to `limit` tokens without a model: the beginning of each narrative line, and
+    items.
+    """
     narratives = ledger.narrative.splitlines()
     each = NARRATIVE_WORDS // max(1, len(narratives))
     narrative = " ".join(truncate_words(text, each) for text in narratives)
@@ -261,7 +277,10 @@ def shorten_ledger(ledger: Ledger, limit: int, count: Count) -> Ledger:
 
 
 def group_parts(parts: Sequence[Ledger], room: int, count: Count) -> list[list[Ledger]]:
-    """Neighbours that one request can hold together; at least two, or merging would never end."""
+    """Return neighbouring ledgers grouped so that each group fits into `room` tokens.
+
+    A group has at least two ledgers where possible, even above `room`, so that repeated merging ends.
+    """
     groups: list[list[Ledger]] = []
     left = 0
     for part in parts:
@@ -287,14 +306,14 @@ def _with_part(ledger: Ledger, part: Ledger) -> Ledger:
 
 
 def _join_texts(parts: Sequence[Ledger], form: SummaryForm) -> Ledger:
-    """Texts under their headings; items that code keeps stand beside them."""
+    """Return one ledger with the texts of the parts under their headings, and their items next to them."""
     bare = reduce(_with_part, (replace(part, form="ledger", sections=(), narrative="") for part in parts))
     told = tuple(part if part.sections else _as_text(part) for part in parts)
     return replace(bare, form=form, sections=join_sections(told))
 
 
 def join_sections(parts: tuple[Ledger, ...]) -> tuple[Section, ...]:
-    """The texts of neighbouring stretches under each heading one after the other."""
+    """Return the sections of all parts, with texts of the same heading joined in order."""
     found: dict[str, list[str]] = {}
     for part in parts:
         for section in part.sections:
@@ -308,7 +327,10 @@ def _as_text(part: Ledger) -> Ledger:
 
 
 def with_days(ledger: Ledger, entries: Iterable[Entry], zone: tzinfo) -> Ledger:
-    """Each item with the day on which the newest of its sources was said, where that is among the entries."""
+    """Return the ledger with each item's `day` set to the newest day of its sources among `entries`.
+
+    Days are in the time zone `zone`. Items without a source among the entries keep their day.
+    """
     days = {entry.seq: entry.at.astimezone(zone).date().isoformat() for entry in entries}
     items = (
         replace(item, day=max((days[seq] for seq in item.sources if seq in days), default=item.day))

@@ -1,4 +1,6 @@
-"""Asks for notes where a model cannot call tools, reads its answer, and finds whose words a note has."""
+"""Requests for memory notes to models that may lack tools, their answers, and the separation of
+foreign text.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +30,23 @@ from shared.core.values.messages import (
 from shared.core.values.tokens import Count, truncate_text
 
 FlushWay = Literal["prefix", "request", "json", "lines", "code", "off"]
-"""A silent turn behind the chat; a request with `save_memory` alone; one that asks for JSON by a schema, or
-for lines; no model; or the agent keeps no notes."""
+"""Way of asking for notes.
+
+`prefix`: after the cached chat; `request`: separately, by calls of `save_memory`; `json` and `lines`:
+separately, as JSON or lines; `code`: without a model; `off`: the agent keeps no notes.
+"""
 APART: tuple[FlushWay, ...] = ("request", "json", "lines")
-"""Ways of a separate request for notes, the best first."""
+"""Ways that use a separate request, the best first."""
 TOKENS_PER_ANSWERED_NOTE = 100
-"""Room of one note in an answer: a sentence with its fields, in scripts of many tokens, too."""
+"""Tokens reserved for each note in an answer, enough also for scripts that need many tokens."""
 FILLED_SHARE = 0.8
-"""Share of the window that a portion fills, beside the rules and the answer."""
+"""Share of the window for the transcript, rules and answer excluded."""
 LEAST_ROOM = 250
-"""Below it a portion would be a sentence or two, and each would cost a call."""
+"""Fewest estimated tokens for a transcript portion; smaller ones would cost a call for one or two
+sentences.
+"""
 ROOM_SHARE = 0.9
-"""Share of the window to use, since estimates vary."""
+"""Share of the window that is used, since token estimates vary."""
 _LINE_PARTS = 3
 _DAY = re.compile(r"--- \d{4}-\d\d-\d\d ---")
 _MARK = re.compile(r"\[#\d+\] \w+: ")
@@ -54,30 +61,32 @@ _KINDS: Mapping[ItemKind, str] = {
     "preference": "preference",
     "promise": "plan",
 }
-"""Kind of note by kind of ledger item; questions and artifacts do not outlive their conversation."""
+"""Kind of note for each kind of ledger item; questions and artifacts become no notes."""
 _MOST_NEEDED: tuple[ItemKind, ...] = (
     "constraint", "preference", "decision", "promise", "fact", "action", "goal",
 )  # fmt: skip
 _CODE_IMPORTANCE = 4
-"""Importance of notes that code has picked without judgement, below others."""
+"""Importance of notes that the program picks without a model, lower than usual."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteDraft:
-    """Draft of a note before its checks."""
+    """Note as a model or the program proposes it, before it is checked."""
 
     kind: str
     text: str
     seq: int | None = None
-    """The message that says so."""
+    """`seq` of the message that states it; None if unknown."""
     by_tool: bool = False
-    """Only a tool has said it."""
+    """True if only a tool's result states it."""
     details: Mapping[str, object] = field(default_factory=dict)
-    """Further arguments of `save_memory`."""
+    """Further arguments for `save_memory`, such as `importance`."""
 
     @property
     def call(self) -> ToolUse:
-        """Return the call of the memory tool; equal text has an equal id, so that it is stored once."""
+        """Call of the memory tool that stores the note; its id depends on the text, so that equal notes are
+        stored once.
+        """
         id_ = f"note-{hashlib.sha256(self.text.encode(errors='surrogatepass')).hexdigest()[:16]}"
         return ToolUse(
             id=id_, name=SAVE_MEMORY.name, input={"kind": self.kind, "text": self.text, **self.details}
@@ -87,7 +96,11 @@ class NoteDraft:
 def flush_way(
     *, allowed: bool, on_prefix: bool, can: Collection[str], room: Mapping[FlushWay, int]
 ) -> FlushWay:
-    """`can` are the model's abilities, `room` what each request apart has for words, in estimated tokens."""
+    """Return how to ask a model for notes.
+
+    `can` are the model's abilities; `room` is the transcript size in estimated tokens that each separate way
+    allows. Returns `code` if no way fits and `off` if notes are not allowed.
+    """
     if not allowed:
         return "off"
     if on_prefix:
@@ -100,17 +113,17 @@ _NEEDS: Mapping[FlushWay, str] = {"request": "tools", "json": "json"}
 
 
 def room_for_words(window: int, *, fixed: int, ratio: float) -> int:
-    """Estimated tokens of one portion, beside the rules and the answer."""
+    """Return the estimated tokens that one transcript portion may have, besides rules and answer."""
     return int((ROOM_SHARE * window - answer_tokens(window)) / ratio) - fixed
 
 
 def answer_tokens(window: int) -> int:
-    """Return the longest answer of a request for notes: in proportion to what its portion may hold."""
+    """Return the most tokens of an answer with notes, in proportion to the window."""
     return min(TOKENS_PER_ANSWERED_NOTE * most_notes(int(FILLED_SHARE * window)), window // 5)
 
 
 def note_rules(way: FlushWay, *, most: int = LEAST_NOTES) -> str:
-    """The system text of a request that asks for at most `most` notes about a transcript."""
+    """Return the system text of a request for at most `most` notes about a transcript."""
     return f"{_RULES.format(most=most)}\n{_ANSWERS[way]}"
 
 
@@ -149,7 +162,9 @@ def pieces_of(source: str, room: int, count: Count) -> tuple[str, ...]:
 
 
 def parse_notes(answer: str) -> tuple[NoteDraft, ...] | None:
-    """The notes of an answer in JSON, whole or cut off, or in lines; None for one without them."""
+    """Return the notes in a model's answer, as JSON (even if cut off) or as lines; None if it has no usable
+    form.
+    """
     loose: list[Mapping[str, Any]] = []
     for raw in json_objects(answer):
         if isinstance(raw.get("notes"), list):
@@ -160,7 +175,10 @@ def parse_notes(answer: str) -> tuple[NoteDraft, ...] | None:
 
 
 def parse_note_lines(text: str) -> tuple[NoteDraft, ...] | None:
-    """Lines "kind | text | number", leniently; None for an answer without them or the silent word."""
+    """Return the notes in lines such as `kind | text | number`.
+
+    Returns an empty tuple if the answer says that there are none, and None if it has no such line.
+    """
     found = [wish for line in text.splitlines() if (wish := _parse_draft(line)) is not None]
     if found:
         return tuple(found[:MOST_NOTES])
@@ -168,8 +186,8 @@ def parse_note_lines(text: str) -> tuple[NoteDraft, ...] | None:
 
 
 def drafts_of(ledger: Ledger, seqs: Collection[int], *, most: int = LEAST_NOTES) -> tuple[NoteDraft, ...]:
-    """Return at most `most` drafts of notes from a ledger's items that these messages support, the most
-    needed first.
+    """Return at most `most` notes made from a ledger's items that messages in `seqs` support, most needed
+    first.
     """
     told = [
         item
@@ -190,7 +208,7 @@ def drafts_of(ledger: Ledger, seqs: Collection[int], *, most: int = LEAST_NOTES)
 
 
 def drafts_from(raw: Iterable[object]) -> tuple[NoteDraft, ...]:
-    """The notes in a model's JSON."""
+    """Return the valid notes among the objects of a model's JSON, at most `MOST_NOTES`."""
     rows = [row for row in raw if isinstance(row, Mapping)]
     drafts = [
         NoteDraft(
@@ -211,7 +229,7 @@ _DETAILS: Mapping[str, Callable[[Any], bool]] = {
     "durability": lambda raw: raw in DURABILITIES,
     "event_date": lambda raw: isinstance(raw, str) and is_event_date(raw),
 }
-"""Checks of optional arguments; an invalid one is dropped, the note is kept."""
+"""Check for each optional argument; an invalid value is dropped and the note is kept."""
 _FIELDS = {
     **{
         name: {rule: schema[rule] for rule in ("type", "enum") if rule in schema}
@@ -235,11 +253,17 @@ NOTES_SCHEMA: Mapping[str, Any] = {
         }
     },
 }
-"""The fields of `save_memory`, and the number of a line that says so. Lengths are code."""
+"""JSON schema of an answer with notes: fields of `save_memory` and the number of a supporting line.
+
+Lengths are checked by the program, not by the schema.
+"""
 
 
 def _parse_draft(line: str) -> NoteDraft | None:
-    """A line of the form; a table's borders and head, and bullets, are as if they were not there."""
+    """Return the note in one line; None if it has none.
+
+    Bullets, table borders and table heads are ignored.
+    """
     parts = [part.strip(" *`") for part in line.strip().lstrip("-*• ").strip("|").split("|")]
     if len(parts) < 2 or _SEPARATOR.fullmatch(line.strip()):
         return None
@@ -306,45 +330,47 @@ _ANSWERS: Mapping[FlushWay, str] = {"request": _BY_CALLS, "json": _BY_JSON, "lin
 
 
 FROM_A_TOOL = ", from a tool"
-"""Marks a note that only a tool vouches for, where notes are listed."""
+"""Mark after a note that only a tool's result supports, in the list that the memory tool returns."""
 SEARCH_OF_NOTES = "search_memory"
 OF_OUR_MAKING = frozenset(
     {"save_memory", "update_memory", "forget_memory", "current_time", "calculate", "remind_me"}
 )
-"""Tools whose results hold no foreign text."""
+"""Names of tools whose results contain no text written by others."""
 _OWN_QUOTE = re.compile(r"\[(?:In reply to|Quoting) their own message\]$")
 _FILE, _END_OF_FILE = re.compile(r"\[File [^\]\n]*\]$"), "[End of file]"
 _QUOTE = ">"
 _PROVIDER_READS = ("server_tool_use", "_tool_result")
-"""How the names of blocks end with which a provider tells of what it has looked up itself."""
+"""Endings of block kinds in which a provider reports its own searches and reading."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeardText:
-    """Text of some turns, by its author."""
+    """Text of some turns, separated into the person's own and text of others."""
 
     own: tuple[str, ...]
     foreign: tuple[str, ...]
 
 
 def own_words(blocks: Iterable[Block]) -> str:
-    """Return the text that a person wrote, without quotes, files and pictures."""
+    """Return the text that the person typed in a message, without quotes, files and pictures."""
     return "\n".join(line for line, own in _said_lines(blocks) if own)
 
 
 def get_forwarded_text(blocks: Iterable[Block]) -> str:
-    """The rest of a person's message: who wrote it is not known."""
+    """Return the text in a person's message that others may have written: quotes, files, and descriptions of
+    pictures.
+    """
     return "\n".join(line for line, own in _said_lines(blocks) if not own)
 
 
 def has_looked_up(blocks: Iterable[Block]) -> bool:
-    """Whether the provider has searched or read something itself for this answer."""
+    """Return whether the provider searched or read something by its own tools for this answer."""
     return any(isinstance(block, ProviderBlock) and block.kind.endswith(_PROVIDER_READS) for block in blocks)
 
 
 def foreign_part(tool: str, result: str) -> str:
-    """Return the part of a tool's result that others may have written; of notes, those known only from a
-    tool.
+    """Return the part of a tool's result that others may have written; of memory notes, those known only from
+    a tool.
     """
     if tool in OF_OUR_MAKING:
         return ""
@@ -354,9 +380,10 @@ def foreign_part(tool: str, result: str) -> str:
 
 
 def split_heard_text(entries: Sequence[Entry]) -> HeardText:
-    """Split the text of entries, in the order of their turns.
+    """Return the text of the entries, separated into the person's own and foreign text.
 
-    An answer counts as foreign if foreign text came into its turn, since it may repeat it.
+    The entries must be in the order of their turns. An answer counts as foreign if its turn contains foreign
+    text, which it may repeat.
     """
     tools = {call.id: call.name for entry in entries for call in tool_uses(entry.blocks)}
     own: list[str] = []
@@ -393,7 +420,9 @@ def _said_lines(blocks: Iterable[Block]) -> Iterable[tuple[str, bool]]:
 
 
 def _of_text(text: str) -> Iterable[tuple[str, bool]]:
-    """Yield lines, and whether they are the person's own; an unterminated file extends to the end."""
+    """Yield each line of a message with whether the person typed it; an unterminated file extends
+    to the end.
+    """
     inside: Literal["", "file", "own quote"] = ""
     for line in text.splitlines():
         quote = line.lstrip().startswith(_QUOTE)

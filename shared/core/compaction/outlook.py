@@ -11,32 +11,34 @@ from shared.core.session.policy import ContextPolicy
 from shared.core.session.session import View
 
 WithholdingReason = Literal["", "off", "manual", "thrashing", "nothing", "hook", "held"]
-"""Why no automatic summary is made; empty if one comes at the limit.
+"""Reason why no automatic summary is made; empty if one comes at the limit.
 
-`off`: switched off in this conversation; `manual`: its agent makes none; `thrashing` and `nothing`: paused;
-`hook`: put off once by a hook of the operator; `held`: waits for the hard limit after an undo.
+`off`: switched off in this conversation; `manual`: the agent makes none; `thrashing` and `nothing`: paused;
+`hook`: delayed by the operator's hook; `held`: waits for the hard limit after an undo.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryOutlook:
+    """Forecast of the next automatic summary."""
+
     withheld: WithholdingReason = ""
     turns: int = 0
     """Estimated messages of the person until the next summary; 0 if it is due or cannot be estimated."""
     soon: bool = False
-    """Whether one of the next two messages will probably bring the summary."""
+    """True if one of the next two messages will probably cause the summary."""
 
 
 SOON_TURNS = 2
-"""Messages before a summary from which it is announced; policies that look ahead make it one earlier."""
+"""Messages of average size that may be left before a summary when it is announced."""
 
 
 def foresee_summary(
     view: View, *, budget: ContextBudget, policy: ContextPolicy, model: str, context_tokens: int, choice: str
 ) -> SummaryOutlook:
-    """Return when the next automatic summary is due, estimated by the mean size of the live turns.
+    """Return the forecast of the next automatic summary, estimated by the average size of live turns.
 
-    `choice` is that of the conversation, `off` or empty. `context_tokens` include what is kept free for
+    `choice` is the conversation's setting, `off` or empty. `context_tokens` includes the tokens reserved for
     recall.
     """
     if not policy.timing.compact_auto:

@@ -1,4 +1,4 @@
-"""Plan of a compaction: turns to hide, portions for the summariser, and their lines."""
+"""Plan of a compaction: which turns it hides, in which portions a model reads them, and as which text."""
 
 from __future__ import annotations
 
@@ -33,17 +33,19 @@ NoReason = Literal["nothing_old", "open_turn_too_big", "pins", "unanswered", "ga
 Turn = tuple[Entry, ...]
 
 MIN_SUMMARY = 64
-"""No summary says anything in less."""
+"""Fewest tokens in which a summary can say anything."""
 CHUNK_TOKENS = 24_000
 SUMMARY_ROOM = 4_096
 SUMMARY_MOST = 2_000
 RULES = 600
-"""Tokens of a summary request besides the log and the former record."""
+"""Tokens of a summary request besides the messages and the former summary."""
 MIN_CHUNK = 500
 CHUNK_SHARE = 0.6
-"""Share of the summariser's window for a portion; the rest is for rules, former record and answer."""
+"""Largest share of the summary model's window for a portion; the rest is for rules, former summary and
+answer.
+"""
 NAMED_SHARE = 0.5
-"""A message above this share of the summariser's window is named, not sent."""
+"""Share of the summary model's window above which a message is only mentioned, not sent."""
 _NAMED_TOKENS = 60
 TOOL_RESULT_TOKENS = 600
 MESSAGE_TOKENS = 10_000
@@ -55,7 +57,7 @@ _FIRST_WORDS = 12
 
 NOT_ANSWERED = "(not answered)"
 NAMED = "(a message of about "
-"""How the line of a message begins that was too long to be read."""
+"""Beginning of the line that mentions a message too long to be read."""
 
 _INJECTED = re.compile(
     rf"<({'|'.join(OUR_TAGS)})\b[^<>]*+>.*?(?:</\1\s*+>|\Z)"
@@ -63,7 +65,7 @@ _INJECTED = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _MOST_ROUNDS = 8
-"""Rounds in which marks inside marks are removed; deeper ones are defused like marks that are not whole."""
+"""Rounds in which nested tags are removed; deeper ones are made harmless like incomplete tags."""
 _OPENED = re.compile(rf"<(?=\s*+/?+\s*+(?:{'|'.join(OUR_TAGS)})\b)", re.IGNORECASE)
 _LINE = re.compile(r"^\[#(\d+)\] (\w+): ?(.*)$")
 _DATE = re.compile(r"^--- (\d{4}-\d\d-\d\d) ---$")
@@ -73,41 +75,47 @@ Portion = tuple[Entry, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPlan:
+    """Turns that a compaction will hide, and the limits of the summary that replaces them."""
+
     from_turn: int
     through_turn: int
     through_seq: int
     entries: tuple[Entry, ...]
     """Entries to summarise: the hidden turns without pinned messages."""
     former: Ledger
-    """The record of what was hidden before; the new one replaces it."""
+    """Ledger of the turns hidden before; the new summary replaces it, too."""
     tokens_before: int
     expected_after: int
     summary_limit: int
-    """The most estimated tokens of the new summary, so that the conversation lands where it should."""
+    """Most estimated tokens of the new summary, so that the context becomes small enough."""
     chunks: tuple[Portion, ...]
     form: SummaryForm = "ledger"
     merged: bool = False
-    """True if portions are summarised separately and merged by the model, instead of one after the other."""
+    """True summarises portions separately and lets the model merge them; False extends one summary portion by
+    portion.
+    """
     summary_most: int = SUMMARY_MOST
-    """Tokens that the record may take between two portions."""
+    """Most tokens of the intermediate summary between two portions."""
     named: frozenset[int] = frozenset()
-    """Seqs of messages that the summariser could not read; they are named to it."""
+    """`seq` of messages that are too long for the summary model; the request only mentions them."""
     stays: int = 0
-    """Tokens of a request besides the new summary, in the model's unit."""
+    """Tokens of a request besides the new summary, as the chat model counts them."""
     replaced: int = 0
-    """Tokens that the new summary replaces, in the model's unit."""
+    """Tokens that the new summary replaces, as the chat model counts them."""
     ratio: float = 1.0
-    """The model's tokens per estimated one."""
+    """Tokens of the chat model per estimated token."""
     zone: tzinfo = UTC
-    """Timezone of its days."""
+    """Time zone of the dates in the source text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NothingToCompact:
+    """Reason why no compaction is made or committed."""
+
     reason: NoReason
     detail: str
     sizes: tuple[int, ...] = ()
-    """Tokens of the context now and with a summary, if they are known."""
+    """Tokens of the context now and with a summary; empty if unknown."""
 
 
 def plan_compaction(
@@ -122,10 +130,10 @@ def plan_compaction(
     ratio: float = 1.0,
     zone: tzinfo = UTC,
 ) -> CompactionPlan | NothingToCompact:
-    """`ratio` turns stored estimates into the model's tokens; `force` asks for no gain.
+    """Return which turns to hide, or why none can be hidden.
 
-    The open turn and pins are never touched. An explicit `keep_turns` is obeyed however little that keeps,
-    down to the policy's least.
+    `force` plans even if little is saved; `keep_turns` overrides the policy's number, down to its least;
+    `ratio` is the model's tokens per estimated token. The open turn and pins are never hidden.
     """
     ended = tuple(turn for turn in turns_of(view.entries) if turn[0].turn != view.open_turn)
     open_tokens = _tokens((e for e in view.entries if e.turn == view.open_turn), ratio)
@@ -181,9 +189,9 @@ def plan_compaction(
 def why_not_committed(
     plan: CompactionPlan, summary_tokens: int, *, budget: ContextBudget, policy: ContextPolicy, force: bool
 ) -> NothingToCompact | None:
-    """Measured on the summary that was written: the plan could only expect one. None when it may be used.
+    """Return why a written summary must not be committed; None if it may be.
 
-    A summary that is larger than what it replaces is never used; `force` asks for nothing more.
+    A summary larger than what it replaces is always refused. `force` skips the check that enough is saved.
     """
     summary = ceil(plan.ratio * summary_tokens)
     after = plan.stays + summary
@@ -203,14 +211,18 @@ def why_not_committed(
 
 
 def why_not_smaller(before: int, after: int) -> NothingToCompact | None:
-    """Refuse a change of the view whose next request would be as large as the one before it, or larger."""
+    """Return the reason to refuse a change of the view that does not make the next request smaller; None if
+    it does.
+    """
     if after < before:
         return None
     return NothingToCompact(reason="grows", detail=f"{before:,} → {after:,} tokens", sizes=(before, after))
 
 
 def smaller_summary(plan: CompactionPlan, *, budget: ContextBudget, policy: ContextPolicy) -> int | None:
-    """The most estimated tokens that a summary may take to be used; None where none would help."""
+    """Return the most estimated tokens with which a summary would save enough; None if even the smallest
+    would not.
+    """
     gain = budget.fixed + floor(policy.keeping.gain_at_most * (plan.tokens_before - budget.fixed))
     landing = budget.fixed + policy.keeping.find_landing(budget.conversation)
     room = min(plan.replaced, min(gain, landing) - plan.stays)
@@ -221,11 +233,10 @@ def smaller_summary(plan: CompactionPlan, *, budget: ContextBudget, policy: Cont
 def _rooms_of_tail(
     view: View, budget: ContextBudget, policy: ContextPolicy, ratio: float, *, asked: bool
 ) -> tuple[int, int]:
-    """Return the tokens of the largest tail, and of one that reaches back to an unanswered message.
+    """Return two limits for the turns kept live, in tokens: usual, and to keep an unanswered message.
 
-    The second is half the budget, and so is the first if a number of turns was `asked` for. Both shrink if a
-    shortest summary would not fit otherwise. Every pin counts, hidden or not, so that the tail is the same
-    before and after.
+    The second is half the budget, and so is the first if `asked` says that a number of turns was requested.
+    Both shrink to leave room for the shortest summary and all pins.
     """
     half = budget.conversation // 2
     most = policy.keeping.find_tail_room(budget.conversation)
@@ -246,7 +257,7 @@ def _tail_length(
     *,
     relaxed: bool,
 ) -> int:
-    """How many ended turns stay: enough turns, enough tokens, but not too many tokens."""
+    """Return how many of the newest ended turns stay live: as many as wanted, within the token limits."""
     keeping = policy.keeping
     wanted = max(keeping.keep_turns_least, keeping.keep_turns if keep_turns is None else keep_turns)
     least = 0 if relaxed or keep_turns is not None else keeping.find_least_tail(budget.conversation)
@@ -272,10 +283,9 @@ def _with_unresolved(
     *,
     relaxed: bool,
 ) -> int:
-    """Unresolved turns stay live as long as the tail does not outgrow its share of the budget for them.
+    """Return how many turns stay live if the oldest unresolved turn that fits is kept, too; at least `kept`.
 
-    Beyond that they are summarised, marked as unanswered: one lost answer must not end all compaction. Nor
-    must it end one that a person insists on.
+    An unresolved turn that would need more than `most` tokens is summarised and marked as unanswered.
     """
     for place, turn in enumerate(ended[: len(ended) - kept]):
         if turn[0].turn in unresolved and (place > 0 or not relaxed):
@@ -304,7 +314,7 @@ def _why_nothing(
 def _summary_limit(
     budget: ContextBudget, policy: ContextPolicy, stays: int, summariser_window: int, ratio: float
 ) -> int:
-    """In estimated tokens, which is what a summary is cut by."""
+    """Return the most tokens of the new summary, in estimated tokens."""
     left = floor((policy.keeping.find_landing(budget.conversation) - stays) / ratio)
     most = min(policy.writing.summary_most, max(MIN_SUMMARY, summariser_window // 4))
     return min(most, max(policy.writing.summary_least, left))
@@ -316,7 +326,7 @@ def _expected_summary(view: View, source: Sequence[Entry], summary_limit: int, r
 
 
 def _gains(before: int, after: int, budget: ContextBudget, policy: ContextPolicy) -> bool:
-    """Measured on the conversation: system and tools cannot become smaller."""
+    """Return whether the conversation, without system and tools, shrinks enough."""
     return after - budget.fixed <= policy.keeping.gain_at_most * (before - budget.fixed)
 
 
@@ -325,26 +335,28 @@ def _tokens(entries: Iterable[Entry], ratio: float) -> int:
 
 
 def summary_room(summariser_window: int, summary_most: int = SUMMARY_MOST) -> int:
-    """Return the most tokens of an answer to a summary request: at most a quarter of the window."""
+    """Return the most tokens of an answer to a summary request, at most a quarter of the model's window."""
     return min(max(SUMMARY_ROOM, summary_most + summary_most // 4), summariser_window // 4)
 
 
 def readable(summariser_window: int, summary_most: int = SUMMARY_MOST) -> int:
-    """Return the tokens of the log that fit into one request beside rules, former record and answer."""
+    """Return the tokens of messages that fit into one summary request besides rules, former summary and
+    answer.
+    """
     former = min(summary_most, summariser_window // 4)
     beside = summary_room(summariser_window, summary_most) + RULES + former
     return max(MIN_CHUNK, min(floor(CHUNK_SHARE * summariser_window), summariser_window - beside))
 
 
 def chunk_limit(summariser_window: int, summary_most: int = SUMMARY_MOST) -> int:
-    """Return the most tokens of a portion, for a log that needs several."""
+    """Return the most tokens of a portion if several are needed."""
     return min(CHUNK_TOKENS, readable(summariser_window, summary_most))
 
 
 def find_oversized(entries: Iterable[Entry], summariser_window: int, ratio: float = 1.0) -> frozenset[int]:
-    """Return the seqs of messages that are too long to send, so that a summary only names them.
+    """Return the `seq` of messages too long to be sent to the summary model; the request mentions them.
 
-    Tool results are never among them: they are shown by head and tail.
+    Tool results are never among them, since they are sent by head and tail.
     """
     most = floor(NAMED_SHARE * summariser_window)
     return frozenset(e.seq for e in entries if e.author != "tool" and ceil(whole_tokens(e) * ratio) > most)
@@ -359,10 +371,11 @@ def portions(
     named: frozenset[int] = frozenset(),
     even: bool = False,
 ) -> tuple[Portion, ...]:
-    """Return one portion if `whole` tokens suffice, else portions of at most `limit` tokens.
+    """Return the entries as one portion if they fit into `whole` tokens, else as portions of at most `limit`
+    tokens.
 
-    A single message above `limit` forms a separate portion. `even` makes portions similar in size, so that
-    none has more weight when each is summarised separately.
+    A message above `limit` forms a portion alone. `even` makes portions similar in size, so that each has the
+    same weight when they are summarised separately.
     """
     total = source_tokens(entries, ratio, named)
     if total <= whole:
@@ -378,10 +391,10 @@ def portions(
 def split_into_chunks(
     entries: Sequence[Entry], limit: int, ratio: float = 1.0, named: frozenset[int] = frozenset()
 ) -> tuple[Portion, ...]:
-    """Split entries between turns into portions of at most `limit` tokens.
+    """Return the entries in portions of at most `limit` tokens, split between turns.
 
-    Only a turn above `limit` is split between its messages; a message above `limit` is never split. `ratio`
-    is the model's tokens per stored token; messages in `named` count as their short mention.
+    A turn above `limit` is split between its messages; a message is never split. `ratio` is the model's
+    tokens per stored token; messages in `named` count as their short mention.
     """
     pieces: list[Portion] = []
     for turn in turns_of(entries):
@@ -401,7 +414,9 @@ def split_into_chunks(
 
 
 def halves(portion: Portion) -> tuple[Portion, Portion] | None:
-    """Split a refused portion in two, between turns or else between messages; None for a single message."""
+    """Return a portion in two halves, split between turns or else between messages; None for a single
+    message.
+    """
     turns = turns_of(portion)
     pieces = turns if len(turns) > 1 else tuple((entry,) for entry in portion)
     if len(pieces) < 2:
@@ -416,7 +431,7 @@ def halves(portion: Portion) -> tuple[Portion, Portion] | None:
 
 
 def source_tokens(entries: Iterable[Entry], ratio: float = 1.0, named: frozenset[int] = frozenset()) -> int:
-    """Return the tokens of entries as `render_source` shows them."""
+    """Return the tokens of the entries as `render_source` shows them, times `ratio`."""
     return ceil(sum(_shown_tokens(entry, named) for entry in entries) * ratio)
 
 
@@ -442,6 +457,8 @@ def _even(entries: Sequence[Entry], share: float, ratio: float, named: frozenset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLine:
+    """One message in the source text of a summary."""
+
     seq: int
     author: str
     text: str
@@ -455,10 +472,10 @@ def render_source(
     named: frozenset[int] = frozenset(),
     zone: tzinfo = UTC,
 ) -> str:
-    """Return lines `[#12] person: text` under dates of a zone; long results and messages by head and tail.
+    """Return the messages as lines `[#12] person: text` below their dates, for a summary request.
 
-    Messages whose seq is in `named` are mentioned, not shown. Secrets and the program's own additions are
-    removed. No text can imitate a line.
+    Long messages and results are shown by head and tail, those in `named` only mentioned. Secrets and the
+    program's own additions are removed, and no text can imitate such a line.
     """
     lines: list[str] = []
     date = ""
@@ -477,7 +494,9 @@ def render_source(
 
 
 def whole_tokens(entry: Entry) -> int:
-    """Return the tokens of a whole message; entries store those of the part that requests show."""
+    """Return the tokens of a whole message; an entry of a long one stores only those of the part that
+    requests show.
+    """
     words = text_of(entry.blocks) if entry.author == "person" else ""
     return entry.tokens if len(words) <= LONG_CHARS else max(entry.tokens, estimate_by_script(words))
 
@@ -493,7 +512,7 @@ def render_message_name(entry: Entry) -> str:
 
 
 def source_lines(source_text: str) -> tuple[SourceLine, ...]:
-    """Parse the lines of `render_source`."""
+    """Return the messages in a text that `render_source` made."""
     found: list[SourceLine] = []
     for line in source_text.splitlines():
         if match := _LINE.match(line):
@@ -505,11 +524,12 @@ def source_lines(source_text: str) -> tuple[SourceLine, ...]:
 
 
 def source_dates(source_text: str) -> tuple[str, ...]:
+    """Return the ISO dates in a text that `render_source` made."""
     return tuple(match[1] for line in source_text.splitlines() if (match := _DATE.match(line)))
 
 
 def source_words(source_text: str) -> str:
-    """The words alone, without dates, numbers and authors."""
+    """Return the message texts of a text that `render_source` made, without dates, numbers and authors."""
     return "\n".join(line.text for line in source_lines(source_text))
 
 
@@ -536,7 +556,10 @@ def _block_words(block: Block, count: Count, message_tokens: int) -> str:
 
 
 def _without_injections(text: str) -> str:
-    """Remove our marks; the rest of two broken marks may be a whole one, so several rounds are made."""
+    """Return the text without the program's own tags and their content.
+
+    Removal is repeated, since what is left of two broken tags may form a whole one.
+    """
     if "<" not in text:
         return text
     for _ in range(_MOST_ROUNDS):
@@ -557,6 +580,6 @@ def _head_and_tail(text: str, limit: int, count: Count) -> str:
 
 
 def _harmless(line: str) -> str:
-    """Escape marks at the beginning of a line that only the program may write."""
+    """Return the line with signs escaped that could imitate a line of the source text."""
     defused = line.replace("[#", "( #")
     return f" {defused}" if _DATE.match(defused) else defused

@@ -1,4 +1,4 @@
-"""Difference between a summary and the former one, and facts to keep that it lacks."""
+"""Comparison of a summary with the former one, and ledger items that its text does not state."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ _LISTED = ("-", "*", "#")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffLine:
+    """Line of a comparison: added, removed or unchanged."""
+
     change: Change
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemChange:
-    """Change of one item of the record."""
+    """Change of one item between two ledgers."""
 
     id: str
     kind: str
@@ -40,15 +42,18 @@ class ItemChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryDiff:
+    """Differences between two summaries, by sentences and by ledger items."""
+
     lines: tuple[DiffLine, ...]
     items: tuple[ItemChange, ...]
     kept: int
-    """Number of open items that did not change."""
+    """Number of open items that are new in neither text nor state."""
     unsaid: tuple[LedgerItem, ...]
-    """Open items of the record that the text does not state."""
+    """Open items of the ledger that the summary text does not state."""
 
 
 def compare(former: Ledger, former_text: str, ledger: Ledger, text: str) -> SummaryDiff:
+    """Return the differences between the former summary and the new one."""
     changes = tuple(_item_changes(former, ledger))
     open_items = [item for item in ledger.items if item.closed is None]
     touched = {change.id for change in changes}
@@ -61,7 +66,7 @@ def compare(former: Ledger, former_text: str, ledger: Ledger, text: str) -> Summ
 
 
 def changed_lines(before: str, after: str) -> Iterable[DiffLine]:
-    """Return the difference of two texts by sentences, unchanged ones included, in reading order."""
+    """Return the sentences of two texts as unchanged, removed or added, in reading order."""
     return compare_lines(_sentences(before), _sentences(after))
 
 
@@ -80,7 +85,9 @@ def compare_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[DiffLine]:
 
 
 def says(text: str, fact: str) -> bool:
-    """Return whether a text has all identifiers and at least SAID_SHARE of the words of a fact."""
+    """Return whether a text states a fact: it has all its identifiers and at least `SAID_SHARE`
+    of its words.
+    """
     low = text.casefold()
     if fact.strip().casefold() in low:
         return True
@@ -110,7 +117,7 @@ def _item_changes(former: Ledger, ledger: Ledger) -> Iterable[ItemChange]:
 
 
 def _sentences(text: str) -> Sequence[str]:
-    """Return the sentences of a text; each line of a list is one."""
+    """Return the sentences of a text; a list item or heading line counts as one."""
     parts: list[str] = []
     for line in text.splitlines():
         parts += [line] if line.lstrip().startswith(_LISTED) else _SENTENCE.split(line)

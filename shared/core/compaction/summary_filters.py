@@ -1,4 +1,6 @@
-"""Filters of a summary's sentences: unsupported, secret, an order to a model, a refusal, a template."""
+"""Checks of a summary's sentences: unsupported facts, secrets, orders to a model, refusals, and template
+text.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from shared.core.values.searching import language_of
 from shared.core.values.secrets_filter import holds_secret
 
 _DATE_ARITHMETIC_DAYS = 31
-"""How far from a day of talk a date may lie that "tomorrow" or "two weeks ago" was turned into."""
+"""Days before and after a day of the conversation within which a computed date, as from "tomorrow", is
+accepted.
+"""
 _PARTS = re.compile(r"\d+")
 _WORD = re.compile(r"[^\W\d_]+")
 _STEM_CHARS = 4
@@ -108,7 +112,7 @@ _INJECTION = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _CLEAR_LANGUAGE = 12
-"""Stop words of one language, with hardly any of another, that settle a conversation's language."""
+"""Stop words of one language, with hardly any of another, that make the source's language clear."""
 _FIRST_LINE = re.compile(r"\A[\s#*_`>]*title[*_`]*\s*:[*_` ]*+(.*)\n?", re.IGNORECASE)
 _RAW_CHARS = 300
 _AROUND = " \t#*_`\"'“”„«»‘’.…"
@@ -116,18 +120,18 @@ _AROUND = " \t#*_`\"'“”„«»‘’.…"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """Source text, indexed for looking up facts."""
+    """Source text and former ledger, indexed to check whether facts occur in them."""
 
     text: str
     numbers: frozenset[str]
     stems: frozenset[str]
     dates: frozenset[str]
     german: bool
-    """German writes every noun with a capital, so single capitals say nothing about names."""
+    """True for mostly German text, in which capitals do not indicate names."""
 
     @classmethod
     def of(cls, source_text: str, former: Ledger) -> Ground:
-        # The numbers of lines and cited sources are ours; nobody said them.
+        # Only texts count: line numbers and cited sources are the program's.
         former_texts = (former.narrative, *(item.text for item in former.items), *former.identifiers)
         known = "\n".join((source_words(source_text), *former_texts))
         plain = _plain(known)
@@ -140,7 +144,7 @@ class Ground:
         )
 
     def missing(self, text: str) -> tuple[str, ...]:
-        """Return exact facts of the text that the source lacks."""
+        """Return the exact facts of a text, such as numbers, names and quotations, that the source lacks."""
         addresses = [m[0] for pattern in (URL, EMAIL) for m in pattern.finditer(text)]
         for address in addresses:
             text = text.replace(address, " ")
@@ -163,7 +167,9 @@ class Ground:
         )
 
     def _missing_dates(self, text: str) -> tuple[str, ...]:
-        """Day and month together, where neither the month was said nor the date is near a day of talk."""
+        """Return the dates of a text that neither occur in the source nor lie near a day of the
+        conversation.
+        """
         possible: dict[str, set[str]] = {}
         for written, iso in _dates_in(text):
             if not written[:4].isdecimal():
@@ -193,7 +199,9 @@ class Ground:
 
 
 def script_of(text: str) -> str | None:
-    """The script that clearly prevails, or None when there are few letters or several scripts."""
+    """Return the script in which most letters are, such as "Latin"; None with few letters or
+    mixed scripts.
+    """
     counts = Counter({name: len(pattern.findall(text)) for name, pattern in _SCRIPTS})
     if counts["Kana"]:
         counts["Kana"] += counts.pop("Han")
@@ -210,7 +218,7 @@ def _plain(text: str) -> str:
 
 
 def _stem(word: str) -> str:
-    """Enough of a word to know it again in another form: names are inflected in many languages."""
+    """Return the beginning of a word, by which its inflected forms are recognised."""
     return word[: max(_STEM_CHARS, len(word) - 3)]
 
 
@@ -223,7 +231,7 @@ def _numbers(text: str) -> set[str]:
 
 
 def _bare(number: str) -> str:
-    """Without thousands marks and percent sign, so that 1,000 and 1000 are the same."""
+    """Return the number without thousands separators and percent sign, so that 1,000 equals 1000."""
     return re.sub(r"(?<=\d),(?=\d{3}(?:\D|$))", "", number).rstrip("%")
 
 
@@ -238,7 +246,7 @@ def _days_near(dates: tuple[str, ...]) -> frozenset[str]:
 
 
 def _dates_in(text: str) -> tuple[tuple[str, str], ...]:
-    """Every date as it is written, and as an ISO date (with every possible year when none is written)."""
+    """Return each date in a text as written and as ISO date; without a year, once per possible year."""
     found = [(m[0], m[0]) for m in re.finditer(r"\b\d{4}-\d\d-\d\d\b", text)]
     found += [(m[0], m[0]) for m in re.finditer(r"\b(?:19|20)\d\d\b", text)]
     for months in _MONTHS:
@@ -260,6 +268,9 @@ def _named_dates(text: str, month: str, number: int) -> list[tuple[str, str]]:
 
 
 def text_fault(text: str, ground: Ground) -> str | None:
+    """Return why a summary must not contain the text, such as a secret or an unsupported fact; None if it
+    may.
+    """
     if holds_secret(text):
         return "holds a secret"
     if holds_injection(text):
@@ -271,29 +282,34 @@ def text_fault(text: str, ground: Ground) -> str | None:
 
 
 def holds_injection(text: str) -> bool:
-    """Orders to a model, and what `core/context/untrusted_text.py` would not let pass as it stands."""
+    """Return whether a text contains orders to a model, or marks that `untrusted_text.defuse` changes."""
     return _INJECTION.search(text) is not None or defuse(text) != text
 
 
 def is_refusal(text: str) -> bool:
+    """Return whether an answer begins with a model's refusal, such as "I'm sorry"."""
     return _REFUSAL.match(text.strip()) is not None
 
 
 def is_template(text: str) -> bool:
+    """Return whether a text repeats wording of the program's summary prompts."""
     return _TEMPLATE.search(text) is not None or is_own_sentence(text)
 
 
 def may_be_quoted(text: str) -> bool:
+    """Return whether a text contains neither a secret nor an order to a model."""
     return not holds_secret(text) and not holds_injection(text)
 
 
 def language_of_source(source_text: str) -> str | None:
-    """Return the language of the conversation; None if unclear."""
+    """Return the language of the source text; None if unclear."""
     return language_of(source_words(source_text), least=_CLEAR_LANGUAGE)
 
 
 def language_fault(summary: str, source_text: str) -> str | None:
-    """Where both are clear: first the letters, then the small words."""
+    """Return the fault of a summary in another script or language than its source; None if equal
+    or unclear.
+    """
     source_script, summary_script = script_of(source_text), script_of(summary)
     if source_script and summary_script and source_script != summary_script:
         return f"the summary is written in {summary_script} letters, the conversation in {source_script}"
@@ -305,13 +321,17 @@ def language_fault(summary: str, source_text: str) -> str | None:
 
 
 def split_title(text: str) -> tuple[str, str]:
-    """The title in the first line of a summary that was written as text, and the rest."""
+    """Return the title in the first line of a summary text, and the rest; the title is empty if there is
+    none.
+    """
     found = _FIRST_LINE.match(text)
     return (found[1], text[found.end() :]) if found else ("", text)
 
 
 def check_title(raw: str, source_text: str, former: Ledger) -> str:
-    """Return the title as it may be shown; empty if neither source nor former record supports it."""
+    """Return the title as it may be shown; empty if it is unusable or not supported by source and former
+    ledger.
+    """
     told = strip_invisible(" ".join(raw[:_RAW_CHARS].split())).strip(_AROUND)
     unusable = is_blank(told) or is_refusal(told) or language_fault(told, source_text)
     return "" if unusable or text_fault(told, Ground.of(source_text, former)) else title_of(told)

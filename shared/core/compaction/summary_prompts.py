@@ -1,4 +1,4 @@
-"""Prompts for summaries by form, and the choice of the model that writes them."""
+"""Prompts for summaries, and the choice between the chat model and a cheaper model for writing them."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from shared.core.values.money import Prices
 
 Way = Literal["cheap", "warm"]
 SAVED_SHARE = 0.1
-"""Share of a cycle's price that a second model must save before it writes the summary."""
+"""Share of the price of hidden turns and summary that a second model must save to be used."""
 _WRITTEN_FACTOR = 1.25
-"""Price of a token that the provider stores in its cache, relative to input."""
+"""Price of writing a token to the provider's cache, relative to plain input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """Sizes and cache times for comparing a summary by the chat model with one by a second model."""
+    """Token counts and cache times that decide which model writes a summary for less."""
 
     prefix_tokens: int
-    """Tokens of the chat's own request, which the provider may still have cached."""
+    """Tokens of the last chat request, which the provider may have cached."""
     instruction_tokens: int
     source_tokens: int
-    """Tokens that a second model would read instead."""
+    """Tokens that a second model would read."""
     answer_tokens: int
     cache_age_seconds: float
     cache_seconds: float
@@ -44,9 +44,9 @@ class Costs:
 
 
 def cheaper_way(costs: Costs, *, cheap: Prices | None, chat: Prices | None) -> Way:
-    """Return `warm` if the chat model surely writes the summary for less, else `cheap` for the summary model.
+    """Return `warm` if the chat model writes the summary for less, else `cheap` for the summary model.
 
-    The summary model writes if a price is unknown (None).
+    Returns `cheap` if a price is unknown (None).
     """
     if cheap is None or chat is None:
         return "cheap"
@@ -62,12 +62,10 @@ def cheaper_way(costs: Costs, *, cheap: Prices | None, chat: Prices | None) -> W
 
 
 def saves_together(costs: Costs, *, writer: Prices | None, chat: Prices | None, same: bool) -> bool:
-    """Return whether one request after the chat, for notes and summary, costs less than two requests.
+    """Return whether one request to the chat model for notes and summary costs less than two requests.
 
-    The silent turn for notes reads the chat in any case, so only the summary is compared: instruction and
-    answer by the chat model, or source and answer by the writer. A second model must save more than a tenth
-    of the price of the hidden turns and the summary. `same` says that the chat model is the writer. Returns
-    False if a price is unknown (None).
+    A second model must save more than a tenth of the price of hidden turns and summary to be preferred.
+    `same` says that the chat model is the only writer. Returns False if a price is unknown (None).
     """
     if same:
         return _WRITTEN_FACTOR * costs.instruction_tokens < costs.source_tokens
@@ -93,15 +91,17 @@ def stays_with_chat(costs: Costs, *, writer: Prices | None, chat: Prices | None)
 
 
 def _price_behind(costs: Costs, chat: Prices) -> float:
-    """Return the micro-dollars of the instruction and of the chat model's answer, without the chat itself."""
+    """Return the micro-dollars of the instruction and the chat model's answer, without the chat
+    before them.
+    """
     return costs.instruction_tokens * chat.input + costs.answer_tokens * chat.output
 
 
 FOCUS_CHARS = 300
-"""Most characters of a requested focus; the rest is cut."""
+"""Most characters of the focus that a person requests; the rest is cut."""
 _BEGINNING_WORDS = 6
 _XML_ROLES = {"person": "user"}
-"""Tags of authors in `_chat_history`; other authors keep their names."""
+"""Tag of an author in `_chat_history`; authors not listed are tagged by their own name."""
 
 
 def summary_request(
@@ -114,10 +114,10 @@ def summary_request(
     most_words: int = 0,
     titled: bool = False,
 ) -> tuple[str, str]:
-    """Return system and user text that ask for a change of the ledger as JSON, or for the text of a form.
+    """Return system and user text of a request for a summary: ledger changes as JSON, or text of a form.
 
-    `titled` also asks for a title. Foreign text is fenced; the fence is derived from the text, so that it
-    cannot contain it.
+    `most_words` is its limit in words, 0 for none; `titled` also requests a title. Foreign text is fenced by
+    tags that it cannot contain.
     """
     shape = form_of(form)
     fence = _fence(source_text, focus or "")
@@ -141,7 +141,7 @@ def merge_request(
     form: SummaryForm = "ledger",
     most_words: int = 0,
 ) -> tuple[str, str]:
-    """Return system and user text that ask for one summary instead of several of neighbouring ranges."""
+    """Return system and user text that request one summary made from the summaries of neighbouring ranges."""
     shape = form_of(form)
     fence = _fence(*parts, focus or "")
     if not shape.is_text:
@@ -163,10 +163,10 @@ def warm_instruction(
     with_notes: bool = False,
     titled: bool = False,
 ) -> str:
-    """Return the user message that asks for a summary after the unchanged chat.
+    """Return the user message that requests a summary after the unchanged chat.
 
-    The chat shows the log and the former record above it, so it names lines by numbers and items by ids.
-    `with_notes` also asks for the notes that a flush would save.
+    The chat above already shows messages and former summary, so the message lists only numbers and
+    beginnings. `with_notes` also requests memory notes.
     """
     shape = form_of(form)
     fence = _fence(source_text, focus or "")
@@ -182,7 +182,7 @@ def warm_instruction(
 
 
 def repair_request(reason: str, *, form: SummaryForm = "ledger") -> str:
-    """Return the request for a second answer after an unusable one."""
+    """Return the user message that requests a second answer after one that was unusable for `reason`."""
     if form_of(form).is_text:
         return f"""\
 That answer cannot be used: {reason}.
@@ -194,14 +194,14 @@ else. Use only what the transcript and the former record say. If you cannot writ
 
 
 def as_lines_request(request: str, *, titled: bool = False) -> str:
-    """Return `summary_request` for a model that cannot write JSON."""
+    """Return a request of `summary_request` changed to ask for lines instead of JSON."""
     told = f"{request}\n\nDo not write JSON. Instead, {LINES}"
     return f"{told}\n{TITLE_LINE}" if titled else told
 
 
 @cache
 def own_sentences() -> frozenset[str]:
-    """Return our sentences to summarisers; an answer that repeats them has no content."""
+    """Return the sentences of our own summary prompts; an answer that repeats them has no content."""
     asked = [
         text
         for form in get_args(SummaryForm)
@@ -216,6 +216,7 @@ def own_sentences() -> frozenset[str]:
 
 
 def is_own_sentence(text: str) -> bool:
+    """Return whether a text is a sentence of the program's own summary prompts."""
     return _plain(text) in own_sentences()
 
 
@@ -224,9 +225,9 @@ _TELLING_CHARS = 24
 
 
 def _beginnings(source_text: str) -> list[str]:
-    """Return number, author and first words of each line.
+    """Return number, author and first words of each source line.
 
-    An answer right after its question is left out, since its number is clear.
+    An answer right after its question is left out, since its number follows.
     """
     found = []
     asked = -1
@@ -238,9 +239,9 @@ def _beginnings(source_text: str) -> list[str]:
 
 
 def _former(former: Ledger, form: Form, fence: str, *, shown: bool = False) -> str:
-    """Return the former record for the prompt; empty if there is none.
+    """Return the former summary for the prompt; empty if there is none.
 
-    `shown` says that the chat above shows the record, so only its ids and first words are listed.
+    `shown` says that the chat above shows it, so that only item ids and first words are listed.
     """
     if not (former.items or former.narrative or former.sections):
         return ""
@@ -272,7 +273,7 @@ def _former_lines(former: Ledger) -> str:
 
 
 def _chat_history(source_text: str) -> str:
-    """Return the lines in tags, escaped so that no text in them can open or close a tag."""
+    """Return the source lines in tags, escaped so that no text can open or close a tag."""
     lines = []
     for line in source_lines(source_text):
         role = _XML_ROLES.get(line.author, line.author)
@@ -299,9 +300,9 @@ def _plain(text: str) -> str:
 
 ITEM_WORDS = 40
 _WORDS_PER_ITEM, _LEAST_ITEMS = 18, 5
-"""Typical words per item with its numbers. Fewer items than the least cannot describe a range."""
+"""Average words of an item with its numbers, and the fewest items that are allowed."""
 _WORDS_BESIDE = 60
-"""Words that code adds to a summary: headings, exact names and hints."""
+"""Words that the program adds to a summary: headings, exact names and hints."""
 END_OF_TEXT = "Answer with the summary alone."
 
 _PAIR = {"type": "string"}
@@ -345,13 +346,13 @@ SUMMARY_SCHEMA: Mapping[str, Any] = {
         },
     },
 }
-"""JSON schema of a change to the ledger. Code checks lengths, since schema dialects differ."""
+"""JSON schema of ledger changes; lengths are checked by the program, since schema dialects differ."""
 TITLED_SCHEMA: Mapping[str, Any] = {
     **SUMMARY_SCHEMA,
     "required": ["title", *SUMMARY_SCHEMA["required"]],
     "properties": {"title": {"type": "string"}, **SUMMARY_SCHEMA["properties"]},
 }
-"""JSON schema that also asks for a title, for a conversation without one."""
+"""JSON schema of ledger changes with a title, for a conversation that has none."""
 _TITLE = "what the conversation is about in at most 8 words, with capitals only where they are needed"
 
 
@@ -375,6 +376,9 @@ say each thing once, and where they disagree, follow the later part."""
 
 
 def rules(form: Form, language: str | None) -> str:
+    """Return the system text for a summary of this form; `language` None leaves the language to the
+    transcript.
+    """
     match form.name:
         case "ledger":
             in_language = f"in {language}" if language else "in the language that the transcript is mostly in"
@@ -451,8 +455,8 @@ def describe_form(
 ) -> str:
     """Return the instruction that describes the form of a summary.
 
-    `most_words` is its limit in words, 0 for none. `notes` are rules for notes in the same answer, and
-    `titled` also asks for a title.
+    `most_words` is its limit in words, 0 for none. `notes` are rules for notes in the same answer; `titled`
+    also requests a title.
     """
     length = f"Use at most {most_words} words. " if most_words else ""
     begun = bool(former.items or former.sections or former.narrative)
@@ -510,7 +514,9 @@ only if it is still unanswered.{notes and f"{chr(10)}{notes}"}"""
 
 
 def _ledger_limits(former: Ledger, room: int) -> str:
-    """Return the limits for a ledger, so that nothing is cut later; `room` is in words for all items."""
+    """Return the limits of a ledger for the prompt; `room` is the number of words for all items, 0 or less
+    for none.
+    """
     taken = sum(len(item.text.split()) + 2 for item in former.items if item.closed is None)
     free = (room - taken - _WORDS_BESIDE) // _WORDS_PER_ITEM
     items = max(_LEAST_ITEMS, min(MAX_NEW_ITEMS, free)) if room > 0 else MAX_NEW_ITEMS
@@ -523,6 +529,7 @@ do not fit, close or shorten old items."""
 
 
 def tidying() -> str:
+    """Return the instruction to merge a joined ledger, with the JSON shape of the answer."""
     return f"""\
 The joined record combines the records of neighbouring stretches of one conversation, oldest first. Remove \
 repetition; add nothing. Answer with JSON of this shape:

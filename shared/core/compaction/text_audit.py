@@ -1,4 +1,4 @@
-"""Reads a summary that was written as a text, and audits it sentence by sentence."""
+"""Audit of summaries in text form, sentence by sentence."""
 
 from __future__ import annotations
 
@@ -36,13 +36,14 @@ from shared.core.values.tokens import Count
 
 CARRIED = "carried on in the text"
 _KEPT_BESIDE = frozenset({"constraint", "question"})
-"""Kinds of items that are carried next to a text until the text states them."""
+"""Kinds of items that are kept next to a text until the text states them."""
 _FAR_TOO_LONG = 2
-"""Times its limit: more than half of it would be cut off."""
+"""Factor above the limit at which a text is rejected, since more than half of it would be cut."""
 _LIST_MARK = re.compile(r"^(\s*(?:[-*•]|\d{1,3}[.)])\s+)(.*)$")
 
 
 def read_text(text: str, form: Form) -> tuple[Section, ...] | Unreadable:
+    """Return the sections of a model's answer in text form; Unreadable, with the reason, if it has none."""
     text = _unfenced(text.strip())
     if not text or is_blank(text):
         return Unreadable(reason="the answer is empty")
@@ -67,7 +68,9 @@ def audit_text(
     count: Count,
     limit: int = SUMMARY_TOKENS,
 ) -> AuditVerdict:
-    """The next ledger in this form: the checked text, and beside it what code keeps."""
+    """Return the audit of a summary in text form; its ledger has the checked text and the items kept next to
+    it.
+    """
     lines = source_lines(source_text)
     ground = Ground.of(source_text, convert_to_ledger(former))
     checked = tuple(_checked(section, ground) for section in sections)
@@ -126,7 +129,9 @@ def audit_text(
 
 
 def _gone(former: Ledger, told: str) -> tuple[str, ...]:
-    """Sentences of the former text whose names and numbers, or words, are not in the new one."""
+    """Return a fault that names sentences of the former text which the new one does not state; none if it
+    states all.
+    """
     record = convert_to_ledger(former)
     texts = [item.text for item in record.items if item.closed is None]
     texts += [sentence for text in record.narrative.splitlines() for sentence in SENTENCE.split(text)]
@@ -151,7 +156,7 @@ def _carried(item: LedgerItem, told: str) -> LedgerItem:
 
 
 def _checked(section: Section, ground: Ground) -> tuple[Section, tuple[str, ...], int]:
-    """The section without the sentences that have a fault, the faults, and how many sentences there were."""
+    """Return the section without faulty sentences, the faults, and the number of sentences."""
     kept: list[str] = []
     faults: list[str] = []
     total, in_code = 0, False
@@ -177,7 +182,7 @@ def _checked(section: Section, ground: Ground) -> tuple[Section, tuple[str, ...]
 
 
 def _tidy(text: str) -> str:
-    """Without code blocks that lost their lines, and without a fence that is not closed."""
+    """Return the text without emptied code blocks, with an unclosed code fence closed."""
     text = re.sub(r"^```[^\n]*\n```$", "", text, flags=re.MULTILINE)
     if sum(line.lstrip().startswith("```") for line in text.splitlines()) % 2:
         text = f"{text}\n```"
@@ -185,7 +190,7 @@ def _tidy(text: str) -> str:
 
 
 def _unfenced(text: str) -> str:
-    """Some models wrap the whole answer into one block."""
+    """Return an answer without a code fence around the whole of it."""
     found = re.fullmatch(r"```(?:markdown|md|text)?\n(.*)\n```", text, re.DOTALL)
     return found[1].strip() if found and "```" not in found[1] else text
 

@@ -1,4 +1,6 @@
-"""Artifacts: excerpts in the log of texts that are too large, and how the model reads the rest."""
+"""Artifacts: oversized texts that are stored whole, while the log shows an excerpt and the model reads on by
+tool.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +16,17 @@ from shared.core.values.tokens import Count
 
 PORTION_TOKENS = 4_000
 LONG_CHARS = 16_000
-"""Longer messages of people are shown in part, with all their files."""
+"""Characters above which requests show only part of a message text; its files stay."""
 SHOWN_CHARS = 12_000
-"""Characters shown of such a message: two thirds from its head, a third from its tail."""
+"""Characters that requests show of a message above `LONG_CHARS`: two thirds of its head, one third of its
+tail.
+"""
 _LEAST_SHOWN_CHARS = 600
 READER = "recall"
-"""The tool that reads the rest."""
+"""Name of the tool with which a model reads the rest of an artifact."""
 _HEADER_TOKENS = 150
 _HEAD_PART, _TAIL_PART = 8, 16
-"""Head and tail that the log shows, as parts of `spill_over`."""
+"""Divisors of `spill_over` that give the tokens of an excerpt's head and tail: an eighth and a sixteenth."""
 _CHARS_PER_TOKEN_MOST, _TOKENS_PER_CHAR_MOST = 8, 4
 _BEFORE_A_FIND = 300
 _MORE_FINDS = 5
@@ -42,7 +46,7 @@ class ArtifactNotReadable(EvertalkError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """The whole of a text that the log or a request shows by head and tail."""
+    """Full text of which the log or a request shows only head and tail."""
 
     id: str
     body: str
@@ -54,7 +58,7 @@ class Portion:
     start: int
     text: str
     found: tuple[int, ...] = ()
-    """Where the words stand from the first find on, a few of them."""
+    """Character positions at which the searched text occurs, from the first match on; at most 6."""
 
     @property
     def end(self) -> int:
@@ -62,17 +66,17 @@ class Portion:
 
 
 def can_open(tools: Iterable[ToolSpec]) -> bool:
-    """Whether a model that is offered these tools can read on in an artifact."""
+    """Return whether the model is offered the tool that reads artifacts."""
     return any(tool.name == READER for tool in tools)
 
 
 def artifact_id(text: str) -> str:
-    """The same text has the same id, so that storing it again changes nothing and repeats stay repeats."""
+    """Return the id of a text, such as `art_0123456789ab`; equal texts have equal ids."""
     return f"art_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def digest_prefix(artifact: str) -> str:
-    """The first six bytes, in hex, of the digest that an id names; raises `ArtifactNotReadable`."""
+    """Return the 12 hex digits of an artifact's id. Raises ArtifactNotReadable if it is not an id."""
     if not _ID.fullmatch(artifact):
         raise ArtifactNotReadable(
             f"{artifact[:40]!r} is not the id of an artifact; one looks like art_0123456789ab."
@@ -81,13 +85,19 @@ def digest_prefix(artifact: str) -> str:
 
 
 def message_in(artifact: str) -> int | None:
-    """The number of the message that an id names; the log has it whole, so that nothing is stored for it."""
+    """Return the `seq` of the message that an id such as `msg_7` names; None if the id is of another form.
+
+    Messages stay whole in the log, so no artifact is stored for them.
+    """
     found = _MESSAGE.fullmatch(artifact)
     return int(found[1]) if found else None
 
 
 def shorten_blocks(blocks: tuple[Block, ...], seq: int) -> tuple[Block, ...]:
-    """Shorten a long message to heads and tails as requests show it, the same way each time."""
+    """Return the blocks of a message, its texts cut to head and tail if they exceed `LONG_CHARS` together.
+
+    The result is the same for each request. `seq` is the message's number, under which the rest is read.
+    """
     total = sum(len(block.text) for block in blocks if isinstance(block, Text))
     if total <= LONG_CHARS:
         return blocks
@@ -113,14 +123,14 @@ def _text_in_part(block: Text, room: int, seq: int) -> Text:
 
 
 def spill_text(text: str, artifact: str, policy: ContextPolicy, count: Count) -> str:
-    """The text itself, or, above `spill_over` tokens, its head and tail behind a line with the id."""
+    """Return the text, or, if it has more than `spill_over` tokens, its excerpt with the artifact's id."""
     whole = _too_long(text, policy, count)
     return text if whole is None else _keep_excerpt(replace(whole, id=artifact), policy, count)
 
 
 def _too_long(text: str, policy: ContextPolicy, count: Count) -> Artifact | None:
     if len(text) <= policy.pruning.spill_over // _TOKENS_PER_CHAR_MOST:
-        return None  # no counter finds that many tokens in it
+        return None  # a text of this length cannot have more tokens than the limit
     tokens = count(text)
     return (
         Artifact(id=artifact_id(text), body=text, tokens=tokens)
@@ -135,7 +145,10 @@ def _keep_excerpt(whole: Artifact, policy: ContextPolicy, count: Count) -> str:
 
 
 def excerpt(artifact: Artifact, *, head: int, tail: int, count: Count) -> str:
-    """Return head and tail in tokens; the line with the id comes first, where pruning leaves it."""
+    """Return an artifact's head and tail, of `head` and `tail` tokens, below a line with its id.
+
+    The line stands first because pruning keeps it there.
+    """
     body = artifact.body
     begin, end = head_and_tail(body, head=head, tail=tail, count=count)
     reference = (
@@ -147,7 +160,7 @@ def excerpt(artifact: Artifact, *, head: int, tail: int, count: Count) -> str:
 
 
 def head_and_tail(body: str, *, head: int, tail: int, count: Count) -> tuple[str, str]:
-    """Return beginning and end of a text, at most `head` and `tail` tokens, without overlap."""
+    """Return the beginning and the end of a text, of at most `head` and `tail` tokens, without overlap."""
     begin = body[: _fitting(head, len(body), lambda size: count(body[:size]))]
     rest = body[len(begin) :]
     end = rest[len(rest) - _fitting(tail, len(rest), lambda size: count(rest[len(rest) - size :])) :]
@@ -157,7 +170,10 @@ def head_and_tail(body: str, *, head: int, tail: int, count: Count) -> tuple[str
 def spill_results(
     results: Sequence[ToolResult], policy: ContextPolicy, count: Count, *, spare: Collection[str] = ()
 ) -> tuple[tuple[ToolResult, ...], tuple[Artifact, ...]]:
-    """Results as they enter the log, and the artifacts to be stored with them; `spare` names calls."""
+    """Return tool results as the log stores them, and the artifacts that hold the oversized ones whole.
+
+    Results above `spill_over` tokens become excerpts, except those of the tool calls named in `spare`.
+    """
     kept: list[Artifact] = []
     shown: list[ToolResult] = []
     for result in results:
@@ -173,7 +189,7 @@ def artifact_of(text: str, count: Count) -> Artifact:
 
 
 def reference_in(text: str) -> str:
-    """The line that names a spilled text's artifact, or nothing: it stays when the rest is cleared."""
+    """Return the first line of an excerpt, which names its artifact; empty if the text is no excerpt."""
     found = _REFERENCE.match(text)
     return found.group() if found else ""
 
@@ -181,8 +197,10 @@ def reference_in(text: str) -> str:
 def portion(
     body: str, *, offset: int = 0, find: str = "", count: Count, most: int = PORTION_TOKENS
 ) -> Portion:
-    """Return at most `most` tokens from `offset`, or from near the next `find`. Raises
-    ArtifactNotReadable.
+    """Return at most `most` tokens of a text from the character `offset` on.
+
+    With `find`, the portion begins shortly before the next occurrence. Raises ArtifactNotReadable if `offset`
+    is outside the text or `find` does not occur.
     """
     if not 0 <= offset < len(body):
         raise ArtifactNotReadable(
@@ -198,7 +216,7 @@ def portion(
 
 
 def portion_text(artifact: str, body: str, shown: Portion) -> str:
-    """Return a portion as the model reads it: its place, its text, and how to continue."""
+    """Return the text that the model receives for a portion: its position, its text, and the next offset."""
     lines = [f"{artifact}, characters {shown.start:,} to {shown.end:,} of {len(body):,}."]
     if shown.found:
         first, *more = shown.found
@@ -225,7 +243,7 @@ def _places(body: str, offset: int, find: str) -> tuple[int, ...]:
 
 
 def _fitting(limit: int, chars: int, tokens: Callable[[int], int]) -> int:
-    """The largest number of characters, to within a few, that takes at most `limit` tokens."""
+    """Return the largest number of characters, within 8, that takes at most `limit` tokens."""
     low, high = 0, min(chars, limit * _CHARS_PER_TOKEN_MOST)
     if tokens(high) <= limit:
         return high

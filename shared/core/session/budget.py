@@ -1,4 +1,4 @@
-"""How much a context may hold, how full it is, and what that calls for."""
+"""Token budget of a context: how much it may hold, how full it is, and which work that makes due."""
 
 from __future__ import annotations
 
@@ -13,53 +13,61 @@ Pressure = Literal["calm", "flush", "compact", "overflow"]
 Status = Literal["ok", "warning", "critical"]
 
 ROOM = 4_000
-"""Between the limit and the hard limit, on small windows a tenth: for what is said while a summary is
-written. Only where a policy lets the answer shrink for it."""
+"""Tokens between the limit and the hard limit, for messages that arrive while a summary is written.
+
+Small windows leave a tenth. The room exists only if the policy lets the answer shrink for it.
+"""
 LEAST_ROOM = 1_000
-"""Tokens for summary, pins and messages that a chosen limit leaves beside system and tools."""
+"""Fewest tokens that a chosen limit must leave for summary, pins and messages."""
 SHRUNK_SHARE = 0.03
-"""Share of a small window for the shortest answer, and for that room, where the limit is a share of it: the
-answer shrinks before the limit does."""
+"""Share of the window for the shortest answer, and for the room above the limit, if the limit is a share of
+the window.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextBudget:
-    """All in tokens. No request goes above `hard`; `limit` is what the gauge calls full."""
+    """Token limits of requests to one model.
+
+    No request exceeds `hard`; the gauge shows `limit` as 100 percent.
+    """
 
     window: int
     out: int
-    """The longest answer."""
+    """Tokens of the longest answer."""
     out_least: int
     """Tokens of the answer that stay free next to a request of `hard` tokens."""
     hard: int
     reserve: int
     limit: int
     flush_at: int
-    """Above this memory is saved early."""
+    """Tokens of a context above which memory is saved."""
     compact_at: int
-    """Above this a compaction is due."""
+    """Tokens of a context above which a compaction is due."""
     fixed: int
-    """System and tools, part of every request."""
+    """Tokens of the system text and the tools, which are part of every request."""
     gauge_of: int
     status_of: int
-    """Tokens that yellow and red are shares of: the limit, or the window where its critical share fits."""
+    """Tokens of which `warning_at` and `critical_at` are shares: the window or the limit."""
     warning_at: float
     critical_at: float
     recall: int = 0
-    """Tokens that recalled passages may take, from the first compaction on."""
+    """Tokens reserved for recalled passages once a compaction has hidden messages."""
 
     @property
     def beside(self) -> int:
-        """Tokens of a request besides summary, pins and messages, once turns are hidden."""
+        """Tokens of a request besides summary, pins and messages, once turns are hidden: `fixed` and
+        `recall`.
+        """
         return self.fixed + self.recall
 
     @property
     def conversation(self) -> int:
-        """Tokens of the limit that are left for summary, pins and messages."""
+        """Tokens of the limit that are left for summary, pins and messages; at least 1."""
         return max(1, self.limit - self.beside)
 
     def answer_beside(self, tokens: int) -> int:
-        """Return the longest answer in tokens to a request of `tokens`."""
+        """Return the tokens that the answer to a request of `tokens` may have."""
         return min(self.out, self.out_least + max(0, self.hard - tokens))
 
 
@@ -107,10 +115,7 @@ def budget_for(policy: ContextPolicy, window: int, max_output: int, fixed: int) 
 
 
 def refuse_heavy_fixed(policy: ContextPolicy, budget: ContextBudget) -> None:
-    """Check at configuration time that system and tools take at most `fixed_share` of the limit.
-
-    Raises ContradictoryPolicy.
-    """
+    """Raise ContradictoryPolicy if system and tools take more than `fixed_share` of the limit."""
     most = math.floor(policy.fixed_share * budget.limit)
     if budget.fixed > most:
         raise ContradictoryPolicy(
@@ -119,12 +124,17 @@ def refuse_heavy_fixed(policy: ContextPolicy, budget: ContextBudget) -> None:
 
 
 def limit_range(*, hard: int, fixed: int, reserved: int = 0) -> tuple[int, int]:
-    """Return the smallest and the largest limit that may be chosen for requests with these fixed parts."""
+    """Return the smallest and the largest limit, in tokens, that may be chosen for a conversation.
+
+    `fixed` is the size of system and tools, `reserved` the tokens kept for recalled passages.
+    """
     return min(hard, fixed + reserved + LEAST_ROOM), hard
 
 
 def refuse_limit_out_of_range(policy: ContextPolicy, budget: ContextBudget) -> None:
-    """Check a chosen limit at configuration time. Raises ContradictoryPolicy with the allowed numbers."""
+    """Raise ContradictoryPolicy, naming the nearest allowed number, if a chosen limit is outside the allowed
+    range.
+    """
     chosen = policy.timing.compact_at
     if chosen is None:
         return
@@ -141,9 +151,9 @@ def refuse_limit_out_of_range(policy: ContextPolicy, budget: ContextBudget) -> N
 
 
 def pressure(budget: ContextBudget, context_tokens: int) -> Pressure:
-    """Return how urgently a context of `context_tokens` needs work: calm, flush, compact or overflow.
+    """Return what a context of `context_tokens` needs: calm, flush, compact or overflow.
 
-    A context passes a boundary only if it is larger: one of exactly that size is still below it.
+    A boundary counts as passed only above it: a context of exactly that size has not passed.
     """
     if context_tokens > budget.hard:
         return "overflow"
@@ -153,9 +163,10 @@ def pressure(budget: ContextBudget, context_tokens: int) -> Pressure:
 
 
 def gauge(budget: ContextBudget, used: int, reserved: int = 0) -> Gauge:
-    """Return the gauge of a request: tokens used, percent of the limit less `reserved`, and status.
+    """Return the gauge of a request of `used` tokens: its percent of the limit less `reserved`, and its
+    status.
 
-    The status compares with `status_of` less `reserved`, which may differ from that limit.
+    The status is measured against `status_of` less `reserved`, which may be another number than the limit.
     """
     limit = max(1, budget.gauge_of - reserved)
     share = used / limit
@@ -187,7 +198,7 @@ def _limit(policy: ContextPolicy, usable: int, hard: int, reserve: int, fixed: i
     """
     timing = policy.timing
     if timing.compact_at is not None:
-        # System and tools may have grown, and the window may have shrunk, since the number was chosen.
+        # System and tools may have grown, or the window shrunk, since the number was chosen.
         least, most = limit_range(hard=hard, fixed=fixed)
         return max(least, min(timing.compact_at, most))
     room = hard // 10 if timing.compact_share is None else _shrunk(policy, usable)

@@ -1,4 +1,4 @@
-"""Traits of the channels that the engine of turns needs; it asks for none of them by name."""
+"""Traits of channels, so that the engine of turns need not know any channel by name."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelTraits:
-    """How a channel shows answers, and how a request names it."""
+    """Properties of a channel that requests and deliveries depend on."""
 
     place: str
-    """Where the person writes, as a request tells it."""
+    """Place where the person writes, as the request says it, such as "on Telegram"."""
     is_pushed: bool
-    """Whether answers are stored as deliveries, which the channel sends; else clients read events."""
+    """True if the program sends answers as deliveries; False if clients read them as events."""
 
 
 CHANNELS: Final[Mapping[str, ChannelTraits]] = {
@@ -22,16 +22,18 @@ CHANNELS: Final[Mapping[str, ChannelTraits]] = {
     "web": ChannelTraits(place="in the web chat", is_pushed=False),
 }
 PUSHED: Final = tuple(name for name, traits in CHANNELS.items() if traits.is_pushed)
-"""Channels whose answers are stored as deliveries."""
+"""Names of the channels whose answers are stored as deliveries and sent by the program."""
 GUEST_CHANNEL: Final = "telegram_guest"
-"""Channel of the addresses of guest chats, whose ids may be those of other chats of the same bot."""
+"""Channel name of guest chats; separate, because their ids can equal those of other chats of the same bot."""
 SECRETARY_CHANNEL: Final = "telegram_business"
-"""Channel of the addresses of customers, whose ids may be those of other chats of the same bot."""
+"""Channel name of a business account's customers; separate, since their ids can equal other chats' of the
+bot.
+"""
 UNNAMED_PLACE: Final = "in a chat"
-"""Where a person writes whose channel has no traits."""
+"""Place that requests name for a channel without traits."""
 
 
 def find_place(channel: str) -> str:
-    """Return where a person writes, for a request."""
+    """Return the place where a person writes, as requests say it; `UNNAMED_PLACE` for an unknown channel."""
     traits = CHANNELS.get(channel)
     return traits.place if traits else UNNAMED_PLACE

@@ -1,7 +1,7 @@
-"""Forms in which later requests show a person's message whose turn failed.
+"""Short forms in which requests show a person's message after its turn failed.
 
-The message stays whole in the log. A request that failed by its own content is not sent whole again, since
-each later one would fail like it. A turn that failed for another reason keeps its message whole in requests.
+The log keeps the message whole. A message whose content made a request fail is not sent whole again, since
+each later request would fail, too. After any other failure it is still sent whole.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from shared.core.values.messages import Text
 from shared.core.values.tokens import estimate_blocks, estimate_by_script
 
 BEGINNING_CHARS = 300
-"""Characters of a message that later requests show: enough to answer "and now?"."""
+"""Characters that requests show of a failed message, so that the model can answer "and now?"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedForm:
-    """Reason that the model reads in place of a message, and whether the message's beginning follows it."""
+    """Reason that the model reads in place of a message; `has_beginning` also shows how the message began."""
 
     reason: str
     has_beginning: bool = False
@@ -35,20 +35,26 @@ FAILED_FORMS: Mapping[str, FailedForm] = {
     "content_refused": FailedForm(reason="the provider's rules on content forbade it"),
     "process_stopped": FailedForm(reason="it stopped the program"),
 }
-"""Forms by the error code of the turn. What a provider forbade, or stopped a process, is not repeated."""
-NOT_RECALLED = ("model_rejected_request", "content_refused", "internal_error", "process_stopped")
-"""Codes of turns whose messages are never recalled: any part of them may fail the request.
+"""Forms by error code of the turn.
 
-Parts of a message that was too long may be recalled.
+Messages that a provider forbade or that stopped a process show no beginning.
+"""
+NOT_RECALLED = ("model_rejected_request", "content_refused", "internal_error", "process_stopped")
+"""Error codes of turns whose messages are never recalled, since any part could make the request fail.
+
+Parts of a message that was only too long may be recalled.
 """
 
 WITHOUT_BEGINNING = "beginning_rejected"
-"""Form of a rejected message whose beginning was rejected, too."""
+"""Error code under which a rejected message is shown without its beginning."""
 _FORMS = {**FAILED_FORMS, WITHOUT_BEGINNING: FailedForm(reason="the model's server rejected the request")}
 
 
 def show_failed(entry: Entry, code: str) -> Entry:
-    """Return a person's message as requests show it after its turn ended with the error `code`."""
+    """Return a person's message in its short form for a turn that ended with the error `code`.
+
+    Raises KeyError for a code without a form.
+    """
     form = _FORMS[code]
     mark = f"This message was not answered: {form.reason}."
     words = "\n".join(block.text for block in entry.blocks if isinstance(block, Text)).strip()
@@ -63,9 +69,9 @@ def show_failed(entry: Entry, code: str) -> Entry:
 
 
 def hide_beginnings(view: View) -> View | None:
-    """Return the view with marks alone in place of rejected messages; None if it holds no beginning of one.
+    """Return the view with rejected messages shown without their beginnings; None if there are none.
 
-    It is for a request that was rejected as well, perhaps because of what such a beginning says.
+    Used after another rejection, which such a beginning may have caused.
     """
     rejected = {
         entry.seq for entry in (*view.entries, *view.pins) if entry.failed == "model_rejected_request"

@@ -11,34 +11,34 @@ from shared.core.session.ledger import Ledger, LedgerItem, Topic
 from shared.core.session.turns import TITLE_CHARS
 
 MOST_FORKS = 100
-"""Forks of one visitor on a site: each is a copy of up to 50,000 entries."""
+"""Most forks that one visitor may have on a site."""
 MOST_COPIED_ENTRIES = 50_000
-"""Entries that one fork copies, which takes some seconds."""
+"""Most entries that one fork copies; copying them takes some seconds."""
 MOST_COPIED_BYTES = 100 * 1024 * 1024
-"""Bytes of files that one fork copies, such as five of the largest that a message may have."""
+"""Most bytes of files that one fork copies."""
 _NUMBERED = re.compile(r"\d{1,4}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fork:
-    """Conversation that began as a copy of the beginning of another conversation."""
+    """Conversation that began as a copy of another conversation up to a message."""
 
     session_public_id: str
     title: str
     draft: str
-    """Text of the message at which the person forked, if it is their own: it is written again, not copied."""
+    """Text of the person's own message at which they forked, to be edited and sent again; else empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedEntries:
-    """Entries of a log that were copied; the copies are numbered from 1 in the same order."""
+    """Numbers of the log entries that a fork copied; the copies are numbered from 1 in the same order."""
 
     ranges: tuple[tuple[int, int], ...]
-    """First and last seq of each run, ascending."""
+    """First and last `seq` of each run of consecutive entries, ascending."""
 
     @classmethod
     def from_seqs(cls, seqs: Iterable[int]) -> CopiedEntries:
-        """Group ascending entry numbers into runs of consecutive numbers."""
+        """Return the runs of consecutive numbers in `seqs`, which must be ascending."""
         runs: list[tuple[int, int]] = []
         for seq in seqs:
             if runs and runs[-1][1] == seq - 1:
@@ -55,7 +55,7 @@ class CopiedEntries:
         return [[first, last] for first, last in self.ranges]
 
     def to_shifts(self) -> list[dict[str, int]]:
-        """Return the runs; `shift` is the number of an entry minus that of its copy."""
+        """Return each run as `first`, `last` and `shift`: an entry's number minus the number of its copy."""
         runs, before = [], 0
         for first, last in self.ranges:
             runs.append({"first": first, "last": last, "shift": first - before - 1})
@@ -63,7 +63,7 @@ class CopiedEntries:
         return runs
 
     def copy_of(self, seq: int) -> int | None:
-        """Return the number of an entry's copy; None if it was not copied."""
+        """Return the number of the copy of entry `seq`; None if it was not copied."""
         before = 0
         for first, last in self.ranges:
             if first <= seq <= last:
@@ -72,7 +72,7 @@ class CopiedEntries:
         return None
 
     def original_of(self, copy: int) -> int | None:
-        """Return the number of the entry that was copied; None if the entry is the fork's own."""
+        """Return the number of the entry of which `copy` is the copy; None if the fork wrote it itself."""
         before = 0
         for first, last in self.ranges:
             size = last - first + 1
@@ -82,12 +82,16 @@ class CopiedEntries:
         return None
 
     def last_copy_up_to(self, seq: int) -> int:
-        """Return the number of the last copy of this entry or an earlier one; 0 without any."""
+        """Return the number of the copy of entry `seq`, or of the nearest earlier copied entry; 0 if there is
+        none.
+        """
         return sum(min(last, seq) - first + 1 for first, last in self.ranges if first <= seq)
 
 
 def renumber_ledger(ledger: Ledger, copied: CopiedEntries) -> Ledger:
-    """Return the ledger with the copies' numbers; a source that was not copied is left out."""
+    """Return the ledger with entry numbers replaced by those of their copies; sources without a copy are
+    dropped.
+    """
 
     def item(one: LedgerItem) -> LedgerItem:
         sources = (copied.copy_of(seq) for seq in one.sources)
@@ -102,13 +106,15 @@ def renumber_ledger(ledger: Ledger, copied: CopiedEntries) -> Ledger:
 
 
 def renumber_mid(mid: str, copied: CopiedEntries) -> str | None:
-    """Return the public id of a message's copy, such as `m12`; None if it was not copied."""
+    """Return the public id of a message's copy, such as `m12`; None if it was not copied or `mid` is
+    malformed.
+    """
     copy = copied.copy_of(int(mid[1:])) if re.fullmatch(r"m\d{1,18}", mid) else None
     return None if copy is None else f"m{copy}"
 
 
 def renumber_files(blocks: Sequence[Mapping[str, Any]], ids: Mapping[int, int]) -> list[dict[str, Any]]:
-    """Return an entry's stored blocks with the ids of copied files."""
+    """Return an entry's stored blocks with each attachment id replaced by the id of its copy in `ids`."""
     return [
         {**block, "attachment_id": ids[block["attachment_id"]]}
         if block.get("attachment_id") in ids
@@ -118,7 +124,10 @@ def renumber_files(blocks: Sequence[Mapping[str, Any]], ids: Mapping[int, int]) 
 
 
 def fork_title(title: str, word: str) -> str:
-    """Return the title of a fork, such as `Trip to Rome (fork)`; a fork of a fork is numbered."""
+    """Return the title of a fork, such as `Trip to Rome (fork)`; `word` is the translated "fork".
+
+    A fork of a fork is numbered: `Trip to Rome (fork 2)`. Long titles are shortened to `TITLE_CHARS`.
+    """
     plain = " ".join(title.split())
     number = 1
     if plain.endswith(")"):

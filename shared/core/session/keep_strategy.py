@@ -1,4 +1,4 @@
-"""Strategy of a policy: which messages requests hold, what a compaction leaves, what is recalled."""
+"""Part of a policy that selects messages: what requests hold, what a compaction leaves, what is recalled."""
 
 from __future__ import annotations
 
@@ -12,23 +12,31 @@ from shared.core.session.prune_strategy import Findings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepStrategy:
-    """Selection of messages. Sizes are in tokens and shares are fractions, unless a name says otherwise."""
+    """Settings that select messages.
 
-    # What of the conversation is sent at all.
-    window_messages: int | None = None
-    """Newest messages of people and assistant to send, from a person's message on; the rest stays in the
-    log.
+    Sizes are in tokens and shares are fractions, unless a name says otherwise.
     """
+
+    # Which part of the conversation is sent.
+    window_messages: int | None = None
+    """Newest messages to send, starting with one of the person; None sends all. The log keeps the rest."""
     max_rounds: int | None = None
-    """Newest rounds to send: a person's message and its answer; the open turn is one."""
+    """Newest rounds to send, the open turn included; a round is a person's message and its answer.
+
+    None sends all.
+    """
     history_turns: tuple[tuple[str, int], ...] = ()
-    """The most turns of history that stand before the newest message, by the channel that asks."""
+    """Most turns of history before the newest message, as pairs of channel and number."""
     trim_tokens: int | None = None
-    """Whole messages are left out until summary, pins and messages take at most this much."""
+    """Tokens for summary, pins and messages above which whole messages are left out; None has no such limit.
+    """
     trim_from: Literal["last", "first"] = "last"
-    """End of the conversation that a trim keeps."""
+    """End of the conversation that `trim_tokens` keeps: the newest (`last`) or the oldest messages (`first`).
+    """
     hide_chatter_at: float | None = None
-    """At this share of the input budget (≥) low-signal messages of assistant and tools are left out whole."""
+    """Share of the input budget from which low-signal messages of assistant and tools are left out; None
+    never does.
+    """
 
     # What a compaction keeps and must reach.
     keep_turns: int = 5
@@ -38,90 +46,104 @@ class KeepStrategy:
     tail_most: int = 20_000
     tail_share_most: float = 0.5
     tail_room: int = 0
-    """Tokens of the tail that are kept whatever their share, up to half the budget."""
+    """Tokens that the newest turns may keep even above their share, up to half the budget."""
     land_at: float = 0.6
-    """Share of the conversation's budget that a compaction must reach."""
+    """Share of the conversation's budget below which a compaction must bring the context."""
     gain_at_most: float = 0.75
-    """Tokens after a compaction, as a share of those before, above which it does not count."""
+    """Largest size after a compaction as a share of the size before; a compaction that saves less is not
+    committed.
+    """
     pins_share: float = 0.10
 
     picture_turns: int | None = 4
-    """Turns for which pictures stay in requests, up to twice as many since they leave in batches; then their
-    description replaces them. None: until they are summarised. 0: in their own turn only.
+    """Turns for which requests show pictures; older ones are replaced by their description.
+
+    Pictures leave in batches, so they may stay for twice as many turns. None keeps them until they are
+    summarised; 0 shows them in their own turn only.
     """
     recall_tokens: int = 0
-    """Tokens of hidden passages that each turn recalls; 0 is none."""
+    """Tokens of hidden passages that each turn may recall; 0 recalls nothing."""
 
     def turns_for(self, channel: str | None) -> int | None:
-        """Return how many turns of history a channel gets; None when all."""
+        """Return how many turns of history requests of `channel` hold; None if there is no limit."""
         return dict(self.history_turns).get(channel) if channel else None
 
     def limits(self, channel: str | None) -> bool:
-        """Return whether a request of this channel may leave out messages by their number or size."""
+        """Return whether a request of this channel may leave out messages because of their number or size."""
         limits = (self.window_messages, self.max_rounds, self.trim_tokens, self.turns_for(channel))
         return any(limit is not None for limit in limits)
 
     @property
     def differs_by_channel(self) -> bool:
-        """True if the channel of a turn decides how much history it gets."""
+        """True if the limit of history depends on the channel of the turn."""
         return bool(self.history_turns)
 
     @property
     def turns_of_all_channels(self) -> int | None:
-        """Turns of history that the most generous channel gets; None if a channel has no limit."""
+        """Largest limit of history among the channels, in turns; None if a channel has no limit."""
         if {channel for channel, _ in self.history_turns} != set(CHANNELS):
             return None
         return max(turns for _, turns in self.history_turns)
 
     @property
     def tokens_ever_sent(self) -> int | None:
-        """Tokens that bound each request from the newest message back; None if there is no such bound."""
+        """Most tokens of the newest messages that any request holds; None if there is no such bound."""
         return self.trim_tokens if self.trim_from == "last" else None
 
     @property
     def is_bounded(self) -> bool:
-        """True if turns that are left out of requests leave for good."""
+        """True if turns that a request leaves out never return to a later one."""
         counted = (self.max_rounds, self.window_messages, self.turns_of_all_channels, self.tokens_ever_sent)
         return any(limit is not None for limit in counted)
 
     @property
     def can_grow_unseen(self) -> bool:
-        """True if turns are left out of requests without leaving for good: only a summary hides those."""
+        """True if requests leave out turns that a later request may show, so that only a summary hides them
+        for good.
+        """
         return not self.is_bounded and (self.differs_by_channel or self.trim_tokens is not None)
 
     @property
     def hides_chatter(self) -> bool:
-        """True if low-signal messages are left out of requests that are nearly full."""
+        """True if low-signal messages are left out of nearly full requests."""
         return self.hide_chatter_at is not None
 
     def choose_recall(self, own: object) -> int:
-        """Return the tokens that a turn recalls: an agent's own number if it is one, else the policy's."""
+        """Return the tokens that a turn may recall: `own`, the agent's setting, if it is a number, else the
+        policy's.
+        """
         if isinstance(own, int) and not isinstance(own, bool) and own >= 0:
             return own
         return self.recall_tokens
 
     def find_landing(self, conversation: int) -> int:
-        """Return the tokens that a compaction must reach, of a conversation's budget."""
+        """Return the tokens below which a compaction must bring a conversation with a budget of
+        `conversation` tokens.
+        """
         return floor(self.land_at * conversation)
 
     def find_least_tail(self, conversation: int) -> int:
-        """Return the tokens that the newest turns take at least after a compaction, if there are as many."""
+        """Return the fewest tokens of newest turns that a compaction keeps, for a budget of `conversation`
+        tokens.
+        """
         return min(max(floor(self.tail_share * conversation), self.tail_least), self.tail_most)
 
     def find_tail_room(self, conversation: int) -> int:
-        """Return the tokens that the newest turns may take after a compaction."""
+        """Return the most tokens of newest turns that a compaction keeps, for a budget of `conversation`
+        tokens.
+        """
         return max(floor(self.tail_share_most * conversation), min(self.tail_room, conversation // 2))
 
     def find_pin_room(self, limit: int) -> int:
-        """Return the tokens that all pins together may take."""
+        """Return the most tokens that all pins together may take, for a context limit of `limit` tokens."""
         return int(self.pins_share * limit)
 
     def without_tail(self) -> KeepStrategy:
-        """Return the strategy of a compaction that hides everything that has ended."""
+        """Return the strategy with which a compaction hides all ended turns."""
         return replace(self, keep_turns=0, keep_turns_least=0, tail_share_most=0.0, tail_room=0)
 
     def find_contradictions(self) -> Findings:
-        """Return each contradiction of these numbers, and whether it holds."""
+        """Return each check of these settings: True if the contradiction exists, and its description."""
         return (*self._of_selection(), *self._of_tail())
 
     def _of_selection(self) -> Findings:
@@ -167,4 +189,4 @@ class KeepStrategy:
 
 
 USUAL_KEEPING = KeepStrategy()
-"""Selection of policies that set nothing else."""
+"""Default selection of messages."""

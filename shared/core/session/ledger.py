@@ -1,4 +1,4 @@
-"""The ledger a summary is made of: items that can leave only with a reason."""
+"""Ledger of a summary: its items, which are removed only with a reason, and its texts."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ ItemKind = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerItem:
+    """One statement of a summary, such as a fact or a promise, with its sources."""
+
     id: str
     kind: ItemKind
     text: str
     sources: tuple[int, ...] = ()
-    """Seqs of the entries that say so."""
+    """Numbers (`seq`) of the entries that state it."""
     author: str = "person"
     closed: str | None = None
-    """Why the item left, or None while it stands."""
+    """Reason why the item no longer holds; None while it holds."""
     day: str = ""
-    """Day of the newest source by the person's clock; empty if unknown."""
+    """ISO date of the newest source in the person's time zone; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A part of a summary that was written as text; without a heading it is the whole."""
+    """Part of a summary that was written as text; a section without heading is the whole text."""
 
     heading: str
     text: str
@@ -37,7 +39,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """Topic of a range of hidden turns, so that its messages can be found again."""
+    """Subject of a range of hidden turns, by which their messages are found again."""
 
     label: str
     from_turn: int
@@ -48,24 +50,26 @@ class Topic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
+    """Structured content of a summary: its items, identifiers, topics and texts."""
+
     narrative: str = ""
     items: tuple[LedgerItem, ...] = ()
     identifiers: tuple[str, ...] = ()
-    """Numbers, names, URLs and paths of the hidden range, word for word."""
+    """Numbers, names, URLs and paths of the hidden range, copied literally."""
     clauses: tuple[tuple[str, str], ...] = ()
-    """Identifiers, each with the words around it; one without a clause is not in it."""
+    """Pairs of an identifier and the text around it; identifiers without such a text are missing here."""
     last_number: int = 0
-    """The number of the newest id ever given; ids are never used twice."""
+    """Number of the newest item id; ids are never used again."""
     form: SummaryForm = "ledger"
     sections: tuple[Section, ...] = ()
-    """The text itself, where the form is one of text; items beside it are kept by code."""
+    """Text of a summary in a text form; `items` are then kept by the program."""
     topics: tuple[Topic, ...] = ()
     title: str = ""
-    """Title of the conversation in lists unless the person has named it; no model reads it."""
+    """Title of the conversation in lists, unless the person gave one; never sent to a model."""
 
 
 def ledger_to_json(ledger: Ledger) -> dict[str, Any]:
-    """Return the ledger as JSON without empty fields of other forms."""
+    """Return the ledger as JSON; optional fields are left out when empty."""
     raw: dict[str, Any] = {
         "narrative": ledger.narrative,
         "items": [
@@ -104,6 +108,7 @@ def ledger_to_json(ledger: Ledger) -> dict[str, Any]:
 
 
 def ledger_from_json(raw: Mapping[str, Any]) -> Ledger:
+    """Return the ledger stored as JSON by `ledger_to_json`; missing fields take their defaults."""
     form = raw.get("form", "ledger")
     return Ledger(
         narrative=raw.get("narrative", ""),

@@ -1,4 +1,4 @@
-"""When to flush, prune, summarise and refuse: one frozen value, checked for contradictions."""
+"""Context policy: one immutable set of settings that says when to flush, prune, summarise and refuse."""
 
 from __future__ import annotations
 
@@ -40,44 +40,48 @@ class NoRoom(ContradictoryPolicy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextPolicy:
-    """Settings of a conversation's context: tokens, unless the name says otherwise; shares are fractions."""
+    """Settings of a conversation's context.
+
+    Sizes are in tokens unless a name says otherwise; shares are fractions.
+    """
 
     name: str
 
     # How large a request may be.
     context_window: int = 200_000
-    """Most tokens that are used of a model's window, even if the window is larger."""
+    """Most tokens of a model's window that are used, even if the window is larger."""
     max_output: int = 8_192
     max_output_share: float = 0.2
     answer_least: int | None = None
-    """Tokens of the answer that stay free next to the largest request; None means the longest answer's.
+    """Tokens left free for the answer next to the largest request; None leaves room for the longest answer.
 
-    A smaller number lets messages that arrive while a summary is written use the rest.
+    With a smaller number, messages that arrive while a summary is written may use the rest.
     """
     overhead: int = 1_024
     overhead_share: float = 0.05
     reserve: int = 20_000
     reserve_leaves: int = 8_000
-    """Tokens of the window that the reserve leaves, or `reserve_leaves_share` of it if that is less.
+    """Tokens of the window that `reserve` must leave, or `reserve_leaves_share` of the window if that is
+    less.
 
-    On small windows the reserve shrinks for it.
+    The reserve shrinks on small windows to leave them.
     """
     reserve_leaves_share: float = 0.5
     soft_budget: int | None = 16_000
-    """The most for the conversation beside system and tools; None means that only the window counts."""
+    """Most tokens of the conversation besides system and tools; None sets no limit but the window."""
     fixed_share: float = 0.5
-    """System and tools above this share of the limit are refused when they are configured."""
+    """Largest share of the limit for system and tools; a configuration above it is refused."""
 
-    # When something is due.
+    # When work is due.
     timing: TimingStrategy = USUAL_TIMING
 
-    # What is sent at all, and what a compaction keeps and must reach.
+    # Which messages are sent, and what a compaction keeps and must reach.
     keeping: KeepStrategy = USUAL_KEEPING
 
-    # Who writes the summary, how it is asked for, how long it may be.
+    # Which model writes the summary, how, and how long it may be.
     writing: SummaryStrategy = USUAL_WRITING
 
-    # Old tool results.
+    # How old tool results are shortened.
     pruning: PruneStrategy = USUAL_PRUNING
 
     # What the gauge shows.
@@ -85,17 +89,17 @@ class ContextPolicy:
     warning_at: float = 0.7
     critical_at: float = 0.9
     exact_outputs: bool = False
-    """Answers count what the provider reported for them, everything else its estimate."""
+    """True stores the provider's token counts of answers; False stores the program's estimates."""
 
     def usable_window(self, window: int) -> int:
         """Return how many tokens of a model's window are used."""
         return min(window, self.context_window)
 
     def for_model(self, *, sees: bool, summarises: bool) -> ContextPolicy:
-        """Return the policy adapted to a model.
+        """Return the policy adapted to a model; `sees` and `summarises` say what the model can and does.
 
-        A model without vision reads descriptions of pictures at once. A model that also writes the
-        summaries saves memory with them, since an early flush would read everything twice.
+        Without vision, pictures are replaced by descriptions at once. A model that also writes the summaries
+        saves memory in the same call, so no early flush is made.
         """
         changes: dict[str, Any] = {} if sees else {"picture_turns": 0}
         if summarises and self.writing.flush_with_summary:
@@ -104,19 +108,23 @@ class ContextPolicy:
 
     @property
     def stores_exact_answers(self) -> bool:
-        """Whether sizes of answers are stored as the provider counted them, and not as estimates."""
+        """True if the provider's token counts of answers are stored instead of estimates."""
         return self.exact_outputs
 
     def count_answer(
         self, blocks: Iterable[Block], *, reported: int | None, ratio: float, estimate: int
     ) -> int:
-        """Return the tokens to store for an answer; `reported` is the provider's count, if it is known."""
+        """Return the tokens to store for an answer.
+
+        `reported` is the provider's count, None if unknown; `ratio` is the model's tokens per estimated
+        token; `estimate` is the program's own count.
+        """
         return reply_tokens(
             blocks, exact=self.exact_outputs, reported=reported, ratio=ratio, estimate=estimate
         )
 
     def to_settings(self) -> dict[str, Any]:
-        """Return each setting by the name that operators use, whichever strategy holds it."""
+        """Return all settings, also those of the strategies, by the names that operators use."""
         held: dict[str, Any] = {}
         for one in fields(self):
             value = getattr(self, one.name)
@@ -125,7 +133,10 @@ class ContextPolicy:
         return held
 
     def with_settings(self, **settings: Any) -> ContextPolicy:
-        """Return the policy with these settings, unchecked; raises TypeError for an unknown name."""
+        """Return the policy with these settings changed, without checking them.
+
+        Raises TypeError for an unknown name.
+        """
         own = {name: value for name, value in settings.items() if name not in _HOLDERS}
         for strategy in dict.fromkeys(_HOLDERS[name] for name in settings if name in _HOLDERS):
             changed = {name: value for name, value in settings.items() if _HOLDERS.get(name) == strategy}
@@ -139,16 +150,18 @@ _STRATEGIES: Mapping[str, type] = {
 _HOLDERS: Mapping[str, str] = {
     one.name: strategy for strategy, kind in _STRATEGIES.items() for one in fields(kind)
 }
-"""Field of the policy that holds a setting, by the setting's name."""
+"""Name of the strategy field that holds a setting, by the setting's name."""
 NO_SETTINGS = frozenset({"name", "prune_rules"})
-"""Fields that no operator sets by name; rules of tools are a separate section of an agent's config."""
+"""Fields that operators cannot set by name; pruning rules are a separate section of an agent's
+configuration.
+"""
 SETTING_KINDS: Mapping[str, Any] = {
     name: kind
     for holder in (ContextPolicy, *_STRATEGIES.values())
     for name, kind in get_type_hints(holder).items()
     if name not in NO_SETTINGS and name not in _STRATEGIES
 }
-"""Type of each setting, by the name that operators use."""
+"""Python type of each setting, by the name that operators use."""
 
 
 def _values(strategy: Any) -> dict[str, Any]:
@@ -156,12 +169,15 @@ def _values(strategy: Any) -> dict[str, Any]:
 
 
 def with_overrides(policy: ContextPolicy, **not_none: Any) -> ContextPolicy:
-    """The policy with every given value that is not None; raises `ContradictoryPolicy`."""
+    """Return the policy with each value that is not None. Raises ContradictoryPolicy."""
     return apply_values(policy, {name: value for name, value in not_none.items() if value is not None})
 
 
 def apply_values(policy: ContextPolicy, values: Mapping[str, Any]) -> ContextPolicy:
-    """Return the policy with these values; a requested number of turns may take half the budget."""
+    """Return the policy with these values, checked. Raises ContradictoryPolicy.
+
+    Setting `keep_turns` also lets the kept turns take half the budget.
+    """
     most = max(policy.keeping.tail_share_most, 0.5)
     room = {} if values.get("keep_turns") is None else {"tail_share_most": most}
     changed = policy.with_settings(**{**room, **values})
@@ -170,7 +186,10 @@ def apply_values(policy: ContextPolicy, values: Mapping[str, Any]) -> ContextPol
 
 
 def fit_to_window(policy: ContextPolicy, context_window: int) -> ContextPolicy:
-    """The policy for an operator's own window, its margins shrunk by the formula where they would not fit."""
+    """Return the policy for an operator's window of `context_window` tokens. Raises ContradictoryPolicy.
+
+    Reserve and flush margin shrink if they would not fit.
+    """
     least_left = min(policy.reserve_leaves, int(policy.reserve_leaves_share * context_window))
     reserve = min(policy.reserve, context_window - least_left)
     left = context_window - reserve
@@ -211,7 +230,7 @@ def _size(p: ContextPolicy) -> Findings:
 
 
 def _shares(p: ContextPolicy) -> Findings:
-    """Fractions between nothing and the whole; the first may be neither."""
+    """Return the checks of fractions; `max_output_share` must lie strictly between 0 and 1."""
     most = p.max_output_share
     wholes = {
         "overhead_share": p.overhead_share,
@@ -231,7 +250,7 @@ def _shares(p: ContextPolicy) -> Findings:
 
 
 def _triggers(p: ContextPolicy) -> Findings:
-    """Numbers of one strategy that contradict those of another."""
+    """Return the checks of settings that belong to two different strategies."""
     kept, turns = p.keeping.keep_turns, p.timing.compact_after_turns
     return (
         (kept < 1 and p.timing.compact_auto, f"keep_turns={kept} must be at least 1 with compact_auto"),

@@ -1,4 +1,4 @@
-"""How a tool result looks once it is shortened, by the policy or by its tool's own rule."""
+"""Texts of shortened tool results, made by the policy or by a tool's own rule."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shared.core.session.session import Entry, PruneForm
 from shared.core.values.messages import Block, ToolResult, tool_results
 
 Shown = Mapping[str, str | None]
-"""Texts by call; None is a result that stays as it is stored."""
+"""Shown text of each tool result by call id; None shows the stored text."""
 FormOf = Callable[[ToolResult, PruneStrategy], PruneForm | None]
 
 _TROUBLE = re.compile(r"error|exception|\bfail(?:ed|ure|s)?\b|traceback|\bpanic|\bfatal", re.IGNORECASE)
@@ -23,7 +23,10 @@ STRENGTH: dict[PruneForm | None, int] = {None: 0, "trim": 1, "duplicate": 2, "cl
 def render_blocks(
     entry: Entry, form: PruneForm | None, shown: Shown | None, pruning: PruneStrategy
 ) -> tuple[Block, ...]:
-    """The entry's blocks under a decision; only tool results differ."""
+    """Return the entry's blocks with tool results in the given form; None changes nothing.
+
+    `shown` holds texts that replace the form's own, by call id.
+    """
     if form is None:
         return entry.blocks
     return tuple(
@@ -39,7 +42,11 @@ def result_texts(blocks: Iterable[Block]) -> tuple[str, ...]:
 def decision_for(
     entry: Entry, pruning: PruneStrategy, names: Mapping[str, str], form_of: FormOf
 ) -> tuple[PruneForm | None, Shown | None]:
-    """The strongest form that the entry's results call for, and their texts where a tool's own rule spoke."""
+    """Return the strongest form that the entry's tool results need, and the texts that a tool's own rule
+    made.
+
+    The texts are None if the form alone gives them.
+    """
     results = tool_results(entry.blocks)
     rules = pruning.prune_rules
     tools = [names.get(result.tool_use_id, "") for result in results]
@@ -65,7 +72,7 @@ def decision_for(
 
 
 def _kept_short(stored: str, wished: str, held: str) -> str | None:
-    """The shorter of what is wished and what is shown already; None for the whole."""
+    """Return the shorter of a proposed text and the text shown now; None if it equals the stored text."""
     text = wished if len(wished) < len(held) else held
     return None if text == stored else text
 
@@ -85,7 +92,7 @@ def _by_rule(
     own = pruning if rule is None else pruning.for_tool(rule)
     form = _form(result, rule, own, form_of)
     if form == "trim" and len(held) < len(result.text):
-        return "trim", held  # once shortened, it waits for the day when it is cleared
+        return "trim", held  # a trimmed result is not trimmed again, only cleared later
     if fresh and _may_be_a_plug_ins(result, rule, form, pruning):
         shorter = pruning.prune_rules.prune(tool, result.text, pruning)
         if shorter is not None:
@@ -96,7 +103,9 @@ def _by_rule(
 def _may_be_a_plug_ins(
     result: ToolResult, rule: ToolRule | None, form: PruneForm | None, pruning: PruneStrategy
 ) -> bool:
-    """A plug-in stands in for trimming, and under rule `protect`, which never trims, for clearing."""
+    """Return whether a plug-in may shorten the result: instead of trimming, or of clearing under rule
+    `protect`.
+    """
     if not pruning.is_clearable(result.text) or (rule is not None and rule.rule == "clear"):
         return False
     return form in (None, "trim") or pruning.prune_rule == "protect"
@@ -129,7 +138,7 @@ def _shorten(text: str, form: PruneForm, pruning: PruneStrategy) -> str:
     if form == "trim":
         return _trim(text, pruning)
     if form == "hide":
-        return text  # whole messages are left out before this; under other policies they are shown
+        return text  # whole messages are left out elsewhere; other policies show them
     if not pruning.is_clearable(text):
         return text
     words = pruning.prune_cleared if form == "clear" else pruning.prune_duplicate

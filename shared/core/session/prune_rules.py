@@ -1,4 +1,4 @@
-"""Pruning rules by tool: an agent's own rules, and rules of plug-ins."""
+"""Pruning rules by tool, from an agent's configuration and from plug-ins."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from typing import Any, Literal, get_args
 from shared.core.values.errors import EvertalkError
 
 Rule = Literal["usual", "never", "trim", "clear"]
-"""`usual` is the policy's way with other numbers; `trim` never clears; `clear` clears whatever is old."""
+"""`usual` prunes like the policy with other numbers, `never` keeps results whole, `trim` never clears,
+`clear` clears all old results.
+"""
 
 Pruner = Callable[[str, str, Any], str | None]
-"""`pruner(tool_name, text, pruning)`: a shorter text, or None for a tool that it does not know; pure.
+"""Plug-in function `pruner(tool_name, text, pruning)` that returns a shorter text, or None for an unknown
+tool.
 
-`pruning` is the policy's `PruneStrategy`, which holds these rules, so that they cannot name its type.
+It must be pure. `pruning` is the policy's `PruneStrategy`; a circular import prevents naming the type.
 """
 
 _SECTION_KEYS = frozenset({"tools", "deny"})
@@ -35,25 +38,30 @@ class BadPruneRules(EvertalkError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRule:
+    """Pruning rule for the tools whose names match a glob."""
+
     match: str
-    """A glob for tool names; case does not matter."""
+    """Glob pattern of tool names, compared without case."""
     rule: Rule = "usual"
     over_chars: int | None = None
-    """Shorter results stay; for `clear` this is the length above which they are cleared."""
+    """Characters above which a result is trimmed, or cleared by rule `clear`; None takes the policy's number.
+    """
     head_chars: int | None = None
     tail_chars: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruneRules:
+    """Pruning rules of an agent, with the pruning functions of plug-ins."""
+
     tools: tuple[ToolRule, ...] = ()
-    """The first that matches decides."""
+    """Rules in order of precedence: the first whose `match` fits a tool applies."""
     deny: tuple[str, ...] = ()
-    """Globs of tools whose results are never shortened, whatever else matches."""
+    """Globs of tools whose results are never shortened, whatever `tools` says."""
     pruners: tuple[Pruner, ...] = field(default=(), repr=False)
 
     def of(self, tool: str) -> ToolRule | None:
-        """The rule for a tool, or None where the policy alone decides."""
+        """Return the rule for a tool; None if only the policy applies."""
         name = tool.casefold()
         for glob in self.deny:
             if fnmatchcase(name, glob.casefold()):
@@ -61,9 +69,7 @@ class PruneRules:
         return next((rule for rule in self.tools if fnmatchcase(name, rule.match.casefold())), None)
 
     def prune(self, tool: str, text: str, pruning: object) -> str | None:
-        """Return the result as shortened by the first plug-in that knows the tool; None if that is not
-        shorter.
-        """
+        """Return the text as the first plug-in that shortens it does; None if no plug-in makes it shorter."""
         for pruner in self.pruners:
             shorter = pruner(tool, text, pruning)
             if shorter is not None and len(shorter) < len(text):
@@ -75,7 +81,10 @@ NO_RULES = PruneRules()
 
 
 def prune_rules(section: object, pruners: Sequence[Pruner] = ()) -> PruneRules:
-    """`agents.config["pruning"]`, checked; raises `BadPruneRules` with everything that is wrong in it."""
+    """Return the rules of an agent's `pruning` section; None has no rules.
+
+    Raises BadPruneRules with all mistakes.
+    """
     if section is None:
         return PruneRules(pruners=tuple(pruners))
     if not isinstance(section, Mapping):

@@ -1,4 +1,4 @@
-"""Strategy of a policy: which old tool results are shortened in requests, and how."""
+"""Part of a policy that decides which old tool results are shortened in requests, and how."""
 
 from __future__ import annotations
 
@@ -8,72 +8,79 @@ from typing import Literal
 from shared.core.session.prune_rules import NO_RULES, PruneRules, ToolRule
 
 Findings = tuple[tuple[bool, str], ...]
-"""Contradictions of a strategy: whether each holds, and its reason."""
+"""Checks of a strategy's settings: True if the contradiction exists, and its description."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruneStrategy:
-    """Rules for old tool results. Lengths are in characters or tokens, as each name says."""
+    """Settings for shortening old tool results. Lengths are in characters or tokens, as each name says."""
 
     prune_rule: Literal["calls", "age", "protect", "none"] = "calls"
-    """`calls` counts calls since, also inside a turn, and takes a batch when reading on has cost what writing
-    again costs; `age` counts answers; `protect` leaves the newest `prune_protect_tokens` of results alone."""
+    """How the age of a result is measured.
+
+    `calls` counts later model calls, also inside a turn, and prunes in batches once reading the results has
+    cost as much as writing the cache again. `age` counts later answers. `protect` spares the newest
+    `prune_protect_tokens` of results. `none` shortens nothing.
+    """
     prune_protect_tokens: int = 40_000
     prune_first: bool = False
-    """Old results are cleared only above the limit; a summary follows only if that is not enough."""
+    """True clears old results only above the limit; a summary follows if that is not enough."""
     prune_keep_last_assistants: int = 3
     prune_over_chars: int = 4_000
     prune_head_chars: int = 1_500
     prune_tail_chars: int = 1_500
     prune_error_tail_chars: int = 1_500
-    """The tail of a result that speaks of an error."""
+    """Characters kept at the end of a trimmed result whose end mentions an error."""
     prune_clear_after_assistants: int = 10
     prune_clear_over_chars: int = 200
-    """A short result stays: clearing it would save nothing."""
+    """Characters up to which a result is never cleared, since that would save nothing."""
     prune_batch: int = 8_000
-    """But by rule `calls`, a batch is taken when it saves this much; 0 takes every decision at once."""
+    """Tokens that a batch must save to be applied, except by rule `calls`; 0 applies every decision at once.
+    """
     prune_batch_over: bool = False
-    """Whether a batch must save more than `prune_batch` instead of as much (the source's own boundary)."""
+    """True if a batch must save more than `prune_batch`, False if exactly as many tokens suffice."""
     prune_when_cold: bool = True
-    """Whether a batch of any size is taken when the provider has forgotten the prefix anyway."""
+    """True applies a batch of any size when the provider's cache has expired anyway."""
     prune_duplicates: bool = True
     prune_mark: str = "\n[… {chars:,} characters left out …]\n"
     prune_cleared: str = "[Tool result cleared]"
     prune_duplicate: str = "[Same as a newer result of this tool]"
     spill_over: int = 8_000
-    """A tool result above this becomes an artifact; the log gets its head, its tail and the artifact's id."""
+    """Tokens above which a tool result becomes an artifact; the log then holds head, tail and the artifact's
+    id.
+    """
     prune_rules: PruneRules = NO_RULES
-    """An agent's own rules by tool name, and those of plug-ins."""
+    """Rules by tool name, from an agent's configuration and from plug-ins."""
 
     @property
     def works_between_calls(self) -> bool:
-        """True if decisions are made before each call of a turn, not only at its start."""
+        """True if pruning is decided before each model call, not only at the start of a turn."""
         return self.prune_rule == "calls"
 
     @property
     def clears_above_limit(self) -> bool:
-        """True if results are cleared only when a request is above the limit."""
+        """True if old results are cleared only when a request exceeds the limit."""
         return self.prune_first and self.prune_rule != "none"
 
     @property
     def works_by_age(self) -> bool:
-        """True if the age of results decides at any size of the context."""
+        """True if results are shortened by their age, whatever the size of the context."""
         return not self.prune_first and self.prune_rule != "none"
 
     def is_long(self, text: str) -> bool:
-        """Return whether a result may be trimmed."""
+        """Return whether a tool result is long enough to be trimmed."""
         return len(text) > self.prune_over_chars
 
     def is_clearable(self, text: str) -> bool:
-        """Return whether replacing a result by one line saves anything."""
+        """Return whether a tool result is long enough that clearing it saves anything."""
         return len(text) > self.prune_clear_over_chars
 
     def is_batch_worth(self, saved: int) -> bool:
-        """Return whether a batch saves enough tokens to pay for a lost cache."""
+        """Return whether a batch that saves `saved` tokens is worth rewriting the provider's cache."""
         return saved > self.prune_batch if self.prune_batch_over else saved >= self.prune_batch
 
     def for_tool(self, rule: ToolRule) -> PruneStrategy:
-        """Return the strategy with the numbers of a tool's own rule."""
+        """Return the strategy with the numbers of a tool's own rule in place of the policy's."""
         tail = self.prune_tail_chars if rule.tail_chars is None else rule.tail_chars
         more = max(0, self.prune_error_tail_chars - self.prune_tail_chars)
         clears = rule.rule == "clear" and rule.over_chars is not None
@@ -88,7 +95,7 @@ class PruneStrategy:
         )
 
     def find_contradictions(self) -> Findings:
-        """Return each contradiction of these numbers, and whether it holds."""
+        """Return each check of these settings: True if the contradiction exists, and its description."""
         counts = (
             "prune_keep_last_assistants", "prune_over_chars", "prune_head_chars", "prune_tail_chars",
             "prune_error_tail_chars", "prune_clear_after_assistants", "prune_clear_over_chars", "prune_batch",
@@ -118,7 +125,7 @@ class PruneStrategy:
 
 
 USUAL_PRUNING = PruneStrategy()
-"""Pruning of policies that set nothing else."""
+"""Default pruning of policies."""
 
 
 def _takes_chars(mark: str) -> bool:

@@ -1,4 +1,4 @@
-"""Pruning: which old tool results are shortened in the request."""
+"""Decisions which old tool results requests show shortened."""
 
 from __future__ import annotations
 
@@ -15,23 +15,28 @@ from shared.core.session.session import Entry, PruneForm, View
 from shared.core.values.messages import Block, ToolResult, ToolUse, is_thought, tool_results, tool_uses
 
 DOWN_TO = 0.85
-"""Share of the limit down to which clearing goes, so that the next turn does not start it again."""
+"""Share of the limit down to which results are cleared, so that the next turn need not clear again."""
 PROTECTED_TURNS = 2
-"""Rule `protect`: newest ended turns whose results stay, however large. Rule `calls`: newest turns whose
-results are not trimmed; they stay whole until they are old enough to be cleared."""
+"""Newest ended turns that are spared.
+
+Rule `protect` keeps their results whole, however large; rule `calls` does not trim them, but clears them when
+they are old enough.
+"""
 READ_PRICE, WRITE_PRICE, LONG_WRITE_PRICE = 0.1, 1.25, 2.0
-"""Prices of a token read from the cache, or written for five minutes or an hour, relative to plain input."""
+"""Prices of a cached token relative to plain input: read, written for five minutes, written for an hour."""
 _NEWLY = attrgetter("pruned_now")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruneDecision:
-    """Decision to show an entry in a shorter form from now on; it is never shown longer again."""
+    """Decision to show an entry's tool results in a shorter form in all later requests; it is
+    never reverted.
+    """
 
     seq: int
     form: PruneForm
     shown: Shown | None = None
-    """Text that a tool's own rule or a plug-in made; None if the policy makes it."""
+    """Texts by call id that a tool's rule or a plug-in made; None uses the policy's form."""
 
 
 def plan_pruning(
@@ -42,10 +47,10 @@ def plan_pruning(
     open_turn: int | None = None,
     cache_long: bool = False,
 ) -> tuple[PruneDecision, ...]:
-    """Return new decisions, or none if together they save too little to pay for the lost provider cache.
+    """Return new pruning decisions; none if they save too little to pay for rewriting the provider's cache.
 
-    The rule `calls` works before each call, other rules only at the start of a turn. Once the decisions are
-    stored, another call returns none.
+    `cache_cold` says that the provider's cache has expired, `cache_long` that it is written for an hour.
+    Stored decisions are not returned again.
     """
     pruning = policy.pruning
     if not pruning.works_by_age or not _has_results(entries):
@@ -68,10 +73,9 @@ def prune_to_target(
     open_turn: int | None = None,
     forms: Sequence[PruneForm] = ("duplicate", "trim", "clear"),
 ) -> tuple[PruneDecision, ...]:
-    """Return just the decisions that save `save` estimated tokens, oldest entries first in each of the forms.
+    """Return the fewest decisions that save `save` estimated tokens, oldest entries first.
 
-    Repeats shrink to one line, then results are trimmed, then cleared. The decisions save less if old and
-    long results do not suffice.
+    `forms` are tried in their order. The decisions save less if there are not enough old, long results.
     """
     if save <= 0 or not _has_results(entries):
         return ()
@@ -98,9 +102,10 @@ def prune_to_target(
 def clear_first(
     view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, *, ratio: float = 1.0
 ) -> tuple[PruneDecision, ...]:
-    """Return decisions that clear old results until the context falls to the share `DOWN_TO` of the limit.
+    """Return decisions that clear old results until the context is at `DOWN_TO` of the limit.
 
-    Returns none at or below the limit, or without the setting `prune_first`.
+    Returns none at or below the limit, or without the setting `prune_first`. `ratio` is the model's tokens
+    per estimated token.
     """
     if not policy.pruning.clears_above_limit or context_tokens <= budget.compact_at:
         return ()
@@ -112,10 +117,9 @@ def clear_first(
 def is_clearing_enough(
     view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, *, ratio: float = 1.0
 ) -> bool:
-    """Return whether clearing old tool results brings the context down to the limit, without a summary.
+    """Return whether clearing old tool results brings the context to the limit or below, without a summary.
 
-    False if `clear_first` returns no decision, as below the limit. `ratio` is the model's tokens per
-    estimated token.
+    False if `clear_first` returns no decision. `ratio` is the model's tokens per estimated token.
     """
     decisions = clear_first(view, budget, policy, context_tokens, ratio=ratio)
     if not decisions:
@@ -125,7 +129,7 @@ def is_clearing_enough(
 
 
 def apply_decisions(entries: Sequence[Entry], decisions: Sequence[PruneDecision]) -> tuple[Entry, ...]:
-    """Return the entries with the decisions applied and marked as the newest batch."""
+    """Return the entries with the decisions applied; only their entries are marked `pruned_now`."""
     if not decisions and not any(map(_NEWLY, entries)):
         return tuple(entries)
     made = {decision.seq: decision for decision in decisions}
@@ -139,9 +143,10 @@ def _apply_decision(entry: Entry, decision: PruneDecision | None) -> Entry:
 
 
 def places_to_change(entries: Sequence[Entry], policy: ContextPolicy) -> tuple[int, ...]:
-    """Return the indexes of the entries where the newest batch begins and where the next may begin.
+    """Return indexes of the entries where the newest batch begins and where the next one may begin.
 
-    Without a newest batch, the first is the oldest result that may be shortened, even if it is in use.
+    These are places up to which the provider's cache stays valid. Without a newest batch, the first is the
+    oldest result that can be shortened.
     """
     newest = next((i for i, is_new in enumerate(map(_NEWLY, entries)) if is_new), None)
     pruning = policy.pruning
@@ -156,19 +161,20 @@ def places_to_change(entries: Sequence[Entry], policy: ContextPolicy) -> tuple[i
 
 
 def apply_pruning(entry: Entry, policy: ContextPolicy) -> tuple[Block, ...]:
-    """Return an entry's blocks as its stored decision shows them: in full, shortened or cleared."""
+    """Return an entry's blocks as its stored pruning decision shows them: whole, trimmed or cleared."""
     return render_blocks(entry, entry.pruned, entry.pruned_as, policy.pruning)
 
 
 def count_saved_tokens(
     entries: Sequence[Entry], decisions: Sequence[PruneDecision], policy: ContextPolicy
 ) -> int:
+    """Return the tokens that the decisions save together, estimated from the characters that they remove."""
     by_seq = {entry.seq: entry for entry in entries}
     return sum(_count_saved(by_seq[one.seq], one, policy.pruning) for one in decisions)
 
 
 def saved_tokens(entry: Entry, decision: PruneDecision, policy: ContextPolicy) -> int:
-    """Return how many tokens a decision saves, estimated from the share of characters that it removes."""
+    """Return the tokens that a decision saves, estimated from the characters that it removes."""
     return _count_saved(entry, decision, policy.pruning)
 
 
@@ -183,10 +189,10 @@ def _count_saved(entry: Entry, decision: PruneDecision, pruning: PruneStrategy) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LogFacts:
-    """Facts of a log that the rules need, collected once."""
+    """Properties of log entries that the pruning rules use, computed once."""
 
     entries: tuple[Entry, ...]
-    """Entries with tool results that may be shortened, in the order of the context."""
+    """Entries whose tool results may be shortened, in the order of requests."""
     by_seq: Mapping[int, Entry]
     ages: Mapping[int, int]
     names: Mapping[str, str]
@@ -215,7 +221,7 @@ class _LogFacts:
         )
 
     def old(self, least: int) -> Iterator[tuple[Entry, int]]:
-        """Yield entries of age `least` or more with their ages, oldest first; age 0 is never yielded."""
+        """Yield entries whose age is at least `least`, and at least 1, with the age, oldest first."""
         for entry in self.entries:
             age = self.ages[entry.seq]
             if age >= max(1, least):
@@ -260,15 +266,14 @@ def _form_by_age(
 
 
 def _is_error(entry: Entry) -> bool:
-    """Return whether any tool result of an entry is an error.
-
-    All results of an entry share one decision, so one error concerns them all.
-    """
+    """Return whether any tool result of an entry is an error; all its results share one decision."""
     return any(result.is_error for result in tool_results(entry.blocks))
 
 
 def _protect(log: _LogFacts, pruning: PruneStrategy) -> list[PruneDecision]:
-    """Return decisions on results beyond the newest `prune_protect_tokens`, oldest first."""
+    """Return decisions that clear results older than the newest `prune_protect_tokens` of them,
+    oldest first.
+    """
     newer = sum(e.tokens for e in log.by_seq.values() if e.turn == log.open_turn and tool_results(e.blocks))
     found: list[PruneDecision] = []
     for entry in reversed(log.entries):
@@ -282,7 +287,7 @@ def _protect(log: _LogFacts, pruning: PruneStrategy) -> list[PruneDecision]:
 
 
 def _decision(log: _LogFacts, entry: Entry, pruning: PruneStrategy, form_of: FormOf) -> PruneDecision | None:
-    """Return the rules' decision on an entry; None unless it is stronger or shorter than the present one."""
+    """Return the decision that the rules make for an entry; None unless it shortens the entry further."""
     form, shown = decision_for(entry, pruning, log.names, form_of)
     if form is None:
         return None
@@ -311,7 +316,7 @@ def _uses(entries: Sequence[Entry]) -> dict[str, ToolUse]:
 
 
 def _ages(entries: Sequence[Entry], open_turn: int | None) -> dict[int, int]:
-    """Return, by `seq`, how many later turns the assistant has answered, without the open turn."""
+    """Return, by `seq`, how many later turns the assistant has answered; the open turn does not count."""
     answered = {e.turn for e in entries if e.role == "assistant" and e.turn != open_turn}
     turns = sorted({entry.turn for entry in entries}, reverse=True)
     ages: dict[int, int] = {}
@@ -333,7 +338,10 @@ def _calls_since(entries: Sequence[Entry]) -> dict[int, int]:
 
 
 def _last_thought(entries: Sequence[Entry], open_turn: int | None) -> frozenset[int]:
-    """Return each `seq` before the open turn's newest thinking; providers refuse changes to these entries."""
+    """Return the `seq` of each entry before the open turn's newest thinking block.
+
+    Providers refuse a request in which these entries have changed.
+    """
     last = max(
         (i for i, e in enumerate(entries) if e.turn == open_turn and any(map(is_thought, e.blocks))),
         default=0,
@@ -344,9 +352,9 @@ def _last_thought(entries: Sequence[Entry], open_turn: int | None) -> frozenset[
 def _in_use(
     entries: Sequence[Entry], uses: Mapping[str, ToolUse], ages: Mapping[int, int], pruning: PruneStrategy
 ) -> frozenset[int]:
-    """Return each `seq` to spare: the newest long result on each value that recent calls name.
+    """Return the `seq` of entries to spare: the newest long result about each value that recent calls name.
 
-    Such a value is, for example, the path of a file being worked on.
+    Such a value is, for example, the path of a file that the model works on.
     """
     named: set[str] = set()
     found: set[str] = set()
@@ -369,7 +377,7 @@ def _named(call: ToolUse | None) -> set[str]:
 
 
 def _may_be_shortened(entry: Entry, pruning: PruneStrategy, uses: Mapping[str, ToolUse]) -> bool:
-    """Return whether the entry will be shortened once it is old enough."""
+    """Return whether the entry's tool results can still be shortened, now or when they are older."""
     if entry.author != "tool" or entry.pinned or entry.pruned == "clear":
         return False
     failed = _is_error(entry)
@@ -388,10 +396,9 @@ def _may_be_shortened(entry: Entry, pruning: PruneStrategy, uses: Mapping[str, T
 def _has_paid_enough(
     log: _LogFacts, batch: Sequence[PruneDecision], pruning: PruneStrategy, price_again: float
 ) -> bool:
-    """Return whether reading results again has cost as much by now as rewriting the cache would.
+    """Return whether rereading the results has already cost as much as rewriting the provider's cache.
 
-    Waiting longer would cost more than the batch; a batch taken sooner would often be followed by another
-    before it has paid. The number of future calls need not be guessed.
+    Waiting longer costs more than the batch saves; pruning sooner rewrites the cache too often.
     """
     if not batch:
         return False
@@ -426,7 +433,7 @@ def _tokens_now(entry: Entry, pruning: PruneStrategy) -> int:
 
 
 def _repeated(entries: Sequence[Entry], names: Mapping[str, str]) -> frozenset[int]:
-    """Return each `seq` whose results all stand word for word in newer entries, from the same tool."""
+    """Return the `seq` of entries whose results all occur literally in newer results of the same tools."""
     seen: set[tuple[str, str]] = set()
     found: set[int] = set()
     for entry in reversed(entries):

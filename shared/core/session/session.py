@@ -1,4 +1,4 @@
-"""Log of a session and its live part: entries, compactions, notes, view, newest of several answers."""
+"""Log of a session and its live part, the view: entries, compactions, notes, and repeated questions."""
 
 from __future__ import annotations
 
@@ -24,19 +24,21 @@ from shared.core.values.messages import (
 _TURN: Callable[[Entry], int] = attrgetter("turn")
 CompactionKind = Literal["summary", "digest", "separator", "new", "window"]
 PruneForm = Literal["trim", "clear", "duplicate", "hide"]
-"""Short forms of an entry. `hide` leaves out a whole message of assistant or tool, under policies that hide
-chatter."""
+"""Short forms of an entry's tool results; `hide` leaves out a whole message of the assistant or a tool."""
 BackoffReason = Literal["thrashing", "nothing", "hook"]
 _SAME_LIMIT = 0.1
-"""Share of the limit by which it may change without ending a pause, since learned ratios move it each
-turn."""
+"""Share of the limit by which it may change without ending a pause, since learned ratios move it each turn.
+"""
 TurnState = Literal["open", "claimed", "answered", "stopped", "refused", "failed"]
 """States of a turn: `open` collects messages, `claimed` is being answered, the other four are final."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """Stored message of the log. Entries arrive by `seq`; requests show them in the order `(turn, step)`."""
+    """Stored message of the log.
+
+    Entries are stored in order of `seq`; requests show them by `(turn, step)`.
+    """
 
     seq: int
     turn: int
@@ -45,22 +47,24 @@ class Entry:
     author: Author
     blocks: tuple[Block, ...]
     tokens: int
-    """Estimated tokens, counted once by the process that stored the entry."""
+    """Estimated tokens, counted once when the entry was stored."""
     at: datetime
     replaces: int | None = None
-    """Seq of the message that this one edits, asks again or answers again; None for a new message."""
+    """`seq` of the message that this one edits, asks again or answers again; None for a new message."""
     pinned: bool = False
     pruned: PruneForm | None = None
-    """Form in which requests show the entry's tool results; None shows them whole. It is never made longer
-    again."""
+    """Form in which requests show the entry's tool results; None shows them whole.
+
+    It never becomes longer again.
+    """
     pruned_as: Mapping[str, str | None] | None = None
-    """Texts of the results by tool call, if a tool's own rule made them; None for a result that stays
-    whole."""
+    """Shown texts by tool call, if a tool's rule made them; a value of None shows the result whole."""
     pruned_now: bool = False
-    """True if the newest batch of pruning decided this; the provider still caches the entries before it."""
+    """True if the newest batch of pruning shortened this entry."""
     failed: str | None = None
-    """Error code of the failed turn whose person's message this is; `blocks` are then what requests show of
-    it."""
+    """Error code of the failed turn of this message, whose `blocks` are then its short form; None if it did
+    not fail.
+    """
 
     @property
     def message(self) -> Message:
@@ -81,7 +85,7 @@ class Compaction:
     from_turn: int
     through_turn: int
     through_seq: int = 0
-    """Highest seq that it hides, shown to the model as the range of the summary."""
+    """Highest `seq` that the compaction hides; the model reads it as the end of the summary's range."""
     summary_text: str = ""
     ledger: Ledger = field(default_factory=Ledger)
     tokens: int = 0
@@ -89,7 +93,7 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """Fact about a contact that memory keeps as a text."""
+    """Fact about a contact that long-term memory keeps as a text."""
 
     id: int
     kind: str
@@ -97,7 +101,7 @@ class Note:
     subject: str = ""
     authority: str = "person"
     importance: int = 5
-    """Importance, from 1 (trivia) to 9 (never forget)."""
+    """Weight from 1 (trivial) to 9 (never to be forgotten)."""
     observed_at: datetime | None = None
     event_date: str | None = None
 
@@ -106,24 +110,24 @@ class Note:
 class FrozenPrefix:
     """Notes and pins that the last request showed before the history.
 
-    Requests repeat them unchanged while the provider may have them cached.
+    Requests repeat them unchanged while the provider may have that prefix cached.
     """
 
     notes_block: str = ""
-    """Text of the notes, as it was sent."""
+    """Text of the notes as the last request sent it."""
     notes: tuple[int, ...] = ()
-    """Ids of the notes in the text, none of which has been forgotten."""
+    """Ids of the notes in `notes_block`; none of them has been forgotten."""
     ended: tuple[Note, ...] = ()
-    """Notes in the text that were changed or have expired later."""
+    """Notes in `notes_block` that have since been changed or expired."""
     pins: frozenset[int] = frozenset()
-    """Seqs of hidden messages that were pinned when it was sent."""
+    """`seq` of hidden messages that were pinned when the prefix was sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionBackoff:
     """Pause of automatic compaction.
 
-    It ends when limit, model or pins change, when a person compacts, or at `until_turn`.
+    It ends at turn `until_turn`, when the limit, the model or the pins change, or when a person compacts.
     """
 
     reason: BackoffReason
@@ -133,47 +137,50 @@ class CompactionBackoff:
     until_turn: int
 
     def holds(self, *, limit: int, model: str, pins: tuple[int, ...], turn: int) -> bool:
+        """Return whether the pause still applies to a session in this state."""
         same = (self.model, self.pins) == (model, pins)
         near = abs(limit - self.limit) <= _SAME_LIMIT * self.limit
         return same and near and turn < self.until_turn
 
 
 def backoff_from_json(raw: Mapping[str, Any] | None) -> CompactionBackoff | None:
+    """Return a stored pause of compaction; None if none is stored."""
     return None if raw is None else CompactionBackoff(**{**raw, "pins": tuple(raw["pins"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """Live part of the log: everything after `base_turn`, plus pins and the head's summary."""
+    """Live part of a session's log: entries after `base_turn`, pins, and the newest summary (`head`)."""
 
     session_id: int
     base_turn: int
     flushed_turn: int
     view_epoch: int
     cycle: int
-    """Number of committed compactions; names the cycle that a flush belongs to."""
+    """Number of committed compactions; a memory flush is counted per cycle."""
     head: Compaction | None
     entries: tuple[Entry, ...]
-    """Live entries in the order `(turn, step)`: those of ended turns and of the claimed one."""
+    """Live entries in the order `(turn, step)`: those of ended turns and of the turn being answered."""
     pins: tuple[Entry, ...] = ()
-    """Hidden entries that requests still show: pinned ones, and corrections of the summary."""
+    """Hidden entries that requests still show: pinned ones, and edits of summarised messages."""
     notes: tuple[Note, ...] = ()
     frozen: FrozenPrefix | None = None
-    """Frozen prefix; None if it must be built again, after a compaction or when the cache has expired."""
+    """Notes and pins as last sent; None if they must be built again after a compaction or an expired cache.
+    """
     context_tokens: int = 0
     """Last reported or estimated size of the context, in tokens."""
     open_turn: int | None = None
-    """Turn that is being answered while this view is used; None if there is none."""
+    """Number of the turn being answered; None if there is none."""
     hold_compaction: bool = False
-    """True after an undo: automatic compaction waits for the next overflow."""
+    """True after an undo: automatic compaction waits until the context overflows."""
     flush_thresholds: frozenset[str] = frozenset()
-    """Names of the thresholds whose flush was tried in this cycle, successfully or not."""
+    """Names of the thresholds at which a memory flush was tried in this cycle, whatever its result."""
     backoff: CompactionBackoff | None = None
     """Pause of automatic compaction; None if there is none."""
 
 
 def is_correction(entry: Entry) -> bool:
-    """Return whether a hidden entry is shown because it was edited after the summary, not as a pin."""
+    """Return whether a hidden entry is shown because it was edited after the summary, and not as a pin."""
     return not entry.pinned and entry.replaces is not None
 
 
@@ -183,13 +190,14 @@ def list_corrections(view: View) -> tuple[Entry, ...]:
 
 
 def drop_edited(ledger: Ledger, corrections: Iterable[Entry]) -> Ledger:
-    """Return the ledger without items that cite edited messages only."""
+    """Return the ledger without items whose sources were all edited by these corrections."""
     edited = {entry.replaces for entry in corrections}
     items = tuple(item for item in ledger.items if not item.sources or not edited.issuperset(item.sources))
     return ledger if len(items) == len(ledger.items) else replace(ledger, items=items)
 
 
 def turns_of(entries: Iterable[Entry]) -> tuple[tuple[Entry, ...], ...]:
+    """Return the entries grouped by turn, in their order."""
     return tuple(tuple(group) for _, group in groupby(entries, key=_TURN))
 
 
@@ -201,7 +209,7 @@ def is_answered(turn: Sequence[Entry]) -> bool:
 
 
 def is_resolved(turn: Sequence[Entry]) -> bool:
-    """Return whether the turn is answered and its last tool result is not an error."""
+    """Return whether the turn is answered and its last tool result is no error."""
     tried = [result for entry in turn for result in tool_results(entry.blocks)]
     return is_answered(turn) and not (tried and tried[-1].is_error)
 
@@ -214,10 +222,10 @@ def find_unresolved_turns(entries: Iterable[Entry], open_turn: int | None = None
 
 
 def drop_former(entries: Sequence[Entry], *, open_turn: int | None = None) -> tuple[Entry, ...]:
-    """Return the entries that a request shows: of several turns that ask one question, only the newest.
+    """Return the entries that a request shows: of turns that repeat a question, only the newest.
 
-    A turn that asks again counts once it is answered, and while it is the open turn; until then the earlier
-    ones stay. Pinned entries always stay. Turns whose entries were all erased are left out.
+    A repeating turn counts once it is answered or while it is open. Pinned entries stay. Turns of erased
+    entries only are left out.
     """
     again = _asked_again(entries)
     gone = _former_turns(entries, again, open_turn) if again else set()
@@ -236,7 +244,9 @@ def _erased_turns(entries: Sequence[Entry], open_turn: int | None) -> set[int]:
 
 
 def former_answer(entries: Iterable[Entry], open_turn: int) -> str | None:
-    """Return the public id of the answer that the open turn's answer will replace; None if there is none."""
+    """Return the public id of the answer that the answer to `open_turn` will replace; None if
+    there is none.
+    """
     known = list(entries)
     root = _asked_again(known).get(open_turn)
     if root is None:
@@ -249,7 +259,7 @@ def former_answer(entries: Iterable[Entry], open_turn: int) -> str | None:
 
 
 def _asked_again(entries: Sequence[Entry]) -> dict[int, int]:
-    """Return, by turn, the seq of the message whose question the turn asks again."""
+    """Return the `seq` of the repeated question for each turn that repeats one."""
     asked = {entry.turn: entry.replaces for entry in entries if entry.replaces and _is_question(entry)}
     first = {root: min(_turns_about(entries, root)) for root in asked.values() if root}
     return {turn: root for turn, root in asked.items() if root and first[root] < turn}

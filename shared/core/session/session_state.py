@@ -1,4 +1,4 @@
-"""State of background jobs: claims, ends of jobs, results of flushes and compactions."""
+"""State that background jobs read and write: claims, ends of jobs, results of flushes and compactions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FlushOutcome = Literal["saved", "nothing", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionState:
-    """A session as a job or a command finds it: whose it is, and its view with entries."""
+    """Session as a job or a command loads it: its owner, settings, sizes, and view with entries."""
 
     session_id: int
     contact_id: int
@@ -30,33 +30,37 @@ class SessionState:
     context_limit: int
     token_ratio: float
     fixed_tokens: int
-    """Tokens of a request besides summary, pins and messages; at first system and tools of the last call."""
+    """Tokens of a request besides summary, pins and messages; before a compaction, system and tools of the
+    last call.
+    """
     talk_ratio: float | None = None
-    """The model's tokens per estimated token of summary, pins and messages; None takes `token_ratio`."""
+    """Model's tokens per estimated token of summary, pins and messages; None uses `token_ratio`."""
     reserved_tokens: int = 0
-    """Tokens that a request keeps free for recalled passages."""
+    """Tokens that requests keep free for recalled passages."""
     token_scale: Mapping[str, Any] = field(default_factory=dict)
-    """How the session's model counts each kind of text, as it is stored."""
+    """Stored ratios of the model's tokens to estimated ones, by kind of text."""
     learned_scale: Mapping[str, Any] | None = None
-    """The scale to store with a change of the view; None keeps the stored one."""
+    """Ratios to store together with a change of the view; None keeps the stored ones."""
     channel: str = ""
-    """Where the last answered turn came from: its limits hold for the gauge and for silent turns."""
+    """Channel of the last answered turn; its limits apply to the gauge and to background calls."""
     measured_by: str = ""
-    """The model whose count the session's numbers are."""
+    """Name of the model whose token counts the session stores."""
     brought: bool = False
-    """A program's key or a site's token said who this is: never the owner of this installation."""
+    """True if an API key or a site's token identified the person, who is then never the owner of the
+    installation.
+    """
     contact_kind: Literal["person", "group"] = "person"
     display_name: str = ""
     timezone: str | None = None
     goal: str = ""
     mode: str = ""
     compaction: str = ""
-    """`off` while automatic summaries are switched off in this conversation."""
+    """`off` if automatic summaries are switched off in this conversation."""
     compact_at: int | None = None
-    """Limit that was chosen for this conversation; None: as the agent is configured."""
+    """Context limit in tokens chosen for this conversation; None uses the agent's setting."""
 
     def with_sizes_of(self, after: SessionState) -> SessionState:
-        """Return this state with the sizes of the request that follows a change of the view."""
+        """Return this state with the sizes of `after`, the state that follows a change of the view."""
         return replace(
             self,
             fixed_tokens=after.fixed_tokens,
@@ -68,7 +72,7 @@ class SessionState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobClaim:
-    """The right to do one job, until its epoch is raised."""
+    """Right of one worker to run one job; it ends when the job's epoch is raised."""
 
     id: int
     kind: Literal["flush", "compact", "tidy", "import"]
@@ -84,7 +88,7 @@ class JobClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushTicket:
-    """A flush that was begun: the range it reads, the row it reports to."""
+    """Memory flush that has started: its row and the range of turns that it reads."""
 
     id: int
     from_turn: int
@@ -93,19 +97,19 @@ class FlushTicket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushReport:
-    """How a flush went, and what it cost."""
+    """Result of a memory flush, and its cost."""
 
     outcome: FlushOutcome
     model: str
     stray_text: str = ""
-    """Text of the silent turn, which is never shown."""
+    """Text that the model wrote during the flush; never shown."""
     error: str = ""
     spent: tuple[Spending, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewCompaction:
-    """A compaction that was planned, written and audited, about to be committed by compare-and-set."""
+    """Compaction that was planned, written and audited, and is ready to be committed."""
 
     kind: CompactionKind
     from_turn: int
@@ -128,7 +132,10 @@ class NewCompaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDone:
-    """How a job ends: `done`, `dead`, or `due` again after `retry_seconds`; an error counts as a fault."""
+    """End of a job: `done`, `dead`, or `due` again after `retry_seconds`.
+
+    A non-empty `error` counts as a fault.
+    """
 
     outcome: Mapping[str, Any]
     state: Literal["done", "dead", "due"] = "done"
@@ -139,7 +146,7 @@ class JobDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnd:
-    """How an earlier compaction job of the session ended."""
+    """End of an earlier compaction job of the session."""
 
     trigger: str
     state: str
@@ -153,53 +160,53 @@ class JobEnd:
 
     @property
     def failures(self) -> int:
-        """Attempts that broke, and a digest that stands in for a summary which no model could write."""
+        """Number of failed attempts; a digest counts as one, since no model could write the summary."""
         if self.state == "dead" and "nothing" not in self.outcome:
             return max(1, self.faults)
         return int(self.committed and self.outcome.get("kind") == "digest")
 
     @property
     def tells_nothing(self) -> bool:
-        """A job that never came to ask a model says nothing about how it would have gone."""
+        """True if the job ended before a model was asked, so that its end predicts nothing."""
         return "nothing" in self.outcome or bool(self.outcome.get("in_backoff"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryEnd:
-    """How the summary of some range came to be, in any conversation."""
+    """How a recent summary was written, in any session."""
 
     model: str
-    """Model that wrote it; empty for a digest."""
+    """Name of the model that wrote the summary; empty for a digest."""
     unusable: frozenset[str]
-    """Models whose answers could not be used."""
+    """Names of models whose answers were unusable for this summary."""
     age_seconds: float
     session_id: int = 0
     is_own: bool = True
-    """True if it belongs to the conversation that asks."""
+    """True if the summary belongs to the session whose pace is examined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """Recent ends of a session's jobs, by Postgres' clock."""
+    """Recent ends of a session's jobs, measured by the clock of Postgres."""
 
     ends: tuple[JobEnd, ...]
-    """Ends of its compaction jobs, newest first, without upgrades of digests."""
+    """Ends of compaction jobs, newest first, without those that replaced a digest."""
     idle_seconds: float
     unanswered: bool
     written: tuple[SummaryEnd, ...] = ()
-    """The summaries of all sessions lately, newest first."""
+    """Recent summaries of all sessions, newest first."""
     turn_micro: float = 0.0
-    """Average price of the newest turns in micro-dollars; 0 without a known price."""
+    """Average price of the newest turns in micro-dollars; 0 if no price is known."""
     summary_tokens: int | None = None
-    """Average answer to the session's newest requests for a summary; None before the first."""
+    """Average tokens of the newest summaries that models wrote for the session; None if there are none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A ledger that was made early, in case the real summary fails."""
+    """Ledger that is written early and used if the real summary fails."""
 
     parent: int | None
-    """Head that the checkpoint continues."""
+    """Id of the compaction (head) that the checkpoint continues; None if there was none."""
     from_turn: int
     through_turn: int
     ledger: Ledger
@@ -209,7 +216,10 @@ class Checkpoint:
     cost_micro: int | None = None
 
     def helps(self, from_turn: int, through_turn: int) -> bool:
-        """Return whether it can replace a summary of this range: at least half of it, nothing beyond."""
+        """Return whether the checkpoint can replace a summary of this range.
+
+        It must begin with the range, cover at least half of it, and not go beyond it.
+        """
         covered = self.through_turn - self.from_turn + 1
         inside = self.from_turn == from_turn and self.through_turn <= through_turn
         return inside and 2 * covered >= through_turn - from_turn + 1
@@ -217,7 +227,9 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hidden:
-    """A session as it stood before a compaction hid `from_turn … through_turn`, with these turns live."""
+    """Session as it was before a compaction hid the turns `from_turn` to `through_turn`, which
+    are live here.
+    """
 
     state: SessionState
     compaction_id: int
@@ -225,14 +237,14 @@ class Hidden:
     from_turn: int
     through_turn: int
     tokens: int
-    """Tokens of the text that replaces these turns."""
+    """Tokens of the text that replaces the hidden turns."""
     ledger: Ledger = field(default_factory=Ledger)
-    """The record that stands in for them; empty where there is none."""
+    """Ledger of the hiding compaction; empty if it has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionStored:
-    """Stored compaction, undo or restore, as screens receive it."""
+    """Result of committing, undoing or restoring a compaction, as clients receive it."""
 
     compaction_id: int
     event_seq: int
@@ -243,7 +255,7 @@ class CompactionStored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRefused:
-    """Refusal of a change, with its reason."""
+    """Refusal to undo or restore a compaction, with its reason."""
 
     reason: Literal[
         "nothing_to_undo", "crosses_new", "crosses_separator", "crosses_window", "would_not_fit",
@@ -251,11 +263,11 @@ class ChangeRefused:
     ]  # fmt: skip
     advice: str
     values: Mapping[str, int] = field(default_factory=dict)
-    """Numbers in it, by name."""
+    """Numbers in `advice`, by the name of their placeholder."""
 
 
 def build_window_compaction(view: View, through_turn: int, *, flush_id: int | None) -> NewCompaction:
-    """Return a compaction that hides live turns up to this one and keeps the head's summary."""
+    """Return a compaction that hides live turns up to `through_turn` and keeps the present summary."""
     seqs = [entry.seq for entry in view.entries if entry.turn <= through_turn]
     head = view.head
     ledger = head.ledger if head else Ledger()

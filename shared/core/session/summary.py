@@ -1,4 +1,4 @@
-"""Summary of a ledger for people and models: its forms, its text within a limit, its fields."""
+"""Summary as text: forms of summaries, rendering, cutting to a token limit, and conversion to five fields."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ _FIRST_TO_GO: tuple[ItemKind, ...] = (
     "goal",
     "constraint",
 )
-"""In which order kinds make room when a ledger has grown too long."""
+"""Item kinds in the order in which they are closed when a ledger exceeds its limit."""
 _LEAST_IDENTIFIERS = 20
 _LEAST_TOPICS = 3
 ITEMS_SHARE = 3
-"""Items that code keeps beside a text take at most one part in three of its room."""
+"""Divisor of the token limit that bounds the items kept by the program next to a summary text: a third."""
 _BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,3}[.)])\s+")
 _SENTENCE_END = re.compile(r"(?<=[.!?…。！？])\s+|\n+")
 _SENTENCE_SHARE = 0.9
-"""Share of the available room that a cut after a sentence must keep."""
+"""Share of the available room that a cut after a sentence must keep; otherwise the cut is between words."""
 CUT_MARK = " …"
 _FENCE = "\n```"
 _HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
@@ -74,7 +74,7 @@ _EMPTY = re.compile(
 )
 _CODE_MARK = "```"
 MAX_NOTHING_CHARS = 80
-"""Characters of an answer that may say that nothing is new; a longer one says more."""
+"""Most characters of an answer that can mean "nothing new"; a longer answer contains something."""
 _AROUND = " \t\r\n.!。।؛،\"'`*_()[]#-–—:"
 _NOTHING_NEW = frozenset(
     {
@@ -93,7 +93,11 @@ _NOTHING_NEW = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heading:
-    """A part that a text has; `kind` says what its lines are in the five fields, None is the running text."""
+    """Section of a summary text. `about` tells the model what belongs in it; `kind` is the item kind of its
+    lines.
+
+    A `kind` of None means running text.
+    """
 
     title: str
     about: str
@@ -102,15 +106,17 @@ class Heading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
+    """Format of summaries, for example five sections or a running text."""
+
     name: SummaryForm
     tag: str = OUR_SUMMARY_TAG
     """Tag around the summary in requests of the chat."""
     tag_has_range: bool = True
     source: Literal["lines", "chat_history"] = "lines"
     headings: tuple[Heading, ...] = ()
-    """None for a text that needs no parts."""
+    """Sections of the text in order; empty for a text without sections."""
     share_of_original: tuple[float, float] | None = None
-    """How long a text should be, as a share of what it is made from; only a score."""
+    """Expected length of the summary as a share of its source, least and most; only used as a score."""
 
     @property
     def is_text(self) -> bool:
@@ -168,21 +174,23 @@ def form_of(name: SummaryForm) -> Form:
 
 
 def is_blank(text: str) -> bool:
-    """Whether a text is empty, or one of the words that stand for it."""
+    """Return whether a text is empty or a word for "nothing", such as "none" or "n/a"."""
     return _EMPTY.fullmatch(text) is not None
 
 
 def says_nothing_new(text: str) -> bool:
-    """Return whether an answer says in a few words that a range adds nothing to the former record."""
+    """Return whether a model's answer consists of a phrase such as "nothing new", which adds nothing to the
+    ledger.
+    """
     if len(text) > MAX_NOTHING_CHARS:
         return False
     return bool(text.strip(_AROUND)) and (is_blank(text) or text.strip(_AROUND).casefold() in _NOTHING_NEW)
 
 
 def sections_in(text: str, form: Form) -> tuple[Section, ...]:
-    """The parts of a Markdown text in the order of the form; empty ones are left out.
+    """Return the non-empty sections of a Markdown text in the order of the form.
 
-    A form without headings takes the whole text as it is; headings that it does not know stay at the end.
+    A form without headings takes the whole text as one section; unknown headings come last.
     """
     if not form.headings:
         return (Section(heading="", text=text.strip()),) if text.strip() else ()
@@ -217,7 +225,9 @@ def _title(line: str) -> str | None:
 
 
 def _known(title: str, form: Form) -> str | None:
-    """Models write “Decisions and conclusions” or “1. Context” as well."""
+    """Return the form's heading that equals `title` but for case, numbers, punctuation and "and"; None if
+    unknown.
+    """
     said = _plain(title)
     return next((heading.title for heading in form.headings if _plain(heading.title) == said), None)
 
@@ -229,7 +239,7 @@ def _plain(title: str) -> str:
 def render_summary(ledger: Ledger) -> str:
     """Return the ledger as Markdown in a fixed order, without closed items.
 
-    Only our own form lists topics and names; a text contains them.
+    Only the form "ledger" lists topics and exact names; texts of other forms contain them.
     """
     parts = [_section(section) for section in ledger.sections]
     if ledger.narrative.strip():
@@ -265,11 +275,11 @@ def translate_headings(summary: str, texts: Catalogue) -> str:
 
 
 def fit_ledger(ledger: Ledger, limit: int, count: Count) -> Ledger:
-    """Shorten a summary to `limit` tokens where possible.
+    """Return the ledger shortened to `limit` tokens where possible.
 
-    Identifiers and topics are dropped first, then items are closed: the least needed kinds and the oldest
-    first, those of the person last. The narrative is cut at the end. In a summary of sections, items and
-    narrative get a third of `limit`, and the longest sections are cut at their end.
+    Identifiers and topics are dropped first; then items are closed, by kind and oldest first, a person's own
+    last; then the narrative is cut. In a summary of sections, items and narrative get a third of `limit` and
+    the longest sections are cut.
     """
     if ledger.sections and count(render_summary(ledger)) > limit:
         items = _fit_items(replace(ledger, sections=()), limit // ITEMS_SHARE, count)
@@ -300,9 +310,9 @@ def five_fields(ledger: Ledger) -> dict[str, Any]:
 
 
 def convert_to_ledger(ledger: Ledger) -> Ledger:
-    """Convert a summary of any form to narrative and items.
+    """Return a summary of any form as narrative and items.
 
-    Statements of sections become items and are cut to 300 characters. A ledger without sections keeps its
+    Statements of sections become items of at most 300 characters. A ledger without sections keeps its
     content.
     """
     if not ledger.sections:
@@ -385,7 +395,7 @@ def _fit_items(ledger: Ledger, limit: int, count: Count) -> Ledger:
 
 
 def _with_less(ledger: Ledger, excess: int, count: Count) -> Ledger:
-    """Return the ledger without about `excess` tokens of identifiers, hints and items, in this order.
+    """Return the ledger with about `excess` tokens of identifiers, topics and items left out, in this order.
 
     The result equals `ledger` if nothing can be left out.
     """
@@ -416,9 +426,9 @@ def _with_shorter_narrative(ledger: Ledger, limit: int, count: Count) -> Ledger:
 
 
 def _fit_sections(ledger: Ledger, limit: int, count: Count) -> Ledger:
-    """Cut sections at a line or sentence, the longest first, until the summary has `limit` tokens.
+    """Return the ledger with its longest sections cut until the summary has `limit` tokens.
 
-    A section of which nothing is left is dropped.
+    Cuts are after a line or sentence where possible. A section without any text left is dropped.
     """
     sections = list(ledger.sections)
     while (
@@ -436,9 +446,9 @@ def _fit_sections(ledger: Ledger, limit: int, count: Count) -> Ledger:
 
 
 def _cut(text: str, room: int, count: Count) -> str:
-    """Return the start of a text that fits into `room` tokens, with a mark; empty if nothing fits.
+    """Return the beginning of a text that fits into `room` tokens, with a mark; empty if nothing fits.
 
-    The cut is after a line or sentence where that costs little, else between words. An open block of code is
+    The cut is after a line or sentence where that costs little, else between words. An open code block is
     closed. A text that fits is returned unchanged.
     """
     if count(text) <= room:
@@ -486,7 +496,7 @@ def _hint(topic: Topic) -> str:
 
 
 def _range(ledger: Ledger) -> list[int]:
-    """Return the numbers of the first and last message that the topics cover; empty without topics."""
+    """Return the first and the last message number that the topics cover; empty without topics."""
     if not ledger.topics:
         return []
     return [

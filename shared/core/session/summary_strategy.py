@@ -1,4 +1,4 @@
-"""Strategy of a policy: which model writes a summary, in which form, and how long it may be."""
+"""Part of a policy that decides which model writes a summary, in which form, and how long it may be."""
 
 from __future__ import annotations
 
@@ -8,35 +8,42 @@ from typing import Literal
 from shared.core.session.prune_strategy import Findings
 
 Summariser = Literal["cheap", "warm", "auto", "own"]
-"""Model for summaries: the summary model; the chat model on its warm prefix; the cheaper of both; the
-session's model by a separate request.
+"""Model that writes summaries.
+
+`cheap`: the summary model; `warm`: the chat model on its cached prefix; `auto`: the cheaper of both; `own`:
+the session's model in a separate request.
 """
 SummaryForm = Literal["ledger", "sections", "thread", "handover", "running"]
-"""Form of a summary: our ledger, LobeChat's five sections, Chatbox's growing thread, OpenCode's hand-over, or
-langmem's running text.
+"""Form of a summary: our ledger, LobeChat's sections, Chatbox's thread, OpenCode's hand-over, langmem's
+running text.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryStrategy:
-    """Writer, form and length of summaries. Lengths are in tokens."""
+    """Settings for writing summaries. Lengths are in tokens."""
 
     summariser: Summariser = "cheap"
     summary_falls_back: bool = True
-    """Whether the session's own model may write the summary when the cheap one cannot."""
+    """True lets the session's own model write the summary when the summary model cannot."""
     summary_form: SummaryForm = "ledger"
     summary_least: int = 300
     summary_most: int = 2_000
     summary_merged: bool = False
-    """True if portions are summarised separately and merged by the model, instead of one after the other."""
+    """True summarises portions separately and lets the model merge them; False extends one summary portion by
+    portion.
+    """
     summary_margin: float = 1.0
-    """Estimates are multiplied by this before a portion is held against the summariser's window."""
+    """Factor on estimated tokens when portions are fitted into the summary model's window."""
     flush_with_summary: bool = False
-    """Whether the chat model writes notes and summary in one request; a second model writes the summary where
-    it saves more than a tenth of the price. Memory is saved early only beside a second model."""
+    """True lets the chat model write notes and summary in one request.
+
+    A second model writes the summary if that saves more than a tenth of the price; only then is memory saved
+    early.
+    """
 
     def list_models(self, *, summary_model: str, own_model: str) -> tuple[str, ...]:
-        """Return the models for a separate request, in order."""
+        """Return the names of the models to ask for a summary by a separate request, in order."""
         first, second = summary_model, own_model
         if self.summariser == "own":
             first, second = own_model, summary_model
@@ -44,11 +51,11 @@ class SummaryStrategy:
 
     @property
     def may_write_on_prefix(self) -> bool:
-        """True if the chat model may write the summary on its warm prefix, where that costs less."""
+        """True if the chat model may write the summary on its cached prefix, where that costs less."""
         return self.flush_with_summary or self.summariser in ("warm", "auto")
 
     def find_contradictions(self) -> Findings:
-        """Return each contradiction of these numbers, and whether it holds."""
+        """Return each check of these settings: True if the contradiction exists, and its description."""
         least, most = self.summary_least, self.summary_most
         return (
             (not 0 < least <= most, f"summary_least={least} must be positive, at most summary_most={most}"),
@@ -57,4 +64,4 @@ class SummaryStrategy:
 
 
 USUAL_WRITING = SummaryStrategy()
-"""Writing of policies that set nothing else."""
+"""Default settings for writing summaries."""

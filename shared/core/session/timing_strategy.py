@@ -1,4 +1,4 @@
-"""Strategy of a policy: when memory is saved, and when a summary is due."""
+"""Part of a policy that decides when memory is saved and when a summary is due."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shared.core.session.prune_strategy import Findings
 
 
 def mark_of(share: float) -> str:
-    """Return the name of an early flush: `at_75` for three quarters of the window."""
+    """Return the name of the flush at a share of the window, such as `at_75` for 0.75."""
     return f"at_{100 * share:g}"
 
 
@@ -19,37 +19,39 @@ class TimingStrategy:
     """Thresholds of flushes and compactions. Sizes are in tokens and shares are fractions."""
 
     compact_auto: bool = True
-    """Whether size alone brings a summary; a person's /compact always may."""
+    """True makes summaries automatic; False leaves them to a person's /compact."""
     compact_at: int | None = None
-    """Limit in tokens instead of the preset's share, reserve and soft budget; at most the hard limit."""
+    """Context limit in tokens, at most the hard limit; None derives it from the other settings."""
     compact_share: float | None = None
-    """The limit as a share of `compact_share_of`; None means window less reserve, and the soft budget."""
+    """Context limit as a share of `compact_share_of`; None takes window less reserve, bounded by the soft
+    budget.
+    """
     compact_share_of: Literal["window", "input_budget"] = "window"
     compact_at_equal: bool = False
-    """Whether a context of exactly the limit is already due (the source's own boundary: "≥")."""
+    """True makes a context of exactly the limit due; False only a larger one."""
     compact_after_turns: int | None = None
-    """Turns since the last summary after which one is due, however small the context is."""
+    """Ended turns since the last summary after which one is due at any size; None sets no such number."""
     compact_before_call: bool = False
     compact_ahead: bool = False
-    """Whether a compaction is asked for as soon as the next turn is expected to cross the limit."""
+    """True requests a compaction as soon as the expected next turn would cross the limit."""
     compact_above: Literal["limit", "hard"] = "limit"
     flush_threshold: int = 4_000
-    """How far below the limit memory is saved; 0 means only together with what hides messages."""
+    """Tokens below the limit at which memory is saved; 0 saves it only together with a compaction."""
     flush_share: float = 0.10
-    """Where the limit is below `flush_share_below`, the flush comes at most this share of it earlier."""
+    """Largest flush margin as a share of the limit, for limits below `flush_share_below` tokens."""
     flush_share_below: int = 40_000
     flush_shares: tuple[float, ...] = ()
-    """Memory is saved at each of these shares of the window, once per cycle each."""
+    """Shares of the window at which memory is saved, each once per cycle; empty uses `flush_threshold`."""
     flush_cooldown_seconds: int = 300
     checkpoints: bool = False
-    """Each early flush also writes a ledger, used when the real summary fails."""
+    """True also writes a checkpoint at each early flush, used if the real summary fails."""
     idle_compaction: bool = True
     idle_over: int = 24_000
-    """Idle compaction leaves conversations alone that are smaller."""
+    """Tokens up to which an idle conversation is not compacted."""
 
     @property
     def looks_before_call(self) -> bool:
-        """True if a turn waits for a summary that is due before it asks the model."""
+        """True if a turn waits for a due summary before it calls the model."""
         return self.compact_before_call
 
     def is_waited_for(self, trigger: str) -> bool:
@@ -58,13 +60,13 @@ class TimingStrategy:
 
     @property
     def share_of_window(self) -> float | None:
-        """Share of the model's window that is the limit; None if the limit is something else."""
+        """Share of the model's window that is the context limit; None if the limit is defined otherwise."""
         chosen = self.compact_at is not None or self.compact_share_of != "window"
         return None if chosen else self.compact_share
 
     @property
     def flush_marks(self) -> tuple[str, ...]:
-        """Names of early flushes at shares of the window, in their order."""
+        """Names of the flushes at shares of the window, ascending."""
         return tuple(map(mark_of, self.flush_shares))
 
     @property
@@ -73,7 +75,11 @@ class TimingStrategy:
         return frozenset(self.flush_marks if self.checkpoints else ())
 
     def find_reached_mark(self, tokens: int, *, window: int) -> str | None:
-        """Return the highest share of the window that a context has reached; exactly a share counts."""
+        """Return the name of the highest flush share that a context of `tokens` has reached; None if there is
+        none.
+
+        A context of exactly the share has reached it.
+        """
         reached = [one for one in self.flush_shares if tokens >= ceil(round(one * window, 6))]
         return mark_of(reached[-1]) if reached else None
 
@@ -84,7 +90,7 @@ class TimingStrategy:
         return min(self.flush_threshold, floor(self.flush_share * limit))
 
     def find_contradictions(self) -> Findings:
-        """Return each contradiction of these numbers, and whether it holds."""
+        """Return each check of these settings: True if the contradiction exists, and its description."""
         at, share, shares = self.compact_at, self.compact_share, self.flush_shares
         counts = {
             name: getattr(self, name)
@@ -102,4 +108,4 @@ class TimingStrategy:
 
 
 USUAL_TIMING = TimingStrategy()
-"""Timing of policies that set nothing else."""
+"""Default timing of policies."""

@@ -1,4 +1,6 @@
-"""Turn from its message to its answer: inbound message, events for screens, claim, steps, outcome."""
+"""Values of a turn: inbound message, claim, events for clients, outcome, and the stored record of
+a request.
+"""
 
 from __future__ import annotations
 
@@ -16,54 +18,58 @@ from shared.core.values.messages import Block, Text, text_without_files
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiptParts:
-    """A channel's parts of the statement that stores a message, the same for all messages of the channel.
+    """SQL that a channel adds to the statement that stores a message; the same for all its messages.
 
-    Parameters are named; besides those of the channel there are those of the message, such as `:session_id`.
+    Named parameters are the channel's and the message's, such as `:session_id`.
     """
 
     lock: str
-    """Query that locks what the message was made of; its one value is whether the message may be stored."""
+    """Query that locks the message's source row; its one value says whether the message may be stored."""
     records: tuple[str, ...]
-    """Statements that store the channel's rows; `s.seq` and `s.turn_no` are those of the entry."""
+    """Statements that store the channel's rows; `s.seq` and `s.turn_no` are the stored entry's."""
 
 
 class MessageReceipt(Protocol):
-    """Rows that a channel stores in the statement of a message, or not at all.
+    """Rows that a channel stores together with a message, all or nothing.
 
-    `connection` is that of the store that asks.
+    `connection` and `transaction` are the calling store's.
     """
 
     @property
     def parts(self) -> ReceiptParts: ...
 
     def get_values(self) -> Mapping[str, object]:
-        """Return the values of the parameters of `parts`."""
+        """Return the values of the named parameters in `parts`."""
         ...
 
     def find_joined_turn(self, connection: Any, inbound: Inbound) -> Awaitable[int | None]:
-        """Return the turn that the message continues; None where it continues none."""
+        """Return the number of the turn that the message continues; None if it begins a turn."""
         ...
 
     def find_stored(self, transaction: Any, inbound: Inbound, *, is_stored: bool) -> Awaitable[int | None]:
-        """Return the entry that already holds the refused message, or None.
+        """Return the `seq` of the entry that already holds a message that could not be stored; None if there
+        is none.
 
-        `is_stored` says that a message with the same key was stored before. Raises LeaseLost when another
-        process is about to store it.
+        `is_stored` says that its key was stored before. Raises LeaseLost if another process is about to store
+        it.
         """
         ...
 
 
 class EditReceipt(Protocol):
-    """Rows that a channel stores in the transaction of an edit."""
+    """Rows that a channel stores in the same transaction as an edit."""
 
     def record(self, transaction: Any) -> Awaitable[None]:
-        """Store the channel's rows of the edit."""
+        """Store the channel's rows of the edit in this transaction."""
         ...
 
 
 EditResult = Literal["replaced", "restarted", "last", "old", "same", "unknown"]
-"""Results of an edit. `replaced`: not answered yet; `restarted`: its answer begins again; `last`: answered
-last, or shown."""
+"""Results of an edit.
+
+`replaced`: not answered yet; `restarted`: its answer begins again; `last`: the last answered message; `old`:
+an earlier message; `same`: no change; `unknown`: no such message.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,17 +78,17 @@ class Edited:
 
     result: EditResult
     turn: int = 0
-    """Newest turn that asks the message; 0 for an unknown message."""
+    """Newest turn with the message's question; 0 for an unknown message."""
     seq: int = 0
-    """Seq of the entry with the newest wording."""
+    """`seq` of the entry with the newest wording."""
     event_seq: int = 0
     """Number of the event that announces the edit; the session's newest event if nothing changed."""
     is_repeated: bool = False
-    """True if this edit was stored before."""
+    """True if the same edit was already stored."""
     shown: Stored | None = None
-    """Event for screens; None if nothing changed."""
+    """Event for clients; None if nothing changed."""
     at_ms: int = 0
-    """When it was stored, milliseconds since the epoch by Postgres' clock."""
+    """Time of storing, in milliseconds since the epoch by the clock of Postgres."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,13 +99,17 @@ class Inbound:
     address_id: int
     text: str
     dedupe_key: str
-    """Unique within the session: `web:<cid>`, `tg:<bot>:<update>`. A repeat is the same message."""
+    """Key unique within the session, such as `web:<cid>` or `tg:<bot>:<update>`; a second message with it is
+    ignored.
+    """
     cid: str | None = None
-    """Client's own id of the message, echoed so that the client finds the bubble that it already shows."""
+    """Client's id of the message, echoed so that the client recognises the bubble that it shows; None without
+    one.
+    """
     more: tuple[Block, ...] = ()
     """Pictures and texts of documents, placed after the text."""
     attached: tuple[Attached, ...] = ()
-    """Files that `more` was made of, for screens."""
+    """Files from which `more` was made, as clients receive them."""
     receipt: MessageReceipt | None = None
 
     @property
@@ -116,9 +126,9 @@ class Accepted:
     turn: int
     event_seq: int
     repeated: bool
-    """True when the same dedupe key was stored before; nothing was added."""
+    """True if a message with the same `dedupe_key` was stored before; nothing was added."""
     at_ms: int
-    """When it was stored, milliseconds since the epoch by Postgres' clock."""
+    """Time of storing, in milliseconds since the epoch by the clock of Postgres."""
 
     @property
     def mid(self) -> str:
@@ -127,12 +137,14 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
+    """Event: an attempt to answer a turn has started."""
+
     turn: int
     attempt: int
     epoch: int = 0
-    """Epoch of the claim; parts of a streamed answer are stored with it."""
+    """Epoch of the claim; parts of a streamed answer are stored under it."""
     address_id: int = 0
-    """Address that the turn came from and its answer goes to; a session may have several."""
+    """Id of the address that the turn came from and the answer goes to; a session may have several."""
 
 
 def utf16_units(text: str) -> int:
@@ -145,7 +157,10 @@ def utf16_units(text: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delta:
-    """A piece of an answer that is not stored yet; `offset` counts UTF-16 units from the answer's start."""
+    """Event: a piece of an answer that is not stored yet.
+
+    `offset` counts UTF-16 units from the answer's start.
+    """
 
     turn: int
     attempt: int
@@ -155,6 +170,8 @@ class Delta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRunning:
+    """Event: the assistant runs a tool."""
+
     turn: int
     name: str
     subject: str = ""
@@ -171,17 +188,21 @@ class Organizing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """Event that is committed to the database; `payload` is what screens get, see `web/protocol/wire.py`."""
+    """Event that is committed to the database; `payload` is what clients receive, see
+    `web/protocol/wire.py`.
+    """
 
     event_seq: int
     kind: str
     payload: Mapping[str, Any]
     ends: Literal["answered", "stopped", "refused", "failed"] | None = None
-    """State of the turn that the event has ended in the same commit; None for other events."""
+    """State of the turn that the same commit ended; None if it ended none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded:
+    """Event: an attempt to answer a turn has ended in this state."""
+
     turn: int
     state: Literal["answered", "stopped", "refused", "failed", "waiting"]
 
@@ -191,35 +212,40 @@ class ContextMeasured:
     """Size of a session's next request in tokens: used, reserved and allowed."""
 
     used: int
-    """Tokens of the next request before anything new is said, as the provider counts them."""
+    """Tokens of the next request before a new message, as the provider counts them."""
     reserved: int = 0
-    """Tokens that stay free for recalled passages; no part of `used` or `limit`."""
+    """Tokens kept free for recalled passages; not part of `used` or `limit`."""
     limit: int
-    """Tokens that `used` may reach: the policy's limit less what is reserved."""
+    """Tokens that `used` may reach: the policy's limit less `reserved`."""
     percent: float
-    """Share of `used` in `limit`."""
+    """Percentage of `limit` that `used` takes."""
     status: Literal["ok", "warning", "critical"]
     parts: Mapping[str, int]
     """Tokens of each part; they add up to `used`."""
     estimated: bool
     summary_at: int = 0
-    """Size of `used` above which a summary is due."""
+    """Tokens of `used` above which a summary is due."""
     window: int = 0
     """Tokens of the model's window that are used."""
     summary_turns: int = 0
-    """Estimated messages of the person until the next summary; 0 if it is due or cannot be estimated."""
+    """Estimated number of the person's messages until the next summary; 0 if it is due or cannot be
+    estimated.
+    """
     summary_soon: bool = False
-    """Whether one of the next two messages will probably bring a summary."""
+    """True if one of the next two messages will probably cause a summary."""
     summary_withheld: str = ""
     """Reason why no automatic summary is made; empty if one comes at the limit."""
 
 
 AnswerEnd = Literal["stop", "length", "filter", "cancelled"]
-"""Reason an answer ended: its natural end, the longest output of its model, a filter, or its person."""
+"""Reason why an answer ended: finished, at the model's output limit, by a filter, or cancelled by the person.
+"""
 ReplyEvent = RunStarted | Delta | ToolRunning | Organizing | Stored | RunEnded | ContextMeasured
 Emit = Callable[[ReplyEvent], Awaitable[None]]
-"""Function of a channel that receives events. It must not raise, since a closed page must not end the
-turn."""
+"""Function of a channel that receives events.
+
+It must not raise, so that a closed page does not end the turn.
+"""
 
 
 _ROLES = {
@@ -228,16 +254,17 @@ _ROLES = {
 
 
 WHOLE_CHARS = 8_000
-"""Most characters of a person's message that is shown whole; of a longer one, `HEAD_CHARS` are shown
-first."""
+"""Characters of a person's message up to which lists and events show it whole."""
 HEAD_CHARS = 4_096
-"""Characters shown first of a long message; more than the 4,000 above which the chat folds it."""
+"""Characters that lists and events show of a longer message; more than the 4,000 above which the chat folds
+it.
+"""
 
 
 def shorten_message(payload: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message for lists and events: a long one of a person is cut.
+    """Return a message for lists and events, with a person's long text cut.
 
-    Over `WHOLE_CHARS` characters, its first `HEAD_CHARS` stay, and `chars` holds its full length.
+    Above `WHOLE_CHARS` characters, `text` holds the first `HEAD_CHARS` and `chars` the full length.
     """
     text = payload.get("text")
     if payload.get("role") != "person" or not text or len(text) <= WHOLE_CHARS:
@@ -271,7 +298,9 @@ TITLE_CHARS = 60
 
 
 def title_of(question: str) -> str:
-    """Return the automatic title: the first words of the first question."""
+    """Return the automatic title of a conversation: the beginning of its first question, at most 60
+    characters.
+    """
     words = " ".join(question.split())
     if len(words) <= TITLE_CHARS:
         return words
@@ -280,6 +309,7 @@ def title_of(question: str) -> str:
 
 
 def iso(at: datetime) -> str:
+    """Return a time in UTC as ISO 8601 with milliseconds and `Z`."""
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -287,34 +317,36 @@ StepOutcome = Literal["done", "failed", "unknown"]
 
 
 GUEST_NETWORK = "guests"
-"""Network of the contacts of all guest chats; its daily cap is the guests' own."""
+"""Network name shared by the contacts of all guest chats, so that they share one daily cap."""
 SECRETARY_NETWORK = "secretary:"
-"""Beginning of the network of an owner's customers, before the bot and the owner; its cap is the owner's."""
+"""Prefix of the network name of a business account's customers, followed by bot and owner; they share one
+cap.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
-    """Spending limits in micro-dollars per day; None is no limit. Days end at midnight in `timezone`."""
+    """Spending caps in micro-dollars per day; None sets no cap. Days begin at midnight in `timezone`."""
 
     total: int | None
     person: int | None
     visitor: int | None
     session: int | None
     network: int | None = None
-    """Cap of all anonymous visitors from one IPv4 address or one /56 of IPv6."""
+    """Cap of all anonymous visitors from one IPv4 address or one IPv6 /56."""
     visitors_hour: int | None = None
     """Cap of all anonymous visitors together, per hour."""
     guests: int | None = None
-    """Cap of all chats together where a bot is a guest."""
+    """Cap of all chats together in which a bot is a guest."""
     secretary: int | None = None
-    """Cap of all customers together of one owner of a business account."""
+    """Cap of all customers together of one business account's owner."""
     customer: int | None = None
-    """Cap of one such customer."""
+    """Cap of one customer of a business account."""
     timezone: str = "UTC"
 
     @property
     def limits(self) -> tuple[int | None, ...]:
-        """Caps in the order in which SQL statements expect them."""
+        """Caps in the order in which the SQL statements expect them."""
         return (
             self.visitor, self.person, self.session, self.total, self.network, self.visitors_hour,
             self.guests, self.secretary, self.customer,
@@ -323,7 +355,9 @@ class Caps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The right to answer one turn, until another process raises the epoch."""
+    """Right of one process to answer one turn, with the state that the answer needs; it ends when the epoch
+    is raised.
+    """
 
     session_id: int
     turn: int
@@ -331,7 +365,7 @@ class Claim:
     worker_id: int
     attempt: int
     faults: int
-    """Failures of the turn without a transient cause."""
+    """Number of failed attempts that were not caused by a passing problem, such as a busy provider."""
     stop_requested: bool
     told_waiting: bool
     contact_id: int
@@ -343,11 +377,11 @@ class Claim:
     token_ratio: float
     context_tokens: int
     measured_by: str
-    """Model that counted `context_tokens` and `token_ratio`; empty before the first count."""
+    """Name of the model that counted `context_tokens` and `token_ratio`; empty before the first count."""
     token_ratios: Mapping[str, float]
-    """Token ratios of models that answered in this session earlier."""
+    """Ratios of tokens to estimated tokens, by name of models that answered in this session earlier."""
     turn_times: tuple[datetime, ...]
-    """Times at which the newest turns began."""
+    """Times at which the newest turns of the session began."""
     reservation_id: int | None
     reserved_micro: int
     refused_scope: str | None
@@ -355,13 +389,13 @@ class Claim:
     view: View
     """View without entries, which come in `entries` or are loaded by the next statement."""
     token_scale: Mapping[str, Any] = field(default_factory=dict)
-    """Stored scale: how the session's model counts each kind of text."""
+    """Stored ratios of the model's tokens to estimated ones, by kind of text."""
     waited_seconds: float = 0.0
-    """Seconds since this turn was first put back because its provider could not answer."""
+    """Seconds since the turn was first postponed because its provider could not answer; 0 if it was not."""
     process_faults: int = 0
-    """Number of processes that this turn has stopped."""
+    """Number of processes that crashed while they answered this turn."""
     near_caps: bool = False
-    """True if this turn may use most of a cap, and the person has not been warned today."""
+    """True if the turn may use most of a cap and the person was not warned today."""
     brought: bool = False
     """True if an API key or a site's token named the person, who then never counts as the owner."""
     contact_kind: Literal["person", "group"] = "person"
@@ -369,22 +403,23 @@ class Claim:
     compaction: str = ""
     """`off` while automatic summaries are switched off in this conversation."""
     timezone: str | None = None
-    """Person's timezone as their browser reported it; None if it is unknown."""
+    """Time zone of the person as their browser reported it; None if unknown."""
     goal: str = ""
     mode: str = ""
     recallable: bool = False
     """True if recall has something to search: hidden messages or the agent's files."""
     erased_turn: int = 0
-    """Last turn of those that were erased; 0 if none was."""
+    """Number of the last erased turn; 0 if none was erased."""
     after_death: bool = False
-    """True if the process of the previous attempt ended without releasing its claim, as in a crash."""
+    """True if the process of the previous attempt ended without releasing its claim, for example by a crash.
+    """
     entries: tuple[Entry, ...] | None = None
-    """Entries of the view and the turn, if they came with the claim."""
+    """Entries of the view and the turn; None if they must be loaded separately."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
-    """One model call in the usage ledger."""
+    """Usage and cost of one model call. `known` is False if the provider reported no usage."""
 
     model: str
     input_tokens: int = 0
@@ -399,7 +434,9 @@ class Spending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpendingWarning:
-    """Warning event for the person: scopes (`contact`, `session`, `total`) whose caps are nearly used up."""
+    """Warning event for the person: the scopes (`contact`, `session`, `total`) whose caps are
+    nearly used up.
+    """
 
     scopes: tuple[str, ...]
     event_seq: int | None = None
@@ -431,7 +468,7 @@ class ContextAudit:
     prune_seqs: tuple[int, ...] = ()
     renderer_version: int = 1
     recipe: Mapping[str, Any] = field(default_factory=dict)
-    """Further facts for rebuilding the request, see `services/admin/context_inspector.py`."""
+    """More facts for rebuilding the request, see `services/admin/context_inspector.py`."""
     model_ms: int | None = None
     """Milliseconds of all model calls of the turn; None if not measured."""
 
@@ -443,9 +480,9 @@ class StoredTurn:
     audit: ContextAudit
     head: Compaction | None
     entries: tuple[Entry, ...]
-    """Live entries and pins in the order of the context; the audit says how each was shortened."""
+    """Live entries and pins in the order of the request; the audit says how each was shortened."""
     parts: Mapping[str, str]
-    """Texts of the prompt by their sha256 in hex."""
+    """Parts of the prompt, by their SHA-256 in hex."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -454,8 +491,11 @@ class JobOrder:
 
     kind: Literal["flush", "compact", "import"]
     key: str
-    """Unique key: kind, session and cycle, for a flush with its threshold. Each further turn orders the same
-    job while it is due or runs; its end checks for more work."""
+    """Key that exists once among due and running jobs: kind, session and cycle, for a flush also the
+    threshold.
+
+    Later turns order the same job again without effect; when it ends, it checks for more work.
+    """
     trigger: str
     payload: Mapping[str, Any] = field(default_factory=dict)
     delay_seconds: float = 0.0
@@ -464,7 +504,7 @@ class JobOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueJob:
-    """Stored job that a worker may run now; its kind names the worker's function."""
+    """Stored job that a worker may run now; `kind` names the worker's function."""
 
     id: int
     kind: str
@@ -481,49 +521,51 @@ class Outcome:
     """Blocks of the answer's entry; None if only a notice is shown."""
     tokens: int
     screen: Mapping[str, Any]
-    """Fields of the event for screens besides the entry: a notice's text, `stop`, `partial`, `error`."""
+    """Fields of the event for clients besides the entry: a notice's text, `stop`, `partial`, `error`."""
     error_code: str | None = None
     refused_scope: str | None = None
-    """Scope of the cap that refused, if one did: `contact`, `session` or `total`."""
+    """Scope of the cap that refused the turn: `contact`, `session` or `total`; None if none did."""
     spent: tuple[Spending, ...] = ()
     settled_micro: int = 0
     audit: ContextAudit | None = None
     prompt_parts: Mapping[str, str] = field(default_factory=dict)
-    """Texts of the prompt by their sha256 in hex, without those that this process has stored."""
+    """New parts of the prompt, by their SHA-256 in hex, without those that this process stored before."""
     prunes: tuple[PruneDecision, ...] = ()
     context_tokens: int | None = None
-    """Tokens of the whole view after this turn, even if less of it was sent."""
+    """Tokens of the whole view after this turn, even if less of it was sent; None keeps the stored number."""
     turn_tokens: int = 0
-    """Tokens that this turn alone adds to a view, in the model's unit."""
+    """Tokens that this turn adds to a view, as the model counts them."""
     context_limit: int | None = None
     context_reserved: int | None = None
     token_scale: Mapping[str, Any] | None = None
     token_ratio: float | None = None
     measured_by: str | None = None
     view_epoch: int | None = None
-    """Epoch of the view that was answered after waiting for a summary; None means the claim's epoch."""
+    """Epoch of the view after waiting for a summary; None takes the view's epoch of the claim."""
     release_hold: bool = False
     job: JobOrder | None = None
     first_text_at: float | None = None
-    """Time of the answer's first text on the process's monotonic clock; None if it has no text."""
+    """Time of the answer's first text on the process's monotonic clock, in seconds; None without text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerStored:
-    """Result of storing an answer: numbers for screens, and the job to announce."""
+    """Result of storing an answer: its event, its payload, and the job to announce."""
 
     event_seq: int
     payload: Mapping[str, Any]
     job: DueJob | None
     another_waits: bool
-    """True if another turn waited at the commit; the process that accepts a later one asks for its answer."""
+    """True if another turn waited at the time of the commit; a later one is started by the process that
+    accepts it.
+    """
     view_moved: bool = False
-    """True if a summary was made or undone during the turn, so that its measurements are out of date."""
+    """True if a summary was made or undone during the turn, which makes its measured sizes invalid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """Description of a picture, empty if none could be made, and its cost."""
+    """Description of a picture and its cost; `description` is empty if none could be made."""
 
     attachment_id: int
     description: str
@@ -535,7 +577,7 @@ class Described:
 
 
 def compaction_from_json(raw: Mapping[str, Any] | None) -> Compaction | None:
-    """Return the newest compaction from a database row in JSON; None if there is none."""
+    """Return the newest compaction from its row as JSON; None if there is none."""
     if raw is None:
         return None
     return Compaction(
@@ -551,6 +593,7 @@ def compaction_from_json(raw: Mapping[str, Any] | None) -> Compaction | None:
 
 
 def notes_from_json(raw: list[Mapping[str, Any]] | None) -> tuple[Note, ...]:
+    """Return notes from their rows as JSON; None gives no notes."""
     return tuple(
         Note(
             id=item["id"],
@@ -567,6 +610,7 @@ def notes_from_json(raw: list[Mapping[str, Any]] | None) -> tuple[Note, ...]:
 
 
 def frozen_from_json(raw: Mapping[str, Any] | None) -> FrozenPrefix | None:
+    """Return a stored frozen prefix; None if none is stored."""
     if raw is None:
         return None
     return FrozenPrefix(

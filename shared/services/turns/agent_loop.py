@@ -1,4 +1,4 @@
-"""One attempt at an answer: context, model, tools, until there is something to commit."""
+"""One attempt to answer a turn: context, model calls and tool rounds, until there is a result to commit."""
 
 from __future__ import annotations
 
@@ -99,13 +99,13 @@ log = structlog.get_logger(__name__)
 MAX_TOOL_ROUNDS = 8
 TURNS_AFTER_ERASURE = 3
 MAX_CACHED_PART_HASHES = 10_000
-"""Hashes of prompt parts that a process knows to be stored; beyond that it starts afresh."""
+"""Most hashes of stored prompt parts that a process remembers; beyond that it forgets all of them."""
 COMPACTION_WAIT_SECONDS = 30.0
-"""How long a person waits for a summary before the answer is made without one."""
+"""Seconds that a turn waits for a due summary before it is answered without one."""
 FIRST_CALL_TOKENS = 6_000
-"""Input of a first call, as a claim estimates it: 2,000 for the context and 4,000 for the message."""
+"""Tokens assumed for a conversation's first call: 2,000 for the context and 4,000 for the message."""
 JOB_PICKUP_SECONDS = 3.0
-"""Seconds to wait for a worker to claim a job."""
+"""Seconds to wait for a worker to claim a job before the turn continues without it."""
 _LOOK_SECONDS = 0.1
 _AT: Callable[[Entry], datetime] = attrgetter("at")
 _TURN: Callable[[Entry], int] = attrgetter("turn")
@@ -113,13 +113,15 @@ _TURN: Callable[[Entry], int] = attrgetter("turn")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimPrices:
+    """Prices of the default chat model, from which a claim reserves money."""
+
     micro_per_input_token: float
     micro_output: float
-    """The longest answer's price, micro-dollars."""
+    """Price of the longest answer, in micro-dollars."""
 
     @property
     def first_call_micro(self) -> int:
-        """Micro-dollars that the claim of a new conversation reserves."""
+        """Micro-dollars that the claim of a new conversation's first turn reserves."""
         return ceil(self.micro_per_input_token * FIRST_CALL_TOKENS + self.micro_output)
 
 
@@ -128,15 +130,15 @@ class RequestLimits:
     """Limits of a session's next request."""
 
     hard: int
-    """The most tokens that it may have."""
+    """Most tokens that the request may have."""
     fixed: int
-    """Tokens of system, tools and notes about the person, independent of messages."""
+    """Tokens of system, tools and notes about the person, which do not depend on messages."""
     talk_ratio: float
-    """The model's tokens per estimated one of messages, pins and summary."""
+    """Model's tokens per estimated token of messages, pins and summary."""
     reserved: int
-    """Tokens that stay free for recalled passages, once turns are hidden."""
+    """Tokens kept free for recalled passages once turns are hidden."""
     left_out: LeftOut | None
-    """Part of a view that it leaves out; None if nothing."""
+    """Function that counts what the policy leaves out of a view; None if it leaves out nothing."""
 
 
 class TurnLogStore(ToolRoundStore, Protocol):
@@ -154,7 +156,7 @@ class TurnStateStore(Protocol):
 
 
 class AgentLoop:
-    """Loop of model calls and tool rounds that answers a turn; its caller commits the result."""
+    """Loop of model calls and tool rounds that answers a turn; the caller commits the result."""
 
     def __init__(
         self,
@@ -205,6 +207,7 @@ class AgentLoop:
         self._stored_parts: set[str] = set()
 
     async def load_prices(self) -> ClaimPrices:
+        """Return the prices of the default chat model; zero if they are unknown."""
         card = await self._model.load_card(self._requests.chat_model)
         if card.prices is None:
             return ClaimPrices(micro_per_input_token=0.0, micro_output=0.0)
@@ -215,7 +218,9 @@ class AgentLoop:
         )
 
     async def rehearse(self, channel: str) -> None:
-        """Build the request of an empty conversation, to count texts common to all requests in advance."""
+        """Build the request of an empty conversation once, so that the tokens of common texts are counted in
+        advance.
+        """
         card = await self._model.load_card(self._requests.chat_model)
         empty = View(
             session_id=0, base_turn=0, flushed_turn=0, view_epoch=0, cycle=0, head=None, entries=()
@@ -229,9 +234,10 @@ class AgentLoop:
     async def answer(
         self, claim: Claim, *, emit: Emit, stop: asyncio.Future[None], costs: CallCosts | None = None
     ) -> TurnResult:
-        """Answer a claimed turn and return its result; `costs` collects the cost of its calls.
+        """Answer a claimed turn and return the uncommitted result; `costs` collects the cost of its calls.
 
-        Raises ModelError, CapHeld, LeaseLost and StorageUnavailable.
+        Resolving `stop` ends the turn with the text so far. Raises ModelError, CapHeld, LeaseLost and
+        StorageUnavailable.
         """
         about = {"session": claim.session_id, "turn": claim.turn, "attempt": claim.attempt}
         with self._tracer.span("turn", {**about, "channel": claim.channel}):
@@ -282,7 +288,7 @@ class AgentLoop:
     async def _begin(
         self, claim: Claim, emit: Emit, stop: asyncio.Future[None], costs: CallCosts
     ) -> TurnAttempt:
-        """Prepare the turn: view, model, tools, pictures and recalled passages."""
+        """Return the state of the attempt: view, model, tools, pictures and recalled passages."""
         card = await self._model.load_card(self._requests.resolve_model(claim.agent_config))
         policy = self._requests.policy_for(claim.agent_config, card)
         view, former = await self._live_view(claim, claim.view, policy)
@@ -326,7 +332,7 @@ class AgentLoop:
             )
         entries = drop_former(stored, open_turn=claim.turn)
         live = replace(view, entries=entries, open_turn=claim.turn)
-        # The newest pictures are looked at; those of earlier turns are read.
+        # Newest pictures are sent as images; older ones as descriptions.
         at = bisect_right(entries, max(view.base_turn, find_last_described_turn(live, policy)), key=_TURN)
         known = await self._pictures.with_descriptions(entries[:at], whose=self._picture_owner(claim))
         entries = (*known, *entries[at:])
@@ -335,7 +341,7 @@ class AgentLoop:
         return live, former_answer(stored, claim.turn)
 
     def _prune(self, state: TurnAttempt) -> None:
-        """Prune at the start of the turn; a repeated attempt decides the same."""
+        """Decide about pruning at the start of the turn; a repeated attempt decides the same."""
         policy = self._requests.policy_for(state.claim.agent_config, state.given.card)
         if policy.pruning.clears_above_limit and state.meter.anchor:
             plain = self._model_caller.prepare(state)
@@ -384,7 +390,11 @@ class AgentLoop:
         state.prunes, state.meter.filler_trimmed = state.prunes + hides, bool(hides)
 
     async def _wait_for_compaction(self, state: TurnAttempt) -> None:
-        """Wait up to `COMPACTION_WAIT_SECONDS` for a due summary, if the policy looks before the call."""
+        """Wait up to `COMPACTION_WAIT_SECONDS` for a due summary, if the policy compacts before the call.
+
+        Continues with the new view if the summary was made in time. Raises TurnStopped if the person stops
+        the turn.
+        """
         if not self._requests.resolve_policy(state.claim.agent_config).timing.looks_before_call:
             return
         prepared = state.prepared = self._model_caller.prepare(state)
@@ -428,7 +438,7 @@ class AgentLoop:
         return False
 
     def describe_later(self, unseen: UndescribedPictures, *, then: Callable[[], Awaitable[None]]) -> None:
-        """Describe a turn's new pictures in the background, then await `then`; call it after the commit."""
+        """Describe a turn's new pictures in the background, then await `then`. Call it after the commit."""
         self._pictures.describe_later(unseen, then=then)
 
     def _picture_owner(self, claim: Claim) -> PictureOwner:
@@ -439,19 +449,24 @@ class AgentLoop:
         )
 
     def mark_stored(self, outcome: Outcome) -> None:
-        """Remember the prompt parts of a committed outcome, so that this process need not send them again."""
+        """Remember that the prompt parts of a committed outcome are stored, so that later turns omit them."""
         if len(self._stored_parts) > MAX_CACHED_PART_HASHES:
             self._stored_parts.clear()
         self._stored_parts.update(outcome.prompt_parts)
 
     def _select_unstored(self, parts: Mapping[str, str], claim: Claim) -> dict[str, str]:
-        """Return the parts that this process has not stored; shortly after an erasure, all of them."""
+        """Return the parts that this process has not stored yet; for 3 turns after an erasure,
+        all of them.
+        """
         if claim.erased_turn and claim.turn <= claim.erased_turn + TURNS_AFTER_ERASURE:
             return dict(parts)
         return {key: body for key, body in parts.items() if key not in self._stored_parts}
 
     async def measure_context(self, session_id: int) -> ContextMeasured | None:
-        """The gauge as the next request would be built; None before the first turn."""
+        """Return the gauge of the session's next request; None before the first turn.
+
+        Raises StorageUnavailable.
+        """
         state = await self._states.load_state(session_id)
         if state.context_limit == 0:
             return None
@@ -460,7 +475,7 @@ class AgentLoop:
         return measure_context(prepared, used, estimated=True, view=state.view, choice=state.compaction)
 
     async def foresee_summary(self, session_id: int) -> SummaryOutlook:
-        """Return when the next automatic summary is due, or why none will be made."""
+        """Return when the session's next automatic summary is due, or why none will be made."""
         state = await self._states.load_state(session_id)
         prepared = await self._next_request(state)
         return _foresee_summary(
@@ -468,6 +483,7 @@ class AgentLoop:
         )
 
     async def load_request_limits(self, state: SessionState) -> RequestLimits:
+        """Return the limits of a session's next request, as its agent and model are configured now."""
         prepared = await self._next_request(state)
         left_out = left_out_counter(prepared.policy, channel=prepared.channel, ratio=prepared.ratio)
         scale = prepared.read_scale(state.token_scale)
@@ -496,10 +512,10 @@ class AgentLoop:
         return await self._model_caller.call(state, tools=False)
 
     async def _ask_for_compaction(self, state: TurnAttempt, prepared: PreparedRequest) -> None:
-        """A request above the limit means that a compaction is due: it may begin while the model answers.
+        """Store a compaction job if the request exceeds the limit, so that it begins while the model answers.
 
-        One is asked for per turn; after a refusal of the provider it is forced, whatever it gains. A model
-        that stands in may have less room: nothing is summarised for that.
+        At most one is stored per turn; after the provider refused the length, it is forced. A fallback
+        model's smaller window causes none.
         """
         full = pressure(prepared.budget, prepared.estimate + prepared.left_out) in ("compact", "overflow")
         refused = state.meter.restarts > 0
@@ -544,7 +560,7 @@ class AgentLoop:
             entries=(*state.view.entries, build_entry(blocks, tokens, mine[-1])),
             open_turn=None,
         )
-        # What the next turn would hide whatever its message is, it need not decide again.
+        # If the next turn would hide these messages in any case, they are hidden now.
         hides = (
             ()
             if job is not None and is_due_summary(job)
@@ -595,8 +611,9 @@ class AgentLoop:
     def _due_job(
         self, state: TurnAttempt, prepared: PreparedRequest, used: int, *, open_turn: int | None = None
     ) -> JobOrder | None:
-        """Return the job that is due; `open_turn` while the turn runs, so that the job sees the same
-        turns.
+        """Return the job that is due for a context of `used` tokens; None if there is none.
+
+        `open_turn` is the running turn, which the job must not hide.
         """
         return next_job(
             replace(state.view, open_turn=open_turn, context_tokens=used),
@@ -612,7 +629,7 @@ class AgentLoop:
         )
 
     async def _with_files(self, state: TurnAttempt, ended: TurnResult) -> TurnResult:
-        """Return the result with the files that tools have made; they are announced with the answer."""
+        """Return the result with the files that tools created, which are announced with the answer."""
         made = list_sent_files(state.view)
         if not made or ended.outcome.blocks is None:
             return ended
@@ -651,7 +668,7 @@ class AgentLoop:
 
 
 def _estimate_leaving(view: View, hides: Sequence[PruneDecision], prepared: PreparedRequest) -> int:
-    """Estimate the messages of the newest request that the next one leaves out, whatever its message is."""
+    """Return the estimated tokens that the next request will leave out, whatever its message is."""
     policy, newest = prepared.policy, view.entries[-1]
     if not hides and not policy.keeping.limits(prepared.channel):
         return 0
@@ -668,10 +685,10 @@ def _estimate_leaving(view: View, hides: Sequence[PruneDecision], prepared: Prep
 def measure_context(
     prepared: PreparedRequest, used: int, *, estimated: bool, view: View, choice: str, said: int = 0
 ) -> ContextMeasured:
-    """Return the gauge of every screen, command and table; `used` is the next request before a new message.
+    """Return the gauge that screens, commands and dashboard show.
 
-    The parts are those of this request and add up to `used`. `said` are estimated tokens that came to the
-    messages since; `choice` is that of the conversation about automatic summaries.
+    `used` is the size of the next request before a new message; `said` are estimated tokens added to the
+    messages since `prepared`; `choice` is the conversation's setting for automatic summaries.
     """
     outlook = _foresee_summary(prepared, used, view, choice=choice)
     shown, built = gauge(prepared.budget, used, prepared.reserved), prepared.built
@@ -706,7 +723,9 @@ def _foresee_summary(prepared: PreparedRequest, used: int, view: View, *, choice
 
 
 def is_cache_cold(view: View, life: timedelta = SHORT_LIFE) -> bool:
-    """True when the provider has surely forgotten the prefix since the last turn."""
+    """Return whether the provider's cache has certainly expired since the last turn; True without an earlier
+    turn.
+    """
     mine = select_open_turn_entries(view)
     before = view.entries[: len(view.entries) - len(mine)]
     if not before or not mine:
@@ -715,19 +734,23 @@ def is_cache_cold(view: View, life: timedelta = SHORT_LIFE) -> bool:
 
 
 def select_before_calls(view: View) -> tuple[Entry, ...]:
-    """The view as the open turn began, without what its calls have added."""
+    """Return the live entries as they were before the open turn's first model call."""
     mine = select_open_turn_entries(view)
     called = next((i for i, entry in enumerate(mine) if entry.author == "assistant"), len(mine))
     return view.entries[: len(view.entries) - len(mine) + called]
 
 
 def is_due_summary(job: JobOrder) -> bool:
-    """Return whether a turn must wait for the job: a summary without delay, not for the window."""
+    """Return whether a turn should wait for the job: a compaction without delay that is not for a sliding
+    window.
+    """
     return job.kind == "compact" and not job.delay_seconds and job.trigger != "window"
 
 
 def build_overflow_job(view: View) -> JobOrder:
-    """After the provider's own refusal: summarise what can be, however little it seems to gain."""
+    """Return a job that compacts whatever it can, for use after the provider refused the length
+    of a request.
+    """
     return JobOrder(
         kind="compact",
         key=f"compact:{view.session_id}:{view.cycle}",

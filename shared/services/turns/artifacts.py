@@ -1,4 +1,4 @@
-"""Reads what the log shows in part only, for the tool that recalls."""
+"""Reading of artifacts and long messages in portions, for the tool `recall`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,18 @@ class ArtifactStore(Protocol):
 
 
 class ArtifactReader:
-    """Portions of what belongs to the session that asks."""
+    """Reader of texts that the log shows only in part, limited to the session that asks."""
 
     def __init__(self, store: ArtifactStore, counter: TokenCounter) -> None:
         self._store = store
         self._counter = counter
 
     async def read(self, artifact: str, *, offset: object, find: str, session_id: int) -> str:
-        """A portion as the model reads it; raises ToolFailed."""
+        """Return a portion of an artifact, or of a message such as `msg_7`, as text for the model.
+
+        `find` searches for a text after `offset`. Raises ToolFailed with advice for the model if there is no
+        such portion.
+        """
         try:
             return await self._read(artifact.strip(), _offset(offset), find[:FIND_CHARS], session_id)
         except ArtifactNotReadable as error:
@@ -41,7 +45,7 @@ class ArtifactReader:
             raise ArtifactNotReadable(
                 f"This conversation has no artifact {artifact}. Use an id that stands in a shortened text."
             )
-        # Counting a long portion takes a while, which others need not wait for.
+        # A thread counts long portions, so that other turns need not wait.
         shown = await asyncio.to_thread(
             portion, body, offset=offset, find=find, count=self._counter.count_tokens
         )

@@ -1,6 +1,4 @@
-"""Promotion of a database server: what a process repeats, since the new primary may lack acknowledged
-rows.
-"""
+"""Reaction to a promoted database server, which may lack rows that were acknowledged before."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ class TimelineStore(Protocol):
 
 
 class PromotionWatcher:
-    """Watcher of promotions; holders of data that may be lost register how to store them again."""
+    """Watcher that calls registered functions when another database server has become the primary."""
 
     def __init__(self, pulse: TimelineSource, deployment: TimelineStore) -> None:
         self._pulse = pulse
@@ -35,10 +33,15 @@ class PromotionWatcher:
         self._acts: list[Callable[[], Awaitable[object]]] = []
 
     def on_promotion(self, act: Callable[[], Awaitable[object]]) -> None:
-        """Called after each promotion, again until it went well: it may be called more than once."""
+        """Register a function to call after each promotion; after a failure it is called again, so it may run
+        twice.
+        """
         self._acts.append(act)
 
     async def watch(self) -> None:
+        """Watch the database's timeline until cancelled, and call the registered functions when
+        it changes.
+        """
         known = ""
         while True:
             timeline = self._pulse.timeline

@@ -1,4 +1,4 @@
-"""Tool `delegate`: gives one task to a helper with separate window and budget, and returns its result."""
+"""Tool `delegate`: gives a task to a helper with a context window and budget of its own."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CONTEXT_CHARS = 60_000
 TOOLS_WITHHELD = frozenset(
     {"delegate", "save_memory", "update_memory", "forget_memory", "remind_me", "ask_human", "send_file"}
 )
-"""Tools that a helper lacks, since it works for the assistant, not for the person."""
+"""Names of tools that a helper lacks, since it works for the assistant, not for the person."""
 
 DELEGATE = ToolSpec(
     name="delegate",
@@ -60,11 +60,11 @@ DELEGATE = ToolSpec(
 )
 
 ToolboxFactory = Callable[[Mapping[str, Any]], Toolbox]
-"""Builds a toolbox from the agent's config."""
+"""Function that builds a toolbox from an agent's configuration."""
 
 
 class DelegateTool:
-    """After a crash it is not run again: what its tools did is not known."""
+    """Tool `delegate`. After a crash the call is not repeated, since the effect of its tools is unknown."""
 
     spec: ToolSpec = DELEGATE
     idempotent = False
@@ -92,10 +92,14 @@ class DelegateTool:
 
     @property
     def timeout_seconds(self) -> float:
-        """Seconds for the helper, plus a margin in which it reports its own end."""
+        """Seconds for a call: the helper's limit plus a margin in which it reports its own end."""
         return self._bounds.seconds + 10.0
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
+        """Run a helper for `task` and return its result, shortened in the middle.
+
+        Raises ToolFailed with the partial result if time, money or the model ends the helper.
+        """
         task, handed = _parse_arguments(arguments)
         errand = await self._build_subagent(helper_task(task, defuse(handed)), context)
         try:

@@ -1,4 +1,4 @@
-"""The model calls of one turn: measured, paid for, stoppable, made smaller while they are too long."""
+"""Model calls of one turn: building, counting, paying, stopping, shrinking, and moving to fallback models."""
 
 from __future__ import annotations
 
@@ -42,10 +42,13 @@ log = structlog.get_logger(__name__)
 
 MAX_OVERFLOW_RETRIES = 3
 SECOND_BEST_SHARE = 0.95
-"""Share of the refused size to try if the aim cannot be reached."""
+"""Share of the refused size that is tried if the smaller aim cannot be reached."""
 EXACT_COUNT_SHARE = 0.05
-"""Share of the hard limit within which the provider counts the tokens, where it can."""
+"""Largest distance of an estimate from the hard limit, as a share of it, at which the provider
+counts tokens.
+"""
 COUNT_SECONDS = 3.0
+"""Seconds to wait for the provider's token count."""
 
 
 class ModelCallStore(Protocol):
@@ -55,10 +58,12 @@ class ModelCallStore(Protocol):
 
 
 BeforeCall = Callable[[TurnAttempt, PreparedRequest], Awaitable[None]]
-"""Told of each request before it is sent: a compaction may be due and begin while the model answers."""
+"""Function called before each request is sent, which may start a due compaction."""
 
 
 class ModelCaller:
+    """Caller of models for one attempt at a time; it reserves and records the cost of each call."""
+
     def __init__(
         self,
         *,
@@ -78,9 +83,10 @@ class ModelCaller:
         self._crash_point = crash_point
 
     async def call(self, state: TurnAttempt, *, tools: bool = True) -> tuple[PreparedRequest, ModelReply]:
-        """Return a request and its answer, of the agent's model or, if it cannot answer, of a fallback.
+        """Return the request that was sent and the model's reply, from the agent's model or a fallback.
 
-        Raises the first model's error if it allows no fallback, or no fallback can answer.
+        Raises the first model's error if that error allows no fallback or no fallback can answer. Raises
+        TurnStopped if the person stops the turn.
         """
         while True:
             try:
@@ -89,7 +95,10 @@ class ModelCaller:
                 await self._move_on(state, error)
 
     async def _move_on(self, state: TurnAttempt, error: EvertalkError) -> None:
-        """Switch to the next fallback model; raise the first model's error if none is allowed or left."""
+        """Switch the attempt to the next fallback model.
+
+        Raises the first model's error if it allows no fallback, or none is left.
+        """
         if state.refusal is None:
             if not (isinstance(error, ModelError) and error.elsewhere):
                 raise error
@@ -107,9 +116,9 @@ class ModelCaller:
         state.move_to(card, ratio=find_token_ratio(card.name, state.claim))
 
     async def _call_model(self, state: TurnAttempt, *, tools: bool) -> tuple[PreparedRequest, ModelReply]:
-        """Return the request and the current model's answer; retry smaller if the request is too long.
+        """Return the request and the current model's reply; retry with a smaller request if it is too long.
 
-        Also retries a rejected request with the beginnings of rejected messages hidden. Raises
+        Retries a rejected request once without the beginnings of earlier rejected messages. Raises
         ContextBudgetExceeded after too many tries.
         """
         while True:
@@ -141,7 +150,10 @@ class ModelCaller:
 
     @staticmethod
     def _lower_ceiling(state: TurnAttempt, prepared: PreparedRequest, refusal: PromptTooLong) -> None:
-        """Lower the token limit of the next try. Raises ContextBudgetExceeded after too many tries."""
+        """Lower the token limit for the next try.
+
+        Raises ContextBudgetExceeded after `MAX_OVERFLOW_RETRIES` tries.
+        """
         if state.meter.restarts >= MAX_OVERFLOW_RETRIES:
             largest = largest_contributors(Shrunk(view=state.view, context=prepared.built), prepared.ratio)
             tried = min(prepared.budget.hard, state.meter.ceiling or prepared.estimate)
@@ -149,7 +161,9 @@ class ModelCaller:
         state.meter.lower_ceiling(prepared, refusal)
 
     def prepare(self, state: TurnAttempt, *, tools: bool = True) -> PreparedRequest:
-        """Build the request for the whole view, its size estimated by the provider's last count of tokens."""
+        """Return the request for the whole view, with a size estimated from the provider's last
+        token count.
+        """
         prepared = self._requests.build(
             state.view,
             card=state.given.card,
@@ -179,10 +193,10 @@ class ModelCaller:
         return prepared
 
     def _shrink(self, state: TurnAttempt, prepared: PreparedRequest, hard: int) -> PreparedRequest:
-        """Return the request shrunk to `hard` tokens or, after a refusal, to 95 % of the refused size.
+        """Return the request shrunk to `hard` tokens or, after a refusal, to 95 percent of the refused size.
 
-        Raises ContextBudgetExceeded if neither works. After a refusal, a request within the budget is
-        returned unchanged instead, once, since a single refusal may be an error.
+        Raises ContextBudgetExceeded if neither works; after a refusal, a request within the budget is once
+        returned unchanged instead, since the refusal may have been an error.
         """
         config = state.claim.agent_config
         second_best = min(prepared.budget.hard, round(SECOND_BEST_SHARE * state.meter.refused_size))
@@ -205,9 +219,9 @@ class ModelCaller:
         )
 
     async def _reserve(self, state: TurnAttempt, prepared: PreparedRequest) -> PreparedRequest:
-        """Reserve the cost of the call, and return the request, shrunk if the caps require it.
+        """Reserve the cost of the call and return the request, shrunk if the caps require it.
 
-        Raises CapReached or CapHeld.
+        Raises CapReached if a cap is used up and CapHeld if running calls hold the rest.
         """
 
         async def shrink(tokens: int) -> PreparedRequest | None:
@@ -227,9 +241,10 @@ class ModelCaller:
     async def _count_if_near_limit(
         self, state: TurnAttempt, prepared: PreparedRequest, hard: int
     ) -> PreparedRequest:
-        """Return the request with the provider's token count if its estimate is near `hard`, once per turn.
+        """Return the request with the provider's token count, if the estimate is near `hard`; at most once
+        per turn.
 
-        The request stays unchanged if the provider cannot count, or takes longer than `COUNT_SECONDS`.
+        Returns it unchanged if the provider cannot count or takes longer than `COUNT_SECONDS`.
         """
         near = abs(prepared.estimate - hard) <= EXACT_COUNT_SHARE * hard
         if not near or state.meter.counted or "count_tokens" not in prepared.card.capabilities:
@@ -261,7 +276,7 @@ class ModelCaller:
             raise
 
     async def _call_until_stopped(self, state: TurnAttempt, prepared: PreparedRequest) -> ModelReply:
-        """Return the model's reply. Raises TurnStopped with the text so far if the person asks to stop."""
+        """Return the model's reply. Raises TurnStopped with the text so far if the person stops the turn."""
         if state.given.stop.done():
             raise TurnStopped("")
         state.stream.begin_call()
@@ -286,7 +301,7 @@ class ModelCaller:
                 self._charge_stopped(state, prepared)
 
     def _charge_stopped(self, state: TurnAttempt, prepared: PreparedRequest) -> None:
-        """Book a stopped answer by our estimate, since the provider reports no usage for it."""
+        """Book the cost of a stopped answer by estimate, since the provider reports no usage for it."""
         usage = Usage(
             input_tokens=prepared.estimate,
             output_tokens=self._requests.counter.count_tokens(state.stream.draft),
@@ -304,14 +319,19 @@ class ModelCaller:
 
 
 def find_token_ratio(model: str, claim: Claim) -> float:
-    """Return the token ratio learned for this model in this session; 1.0 without one."""
+    """Return the session's learned ratio of this model's tokens to estimated ones; 1.0 if none
+    was learned.
+    """
     if claim.measured_by in ("", model):
         return claim.token_ratio
     return claim.token_ratios.get(model, 1.0)
 
 
 def render_runtime_facts(view: View, zone: ZoneInfo, *, channel: str) -> str:
-    """When and where the person wrote: the same in every tool round and after a crash."""
+    """Return the sentences that say when and where the person wrote; empty without a message.
+
+    The result is the same in every tool round and after a crash.
+    """
     asked = [entry.at for entry in select_open_turn_entries(view) if entry.author in BEGINNERS]
     if not asked:
         return ""

@@ -1,6 +1,7 @@
-"""Pictures of a turn: bytes for the model that answers, and a description for later requests. Descriptions
-are made after the answer is stored, so that no one waits for them. A later turn or job makes those that a
-crash prevented.
+"""Pictures of a turn: their bytes for the model, and descriptions that replace them in later requests.
+
+Descriptions are made after the answer is stored, so that the person need not wait. A later turn or job makes
+those that a crash prevented.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ DRAIN_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PictureOwner:
-    """Session and contact that pay for a description, and the model that answers the session."""
+    """Session and contact that a description is booked on, and the model that answers the session."""
 
     session_id: int
     contact_id: int
@@ -47,7 +48,7 @@ class PictureOwner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndescribedPictures:
-    """Pictures of one turn that have no description; `text` is the message that came with them."""
+    """Pictures of one turn without a description; `text` is the message that came with them."""
 
     owner: PictureOwner
     turn: int
@@ -63,7 +64,7 @@ class PictureStore(Protocol):
 
 
 class PictureService:
-    """Service that loads pictures and describes them in the background. Close it before the stores."""
+    """Loader of pictures, which also has them described in the background. Close it before the stores."""
 
     def __init__(
         self,
@@ -83,30 +84,34 @@ class PictureService:
         self._summary_model = summary_model
         self._tasks = BackgroundTasks()
         self._looking: dict[int, asyncio.Task[None]] = {}
-        """Running tasks that describe pictures, by attachment id."""
+        """Running description tasks by attachment id."""
 
     async def close(self) -> None:
+        """Wait up to `DRAIN_SECONDS` for running descriptions."""
         await self._tasks.drain(DRAIN_SECONDS)
 
     async def list_files(self, ids: Sequence[int]) -> tuple[Attached, ...]:
+        """Return the stored files with these attachment ids, as clients receive them."""
         return await self._store.list_attached(ids)
 
     async def load_pictures(self, blocks: Iterable[Block]) -> dict[int, PictureContent]:
-        """Return the pictures among the blocks by attachment id; nothing is read if there are none."""
+        """Return the content of pictures among the blocks by attachment id; without pictures, nothing is
+        read.
+        """
         ids = [block.attachment_id for block in blocks if isinstance(block, Image)]
         return await self._store.load_pictures(ids) if ids else {}
 
     def describe_later(self, unseen: UndescribedPictures, *, then: Callable[[], Awaitable[None]]) -> None:
-        """Describe pictures in the background, then await `then`, even after a failure."""
+        """Describe pictures in the background, then await `then`, even if describing fails."""
         task = self._tasks.start(self._describe_and(unseen, then))
         for attachment_id in unseen.ids:
             self._looking[attachment_id] = task
         task.add_done_callback(lambda ended: self._forget(unseen.ids, ended))
 
     async def with_descriptions(self, entries: Sequence[Entry], *, whose: PictureOwner) -> tuple[Entry, ...]:
-        """Return the entries with descriptions of their pictures; missing descriptions are made first.
+        """Return the entries with descriptions of their pictures, making missing ones first.
 
-        A picture that cannot be described keeps an empty description. Nothing is read if none is missing.
+        A picture that cannot be described gets an empty description. Nothing is read if none is missing.
         """
         lacking = _list_undescribed(entries, whose)
         if not lacking:
@@ -137,7 +142,7 @@ class PictureService:
             await then()
 
     async def _describe(self, unseen: UndescribedPictures) -> None:
-        """Describe and store pictures.
+        """Describe pictures and store the descriptions.
 
         Failures and timeouts are only logged, since a later turn or job retries.
         """
@@ -153,10 +158,10 @@ class PictureService:
             )
 
     async def _look(self, unseen: UndescribedPictures, attachment_id: int, picture: PictureContent) -> None:
-        """Ask a model for one sentence about a picture, and store it with its cost.
+        """Store a one-sentence description of a picture by a model, with its cost.
 
-        The text of the message stands in if no model accepts pictures or the model refuses for good. Raises
-        ModelError after storing the cost.
+        If no model accepts pictures, or the model refuses, the description quotes the message. Raises
+        ModelError, after storing the cost, if the model fails.
         """
         card = await self._seeing(unseen.owner.chat_model)
         said, spent, reservation_id = "", list[Spending](), None
@@ -193,7 +198,9 @@ class PictureService:
         return await self._spend.reserve(whose.session_id, micro, caps=self._caps) if micro else None
 
     async def _seeing(self, chat_model: str) -> ModelCard | None:
-        """Return the summary model if it accepts pictures, else the chat model; None if neither does."""
+        """Return the summary model's card if it accepts pictures, else the chat model's; None if neither
+        accepts them.
+        """
         for name in dict.fromkeys((self._summary_model, chat_model)):
             card = await self._model.load_card(name)
             if "images" in card.capabilities:
@@ -218,16 +225,15 @@ def _request(
 
 
 def read_description(answer: str) -> str:
-    """Return the description in a model's answer, at most 300 characters.
-
-    The answer is JSON, cut-off JSON or plain text.
+    """Return the description in a model's answer, which may be JSON, cut-off JSON or text; at most 300
+    characters.
     """
     told = (raw["description"] for raw in json_objects(answer) if isinstance(raw.get("description"), str))
     return " ".join(next(told, _cut_off(answer)).split())[:DESCRIPTION_CHARS]
 
 
 def _cut_off(answer: str) -> str:
-    """Return the part of `description` that cut-off JSON holds; return any other answer unchanged."""
+    """Return the beginning of `description` in cut-off JSON; any other answer unchanged."""
     begun = _BEGUN.match(answer)
     if begun is None:
         return answer
@@ -245,7 +251,9 @@ _HALF_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
 def find_undescribed(
     entries: Sequence[Entry], *, whose: PictureOwner, turn: int
 ) -> UndescribedPictures | None:
-    """Return the pictures of one turn's messages that have no description; None without any."""
+    """Return the pictures in the person's messages of one turn that have no description; None if there are
+    none.
+    """
     said = (entry for entry in entries if entry.turn == turn and entry.author == "person")
     mine = [block for entry in said for block in entry.blocks]
     ids = dict.fromkeys(

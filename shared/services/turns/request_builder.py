@@ -59,15 +59,15 @@ _SEQ: Callable[[Entry], int] = attrgetter("seq")
 _PINNED: Callable[[Entry], bool] = attrgetter("pinned")
 _POLICY_SECTIONS = ("preset", "context", "pruning")
 MAX_CACHED_POLICIES = 256
-"""Most policies of agents that a process caches; a full cache is cleared."""
+"""Most agent policies that a process caches; a full cache is cleared."""
 LONG_CHARS = 4_000
-"""Characters above which a text's token count is cached, since each call of a turn needs it."""
+"""Characters above which the token count of a text is cached, since every call of a turn needs it."""
 MAX_CACHED_TEXTS = 64
 RECALL_MOST = 4_000
 RECALL_SHARE = 0.05
-"""Share of the used window for recalled passages."""
+"""Largest share of the used window for recalled passages."""
 WORKSPACE_SHARE = 0.2
-"""Share of the window for workspace files; longer ones are cut instead of refusing the turn."""
+"""Largest share of the window for workspace files; longer files are cut, so that the turn is not refused."""
 
 
 class WorkspaceSource(Protocol):
@@ -78,7 +78,7 @@ class WorkspaceSource(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedRequest:
-    """Request that can be sent, with its sizes and the settings that it was built with."""
+    """Request that is ready to be sent, with its sizes and the settings used to build it."""
 
     request: ModelRequest
     built: BuiltContext
@@ -86,53 +86,57 @@ class PreparedRequest:
     policy: ContextPolicy
     card: ModelCard
     ratio: float
-    """Real tokens per estimated token, learned for this session."""
+    """Model's tokens per estimated token, as learned in this session."""
     estimate: int
-    """Tokens of the whole request, in the model's unit."""
+    """Tokens of the whole request, as the model counts them."""
     runtime_facts: str = ""
     instruction: str = ""
     left_out: int = 0
-    """Tokens of the view that this request leaves out to fit; the log keeps them."""
+    """Tokens of the view that this request leaves out to fit into the window; the log keeps them."""
     talk: int | None = None
-    """Estimated tokens of the messages if stored sizes are the provider's counts; None if these are
-    estimates."""
+    """Estimated tokens of the messages, if their stored sizes are the provider's counts; None if those are
+    estimates.
+    """
     kept_out: Estimates = field(default_factory=dict)
-    """Estimated tokens of `left_out` by kind of text; negative if a kind has become longer."""
+    """Estimated tokens of `left_out` by kind of text; negative if a kind became longer."""
     before: int = 0
-    """Tokens of the whole view as it was before this turn's summary and pruning."""
+    """Tokens of the whole view before this turn's summary and pruning."""
     saved: int = 0
-    """Tokens of `before` that pruning in this turn saved."""
+    """Tokens that this turn's pruning removed from `before`."""
     entry_seqs: tuple[int, ...] = ()
-    """Seqs of the entries that the request was built from, before any of them was left out."""
+    """`seq` of the entries that the request was built from, before any was left out."""
     fitted_into: int | None = None
-    """Limit in tokens that the request was shrunk to; None if it was not shrunk."""
+    """Token limit that the request was shrunk to; None if it was not shrunk."""
     artifacts: tuple[tuple[int, Artifact], ...] = ()
-    """Artifacts that the request names, by seq of their entry. They must be stored before it is sent."""
+    """Artifacts that the request mentions, with the `seq` of their entry.
+
+    Store them before sending the request.
+    """
     selection: Selection
-    """Entries that the policy sends; left-out entries do not count as context."""
+    """Entries that the policy sends; entries that it leaves out do not count as context."""
     channel: str | None = None
     recalled: Recalled = NOTHING_RECALLED
     known: KnownNotes = NOTHING_KNOWN
     circumstances: Circumstances = field(default_factory=Circumstances)
     zone: str = "UTC"
-    """Timezone of the days in the request."""
+    """Time zone of the dates in the request."""
     recall_room: int = 0
-    """Estimated tokens for passages recalled from hidden turns; 0 if no turn is hidden."""
+    """Estimated tokens reserved for recalled passages; 0 if no turn is hidden."""
 
     @property
     def pictures(self) -> tuple[Image, ...]:
-        """Pictures whose bytes the request needs."""
+        """Pictures in the request whose bytes must be loaded."""
         blocks = (block for message in self.request.messages for block in message.blocks)
         return tuple(block for block in blocks if isinstance(block, Image))
 
     @property
     def reserved(self) -> int:
-        """Tokens that stay free for recalled passages, in the model's unit; 0 if no turn is hidden."""
+        """Tokens kept free for recalled passages, as the model counts them; 0 if no turn is hidden."""
         return round(self.ratio * self.recall_room)
 
     @property
     def estimates(self) -> Estimates:
-        """Estimated tokens by kind of text; the program's own facts count as `steady`, as the prompt does."""
+        """Estimated tokens by kind of text. The program's own facts count as `steady`, like the prompt."""
         parts, built = self.built.parts, self.built
         return {
             "steady": parts["system"] + parts["tools"] + built.facts,
@@ -144,7 +148,7 @@ class PreparedRequest:
 
     @property
     def passing(self) -> Estimates:
-        """Estimated tokens by kind of text that only this turn sends."""
+        """Estimated tokens by kind of text that only this turn's requests contain."""
         return {"steady": self.built.facts, "passing": self.built.volatile - self.built.facts}
 
     def ratio_of_stored(self, scale: TokenScale) -> float:
@@ -152,24 +156,24 @@ class PreparedRequest:
         return scale.ratio("talk") if self.talk is None else self.ratio
 
     def read_scale(self, stored: Mapping[str, Any]) -> TokenScale:
-        """Return how this request's model counts each kind of text in the session."""
+        """Return the stored ratios of this model's tokens to estimated ones, by kind of text."""
         return scale_from_json(stored, self.card.name, ratio=self.ratio)
 
     @property
     def unsent(self) -> int:
-        """Tokens of the live view that the policy never sends, in the model's unit."""
+        """Tokens of the live view that the policy never sends, as the model counts them."""
         return round(self.ratio * self.selection.tokens_left_out)
 
     @property
     def hidden_at_once(self) -> int:
-        """Estimated tokens that shrinking hides in one step, by the model's own factor.
+        """Estimated tokens that shrinking hides in one step.
 
-        The ratio that a session learned would move the steps a little with each turn.
+        It uses the model's fixed factor, since the learned ratio would shift the steps with each turn.
         """
         return int(HIDDEN_AT_ONCE * self.budget.hard / self.card.token_factor)
 
     def with_answer_room(self) -> PreparedRequest:
-        """Return the request with the longest answer that fits; call it once `estimate` is measured."""
+        """Return the request with the longest answer that fits. Call it after `estimate` is final."""
         longest = self.budget.answer_beside(self.estimate)
         if longest == self.request.max_output_tokens:
             return self
@@ -178,33 +182,31 @@ class PreparedRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestBuilder:
-    """Builder of requests with the deployment's defaults; an agent's config may override name, model and
-    numbers.
-    """
+    """Builder of requests with the deployment's defaults; an agent's configuration may override them."""
 
     policy: ContextPolicy
-    """Policy of the deployment; `resolve_policy` returns that of an agent."""
+    """Policy of the deployment; `resolve_policy` returns an agent's."""
     chat_model: str
     summary_model: str
     max_output: int
     counter: TokenCounter
     context_window: int | None = None
-    """Operator's cap on the window in tokens, for presets that agents choose; None is no cap."""
+    """Operator's limit of the window in tokens, for presets that agents choose; None sets none."""
     operator_policy: Mapping[str, Any] = field(default_factory=dict)
-    """Operator's own policy settings, which also hold for presets that agents choose."""
+    """Operator's policy settings, which also apply to presets that agents choose."""
     pruners: tuple[Pruner, ...] = ()
-    """Plug-ins that shorten the results of certain tools."""
+    """Plug-in functions that shorten tool results."""
     workspaces: WorkspaceSource | None = None
     fallbacks: Callable[[str], tuple[str, ...]] = lambda _model: ()
-    """Fallback models of a model, in order."""
+    """Function that returns the fallback models of a model, in order."""
     timezone: str = "UTC"
-    """Timezone of people whose timezone is unknown."""
+    """Time zone of people whose time zone is unknown."""
     trusts_visitors: bool = False
-    """True if anonymous visitors of the widget count as the owner of this installation."""
+    """True if anonymous visitors of the widget are treated as the owner of this installation."""
 
     _policies: dict[str, ContextPolicy] = field(default_factory=dict)
     _logged: set[tuple[str, tuple[str, ...]]] = field(default_factory=set)
-    """Models with the tools that were logged for them, so that a process logs each once."""
+    """Models with left-out tools that were already logged, so that a process logs each once."""
 
     def resolve_policy(self, agent_config: Mapping[str, Any]) -> ContextPolicy:
         """Return the agent's policy; the deployment's if the agent's configuration is invalid."""
@@ -231,8 +233,8 @@ class RequestBuilder:
     def policy_for(self, agent_config: Mapping[str, Any], card: ModelCard) -> ContextPolicy:
         """Return the agent's policy adapted to the model's abilities.
 
-        Without vision, pictures are described at once. A model that also writes the summaries saves memory
-        with them, since an early flush would read everything twice.
+        For a model without vision, pictures are replaced by descriptions at once. A model that also writes
+        the summaries saves memory in the same call.
         """
         return _policy_for_model(
             self.resolve_policy(agent_config),
@@ -243,7 +245,7 @@ class RequestBuilder:
     def recall_limit(self, agent_config: Mapping[str, Any], window: int) -> int:
         """Return the most estimated tokens that recall may add to a turn.
 
-        It is the agent's own number, else the policy's, at most 4,000 and 5% of `window`.
+        It is the agent's number, else the policy's, at most 4,000 and 5 percent of `window`.
         """
         memory = agent_config.get("memory")
         own = memory.get("recall_tokens") if isinstance(memory, Mapping) else None
@@ -251,17 +253,19 @@ class RequestBuilder:
         return min(tokens, RECALL_MOST, int(RECALL_SHARE * window))
 
     def resolve_model(self, agent_config: Mapping[str, Any]) -> str:
+        """Return the name of the agent's chat model; the deployment's if the agent names none."""
         return str(agent_config.get("model") or self.chat_model)
 
     def load_circumstances(self, whose: Claim | SessionState, view: View | None = None) -> Circumstances:
         """Return what a request depends on besides the log, such as time zone, group and workspace.
 
-        Call it once per turn: files may change during the turn, but its prefix must not.
+        Call it once per turn, since files may change during a turn and its prefix must not.
         """
         files = self.load_workspace(whose.agent_config)
         return circumstances_of(whose, view, workspace=files, trusts_visitors=self.trusts_visitors)
 
     def load_workspace(self, agent_config: Mapping[str, Any]) -> Workspace:
+        """Return the files of the agent's workspace folder; empty if it has none."""
         folder = agent_config.get("workspace")
         if self.workspaces is None or not isinstance(folder, str) or not folder:
             return EMPTY
@@ -270,13 +274,15 @@ class RequestBuilder:
     def build_layers(
         self, agent_config: Mapping[str, Any], circumstances: Circumstances | None = None
     ) -> SystemLayers:
+        """Return the system text of an agent in layers."""
         return layers_for(agent_config, circumstances or Circumstances())
 
     def zone_of(self, circumstances: Circumstances) -> ZoneInfo:
-        """Return the timezone in which the days of a conversation are stated."""
+        """Return the time zone in which the conversation's dates are written."""
         return resolve_zone(circumstances.timezone, self.timezone)
 
     def known_notes(self, view: View, zone: ZoneInfo) -> KnownNotes:
+        """Return the notes that a request shows: the frozen block, and changes since."""
         return build_known_notes(view.notes, view.frozen, count=self.counter.count_tokens, zone=zone)
 
     def _with_room(self, at: Circumstances, window: int) -> Circumstances:
@@ -287,7 +293,7 @@ class RequestBuilder:
         return replace(at, workspace=shrink(at.workspace, most / tokens))
 
     def estimate_tokens(self, text: str) -> int:
-        """Return the estimated tokens of a text; those of long texts are cached."""
+        """Return the estimated tokens of a text; counts of long texts are cached."""
         if len(text) <= LONG_CHARS:
             return self.counter.count_tokens(text)
         return _size_of_long(self.counter, text)
@@ -307,13 +313,13 @@ class RequestBuilder:
         recalled: Recalled = NOTHING_RECALLED,
         circumstances: Circumstances | None = None,
     ) -> PreparedRequest:
-        """Build the request for the open turn or, with an `instruction`, for a silent turn after it.
+        """Return the request for the open turn or, with an `instruction`, for a background call after it.
 
-        `channel` is that of the turn, or of the last turn; it decides how many turns of history are sent.
-        Raises ContextBudgetExceeded if system prompt and tools alone leave no room.
+        `channel` decides how much history is sent; `token_ratio` is the model's tokens per estimated token.
+        Raises ContextBudgetExceeded if system text and tools leave no room.
         """
         ratio, policy = choose_token_ratio(token_ratio, card), self.policy_for(agent_config, card)
-        # What a silent turn offers was stored with the turn before it.
+        # A background call offers the tools of the turn before it.
         wanted = tools if instruction else useful_tools(tools, has_notes=bool(view.notes))
         offered = self._offered(wanted, card, policy, view, agent_config)
         chosen = select(view, policy, channel=channel, ratio=ratio, unread=bool(instruction))
@@ -355,7 +361,7 @@ class RequestBuilder:
     def build_next(
         self, state: SessionState, *, card: ModelCard, tools: tuple[ToolSpec, ...]
     ) -> PreparedRequest:
-        """Build the request of a session before a new message."""
+        """Return the request of a session as it is before a new message."""
         return self.build(
             state.view,
             card=card,
@@ -369,7 +375,10 @@ class RequestBuilder:
     def shrink(
         self, prepared: PreparedRequest, view: View, agent_config: Mapping[str, Any], *, hard: int
     ) -> PreparedRequest:
-        """Shrink the request to at most `hard` tokens without a model. Raises ContextBudgetExceeded."""
+        """Return the request shrunk to at most `hard` tokens, without calling a model.
+
+        Raises ContextBudgetExceeded.
+        """
         tools, recalled, known = prepared.request.tools, prepared.recalled.shortened, prepared.known
         unread = bool(prepared.instruction)
         chosen = select(view, prepared.policy, channel=prepared.channel, ratio=prepared.ratio, unread=unread)
@@ -436,10 +445,10 @@ class RequestBuilder:
         view: View,
         agent_config: Mapping[str, Any],
     ) -> tuple[ToolSpec, ...]:
-        """Return the tools of a request: the same for every request of a conversation to this model.
+        """Return the tools to offer: the same for all requests of a conversation to this model.
 
-        Where they do not fit, those that this conversation uses come first. Such tools were offered before,
-        so their use changes no list.
+        If not all fit into their share of the window, tools that the conversation has used come first; those
+        were offered before, so using one never changes the list.
         """
         if not tools or not ("tools" in card.capabilities or card.offline):
             return ()
@@ -489,7 +498,7 @@ class RequestBuilder:
 
 @lru_cache(maxsize=64)
 def _rules(section: str, pruners: tuple[Pruner, ...]) -> PruneRules:
-    """Return pruning rules; unusable ones are reported once, and pruning continues without them."""
+    """Return the pruning rules in a JSON section; invalid rules are logged once and ignored."""
     try:
         return prune_rules(json.loads(section), pruners)
     except BadPruneRules as error:
@@ -524,17 +533,19 @@ def _request(
 
 
 def find_learned_ratio(state: SessionState, model: str) -> float:
-    """Return the token ratio learned for this model; 1.0 if the session's numbers are another model's."""
+    """Return the session's learned token ratio; 1.0 if it was learned for another model."""
     return state.token_ratio if state.measured_by in ("", model) else 1.0
 
 
 def choose_token_ratio(learned: float, card: ModelCard) -> float:
-    """Return the learned ratio; the model's own factor if it is 1.0, which means that nothing was learned."""
+    """Return the learned token ratio, or the model's own factor if it is 1.0, which means that none was
+    learned.
+    """
     return card.token_factor if learned == 1.0 else learned
 
 
 def collect_prompt_parts(prepared: PreparedRequest) -> dict[str, str]:
-    """Return the texts that reproduce the request besides its entries, by sha256 in hex."""
+    """Return the texts, by SHA-256 in hex, that reproduce the request besides its entries."""
     texts = [part.text for part in prepared.request.system]
     if prepared.request.tools:
         texts.append(_tools_text(tuple(prepared.request.tools)))
@@ -567,13 +578,13 @@ def _tools_text(tools: tuple[ToolSpec, ...]) -> str:
         }
         for tool in tools
     ]
-    # In the order of the request: a silent turn may be built from this, and the provider compares bytes.
+    # Keep the order of the request: it may be rebuilt from this, and the provider's cache compares bytes.
     return json.dumps(specs, ensure_ascii=False)
 
 
 @lru_cache(maxsize=64)
 def _policy_text(policy: ContextPolicy) -> str:
-    # How a result was shown is stored with its decision: the rules of tools are not needed again.
+    # Rules of tools are left out: the form of each shortened result is stored with its decision.
     return json.dumps({"name": policy.name, **policy.to_settings()}, ensure_ascii=False)
 
 
@@ -583,7 +594,7 @@ def _policy_for_model(policy: ContextPolicy, *, summarises: bool, sees: bool) ->
 
 
 def build_recipe(prepared: PreparedRequest, view: View) -> dict[str, Any]:
-    """Return the facts that `rebuild_request` needs besides the audit's columns."""
+    """Return the facts that `rebuild_request` needs besides the columns of the audit."""
     sent = prepared.selection.view
     recipe: dict[str, Any] = {
         "open": view.open_turn,
@@ -623,7 +634,7 @@ def build_recipe(prepared: PreparedRequest, view: View) -> dict[str, Any]:
 
 
 def _recipe_of_marks(sent: View) -> dict[str, Any]:
-    """Return which live entries are pinned, and the error codes of those that failed."""
+    """Return the pinned live entries, and error codes of failed ones, for the recipe."""
     marks: dict[str, Any] = {}
     if any(map(_PINNED, sent.entries)):
         marks["pinned"] = [entry.seq for entry in sent.entries if entry.pinned]
@@ -663,6 +674,10 @@ def build_audit(
     overflow_rejected: bool = False,
     model_ms: int | None = None,
 ) -> ContextAudit:
+    """Return the record of what a model call received, to be stored with its turn.
+
+    `hashes` name the stored prompt parts; without any, the record holds no recipe to rebuild the request.
+    """
     sent = prepared.selection.view.entries
     seqs = tuple(map(_SEQ, sent))
     return ContextAudit(
@@ -692,7 +707,7 @@ def build_audit(
 
 
 def _used_tools(view: View) -> frozenset[str]:
-    """Return names of the tools that the live part of a conversation has called."""
+    """Return the names of the tools that the live part of a conversation has called."""
     return frozenset(
         block.name for entry in view.entries for block in entry.blocks if isinstance(block, ToolUse)
     )

@@ -1,4 +1,4 @@
-"""Rebuilds the model request of a stored turn, byte for byte."""
+"""Exact reconstruction of the model request of a stored turn."""
 
 from __future__ import annotations
 
@@ -28,38 +28,38 @@ class PromptPartErased(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuiltRequest:
-    """Rebuilt request of a turn, with the parts that it was built from."""
+    """Rebuilt request of a turn, with the parts from which it was built."""
 
     request: ModelRequest
     view: View
     policy: ContextPolicy
     recall: str
-    """Recalled passages that followed the message of the turn."""
+    """Recalled passages that followed the person's message in the request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredMemory:
     """Memory that a turn's last request contained, and names of the tools that the turn called.
 
-    The conversation's own messages are not part of it.
+    Messages of the conversation itself are not part of it.
     """
 
     recalled: str = ""
     newer_notes: str = ""
-    """Block of notes that stood after the person's message."""
+    """Notes that followed the person's message in the request."""
     note_ids: tuple[int, ...] = ()
     """Ids of the notes in the block before the conversation."""
     has_summary: bool = False
     tools: tuple[str, ...] = ()
-    """Names of the tools that were called in the turn."""
+    """Names of the tools that the turn called."""
     is_whole: bool = True
-    """False if a part was erased since."""
+    """False if a part was erased later or the request was not recorded."""
 
 
 def read_stored_memory(stored: StoredTurn) -> StoredMemory:
     """Return the memory that a turn's last request contained, according to its stored recipe.
 
-    Without a recipe the result is empty, and `is_whole` is False.
+    Without a recipe the result is empty, with `is_whole` False.
     """
     recipe, hashes = stored.audit.recipe, stored.audit.part_hashes
     if not recipe or not hashes:
@@ -85,16 +85,16 @@ def read_stored_memory(stored: StoredTurn) -> StoredMemory:
 
 
 def rebuild_request(stored: StoredTurn, *, count: Count) -> ModelRequest:
-    """Rebuild the request of a turn's last call, without the bytes of pictures. Raises PromptPartErased.
+    """Return the request of a turn's last model call, without the bytes of pictures. Raises PromptPartErased.
 
-    `count` must be the token counter that the turn used, so that a request that was too large is shortened in
+    `count` must be the token counter that the turn used, so that a request that was too large is shrunk in
     the same way.
     """
     return rebuild_with_parts(stored, count=count).request
 
 
 def rebuild_with_parts(stored: StoredTurn, *, count: Count) -> RebuiltRequest:
-    """Rebuild a request as `rebuild_request` does, with its parts. Raises PromptPartErased."""
+    """Return the same request as `rebuild_request`, with its parts. Raises PromptPartErased."""
     audit, recipe = stored.audit, stored.audit.recipe
     texts = _texts(stored)
     system = tuple(texts[: recipe["system"]])

@@ -1,4 +1,4 @@
-"""Recall of hidden messages, notes and files for each turn, without a call of a chat model."""
+"""Recall of hidden messages, notes and files for each turn, without calling a chat model."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ log = structlog.get_logger(__name__)
 RERANKED = 40
 """Number of best passages that a reranker may reorder."""
 QUESTION_CHARS = 1_000
-"""Characters from the end of a long message that encoder and reranker read, since the question is there."""
+"""Characters at the end of a long message that encoder and reranker read, since the question is usually
+there.
+"""
 
 
 class RecallStore(Protocol):
@@ -46,7 +48,9 @@ class RecallStore(Protocol):
 
 
 class Retriever:
-    """Service that finds passages for the person's newest messages, with at most one database statement."""
+    """Finder of passages that fit the person's newest messages, with at most one database
+    statement per turn.
+    """
 
     def __init__(
         self,
@@ -64,7 +68,8 @@ class Retriever:
     async def recall_for_turn(self, claim: Claim, view: View, *, window: int) -> Recalled:
         """Return the passages for the open turn; empty if there are none or the database does not answer.
 
-        A repeated attempt gets the same passages while the log has not changed. `window` is in tokens.
+        A repeated attempt gets the same passages while the log is unchanged. `window` is the model's window
+        in tokens.
         """
         if not (claim.recallable or claim.view.notes):
             return NOTHING_RECALLED
@@ -136,7 +141,9 @@ def _newest_words(view: View) -> str:
 async def encode_question(
     encoder: Encoder | None, question: str, *, session: int | None = None
 ) -> tuple[str, bytes]:
-    """Return the name of the model and the question's vector; both empty without an answer in time."""
+    """Return the encoder's name and the question's vector; both empty without an encoder or an answer in
+    time.
+    """
     if encoder is None:
         return "", b""
     try:
@@ -149,10 +156,10 @@ async def encode_question(
 async def rerank(
     reranker: Reranker | None, items: Sequence[Ranked], question: str, *, session: int | None = None
 ) -> Sequence[Ranked]:
-    """Return passages with the best 40 in the reranker's order.
+    """Return the passages with the best 40 in the reranker's order.
 
     The order stays unchanged without a reranker, with fewer than 2 passages, or without an answer in time.
-    The reranker's failures are counted for `session`.
+    Failures of the reranker are counted for `session`.
     """
     if reranker is None or len(items) < 2:
         return items
