@@ -1,4 +1,4 @@
-"""Tool `delegate`: gives a task to a helper with a context window and budget of its own."""
+"""Tool `delegate`: gives a task to a helper that has a separate context window and budget."""
 
 from __future__ import annotations
 

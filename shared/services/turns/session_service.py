@@ -1,4 +1,4 @@
-"""Entry point of every channel: accept a message (stored, then acknowledged), and answer it exactly once."""
+"""Entry point of every channel: store a message, acknowledge it, and have it answered exactly once."""
 
 from __future__ import annotations
 
@@ -68,37 +68,43 @@ log = structlog.get_logger(__name__)
 
 MESSAGE_CHARS = 100_000
 MAX_FAULTS = 3
-"""Failures without a transient cause after which a turn ends as failed and its person is notified."""
+"""Failed attempts, not caused by a passing problem, after which a turn ends as failed and the person is
+notified.
+"""
 MAX_CONTENT_ATTEMPTS = 2
-"""Attempts after a content-policy refusal; a second answer may pass."""
+"""Attempts at a turn whose content the provider refused; a second answer may pass."""
 LEASE_SECONDS = 4.0
+"""Seconds without a heartbeat after which another process may take over this process's turns."""
 BEAT_SECONDS = 1.0
+"""Seconds between two heartbeats."""
 UNKNOWN_LEASE_SECONDS = 2.0
-"""Seconds for which table and process may disagree on leases, since a commit and its reply take a moment."""
+"""Seconds for which the lease table and this process may disagree, since a commit's reply takes a moment."""
 MAX_LAG_SECONDS = 1.0
-"""Seconds of event-loop lag from which a process leaves new turns to others while it answers some."""
+"""Seconds of event-loop lag above which a busy process leaves new turns to other processes."""
 LONGEST_WAIT_SECONDS = 30.0
+"""Most seconds between two attempts at a turn whose model is unavailable."""
 MOST_WAIT_SECONDS = 600.0
-"""Most seconds that a turn waits for a provider that answers, but cannot serve the request."""
+"""Most seconds that a turn waits for a provider that responds but cannot serve the request."""
 LONGEST_BUSY_SECONDS = 60.0
-"""Longest wait in seconds for a busy provider, which often recovers before the time it asked for."""
+"""Most seconds between two attempts while a provider is busy; it often recovers before the time it named."""
 REST_SECONDS = 15.0
-"""Seconds to wait for the remaining parts of a split message."""
+"""Most seconds that a turn is held for the remaining parts of a split message."""
 BREAK_OFF_SECONDS = 5.0
+"""Most seconds to wait for an interrupted attempt to end."""
 WAKE_SECONDS = 5.0
-"""Minimum seconds between retries of a turn that waits for its provider."""
+"""Seconds between two wake-ups of turns that wait for a provider."""
 BUDGET_RETRY_SECONDS = 5.0
-"""Seconds before a turn is retried whose cap is reserved for other calls; each try waits, too."""
+"""Seconds before a retry of a turn whose money is reserved by other calls; each attempt also waits for it."""
 PRICES_SECONDS = 60.0
-"""Seconds for which loaded prices are reused to accept and claim messages in one commit."""
+"""Seconds for which loaded prices may be used to accept and claim a message in one commit."""
 
 
 Reword = Callable[[tuple[Block, ...]], tuple[Block, ...]]
-"""Function that returns the blocks of an edited message, made from its present ones."""
+"""Function that makes the new blocks of an edited message from its present ones."""
 
 
 REWORDED_IN_PLACE = frozenset({"edit_not_last", "edit_out_of_view", "edit_busy", "edit_with_human"})
-"""Reasons why an edited question cannot be answered again; only its wording is replaced."""
+"""Error codes for which an edited question is not answered again; only its wording is replaced."""
 
 
 class TurnStore(Protocol):
@@ -173,7 +179,7 @@ class EditStore(Protocol):
 
 
 class HeartbeatStatus(Protocol):
-    """State of this process's heartbeat, which runs in a thread next to the event loop."""
+    """State of this process's heartbeat, which a separate thread sends."""
 
     @property
     def last_beat(self) -> float:
@@ -187,12 +193,12 @@ class HeartbeatStatus(Protocol):
 
     @property
     def lag_seconds(self) -> float:
-        """Recent lag of the event loop, or of a wait for a connection, in seconds."""
+        """Recent delay of the event loop, or of waiting for a database connection, in seconds."""
         ...
 
     @property
     def timeline(self) -> str:
-        """Timeline of the database, which changes when a standby is promoted; empty if unknown."""
+        """Timeline of the database server, which changes when a standby is promoted; empty if unknown."""
         ...
 
 
@@ -210,7 +216,9 @@ class OverdueHandoverEnder(Protocol):
 
 
 class SessionService:
-    """Service that accepts messages and runs their answers, each under a lease with an epoch."""
+    """Service of one process and channel that accepts messages and answers their turns, each
+    under a lease.
+    """
 
     def __init__(
         self,
@@ -234,10 +242,10 @@ class SessionService:
         storage_limiter: StorageLimiter = nullcontext,
         given_up: Collection[str] = (),
     ) -> None:
-        """`answered` returns the hosts of the providers that have answered since its last call.
+        """Set up the service for one channel and process.
 
-        `given_up` has the keys of work that stopped too many processes; `accept` refuses such messages with
-        UnreadableMessage.
+        `answered` returns the hosts of providers that answered since its last call. `given_up` has keys of
+        messages that crashed too many processes; `accept` refuses them with UnreadableMessage.
         """
         self._given_up = given_up
         self._answered = answered
@@ -260,26 +268,29 @@ class SessionService:
         self._crash_point = crash_point
         self._stops: dict[int, asyncio.Future[None]] = {}
         self._answering: dict[int, int] = {}
-        """Numbers of the turns that are being answered, by session id."""
+        """Number of the turn being answered, by session id."""
         self._put_off: dict[int, asyncio.Event] = {}
-        """Events for sessions whose answer is stopped because its question changes; set when the attempt ends
-        or `stop` is called.
+        """Event per session whose attempt is interrupted because its question changes; set when the attempt
+        ends.
+
+        `stop` sets it, too.
         """
         self._claiming: set[int] = set()
         self._unsure: set[int] = set()
-        """Sessions whose claim got no reply: this process may hold the lease, but runs no turn under it."""
+        """Sessions whose claim got no reply; this process may hold the lease without running a turn."""
         self._begun: dict[int, tuple[Claim, float]] = {}
-        """Turns that were claimed with their message and wait for `answer`, by session id, each with the time
-        of its claim on the monotonic clock."""
+        """Turns claimed together with their message that wait for `answer`, by session id, with the time of
+        the claim.
+        """
         self._prices: tuple[ClaimPrices, float] | None = None
         self._strange: dict[int, float] = {}
-        """Sessions that the table leases to this process without work here, and the time when each was
-        noticed.
-        """
+        """Sessions leased to this process without work here, with the time when each was noticed."""
         self._timeline = ""
 
     def follow(self, other: SessionService) -> None:
-        """Use the parts of `other` that depend on settings; answers under way end with the former ones."""
+        """Use the settings-dependent parts of `other` from the next turn on; running answers keep the former
+        ones.
+        """
         self._agent_loop = other._agent_loop
         self._caps = other._caps
         self._reminders = other._reminders
@@ -289,7 +300,10 @@ class SessionService:
         self._prices = None
 
     async def accept(self, inbound: Inbound) -> Accepted:
-        """Store a message, so that a process will answer it. Raises BadInput, StorageUnavailable."""
+        """Store a message for an answer and return its numbers. Raises BadInput and StorageUnavailable.
+
+        A message whose `dedupe_key` is stored already is not added again.
+        """
         with self._mark_message(inbound):
             tokens = self._measured_message(inbound)
             self._crash_point("before_accept")
@@ -298,9 +312,10 @@ class SessionService:
         return accepted
 
     async def accept_and_claim(self, inbound: Inbound) -> Accepted:
-        """Accept a message and claim its turn in one commit, if no other turn is due.
+        """Store a message and, if no other turn is due, claim its turn in the same commit.
 
-        The caller calls `answer` next; otherwise the next heartbeat releases the claim.
+        The caller must call `answer` next; otherwise the heartbeat releases the claim. Raises BadInput and
+        StorageUnavailable.
         """
         with self._mark_message(inbound):
             tokens = self._measured_message(inbound)
@@ -321,9 +336,9 @@ class SessionService:
         receipt: EditReceipt | None = None,
         is_shown: bool = False,
     ) -> Edited:
-        """Replace the wording of any message and announce it, without a new answer.
+        """Replace the wording of any stored message and announce it, without a new answer.
 
-        A running answer that was not shown restarts. Raises StorageUnavailable.
+        An answer in progress that was not shown restarts. Raises StorageUnavailable.
         """
         edited = await self._edits.edit(
             session_id, seq, reword=reword, count=self._count_message, dedupe_key=dedupe_key, receipt=receipt,
@@ -337,11 +352,10 @@ class SessionService:
     async def edit(
         self, inbound: Inbound, *, seq: int, is_shown: bool = False
     ) -> tuple[Accepted, Stored | None]:
-        """Edit a question: answer the last one again, but only replace the wording of an earlier one.
+        """Edit a question: the last one is answered again, of an earlier one only the wording is replaced.
 
-        Returns the stored message, and the event for screens, None if nothing changed. `is_shown` says that
-        the person has seen text of a running answer; otherwise the answer restarts. Raises BadInput and
-        StorageUnavailable.
+        Returns the stored message and the event for clients, None if nothing changed. `is_shown` says that
+        the person saw part of a running answer; else it restarts. Raises BadInput and StorageUnavailable.
         """
         with self._mark_message(inbound):
             validate_text(inbound.text, most=self._message_chars)
@@ -364,7 +378,7 @@ class SessionService:
     async def _reword_in_place(
         self, inbound: Inbound, seq: int, *, is_shown: bool
     ) -> tuple[Accepted, Stored | None]:
-        """Replace the text of a message that is not answered again because of it."""
+        """Replace the text of a message without answering it again. Raises UnknownMessage."""
         edited = await self.reword(
             inbound.session_id,
             seq,
@@ -387,26 +401,30 @@ class SessionService:
         return accepted, edited.shown
 
     def _mark_message(self, inbound: Inbound) -> AbstractContextManager[None]:
-        """Name the message to the watch-dog; raises UnreadableMessage if it has stopped processes before."""
+        """Return a context that names the message to the watchdog while it is processed.
+
+        Raises UnreadableMessage if the message has crashed too many processes.
+        """
         ids = (inbound.session_id, digest_key(inbound.dedupe_key))
         if " ".join(("message", *map(str, ids))) in self._given_up:
             raise UnreadableMessage("it stopped the program before")
         return mark_work("message", *ids)
 
     def _measured_message(self, inbound: Inbound) -> int:
-        """Return the message's tokens. Raises BadInput if its text is invalid."""
+        """Return the estimated tokens of the message. Raises BadInput if its text is invalid."""
         validate_text(inbound.text, most=self._message_chars, alone=not inbound.more)
         return self._count_message(inbound.blocks)
 
     def _count_message(self, blocks: tuple[Block, ...]) -> int:
-        """Return the tokens that a message takes in requests, which show a long one in part."""
+        """Return the estimated tokens of a message as requests show it; long messages are shortened."""
         return estimate_blocks(shorten_blocks(blocks, 1), self._counter.count_tokens)
 
     async def _accept_and_claim(self, inbound: Inbound, tokens: int) -> Accepted | None:
-        """Store a message and claim its turn in one commit; return None and store nothing if refused.
+        """Store a message and claim its turn in one commit; return None without storing if that is not
+        possible.
 
-        It is refused if the prices are older than 60 seconds, this process is overloaded, or the session has
-        another turn or a hold.
+        It is not if prices are older than 60 seconds, this process is overloaded, or the session has another
+        turn or a hold.
         """
         session_id, known = inbound.session_id, self._prices
         if known is None or time.monotonic() - known[1] > PRICES_SECONDS:
@@ -427,7 +445,7 @@ class SessionService:
                 micro_output=known[0].micro_output,
             )
         except BaseException:
-            # Perhaps it was done, see `_claim`.
+            # The commit may have succeeded, see `_claim`.
             self._unsure.add(session_id)
             raise
         finally:
@@ -439,12 +457,11 @@ class SessionService:
         return accepted
 
     async def answer(self, session_id: int, emit: Emit) -> None:
-        """Answer due turns of the session, one after the other, until none is left.
+        """Answer the session's due turns one after the other; return when none is left.
 
-        Returns at once if another living process has the session. `emit` receives deltas, then stored events.
-        The caller that accepts a message asks for its answer, since messages accepted after the last commit
-        are not looked for. Turns of another channel, and turns that this process is too busy for, are
-        announced to other processes.
+        Returns at once if another living process has the session. `emit` receives deltas and stored events.
+        Turns of another channel, and turns that this process is too busy for, are announced to other
+        processes. The process that stores a message must call this for it.
         """
         another_waits = False
         while True:
@@ -461,15 +478,14 @@ class SessionService:
             await self._announcer.announce(ALL_PROCESSES, TURN_DUE)
 
     def _is_overloaded(self) -> bool:
-        """Return whether the event loop lags while turns run; an idle process still takes turns."""
+        """Return whether the event loop lags while turns run; an idle process always takes turns."""
         return bool(self._stops) and self._heartbeat.lag_seconds > MAX_LAG_SECONDS
 
     async def hold_for_rest(self, session_id: int, *, turn: int) -> bool:
-        """Hold a turn for the remaining parts of its message; an answer in progress is interrupted.
+        """Hold a turn for the remaining parts of its message; interrupt its answer if it is in progress.
 
-        Its cost is stored, and the next attempt replaces it on screens. Returns False if it is too late. The
-        caller accepts the parts soon or wakes the turn; the wait is bounded by `REST_SECONDS`. Raises
-        StorageUnavailable.
+        Returns False if it is too late. The caller then stores the parts or wakes the turn; otherwise it
+        continues after `REST_SECONDS`. Raises StorageUnavailable.
         """
         if not await self._turns.can_be_joined(session_id, turn=turn):
             return False
@@ -477,9 +493,9 @@ class SessionService:
         return await self._turns.hold(session_id, turn=turn, seconds=REST_SECONDS)
 
     async def break_off(self, session_id: int, *, turn: int) -> None:
-        """Interrupt the turn that this process answers or has claimed, since its question is about to change.
+        """Interrupt a turn of this process because its question is about to change.
 
-        The attempt's cost is stored. The caller changes the question and wakes the turn, which waits at most
+        Its cost is stored. The caller changes the question and wakes the turn; otherwise it continues after
         `REST_SECONDS`. Does nothing if this process does not answer the turn.
         """
         begun = self._begun.get(session_id)
@@ -496,7 +512,7 @@ class SessionService:
                 await ended.wait()
 
     async def stop(self, session_id: int) -> bool:
-        """Stop the session's answer, in any process; return False if none is written or waited for."""
+        """Stop the session's answer in whichever process runs it; return False if there is none to stop."""
         if session_id in self._stops:
             if (late := self._put_off.pop(session_id, None)) is not None:
                 late.set()
@@ -509,10 +525,11 @@ class SessionService:
         return True
 
     async def list_unanswered(self, channel: str, *, accounts: Sequence[str] | None = None) -> list[int]:
-        """Return sessions of a channel whose turn is due and unclaimed; none if this process is overloaded.
+        """Return the sessions of a channel that have a due, unclaimed turn; none if this process is
+        overloaded.
 
-        Before that, overdue handovers end and due reminders start their turns. `accounts` limits these steps
-        and the list to some accounts of the channel, such as bots; None means all.
+        First ends overdue handovers and starts due reminders. `accounts` restricts all this to some accounts
+        of the channel, such as bots; None means all.
         """
         if self._is_overloaded():
             return []
@@ -526,7 +543,7 @@ class SessionService:
         return await self._turns.list_unanswered(channel, accounts=accounts)
 
     async def _wake(self) -> None:
-        """Wake turns that wait for a provider that answers again."""
+        """Wake turns that wait for a provider which answers again, at most every `WAKE_SECONDS`."""
         now = time.monotonic()
         if now < self._wake_at or not (well := self._answered()):
             return
@@ -534,9 +551,10 @@ class SessionService:
         await self._turns.wake_waiting_turns(well)
 
     async def heartbeat(self) -> None:
-        """Compare the leases of this process with the table, and stop turns that were asked to stop.
+        """Compare this process's leases with the table, and stop turns that a person asked to stop.
 
-        The caller repeats it each second. Raises LeaseLost if the database has declared this process dead.
+        The caller repeats it every second. Raises LeaseLost if the database has declared this process dead,
+        and StorageUnavailable.
         """
         if self._heartbeat.is_lost:
             raise LeaseLost(f"worker {self._worker_id} was declared stopped")
@@ -555,14 +573,14 @@ class SessionService:
         )
 
     def list_active_sessions(self) -> frozenset[int]:
-        """Return the sessions whose turn this process claims, runs or is about to run."""
+        """Return the sessions whose turn this process is claiming, holding or running."""
         return frozenset(self._claiming | self._stops.keys() | self._begun.keys())
 
     def _collect_unknown_leases(self, strange: Collection[int]) -> None:
-        """Mark leases without an active turn for release once they have lasted 2 seconds.
+        """Mark leases without an active turn for release once they have existed for 2 seconds.
 
-        A promoted standby may restore such leases: after a promotion they are marked at once, and the view
-        cache is cleared. `strange` are their session ids.
+        `strange` are their session ids. After a promotion of the database they are marked at once, since a
+        standby may restore them, and the view cache is cleared.
         """
         now, patience = time.monotonic(), UNKNOWN_LEASE_SECONDS
         if self._heartbeat.timeline != self._timeline:
@@ -576,11 +594,12 @@ class SessionService:
             self._unsure |= lasting
 
     async def _release_unsure(self) -> None:
-        """Release the leases that were marked for release and have no active turn, by one statement."""
+        """Release the leases that are marked for release and have no active turn, by one statement."""
         idle = self._unsure - self._claiming - self._stops.keys() - self._begun.keys()
         if not idle:
             return
-        # Out of the set meanwhile: whichever is unsure anew by its end is let go of with the next beat.
+        # Removed during the call, so that a session that becomes unsure meanwhile is kept for the next
+        # heartbeat.
         self._unsure -= idle
         try:
             await self._turns.release_turns(idle, worker_id=self._worker_id)
@@ -605,15 +624,17 @@ class SessionService:
         await self._release(claim)
 
     async def measure_context(self, session_id: int) -> ContextMeasured | None:
+        """Return the gauge of the session's next request; None before the first turn."""
         return await self._agent_loop.measure_context(session_id)
 
     async def foresee_summary(self, session_id: int) -> SummaryOutlook:
+        """Return when the session's next automatic summary is due, or why none will be made."""
         return await self._agent_loop.foresee_summary(session_id)
 
     async def load_request_limits(self, state: SessionState) -> RequestLimits:
         """Return the token limits of the session's next request.
 
-        Raises NoRoom if the model's window has no room for a conversation.
+        Raises NoRoom if the model's window leaves no room for a conversation.
         """
         return await self._agent_loop.load_request_limits(state)
 
@@ -638,24 +659,25 @@ class SessionService:
                 micro_output=prices.micro_output,
             )
         except BaseException:
-            # Perhaps it was done and only the reply is lost: while this process lives, nobody else takes it.
+            # The claim may have succeeded with its reply lost; then no other process takes it while this one
+            # lives.
             self._unsure.add(session_id)
             raise
         finally:
             self._claiming.discard(session_id)
 
     def list_answering(self) -> frozenset[tuple[int, int]]:
-        """Return session and turn of each answer under way."""
+        """Return session id and turn number of each answer in progress."""
         return frozenset(self._answering.items())
 
     async def load_prices(self) -> ClaimPrices:
-        """Load and return the prices of a first model call; the next heartbeat reserves money for it."""
+        """Return the prices of a first model call, loaded now; the next heartbeat reserves money by them."""
         prices = await self._agent_loop.load_prices()
         self._prices = prices, time.monotonic()
         return prices
 
     async def rehearse(self) -> None:
-        """Do before the first message what would make its answer slower than the second one.
+        """Prepare what the first answer needs: prices, common texts and database statements.
 
         Nothing is stored. Raises StorageUnavailable.
         """
@@ -664,14 +686,14 @@ class SessionService:
         await self._turns.rehearse()
 
     async def _run(self, claim: Claim, emit: Emit) -> bool:
-        """Run one attempt at a turn; return True if it ended and another turn waits."""
+        """Run one attempt at a turn; return True if the turn ended and another one waits."""
         if claim.process_faults >= MAX_PROCESS_FAULTS:
             return await self._end_stopped(claim, emit)
         with mark_work("turn", claim.session_id, claim.turn, claim.epoch):
             return await self._attempt(claim, emit)
 
     async def _end_stopped(self, claim: Claim, emit: Emit) -> bool:
-        """End a turn as failed because it has stopped processes; return True if another turn waits."""
+        """End a turn as failed because it has crashed processes; return True if another turn waits."""
         error = ProcessStopped()
         log.error("turn_stopped_processes", session_id=claim.session_id, turn=claim.turn)
         ended = _build_notice_result(state="failed", code=error.code, text=error.advice)
@@ -727,7 +749,7 @@ class SessionService:
                 late.set()
 
     async def _commit(self, claim: Claim, answered: TurnResult, emit: Emit) -> bool:
-        """Store the answer and emit its events; return True if another turn waits."""
+        """Store the answer, emit its events, and announce the due job; return True if another turn waits."""
         if answered.outcome.blocks is None and (words := await self._load_reminder_text(claim)) is not None:
             answered = self._with_reminder_text(answered, words)
         stored = await self._turns.record_answer(claim, answered.outcome)
@@ -743,19 +765,21 @@ class SessionService:
         if claim.near_caps and answered.outcome.state == "answered":
             await self._warn_of_spending(claim, emit)
         if answered.unseen is not None:
-            # The job that is due reads what the pictures show.
+            # The due job reads the descriptions of pictures, so it starts after them.
             self._agent_loop.describe_later(answered.unseen, then=lambda: self._ring(stored.job))
         else:
             await self._ring(stored.job)
         return stored.another_waits
 
     async def _warn_of_spending(self, claim: Claim, emit: Emit) -> None:
-        """Warn of a nearly reached limit: the person of a personal one, the operator of the shared one."""
+        """Warn about a nearly used-up cap: the person about a personal one, the operator (by log) about the
+        shared one.
+        """
         notice = {"text": BUDGET_WARNING_ADVICE, "error": BUDGET_WARNING, "waiting": True}
         try:
             warned = await self._turns.record_spending_warning(claim, caps=self._caps, notice=notice)
         except StorageUnavailable:
-            return  # the next turn looks again
+            return  # the next turn warns instead
         if warned is None:
             return
         log.warning("spending_near_cap", scopes=list(warned.scopes), session_id=claim.session_id)
@@ -789,7 +813,7 @@ class SessionService:
     ) -> bool:
         try:
             if await self._load_reminder_text(claim) is not None:
-                # A reminder is for now: it does not wait for a model that may be away for hours.
+                # A reminder is delivered now and does not wait for a model that may be away for hours.
                 failed = _build_notice_result(state="failed", code=error.code, text=error.advice)
                 return await self._commit(claim, failed, emit)
         except (LeaseLost, StorageUnavailable):
@@ -799,7 +823,10 @@ class SessionService:
         return False
 
     async def _faulted(self, claim: Claim, error: Exception, emit: Emit) -> bool:
-        """Retry after our own fault; after the third one, tell the person and continue with the next turn."""
+        """Retry a failed turn; after too many failures, end it with a notice.
+
+        Return True if another turn waits.
+        """
         most = MAX_CONTENT_ATTEMPTS if isinstance(error, ContentRefused) else MAX_FAULTS
         if isinstance(error, ModelError) and error.ends_turn:
             most = 1
@@ -809,7 +836,7 @@ class SessionService:
         return await self._give_up(claim, error, emit)
 
     async def _give_up(self, claim: Claim, error: Exception, emit: Emit) -> bool:
-        """End the turn with a notice for its person; return whether another turn waits."""
+        """End the turn with a notice for the person; return True if another turn waits."""
         advice = error.advice if isinstance(error, EvertalkError) else EvertalkError.advice
         code = error.code if isinstance(error, EvertalkError) else "internal_error"
         ended = _build_notice_result(state="failed", code=code, text=advice)
@@ -823,13 +850,13 @@ class SessionService:
             return False
 
     async def _load_reminder_text(self, claim: Claim) -> str | None:
-        """Return the text that this turn must deliver; None if it is not a reminder's."""
+        """Return the text of the reminder that this turn delivers; None if it delivers none."""
         if self._reminders is None:
             return None
         return await self._reminders.load_text(claim.session_id, claim.turn)
 
     def _with_reminder_text(self, answered: TurnResult, words: str) -> TurnResult:
-        """Return the result with the reminder's text as its answer; the turn's error code is kept."""
+        """Return the result with the reminder's text as its answer, keeping the turn's error code."""
         blocks = (Text(text=reminder_text(words)),)
         outcome = replace(
             answered.outcome,
@@ -852,10 +879,10 @@ class SessionService:
         cut_off: CallCosts | None = None,
         paid: CallCosts | None = None,
     ) -> None:
-        """Release the turn until its retry in `seconds`, and repeat this while the database does not answer.
+        """Release the turn for a retry in `seconds`; repeat until the database answers.
 
-        No other process can release the turn while this one lives. A process that ends tries once; the cost
-        of the call that it interrupts, `cut_off`, is stored with the turn.
+        Meanwhile no other process can take the turn. A process that is ending tries only once; `cut_off` is
+        the cost of the call that it interrupts, stored with the turn.
         """
         tell = error is not None and not claim.told_waiting
         notice = {"text": error.advice, "error": error.code, "waiting": True} if tell and error else None
@@ -891,9 +918,9 @@ class SessionService:
             log.warning("reservation_release_deferred", reservation_id=claim.reservation_id)
 
     def _while_alive(self, emit: Emit) -> Emit:
-        """Return an `emit` that drops events which are not stored while this process misses its heartbeat.
+        """Return an `emit` that drops unstored events while this process misses its heartbeat.
 
-        After `LEASE_SECONDS` without a heartbeat, another process may have replaced this one.
+        After `LEASE_SECONDS` without a heartbeat another process may have taken over.
         """
 
         async def emit_safely(event: ReplyEvent) -> None:
@@ -904,7 +931,7 @@ class SessionService:
 
 
 def log_token_usage(claim: Claim, outcome: Outcome) -> None:
-    """Log one event per turn with numbers and names, never text, for readers that count tokens."""
+    """Log one event per turn with token counts and names, never with text."""
     audit, spent = outcome.audit, outcome.spent
     told: dict[str, object] = {} if audit is None else {
         "model": audit.model_alias,
@@ -935,9 +962,9 @@ def log_token_usage(claim: Claim, outcome: Outcome) -> None:
 
 
 def validate_text(text: str, *, most: int = MESSAGE_CHARS, alone: bool = True) -> None:
-    """Raise a BadInput if a text is empty, longer than `most` characters or has broken characters.
+    """Raise a BadInput if a text is empty, longer than `most` characters, or has broken characters.
 
-    The error says what to do. Without `alone`, the text may be empty, since files come with it.
+    `alone` False allows an empty text, for a message with files.
     """
     if not text.strip() and (alone or text):
         raise EmptyMessage
@@ -955,9 +982,10 @@ def _build_notice_result(*, state: Any, code: str, text: str) -> TurnResult:
 
 
 def _has_waited_long(claim: Claim, error: ModelError) -> bool:
-    """Return whether a provider has answered for ten minutes that it cannot answer.
+    """Return whether a provider has responded for ten minutes without serving the request.
 
-    A provider that is away is waited for, and so is a refused account, of which operators know.
+    Turns wait longer for a provider that does not respond, or whose account is refused, which operators are
+    told of.
     """
     waits = error.answered and not isinstance(error, ModelRefusedAccount)
     return waits and claim.waited_seconds >= MOST_WAIT_SECONDS

@@ -1,4 +1,4 @@
-"""Money of a call: what a turn does before there is none, and the ledger of calls in the background."""
+"""Spending on model calls: reservations under the caps before a call, and the ledger rows after it."""
 
 from __future__ import annotations
 
@@ -22,25 +22,24 @@ from shared.ports import ModelCard, ModelReply, Usage
 from shared.services.turns.request_builder import PreparedRequest
 
 MIN_OUTPUT = 512
-"""Tokens: an answer for which less is left is not begun."""
+"""Fewest tokens that must be affordable for an answer; with less, the call is not made."""
 USUAL_OUTPUT = 2_048
-"""Tokens: while waiting may bring more money, a shorter answer than this is not begun."""
+"""Tokens of an answer below which a turn waits, as long as other calls may release money."""
 WAIT_SECONDS = 20.0
-"""Seconds with a typing indicator while other calls settle; then the turn is put back."""
+"""Seconds that a turn waits for other calls to settle, before it is postponed."""
 POLL_SECONDS = 0.5
 MAX_TRIES = 5
-"""In a row: others may take what was just seen to be left."""
+"""Most shortened requests tried in a row, since other turns may take the money in between."""
 
 ShrinkRequest = Callable[[int], Awaitable[PreparedRequest | None]]
-"""Function that shrinks a request to a number of tokens; None if it cannot."""
+"""Function that returns the request shrunk to a number of tokens, or None if that is impossible."""
 
 
 class SpendLimiter:
-    """Limiter of spending: it reserves the worst case of each call before the call is sent.
+    """Reserver of each call's worst-case cost under the caps, before the call is sent.
 
-    The reservation includes the turn's cost up to then. A provider reports cache reads only with the answer,
-    so all input counts as new. A call that fits can overrun no cap while the provider counts at most a tenth
-    more tokens than the estimate.
+    The reservation includes the turn's cost so far and counts all input as uncached. No cap is overrun as
+    long as the provider counts at most a tenth more tokens than estimated.
     """
 
     def __init__(self, spend: TurnSpendStore, *, caps: Caps) -> None:
@@ -55,11 +54,10 @@ class SpendLimiter:
         stop: asyncio.Future[None],
         shrink: ShrinkRequest,
     ) -> PreparedRequest:
-        """Reserve the worst-case cost of a request, and return the request, shortened if the caps require it.
+        """Reserve the worst-case cost of a request; return the request, shortened if the caps require it.
 
-        Waits up to `WAIT_SECONDS` for reservations of other calls, and returns at once if the person asks to
-        stop. Raises CapReached if the money already spent leaves no room, CapHeld if reservations of other
-        calls are in the way.
+        Waits up to `WAIT_SECONDS` for other calls to settle, or until `stop` is done. Raises CapReached if
+        the money already spent leaves no room, CapHeld if reservations of other calls are in the way.
         """
         reserved = await self._reserve(costs, prepared, stop=stop, shrink=shrink)
         claim = costs.claim
@@ -104,10 +102,10 @@ class SpendLimiter:
         return asked
 
     async def _shrink(self, offer: _CallOffer, refused: CapReached, shrink: ShrinkRequest) -> PreparedRequest:
-        """Shrink a refused request until the money left under the caps pays for it, and return it.
+        """Return a refused request shrunk until the money left pays for it.
 
-        Tries half of the affordable input tokens first, which leaves money for later turns, then all of them.
-        Raises CapHeld if reservations of other calls are in the way, otherwise CapReached.
+        Tries half of the affordable input tokens, which leaves money for later turns, then all of them.
+        Raises CapHeld if other calls hold reservations, else CapReached.
         """
         if offer.can_fit_once_settled(refused.shortages):
             raise CapHeld(str(refused)) from refused
@@ -122,10 +120,10 @@ class SpendLimiter:
         raise refused
 
     async def _reserve_micro(self, costs: CallCosts, micro: int) -> None:
-        """Reserve `micro` micro-dollars for the turn so far and its next call. Raises CapReached.
+        """Reserve `micro` micro-dollars in total for the turn so far and its next call. Raises CapReached.
 
-        The claim has reserved an estimate for most first calls; that reservation is raised if it is too
-        small. If a cap refused the claim, there is none, and a new reservation asks every cap again.
+        Raises the amount of the claim's reservation if it is too small; makes a new one if a cap had refused
+        the claim.
         """
         claim = costs.claim
         if claim.refused_scope is None and claim.reservation_id is not None:
@@ -140,9 +138,8 @@ class SpendLimiter:
         costs.may_be_sent = True
 
     async def _give_up(self, costs: CallCosts) -> None:
-        """Lower the turn's reservation to its cost so far, so that other turns can use the rest.
-
-        The turn does this while it waits. If the process ends then, the reservation costs nothing more.
+        """Lower the turn's reservation to its cost so far, so that other turns can use the rest while it
+        waits.
         """
         claim = costs.claim
         if claim.reservation_id is None or max(costs.held_micro, claim.reserved_micro) <= costs.micro:
@@ -153,12 +150,12 @@ class SpendLimiter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CallOffer:
-    """Request with its prices and the turn's cost so far, to compute how much of it the caps pay for."""
+    """Request with its prices and the turn's cost so far, for computing how much of it the caps allow."""
 
     whole: PreparedRequest
     prices: Prices
     spent_micro: int
-    """Micro-dollars of the turn's earlier calls, which its reservation includes."""
+    """Micro-dollars spent by the turn's earlier calls, which its reservation includes."""
 
     def micro(self, prepared: PreparedRequest) -> int:
         return self.spent_micro + self._worst(prepared, prepared.request.max_output_tokens)
@@ -170,10 +167,10 @@ class _CallOffer:
         return min((one.left_micro for one in shortages), default=0) - self.spent_micro
 
     def fit_within(self, shortages: Sequence[Shortage], *, waits: bool) -> PreparedRequest | None:
-        """Return the request with the longest output that the caps pay for now; None if that is too short.
+        """Return the request with the longest output that the caps allow now; None if that is too short.
 
-        Too short is less than `MIN_OUTPUT` tokens, and with `waits`, while other calls hold reservations,
-        less than `USUAL_OUTPUT`. A request for a shorter output needs no more than it asks for.
+        Too short is below `MIN_OUTPUT` tokens or, with `waits` while other calls hold reservations, below
+        `USUAL_OUTPUT`. An output limit that was shorter from the start is always enough.
         """
         request = self.whole.request
         longest = affordable_output(
@@ -186,7 +183,7 @@ class _CallOffer:
         return replace(self.whole, request=replace(request, max_output_tokens=longest))
 
     def can_fit_once_settled(self, shortages: Sequence[Shortage]) -> bool:
-        """Return whether the shortest answer would fit if no other call held a reservation."""
+        """Return whether the shortest answer would be affordable if no other call held a reservation."""
         least = self.spent_micro + self._worst(self.whole, MIN_OUTPUT)
         return bool(shortages) and all(least <= one.once_settled_micro for one in shortages)
 
@@ -198,7 +195,7 @@ class _CallOffer:
 
 
 def _refuse_unpriced(claim: Claim, prepared: PreparedRequest, caps: Caps) -> PreparedRequest:
-    """Check a call of unknown price, which goes as far as the claim's cap allows. Raises CapReached."""
+    """Return a request of unknown price unchanged. Raises CapReached if a cap had refused the claim."""
     if claim.refused_scope is not None:
         raise cap_reached(claim.refused_scope, timezone=caps.timezone)
     return prepared
@@ -209,25 +206,25 @@ RecordCalls = Callable[[Sequence[Spending]], None]
 
 @dataclass(slots=True, kw_only=True)
 class CallCosts:
-    """Cost of one attempt at a turn so far, and its reservation."""
+    """Costs of one attempt at a turn so far, and its reservation."""
 
     claim: Claim
-    """Current claim; money may have been reserved after a cap had refused it."""
+    """Claim with its current reservation, which may have been made after a cap refused the claim."""
     held_micro: int = 0
-    """Micro-dollars that the claim's reservation was raised to."""
+    """Micro-dollars to which the claim's reservation was raised; 0 if it was not raised."""
     may_be_sent: bool = False
-    """Whether the database knows that a repeated attempt is sending calls."""
+    """True once the database knows that a repeated attempt may have sent calls."""
     stored: list[Spending] = field(default_factory=list)
-    """With a tool round."""
+    """Calls whose cost was stored with a tool round."""
     unpaid: list[Spending] = field(default_factory=list)
-    """Spending that no ledger has yet; the end of the turn stores it, or its release."""
+    """Calls whose cost is not stored yet; the end or the release of the turn stores it."""
 
     @property
     def micro(self) -> int:
         return sum(call.cost_micro or 0 for call in (*self.stored, *self.unpaid))
 
     def take_unpaid(self) -> tuple[Spending, ...]:
-        """Return the spending that no ledger has yet, and forget it, so that it is stored only once."""
+        """Return the calls whose cost is not stored yet and forget them, so that they are stored once."""
         taken = tuple(self.unpaid)
         self.unpaid.clear()
         return taken
@@ -241,7 +238,7 @@ class SpendStore(Protocol):
 
 
 class TurnSpendStore(SpendStore, Protocol):
-    """Store of a turn's only reservation, which its claim or first call makes and its later rounds raise."""
+    """Store of a turn's single reservation, made by its claim or first call and raised by later calls."""
 
     async def raise_reservation(self, reservation_id: int, micro: int, *, caps: Caps) -> None: ...
     async def lower_reservation(self, reservation_id: int, micro: int) -> None: ...
@@ -249,7 +246,7 @@ class TurnSpendStore(SpendStore, Protocol):
 
 
 class SpendTracker:
-    """Spending of one job and its limit."""
+    """Spending of one background job: reservations under the caps, and the calls to be stored."""
 
     def __init__(self, store: SpendStore, *, session_id: int, job_id: int | None, caps: Caps) -> None:
         self._store = store
@@ -260,7 +257,7 @@ class SpendTracker:
 
     @property
     def trace_ids(self) -> tuple[int, int]:
-        """Session id, and the negated job id in place of a turn number; 0 without a job."""
+        """Session id and the negated job id, used in traces in place of session and turn; 0 without a job."""
         return self._session_id, -(self._job_id or 0)
 
     def hold(
@@ -272,9 +269,9 @@ class SpendTracker:
         hour: bool = False,
         held_micro: int = 0,
     ) -> SpendReservation:
-        """Return a context manager that reserves one call's worst-case cost; entering it raises CapReached.
+        """Return a context manager that reserves one call's worst-case cost. Entering it raises CapReached.
 
-        `hour`: the prefix is to be kept for an hour. `held_micro` micro-dollars of the cost are set aside
+        `hour` says that the prefix is cached for an hour; `held_micro` micro-dollars of the cost are reserved
         already.
         """
         if card.prices is None:
@@ -283,7 +280,7 @@ class SpendTracker:
         return self.hold_micro(max(0, worst - held_micro))
 
     def hold_micro(self, micro: int) -> SpendReservation:
-        """Reserve micro-dollars for one call; 0 for an unknown price reserves nothing."""
+        """Return a context manager that reserves `micro` micro-dollars for one call; 0 reserves nothing."""
         return SpendReservation(self, micro)
 
     async def pay_for(
@@ -296,8 +293,8 @@ class SpendTracker:
     ) -> ModelReply:
         """Make one call under a reservation, record its cost and return the reply.
 
-        The cost is recorded for a failed or cancelled call, too. Raises CapReached before the call, and what
-        `ask` raises.
+        The cost of a failed or cancelled call is recorded, too. Raises CapReached before the call, and
+        whatever `ask` raises.
         """
         async with self.hold(input_tokens, output_tokens, card) as pay:
             try:
@@ -306,7 +303,7 @@ class SpendTracker:
                 pay([build_spending(usage, card.name, card, aborted=True) for usage in error.aborted])
                 raise
             except asyncio.CancelledError:
-                # Nobody says how much was written until then; what was read is reckoned.
+                # The provider reports no usage for a cancelled call, so its input is estimated.
                 read = Usage(input_tokens=input_tokens, output_tokens=0, known=False)
                 pay([build_spending(read, card.name, card, aborted=True)])
                 raise
@@ -314,24 +311,28 @@ class SpendTracker:
         return reply
 
     def take_spent(self) -> tuple[Spending, ...]:
-        """Return the spending that no ledger has yet, and forget it, so that it is stored only once."""
+        """Return the calls whose cost is not stored yet and forget them, so that they are stored once."""
         taken = tuple(self.spent)
         self.spent.clear()
         return taken
 
     async def reserve(self, micro: int) -> int | None:
+        """Reserve micro-dollars and return the reservation's id; None for 0. Raises CapReached."""
         if micro == 0:
             return None
         return await self._store.reserve(self._session_id, micro, caps=self._caps, job_id=self._job_id)
 
     async def settle(self, reservation_id: int | None, calls: Sequence[Spending]) -> None:
+        """Release a reservation and charge the cost of its calls instead; None does nothing."""
         if reservation_id is not None:
             spent = sum(call.cost_micro or 0 for call in calls)
             await self._store.release_reservation(reservation_id, spent_micro=spent)
 
 
 class SpendReservation:
-    """An open reservation; `pay` notes what the call really cost."""
+    """Context manager that holds one reservation; its value is a function that records the calls
+    really made.
+    """
 
     def __init__(self, tracker: SpendTracker, micro: int) -> None:
         self._tracker = tracker
@@ -354,7 +355,7 @@ class SpendReservation:
 
 
 def list_spending(reply: ModelReply, card: ModelCard) -> list[Spending]:
-    """Return ledger rows for the discarded attempts and for the call after them."""
+    """Return the ledger rows of a reply: its discarded attempts, then the call that succeeded."""
     aborted = [build_spending(usage, reply.model, card, aborted=True) for usage in reply.aborted]
     return [*aborted, build_spending(reply.usage, reply.model, card, request_id=reply.request_id)]
 
@@ -362,7 +363,10 @@ def list_spending(reply: ModelReply, card: ModelCard) -> list[Spending]:
 def build_spending(
     usage: Usage, model: str, card: ModelCard, *, request_id: str = "", aborted: bool = False
 ) -> Spending:
-    """Return a row of the ledger; without usage from the provider, an estimate is charged (`known=False`)."""
+    """Return a ledger row for one call; usage that the provider did not report is charged as estimated.
+
+    `aborted` marks a call whose answer was discarded.
+    """
     return Spending(
         model=model,
         input_tokens=usage.input_tokens,

@@ -1,4 +1,4 @@
-"""Subagent: one helper for one task, with separate window, budget and ledger, that returns a result only."""
+"""Helper of the assistant for one task, with a separate window and budget; only its result is returned."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ from shared.services.turns.turn_attempt import lower_ceiling
 
 RESULT_CHARS = 60_000
 TOOL_RESULT_CHARS = 24_000
-"""Characters of one tool result in a helper's window; it cannot open artifacts of cut ones."""
+"""Most characters of one tool result in a helper's window; it cannot read artifacts of longer ones."""
 MIN_CHARS = 400
 CLEARED = "[cleared to make room]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubagentLimits:
-    """Limits of one helper."""
+    """Limits of one helper's run."""
 
     rounds: int = 6
-    """Calls of the model; the last one has no tools, so that it must say something."""
+    """Most model calls; the last one has no tools, so that the helper must answer."""
     input_tokens: int = 100_000
-    """Input tokens of all its calls together."""
+    """Most input tokens of all calls together."""
     output_tokens: int = 4_096
-    """Output tokens of each call."""
+    """Most output tokens of each call."""
     seconds: float = 300.0
     caps_share: float = 0.25
-    """Share of the tightest spending cap that holds for the person."""
+    """Share of the person's tightest spending cap that the helper may spend."""
 
 
 class SubagentLedger(Protocol):
@@ -71,12 +71,12 @@ class SubagentLedger(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Subagent:
-    """Helper at work, with its messages and usage."""
+    """Running helper, with its messages, usage and limits."""
 
     model: ChatModel
     card: ModelCard
     others: list[str]
-    """Fallback models while its model cannot answer."""
+    """Names of models to use when the present one cannot answer, in order."""
     tools: Toolbox
     specs: tuple[ToolSpec, ...]
     tracker: SpendTracker
@@ -91,11 +91,12 @@ class Subagent:
     input_tokens: int = 0
     output_tokens: int = 0
     booked: int = 0
-    """How many of the tracker's calls stand in the ledger."""
+    """Number of the tracker's calls that are stored in the ledger."""
     ceiling: int | None = None
-    """After a refusal: how large a request may be."""
+    """Most tokens of a request after the provider refused its length; None before that."""
 
     async def run(self) -> str:
+        """Work on the task and return the final text. Raises ToolFailed, CapReached and ModelError."""
         for number in range(1, self.bounds.rounds + 1):
             reply = await self._ask(last=number == self.bounds.rounds)
             if words := text_of(reply.blocks).strip():
@@ -107,12 +108,13 @@ class Subagent:
         raise AssertionError("unreachable")
 
     def describe_partial_result(self, why: str) -> str:
-        """For the assistant: why there is no result, and what there is instead."""
+        """Return the text for the assistant when the helper did not finish: the reason and its last words."""
         return f"The helper did not finish. {why}" + (
             f"\nIts last words were:\n{shorten_middle(self.texts[-1], RESULT_CHARS)}" if self.texts else ""
         )
 
     def usage_stats(self) -> dict[str, int]:
+        """Return calls, tokens and micro-dollars used so far, for the log."""
         return {
             "calls": len(self.tracker.spent),
             "input_tokens": self.input_tokens,
@@ -128,7 +130,7 @@ class Subagent:
     # -- calls ----------------------------------------------------------------------------------------
 
     async def _ask(self, *, last: bool) -> ModelReply:
-        """Ask its model or, while that cannot answer, the next one."""
+        """Return the reply of the present model or, if it cannot answer, of the next one."""
         while True:
             try:
                 return await self._ask_model(last=last)
@@ -164,7 +166,7 @@ class Subagent:
         )
 
     async def _paid(self, request: ModelRequest, estimate: int) -> ModelReply:
-        """Set aside, asked, settled and booked, also when it was broken off: then by our estimate."""
+        """Make one call under a reservation and store its cost; an interrupted call is stored by estimate."""
         self._refuse_beyond_budget(estimate)
         try:
             async with self.tracker.hold(estimate, self._output, self.card) as pay:
@@ -239,7 +241,10 @@ class Subagent:
         return min(window, self.bounds.input_tokens - self.input_tokens, self.ceiling or window)
 
     def _make_fit(self, specs: tuple[ToolSpec, ...]) -> int:
-        """Old results go first, then long texts are cut; the estimate, or ToolFailed when that is no help."""
+        """Shorten the messages until the request fits: clear old results first, then halve long texts.
+
+        Returns the estimated tokens. Raises ToolFailed if nothing is left to shorten.
+        """
         room, estimate = self._input_limit(), math.ceil(self.ratio * self._estimate_tokens(specs))
         while estimate > room:
             if not (self._clear_oldest() or self._halve_longest()):
@@ -276,7 +281,9 @@ class Subagent:
         return True
 
     def _replace_message(self, index: int, message: Message) -> None:
-        """Thinking may not come back behind what was changed: the provider refuses it."""
+        """Replace a message and drop all thinking blocks, since providers refuse them after a changed
+        message.
+        """
         self.messages[index] = message
         self.messages = [
             replace(one, blocks=tuple(block for block in one.blocks if not isinstance(block, Thinking)))

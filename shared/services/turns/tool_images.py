@@ -1,4 +1,7 @@
-"""Pictures and files that tools return: pictures, made smaller, follow the results; files go to people."""
+"""Storage of pictures and files that tools return.
+
+The model sees pictures after the results; files go to the person with the answer.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,9 @@ from shared.ports import ToolFailed, ToolFile, ToolImage
 MOST_BYTES = 20 * 1024 * 1024
 
 OpenPicture = Callable[[bytes], Awaitable[tuple[dict[str, Any] | None, bytes]]]
-"""Function that opens a picture: facts and smaller bytes, None for other data."""
+"""Function that opens a picture and returns its facts and a smaller version; the facts are None for other
+data.
+"""
 
 
 class ToolAttachmentStore(Protocol):
@@ -22,12 +27,17 @@ class ToolAttachmentStore(Protocol):
 
 
 class ToolImageService:
+    """Storage of pictures and files that tools return, as blocks that follow the tool results."""
+
     def __init__(self, store: ToolAttachmentStore, open_picture: OpenPicture) -> None:
         self._store = store
         self._open = open_picture
 
     async def store_image(self, session_id: int, image: ToolImage, *, by: str) -> tuple[Image, str]:
-        """The block, and the line that tells of it in the result; raises ToolFailed."""
+        """Store a picture; return its block, and the line about it for the tool result. Raises ToolFailed.
+
+        `by` is the name of the tool.
+        """
         if len(image.body) > MOST_BYTES:
             raise ToolFailed("A picture was returned that is too large to be shown.")
         head, body = await self._open(image.body)
@@ -43,6 +53,9 @@ class ToolImageService:
         return block, f"[A picture of {size} was returned; it is shown after the results.]"
 
     async def store_file(self, session_id: int, file: ToolFile) -> Text:
-        """The block that stands behind the results; the answer of its turn announces the file."""
+        """Store a file for the person; return the block that follows the results.
+
+        The turn's answer announces the file.
+        """
         attachment_id = await self._store.store_file(session_id, file)
         return Text(text=f"[{file.name} goes to the person with your answer.]", attachment_id=attachment_id)

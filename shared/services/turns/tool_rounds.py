@@ -1,4 +1,6 @@
-"""The tool rounds of one turn: intent, run, result, and what a crash in between left behind."""
+"""Tool rounds of a turn: storing calls, running tools, storing results, and finishing rounds
+after a crash.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from shared.services.turns.turn_attempt import TurnAttempt, TurnStopped, select_
 
 FILES_PER_TURN = 5
 THREAD_CHARS = 50_000
-"""Characters of results together from which they are counted in a thread, so that the event loop is free."""
+"""Characters of all results together above which their tokens are counted in a thread, off the event loop."""
 ARTIFACT_SECONDS = 30.0
 END_SECONDS = 5.0
 """Seconds that cancelled tools have to end."""
@@ -52,7 +54,9 @@ class ToolRoundStore(Protocol):
 
 
 class ToolRounds:
-    """Each round is two commits, so that a crash between them is known for what it is."""
+    """Runner of tool rounds; calls and results are committed separately, so that a crash in between is
+    recognised.
+    """
 
     def __init__(
         self,
@@ -72,7 +76,11 @@ class ToolRounds:
     async def run(
         self, state: TurnAttempt, prepared: PreparedRequest, reply: ModelReply, calls: Sequence[ToolUse]
     ) -> None:
-        """Intent, run, result: two commits, so that a crash in between is known for what it is."""
+        """Store the model's calls, run the tools, and store their results. Raises TurnStopped if the person
+        stops.
+
+        The entries are added to the view of `state`.
+        """
         tokens = self.count_tokens(reply, reply.blocks, prepared)
         spent = state.costs.take_unpaid()
         seq = await self._store.record_tool_calls(
@@ -93,6 +101,7 @@ class ToolRounds:
             raise TurnStopped("")
 
     def count_tokens(self, reply: ModelReply, blocks: Sequence[Block], prepared: PreparedRequest) -> int:
+        """Return the tokens to store for a model's reply, as the policy counts answers."""
         return prepared.policy.count_answer(
             blocks,
             reported=reply.usage.output_tokens if reply.usage.known else None,
@@ -101,7 +110,9 @@ class ToolRounds:
         )
 
     async def finish_interrupted(self, state: TurnAttempt) -> None:
-        """A turn that died between intent and result: run again what does no harm, report the rest."""
+        """Finish a tool round that a crash interrupted: repeat harmless calls, report others as of unknown
+        outcome.
+        """
         mine = select_open_turn_entries(state.view)
         if mine and (calls := tool_uses(mine[-1].blocks)):
             await self._finish_calls(state, calls, lost=True)
@@ -126,7 +137,9 @@ class ToolRounds:
     async def _run_all(
         self, state: TurnAttempt, calls: Sequence[ToolUse], *, lost: bool
     ) -> list[ToolCallResult]:
-        """All at once; those that still run when the person asks to stop are ended there."""
+        """Return the results of the calls, run at the same time; calls that run when the person stops are
+        cancelled.
+        """
         tasks = [asyncio.ensure_future(self._finish_call(state, call, lost=lost)) for call in calls]
         running = asyncio.gather(*tasks, return_exceptions=True)
         try:
@@ -148,7 +161,11 @@ class ToolRounds:
     async def _move_to_artifacts(
         self, state: TurnAttempt, calls: Sequence[ToolUse], results: Sequence[ToolResult]
     ) -> tuple[tuple[ToolResult, ...], tuple[Artifact, ...]]:
-        """Move results that are too long for the log into artifacts; a portion of one is not moved again."""
+        """Return the results with those too long for the log replaced by excerpts, and the artifacts to
+        store.
+
+        Results of the tool that reads artifacts stay whole.
+        """
         policy = self._requests.resolve_policy(state.claim.agent_config)
         portions = {call.id for call in calls if call.name == READER}
         count = self._requests.counter.count_tokens
@@ -198,7 +215,7 @@ class ToolRounds:
 
 
 def list_sent_files(view: View) -> list[int]:
-    """The files that tools have made for the person in the open turn, in their order, each once."""
+    """Return the attachment ids of files that tools created for the person in the open turn, in order."""
     found = (
         block.attachment_id
         for entry in select_open_turn_entries(view)
@@ -210,7 +227,10 @@ def list_sent_files(view: View) -> list[int]:
 
 
 def limit_files(ran: Iterable[ToolCallResult], before: int) -> list[ToolCallResult]:
-    """Drop files beyond the limit of a turn, and tell the model."""
+    """Return the results with files beyond the turn's limit removed and their results marked as failed.
+
+    `before` is the number of files that the turn has sent already.
+    """
     kept: list[ToolCallResult] = []
     for one in ran:
         before += len(one.files)

@@ -1,4 +1,4 @@
-"""The tools a model may call, and how a call, checked by the tool's schema, becomes a result."""
+"""Tools that a model may call: their list per agent, the check of arguments, and running a call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RULES = (
     "type", "enum", "const", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
     "minLength", "maxLength", "minItems", "maxItems", "uniqueItems", "format",
 )  # fmt: skip
-"""Keywords of a schema that define allowed values."""
+"""JSON schema keywords that define allowed values."""
 _KINDS = {
     "integer": "a whole number", "number": "a number", "string": "a text", "boolean": "true or false",
     "array": "a list", "object": "an object", "null": "null",
@@ -30,13 +30,13 @@ _KINDS = {
 
 
 class ArgumentChecker:
-    """Checker of one tool's arguments; its validator is built at the first call."""
+    """Checker of one tool's arguments against its JSON schema."""
 
     def __init__(self, spec: ToolSpec) -> None:
         self._spec = spec
 
     def find_fault(self, given: Any) -> str | None:
-        """Return the fault for the model: field, problem, allowed values; None if there is none."""
+        """Return what is wrong with the arguments, as text for the model; None if nothing is."""
         if not isinstance(given, Mapping):
             return f"{self._spec.name} was not run: its arguments must be a JSON object."
         problems = [_problem(error, self._spec) for error in self._errors(dict(given))]
@@ -59,7 +59,9 @@ class ArgumentChecker:
 
 
 def build_validator(schema: Mapping[str, Any]) -> Any:
-    """Return a validator that fetches no schema and runs no pattern, since both may be foreign."""
+    """Return a JSON schema validator that fetches no schema and ignores patterns, since a schema may be
+    foreign.
+    """
     import jsonschema
     from referencing import Registry
 
@@ -104,7 +106,7 @@ def _takes(known: Mapping[str, Any]) -> str:
 
 
 def _short(text: str) -> str:
-    """A value may be a megabyte; its two ends tell enough."""
+    """Return a text cut to `_SHOWN_CHARS` characters in the middle."""
     if len(text) <= _SHOWN_CHARS:
         return text
     return f"{text[: _SHOWN_CHARS // 2]} … {text[-_SHOWN_CHARS // 2 :]}"
@@ -114,18 +116,16 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 OUTPUT_CHARS = 1_000_000
-"""Characters of a tool's output, cut beyond it; shorter ones may become artifacts, see
-`core/session/artifacts.py`.
-"""
+"""Most characters of a tool's output; the rest is cut. Shorter results may become artifacts."""
 IMAGES_PER_CALL = 4
 SUBJECT_CHARS = 60
 CANCEL_SECONDS = 2.0
 MAX_CACHED_TOOLBOXES = 256
-"""Agents' lists of tools that a process remembers; beyond that it starts afresh."""
+"""Most toolboxes of agents that a process caches; a full cache is cleared."""
 
 
 class ToolSource(Protocol):
-    """Tools that come and go while the program runs; `version` changes with the list."""
+    """Source of tools that change while the program runs; `version` changes with the list."""
 
     @property
     def version(self) -> int: ...
@@ -133,7 +133,7 @@ class ToolSource(Protocol):
 
 
 ToolSearch = Callable[[Sequence[Tool]], Sequence[Tool]]
-"""Few tools that stand for many."""
+"""Function that replaces many tools by a few, with which the model searches for and calls them."""
 
 
 class ToolImageStore(Protocol):
@@ -143,14 +143,14 @@ class ToolImageStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallResult:
-    """Result of a call; `images` and `files` follow the results of the round."""
+    """Result of one tool call; `images` and `files` follow the results of the whole round."""
 
     result: ToolResult
     status: StepOutcome
     images: tuple[Image, ...] = ()
     files: tuple[Text, ...] = ()
     fault: Exception | None = None
-    """Unexpected error, such as a database that is away."""
+    """Unexpected exception of the tool, such as an unavailable database; None if there was none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,11 +158,11 @@ class _OfferedTool:
     tool: Tool
     arguments: ArgumentChecker
     shown: ToolSpec | None
-    """None for a tool that is not offered: its run says why."""
+    """Description offered to the model; None for a tool that is not offered, whose run explains why."""
 
 
 class Toolbox:
-    """The tools of one agent, run with a timeout, an output cap and no exception that escapes."""
+    """Tools of one agent; calls run with a timeout and an output limit, and never raise."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class Toolbox:
         self._version: int | None = None
 
     def for_agent(self, agent_config: Mapping[str, Any]) -> Toolbox:
-        """The tools that this agent may use, as the list is now."""
+        """Return the tools that this agent may use, from the present list."""
         self._refresh()
         section = agent_config.get("tools")
         key = "" if not section else json.dumps(section, sort_keys=True, default=str)
@@ -197,7 +197,7 @@ class Toolbox:
         return self._boxes[key]
 
     def _refresh(self) -> None:
-        """Check the tools of a source again when its list has changed."""
+        """Clear the cached toolboxes if the source's list of tools has changed."""
         version = None if self._source is None else self._source.version
         if version != self._version:
             self._version = version
@@ -234,27 +234,28 @@ class Toolbox:
 
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """By name, so that the provider's cache knows the list again."""
+        """Descriptions of the offered tools, sorted by name, so that the provider's cache stays valid."""
         names = set(self._offers)
         ours = tuple(shown for name in sorted(names) if (shown := self._offers[name].shown) is not None)
         return (*ours, *(spec for spec in self._provider if spec.name not in names))
 
     def server_of(self, name: str) -> str:
-        """The MCP server that brings a tool; empty for the built-in ones."""
+        """Return the name of the MCP server that provides a tool; empty for built-in and unknown tools."""
         offer = self._offers.get(name)
         return "" if offer is None else find_server(offer.tool)
 
     def restrict_to(self, names: frozenset[str]) -> Toolbox:
+        """Return a toolbox with only the tools of these names."""
         return self._copy_with({name: offer for name, offer in self._offers.items() if name in names})
 
     def is_idempotent(self, name: str) -> bool:
-        """A tool that is not there (any more, or yet) may have done anything."""
+        """Return whether a call can safely be repeated; False for an unknown tool."""
         offer = self._offers.get(name)
         return offer is not None and offer.tool.idempotent
 
     def describe_subject(self, call: ToolUse) -> str:
-        """Return the subject of a call in a few words for the person who waits; empty if the tool has
-        none.
+        """Return the subject of a call in a few words for the person who waits; empty if the tool
+        names none.
         """
         offer = self._offers.get(call.name)
         tell = getattr(offer.tool, "subject", None) if offer is not None else None
@@ -267,6 +268,10 @@ class Toolbox:
             return ""
 
     async def run(self, call: ToolUse, *, context: ToolContext) -> ToolCallResult:
+        """Run a call and return its result; failures become results for the model.
+
+        The call is logged with its outcome and length, without its text.
+        """
         ran = await self._run(call, context)
         known = call.name if call.name in self._offers else "unknown"
         log.info(
@@ -336,7 +341,10 @@ class Toolbox:
 
 
 async def run_with_timeout(work: Coroutine[Any, Any, T], *, seconds: float) -> T:
-    """Run work with a timeout. Raises TimeoutError also if cancelled work does not end; it is abandoned."""
+    """Return the result of `work`. Raises TimeoutError after `seconds`.
+
+    Work that does not end after being cancelled is abandoned.
+    """
     task = asyncio.ensure_future(work)
     try:
         await asyncio.wait([task], timeout=seconds)
@@ -360,13 +368,13 @@ def find_server(tool: Tool) -> str:
 
 
 def is_waiting(tool: Tool) -> bool:
-    """Return whether the tool has changed and waits for an administrator."""
+    """Return whether the tool's description changed and an administrator must approve it."""
     waits = getattr(tool, "waits", None)
     return bool(waits is not None and waits())
 
 
 def find_output_cap(tool: Tool) -> int:
-    """The tool's own `output_chars`, or the house's."""
+    """Return the most characters of a tool's output: its own `output_chars`, at most `OUTPUT_CHARS`."""
     return min(OUTPUT_CHARS, int(getattr(tool, "output_chars", OUTPUT_CHARS)))
 
 
