@@ -1,4 +1,4 @@
-"""A night's tidying of notes: doubles go behind the better one, what has had its day leaves the prompt."""
+"""Plan of the nightly tidying of notes: duplicates are merged, outdated notes leave the prompt."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from shared.core.context.memory import ALIKE_AT, is_near_gist
 from shared.core.context.notes import Authority, Durability
 
 DROPPED_AT_MOST = 0.25
-"""Share of live notes that one night may drop; a larger plan is not carried out."""
+"""Largest share of live notes that one night may drop as duplicates; a larger plan is not carried out."""
 EPHEMERAL_DAYS = 14
-"""Days for which an ephemeral note without a date is useful."""
+"""Days after which an ephemeral note without a date is outdated."""
 _WEIGHT: dict[Authority, int] = {"tool": 0, "assistant": 1, "operator": 2, "person": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveNote:
+    """Note as the tidying compares it; `gist` holds hashes of its words."""
+
     id: int
     scope: str
     gist: tuple[int, ...]
@@ -32,14 +34,17 @@ class LiveNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TidyPlan:
+    """Notes to drop as duplicates or to mark as expired, by id."""
+
     doubles: tuple[tuple[int, int], ...] = ()
-    """The note that goes, and the one that stands for it."""
+    """Pairs of a duplicate note and the note that replaces it."""
     expired: tuple[int, ...] = ()
     refused: int = 0
-    """How many would have gone, where that was too many."""
+    """Number of duplicates that were not dropped because they were too many; 0 otherwise."""
 
 
 def plan_tidying(notes: Sequence[LiveNote], *, today: date) -> TidyPlan:
+    """Return which notes are duplicates of another in their scope, and which are outdated on `today`."""
     doubles: list[tuple[int, int]] = []
     scopes: dict[str, list[LiveNote]] = defaultdict(list)
     for note in notes:
@@ -53,7 +58,11 @@ def plan_tidying(notes: Sequence[LiveNote], *, today: date) -> TidyPlan:
 
 
 def is_past(note: LiveNote, today: date) -> bool:
-    """An ephemeral note after the end of its day, month or year; without a date after two weeks."""
+    """Return whether an ephemeral note is outdated: its day, month or year is over, or 14 days without a
+    date.
+
+    Other notes are never outdated.
+    """
     if note.durability != "ephemeral":
         return False
     if note.event_date is None:
@@ -62,7 +71,9 @@ def is_past(note: LiveNote, today: date) -> bool:
 
 
 def _doubles(notes: Sequence[LiveNote]) -> list[tuple[int, int]]:
-    """Each note that another says as well goes behind the weightier, of equals the newer one."""
+    """Return pairs of a note and a nearly equal note of more authority; of equal authority, the newer one
+    stays.
+    """
     best_first = sorted(notes, key=lambda note: (_WEIGHT[note.authority], note.id), reverse=True)
     common = Counter(word for note in notes for word in note.gist)
     kept: dict[int, list[LiveNote]] = defaultdict(list)
@@ -79,7 +90,7 @@ def _doubles(notes: Sequence[LiveNote]) -> list[tuple[int, int]]:
 
 
 def _rarest(gist: Sequence[int], common: Counter[int]) -> list[int]:
-    """Return the rarest words, of which two nearly equal notes must share one."""
+    """Return the rarest words of a note, of which two nearly equal notes must share at least one."""
     ranked = sorted(gist, key=lambda word: (common[word], word))
     return ranked[: len(ranked) - ceil(ALIKE_AT * len(ranked)) + 1]
 

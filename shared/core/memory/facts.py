@@ -1,4 +1,4 @@
-"""Facts of a summary: messages that fitting ones cite, and whether two texts have the same subject."""
+"""Facts of a summary that fit a question, which raise the messages they cite, and comparison of subjects."""
 
 from __future__ import annotations
 
@@ -13,37 +13,39 @@ from shared.core.values.searching import is_unspaced, words_of
 from shared.core.values.ttl_cache import ttl_cache
 
 FACTS_AT_MOST = 8
-"""Items of a ledger whose messages are raised for one question."""
+"""Most ledger items whose messages are raised for one question."""
 CITED_AT_MOST = 24
-"""Messages that the facts of one question may raise."""
+"""Most messages that the facts of one question may raise."""
 ITEMS_LOOKED_AT = 400
 """Newest items of a ledger that are compared with a question."""
 LEAST_WORDS = 2
-"""Words that an item shares with a question, at least; one word alone is no subject."""
+"""Fewest words that an item must share with a question, since one word alone makes no subject."""
 LEAST_OF_BEST = 0.5
-"""Share of the best item's score below which an item raises nothing."""
+"""Share of the best item's score below which an item raises no messages."""
 SAME_SUBJECT = 0.5
-"""Share of the shorter text's words that two texts on the same subject have in common."""
+"""Share of the shorter text's words that two texts on the same subject must share."""
 STEM_CHARS = 5
 MAX_CACHED_STEMS = 4_096
-"""Texts of some ten conversations, whose next turns compare mostly the same ones."""
+"""Most texts whose stems a process caches; those of about ten conversations."""
 _LEAST_CHARS = 4
 
 
 class CitedFact(NamedTuple):
-    """A fact that was taken from a message."""
+    """Ledger item that cites a message, compared with a question."""
 
     score: float
-    """How well it fits the question: a number up to 1."""
+    """How well the item fits the question, 0 to 1."""
     stems: frozenset[str]
 
     def weigh(self, passage: str) -> float:
-        """Return the score for a passage of the message; it grows with the words of the fact in it."""
+        """Return the item's score for a passage of the cited message; more shared words give a
+        higher score.
+        """
         return self.score * (1 + len(self.stems & stems_of(passage))) / (1 + len(self.stems))
 
 
 def find_cited(ledger: Ledger, question: Question) -> Mapping[int, CitedFact]:
-    """Return, by message, the fact that cites it and fits the question best.
+    """Return, by message `seq`, the ledger item that cites it and fits the question best.
 
     Only open items with a source count. The rarer a word is among the items, the more it counts.
     """
@@ -73,9 +75,9 @@ def _by_score(scored: tuple[float, object]) -> float:
 
 
 def is_same_subject(one: str, other: str) -> bool:
-    """Return whether two texts say different things of the same subject.
+    """Return whether two texts say different things about the same subject.
 
-    Such texts have at least `LEAST_WORDS` common words and half of the shorter text's. Each has another word.
+    They share at least `LEAST_WORDS` words and half of the shorter text's, and each has another word.
     """
     here, there = stems_of(one), stems_of(other)
     shared = len(here & there)
@@ -86,7 +88,9 @@ def is_same_subject(one: str, other: str) -> bool:
 
 @ttl_cache(MAX_CACHED_STEMS)
 def stems_of(text: str) -> frozenset[str]:
-    """Return the first letters of each longer word; numbers and pairs of characters stay whole."""
+    """Return the first five letters of each word of four or more; numbers and pairs of characters
+    stay whole.
+    """
     return frozenset(_stems(words_of(text)))
 
 

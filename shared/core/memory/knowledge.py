@@ -1,4 +1,4 @@
-"""Passages of an agent's files, which can be found and cited."""
+"""Passages of an agent's files, which recall can find and cite."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HEADING_CHARS = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """A part of a file that can be read alone; `heading` is its path, as in `Returns › Deadlines`."""
+    """Part of a file that is understood alone; `heading` is its path, such as `Returns › Deadlines`."""
 
     heading: str
     text: str
@@ -32,7 +32,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnowledgeHit:
-    """A passage that matches a search, and the file that contains it."""
+    """Passage that matches a search, and the file that contains it."""
 
     path: str
     place: int
@@ -41,12 +41,12 @@ class KnowledgeHit:
 
 
 def _title(heading: str) -> str:
-    """Return a heading's text without the number signs that may close it."""
+    """Return a heading's text without closing number signs."""
     return heading.rstrip(" \t").rstrip("#").rstrip(" \t") or heading[:1] or " "
 
 
 def split_markdown(text: str) -> tuple[Passage, ...]:
-    """Split Markdown at its headings; the heading of a passage includes those above it.
+    """Return the passages of a Markdown text, split at headings; a heading includes those above it.
 
     Text before the first heading has an empty one. Headings in code blocks do not count.
     """
@@ -69,7 +69,7 @@ def split_markdown(text: str) -> tuple[Passage, ...]:
 
 
 def split_text(text: str) -> tuple[Passage, ...]:
-    """Split text into passages of whole paragraphs if possible; the heading names the lines."""
+    """Return the passages of a plain text, of whole paragraphs if possible; the heading names the lines."""
     passages: list[Passage] = []
     for paragraphs in _pack(_number_paragraphs(text)):
         first, last = paragraphs[0][0], paragraphs[-1][1]
@@ -79,7 +79,7 @@ def split_text(text: str) -> tuple[Passage, ...]:
 
 
 def split_csv(text: str) -> tuple[Passage, ...]:
-    """Split a table into passages of rows, written as `column: value` by the names of the first row.
+    """Return the passages of a CSV table, with rows written as `column: value` by the names in the first row.
 
     Raises ValueError for text that is no CSV table.
     """
@@ -100,6 +100,7 @@ def split_csv(text: str) -> tuple[Passage, ...]:
 
 
 def split_pages(pages: Sequence[str]) -> tuple[Passage, ...]:
+    """Return the passages of a document's pages; the heading is the page number."""
     return tuple(
         Passage(heading=f"page {number}", text=part)
         for number, page in enumerate(pages, 1)
@@ -113,7 +114,7 @@ def _section(way: Sequence[tuple[int, str]], lines: Sequence[str]) -> list[Passa
 
 
 _Numbered = tuple[int, int, str]
-"""First line, last line, words."""
+"""First line number, last line number, and text."""
 
 
 def _number_paragraphs(text: str) -> Iterator[_Numbered]:

@@ -1,4 +1,4 @@
-"""Messages of other programs that become an archived conversation of a person."""
+"""Messages exported from other programs, which become an archived conversation of a person."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ from shared.core.values.errors import BadInput
 PastSource = Literal["telegram", "chatgpt", "claude", "whatsapp"]
 
 SummariesState = Literal["off", "due", "done", "capped", "stopped"]
-"""`off` until the import is whole; `capped` once its budget is used up; `stopped` by its person."""
+"""State of an import's summaries.
+
+`off`: not before the import is complete; `due`, `done`; `capped`: its budget is used up; `stopped`: by its
+person.
+"""
 
 MOST_MESSAGES = 1_000_000
-"""Messages of one import; a busy chat of ten years has some 300,000."""
+"""Most messages of one import; a busy chat of ten years has about 300,000."""
 MOST_CHARS = 20_000
-"""Characters of a message that are kept; messages of a chat are shorter."""
+"""Most characters of a message that are stored; the rest is cut."""
 MOST_LINES = 20
-"""Messages of a turn; indexing reads some hundred turns at once."""
+"""Most messages of one turn; the index reads about a hundred turns at once."""
 PAUSE = timedelta(hours=1)
 """Pause after which a message begins a new turn."""
 MOST_CHATS = 10_000
-"""Conversations of an export that are counted apart."""
+"""Most conversations of an export that are counted."""
 CUT = "…"
 
 
@@ -64,14 +68,14 @@ class PastImport:
     session_id: int
     source: str
     messages: int
-    """Messages of the file that are stored."""
+    """Number of the file's messages that are stored."""
     began_at: datetime
     is_whole: bool = False
     first_at: datetime | None = None
     last_at: datetime | None = None
     summaries: SummariesState = "off"
     summarised_turns: int = 0
-    """Turns that summaries cover."""
+    """Number of turns that summaries cover."""
     turns: int = 0
     cost_micro: int = 0
     """Micro-dollars that the summaries have cost."""
@@ -82,9 +86,9 @@ class PastImport:
 
 
 def group_turns(messages: Iterable[PastMessage]) -> Iterator[PastTurn]:
-    """Group messages into turns, and yield each turn as soon as it is complete.
+    """Yield the messages grouped into turns, each turn as soon as it is complete.
 
-    Reading again from the beginning of any turn gives the same turns.
+    Starting again at the first message of any turn gives the same turns.
     """
     waiting: list[PastMessage] = []
     for message in messages:
@@ -106,10 +110,9 @@ def _begins_turn(message: PastMessage, before: list[PastMessage]) -> bool:
 
 
 def _turn(messages: list[PastMessage]) -> PastTurn:
-    """Build one turn from messages: a line for each of the person's, then at most one answer.
+    """Return one turn: a line for each message of the person, then the assistant's messages as one answer.
 
-    The answer joins the assistant's messages. Without a message of the person, the title of the conversation
-    stands in for it.
+    Without a message of the person, the title of the conversation takes its place.
     """
     said = [message for message in messages if not message.is_assistant]
     answers = [message for message in messages if message.is_assistant]
@@ -127,7 +130,9 @@ def _line(message: PastMessage) -> str:
 
 
 def cut(text: str) -> str:
-    """Return a text that the database accepts: no NUL or lone surrogates, at most `MOST_CHARS` characters."""
+    """Return a text as the database accepts it: without NUL and lone surrogates, at most `MOST_CHARS`
+    characters.
+    """
     plain = text[: MOST_CHARS + 1].replace("\0", "").encode("utf-8", "replace").decode().strip()
     return plain if len(plain) <= MOST_CHARS else f"{plain[: MOST_CHARS - 1]}{CUT}"
 
@@ -135,13 +140,13 @@ def cut(text: str) -> str:
 FileState = Literal["receiving", "looking", "ready", "importing", "done", "failed"]
 FileError = Literal["unknown_kind", "unreadable", "packed_too_large", "locked", "empty"]
 MOST_FILE_BYTES = 256 * 2**20
-"""Bytes of an uploaded export; a chat of ten years without media has some 100 MB."""
+"""Most bytes of an uploaded export; a chat of ten years without media has about 100 MB."""
 MOST_UNPACKED_BYTES = 2**30
-"""Bytes that the messages of a packed export may unpack to."""
+"""Most bytes to which the messages of a compressed export may expand."""
 PIECE_BYTES = 2**19
-"""Bytes of a piece; an interrupted upload repeats at most one."""
+"""Bytes of one piece of an upload; an interrupted upload repeats at most one piece."""
 MOST_FILES = 16
-"""Uploads at once in a deployment: together they hold at most 4 GiB."""
+"""Most uploads at the same time in a deployment, which together hold at most 4 GiB."""
 
 
 class ImportRefused(BadInput):
@@ -154,7 +159,9 @@ class ImportRefused(BadInput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPast:
-    """Number of messages and conversations in an export, and their time span, before it is imported."""
+    """Content of an export before its import: number of messages and conversations, and first and
+    last time.
+    """
 
     source: PastSource
     messages: int
@@ -165,7 +172,7 @@ class FoundPast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportFile:
-    """Export that a person uploads, with the progress of its upload and import."""
+    """Uploaded export of a person, with the progress of its upload and import."""
 
     id: int
     public_id: str
@@ -178,15 +185,16 @@ class ImportFile:
     me: str = ""
     error: str = ""
     stored: int = 0
-    """Messages that are imported."""
+    """Number of messages imported so far."""
     epoch: int = 0
-    """Number of the claim by a worker."""
+    """Number of the claim; it grows each time a worker claims the file."""
 
 
 def look_through(source: PastSource, messages: Iterable[PastMessage]) -> FoundPast:
-    """Count the messages and conversations of an export, and find its first and last time; store nothing.
+    """Return the number of messages and conversations in an export, and its time span, without storing
+    anything.
 
-    Stops at `MOST_MESSAGES` messages, and counts at most `MOST_CHATS` conversations.
+    Stops after `MOST_MESSAGES` messages and counts at most `MOST_CHATS` conversations.
     """
     number, threads = 0, set[str]()
     first: datetime | None = None

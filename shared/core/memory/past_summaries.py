@@ -1,4 +1,6 @@
-"""Decisions about the summaries of an import: the next range, its plan, the budget, and its passages."""
+"""Decisions about summaries of an imported chat: the next range, its plan, the budget, and passages for
+recall.
+"""
 
 from __future__ import annotations
 
@@ -26,21 +28,21 @@ from shared.core.values.money import Prices, worst_case_micro
 from shared.core.values.searching import pieces
 
 RANGE_TOKENS = 12_000
-"""Tokens of the messages that one summary covers; a longer one would lose what a short talk was about."""
+"""Most tokens of messages that one summary covers; a longer range would lose short conversations."""
 RANGE_TURNS = 400
-"""Most turns of one range: chats have many that are shorter than ten words."""
+"""Most turns that one summary covers; chats have many turns of few words."""
 SUMMARY_TOKENS = 1_000
-"""Tokens of the summary of one range."""
+"""Most tokens of the summary of one range."""
 CONVERSATION_PAUSE = timedelta(hours=3)
-"""Pause between two conversations of a chat."""
+"""Silence after which a chat's next message begins another conversation."""
 BUDGET_SHARE = 4
-"""Divisor of the smallest daily cap for one import: it leaves the person three quarters of a day's money."""
+"""Divisor of the smallest daily cap that gives one import's budget: a quarter."""
 BUDGET_MICRO = 1_250_000
-"""Budget of an import in micro-dollars without any daily cap: the share of the default cap."""
+"""Budget of an import in micro-dollars if no daily cap is set: a quarter of the default cap."""
 SUMMARY = "summary"
-"""Author of passages that were made from summaries."""
+"""Author name of passages made from summaries."""
 FIRST_PART = 10_000
-"""Number of the first part of a summary's passages; parts of messages have smaller numbers."""
+"""Part number of a summary's first passage; parts of messages have smaller numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +56,7 @@ class TurnSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportSpending:
-    """Cost of an import's summaries so far."""
+    """Cost of an import's summaries so far, in micro-dollars and tokens."""
 
     micro: int = 0
     input_tokens: int = 0
@@ -63,17 +65,17 @@ class ImportSpending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportToSummarise:
-    """An import with the progress of its summaries."""
+    """Import with the progress of its summaries."""
 
     session_id: int
     contact_id: int
     state: SummariesState
     covered: int
-    """Turns that summaries cover, from the newest."""
+    """Number of turns that summaries cover, counted from the newest."""
     turns: int
     searchable_turns: int
     is_newest_first: bool
-    """Whether the file begins with the newest conversation."""
+    """True if the file begins with the newest conversation."""
     agent_config: Mapping[str, Any]
     timezone: str | None
     anonymous: bool
@@ -81,7 +83,7 @@ class ImportToSummarise:
 
     @property
     def candidates(self) -> tuple[int, int]:
-        """First and last turn that the next range may have; the first is above the last if none is left."""
+        """First and last turn that the next range may cover; the first exceeds the last if none is left."""
         if self.is_newest_first:
             return self.covered + 1, min(self.turns, self.covered + RANGE_TURNS)
         through = self.turns - self.covered
@@ -94,15 +96,18 @@ class ImportBudget:
 
     micro: int
     visitor_micro: int
-    """Micro-dollars for an import of an anonymous visitor."""
+    """Micro-dollars for the import of an anonymous visitor."""
     tokens: int
-    """Tokens of models without a price; an output token counts `output_weight` times."""
+    """Tokens for models without a price; an output token counts as `output_weight` tokens."""
     output_weight: int
 
     def allows(
         self, spent: ImportSpending, next_calls: Sequence[tuple[int, int, Prices | None]], *, anonymous: bool
     ) -> bool:
-        """Return whether the worst case of more calls fits; each is its input, its output and its prices."""
+        """Return whether the worst case of these calls fits into the budget, after what was spent.
+
+        Each call is its input tokens, output tokens, and prices (None if unknown).
+        """
         micro = spent.micro
         tokens = spent.input_tokens + self.output_weight * spent.output_tokens
         is_priced = True
@@ -116,7 +121,7 @@ class ImportBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryPassage:
-    """Passage that recall finds, with the message that it cites."""
+    """Passage of a summary that recall can find, with the message that it cites."""
 
     seq: int
     turn: int
@@ -126,7 +131,10 @@ class SummaryPassage:
 
 
 def budget_of(caps: Caps, *, day_tokens: int, output_weight: int) -> ImportBudget:
-    """Return the budget of an import: a quarter of the smallest daily cap that holds for its person."""
+    """Return the budget of one import: a quarter of the smallest daily cap that applies to its person.
+
+    `day_tokens` limits tokens of models without a price.
+    """
     return ImportBudget(
         micro=_share(caps.total, caps.person, caps.session),
         visitor_micro=_share(caps.total, caps.visitor, caps.session),
@@ -140,7 +148,8 @@ def _share(*caps: int | None) -> int:
 
 
 def choose_range(turns: Sequence[TurnSize]) -> int:
-    """Return how many of the first turns one summary covers: at most `RANGE_TOKENS`, but at least one turn.
+    """Return how many of the first turns one summary covers: at most `RANGE_TOKENS` tokens, but at least one
+    turn.
 
     The range ends with a conversation if one ends in its second half.
     """
@@ -163,7 +172,7 @@ def choose_range(turns: Sequence[TurnSize]) -> int:
 
 
 def measure_turns(entries: Iterable[Entry]) -> tuple[TurnSize, ...]:
-    """Return the sizes of turns, in the order of their entries."""
+    """Return the size of each turn, in the order of the entries."""
     sizes: dict[int, TurnSize] = {}
     for entry in entries:
         former = sizes.get(entry.turn)
@@ -173,7 +182,7 @@ def measure_turns(entries: Iterable[Entry]) -> tuple[TurnSize, ...]:
 
 
 def plan_range(entries: tuple[Entry, ...], *, window: int, factor: float, zone: tzinfo) -> CompactionPlan:
-    """Return the plan of a summary of these entries alone, for a model of this window.
+    """Return the plan of a separate summary of these entries, for a model with this window.
 
     `factor` is the model's tokens per estimated token.
     """
@@ -203,14 +212,19 @@ def plan_range(entries: tuple[Entry, ...], *, window: int, factor: float, zone: 
 def estimate_calls(
     plan: CompactionPlan, *, window: int, most_output: int, factor: float
 ) -> tuple[tuple[int, int], ...]:
-    """Return the most input and output tokens that each portion of a plan may cost a model."""
+    """Return the most input and output tokens of each portion's call, as pairs.
+
+    `most_output` is the model's longest answer, `factor` its tokens per estimated token.
+    """
     out = min(most_output, summary_room(window, plan.summary_most))
     beside = ceil(factor * (2 * RULES + plan.summary_most))
     return tuple((beside + source_tokens(chunk, factor, plan.named), out) for chunk in plan.chunks)
 
 
 def make_passages(ledger: Ledger, entries: Sequence[Entry]) -> tuple[SummaryPassage, ...]:
-    """Return the passages of a summary: its text, then its items, each at the message that it cites."""
+    """Return the passages of a summary: its text, then its open items, each with the message that
+    it cites.
+    """
     by_seq = {entry.seq: entry for entry in entries}
     texts = [(entries[0], text) for text in pieces(ledger.narrative)]
     for item in ledger.items:
@@ -224,5 +238,5 @@ def make_passages(ledger: Ledger, entries: Sequence[Entry]) -> tuple[SummaryPass
 
 
 def with_counted_tokens(entries: Iterable[Entry], count: Callable[[Entry], int]) -> tuple[Entry, ...]:
-    """Return entries whose stored estimates are replaced by counted tokens."""
+    """Return the entries with their stored estimates replaced by counted tokens."""
     return tuple(replace(entry, tokens=count(entry)) for entry in entries)

@@ -1,4 +1,4 @@
-"""Ranking of passages for a question, and their form in the request."""
+"""Ranking of passages for a question, and their text in the request."""
 
 from __future__ import annotations
 
@@ -24,78 +24,92 @@ Lane = Literal["said", "note", "knowledge"]
 K1, B = 1.2, 0.4
 """Parameters of BM25: how slowly repeated words stop counting, and how much long passages are penalised."""
 NEIGHBOUR = 0.5
-"""Share of its score that a passage adds to a direct neighbour; the next but one gets half of it."""
+"""Share of its score that a passage adds to a direct neighbour; the second neighbour gets half of it."""
 NEIGHBOURS = 2
 NEIGHBOUR_CHARS = 250
 """Characters above which a passage gets less from its neighbours, since its own text says enough."""
 SITTING_PRIOR, SITTING_BEST = 0.15, 3
-"""Weight and number of the best passages of a sitting, whose mean raises all passages of the sitting."""
+"""Weight, and number, of the best passages of a sitting, whose mean raises all passages of the sitting."""
 ANSWER = 0.2
 """Extra share for a reply to a question of the other side. It is small, since assistants end most messages
 with a question."""
 TIMES_AT_MOST = 3
 """Most occurrences of a word in a passage that count."""
 SENTENCE, SENTENCE_WORDS, SENTENCES_AT_MOST = 0.7, 4, 12
-"""Exponent, 0 to 1, that raises the best passage of each sentence towards the best of all; least words of
-such a sentence; most sentences that count."""
+"""Exponent, 0 to 1, that raises each sentence's best passage towards the best of all; fewest words of a
+sentence; most sentences.
+"""
 MORE_WORDS, MORE_WORDS_AT_MOST = 0.2, 3
-"""Bonus for each further word of the question that a passage has, and the most such words that count: long
-passages have some words of any long message."""
+"""Bonus for each further word of the question that a passage has, and the most such words that count.
+
+The limit is needed since long passages share some words with any long message.
+"""
 SPEAKER_PRIOR = 0.5
 """Bonus for messages of the side that the question is about, as a share of the best score."""
 NOTE_HIT = 0.5
-"""Bonus of a message that the best-fitting note was made from."""
+"""Bonus of the message from which the best-fitting note was made."""
 FACT_HIT = 0.3
-"""Bonus of a message that the best-fitting fact of the summary cites."""
+"""Bonus of the message that the best-fitting fact of the summary cites."""
 NOTE_TURNS = 2
-"""Most turns of a note that raises their messages; a longer one does not show where its text was said."""
+"""Most turns of a note that raises their messages; a longer note does not show where its text was said."""
 LEAST_CARRIED, SURE = 0.03, 0.2
-"""Shares of the question's weight that the best passage carries. Below the first, a lane is not recalled;
-from the second on, it may fill the room."""
+"""Shares of the question's weight in the best passage.
+
+Below the first, a lane is not recalled; from the second on, it may fill all the room.
+"""
 TOLD_BESIDE = 0.95
-"""Weight of a word in a statement next to a question, relative to 1 for a word of the question."""
+"""Weight of a word in a statement next to a question; a word of the question has weight 1."""
 FEW_PASSAGES = 20
-"""Least number of passages that word weights assume, since fewer passages would distort them."""
+"""Fewest passages that word weights assume, since small numbers would distort them."""
 TOLD_RARE = 0.65
 """Exponent of rarity: a word is rare if at most `passages ** TOLD_RARE` passages have it."""
 TOLD_LEAST, TOLD_SOME, TOLD_SURE = 1.5, 3.0, 7.0
-"""Scores of the best passage for a message without a question, in weights of the rarest word. Below the
-first, nothing is recalled; from the second on, the room grows; from the third on, it is full. Rare words that
-together weigh less than the first are not searched for."""
+"""Scores of the best passage for a message without a question, in weights of the rarest word.
+
+Below the first, nothing is recalled; from the second on, the room grows; from the third on, it is full. Rare
+words that together weigh less than the first are not searched for.
+"""
 OFTEN_SAID = 3
-"""Least number of candidates with the same text that make it a phrase, which is no neighbour of passages."""
+"""Fewest candidates with the same text that make it a set phrase, which counts as no neighbour."""
 LEAST_OF_WORDS, LEAST_SHARE = 0.05, 0.05
 """Shares of the best score by words, and of the best final score, below which a passage is left out."""
 MEANING = 0.7
-"""Score of a passage with nearness 1, where the best passage by words has score 1."""
+"""Score of a passage with nearness 1; the best passage by words has score 1."""
 WORDS_SURE = 0.5
-"""Share of the question's weight that the best passage must carry for scores by words to count in full."""
+"""Share of the question's weight in the best passage from which scores by words count fully."""
 NEAR_LEAST, NEAR_SOME, NEAR_SURE = 0.12, 0.3, 0.45
-"""Nearness, 0 to 1, of the nearest passage to a question. From the first on, a few passages are recalled
-even without its words, as in another language; from the second on, the room grows; from the third on, it
-is full."""
+"""Nearness, 0 to 1, of the nearest passage to a question.
+
+From the first on, a few passages are recalled even without common words, as in another language; from the
+second on, the room grows; from the third on, it is full.
+"""
 LENGTH, LENGTH_CHARS = 0.17, 150
-"""Exponent, and characters added to the length, by which scores of longer passages are reduced."""
+"""Exponent by which scores of longer passages are reduced, and characters added to their length before."""
 SPOKEN_OF, SPOKEN_OF_SHARE = 0.4, 0.3
-"""Bonus, as a share of the best score, for messages of a day that the question names, and their least share
-of the room."""
+"""Bonus for messages of a day that the question names, as a share of the best score, and their least share of
+the room.
+"""
 CITED_SHARE = 0.2
-"""Share of the room for messages that a note or fact cites, if none has enough words of the question."""
+"""Share of the room for messages that a note or fact cites, if no message has enough words of the
+question.
+"""
 SHORT_TOKENS = 100
-"""Tokens for recall in a turn whose best passage barely fits, and in each turn whose request must shrink."""
+"""Tokens for recall in a turn whose best passage barely fits, and in a request that must shrink."""
 SHARED_TOKENS = 1_100
-"""Tokens above `SHORT_TOKENS` that passages use by their share; room above these is open to every passage."""
+"""Tokens above `SHORT_TOKENS` that passages use by their share; room above them is open to every passage."""
 CALLED, CALLED_SHARE = 3, 0.3
-"""Least mentions, and least share of mentions, in which one side addresses the other by a name. Below these,
-the name is not taken for the other side's."""
+"""Fewest mentions, and least share of mentions, in which one side addresses the other by a name.
+
+Below these, the name is not assumed to be the other side's.
+"""
 CHARS_PER_TOKEN_MOST = 8
-"""Most characters per free token of a passage; a longer one is skipped without counting its tokens."""
+"""Characters per free token above which a passage is skipped without counting its tokens."""
 MAX_CACHED_PASSAGES = 2_048
-"""Most cached passages: those of about ten conversations, in one megabyte."""
+"""Most passages whose cleaned text a process caches; those of about ten conversations, one megabyte."""
 NOTE_MARK = "[note] "
 LATER_NOTE_MARK = "[note, later] "
 LATER = ", later"
-"""Mark after a passage's author, or in a note's mark, if an older one on the same subject is shown."""
+"""Mark of a passage if an older passage on the same subject is shown, too."""
 LATER_TOKENS = 2
 """Tokens of the mark `LATER`."""
 LATER_CHARS = 250
@@ -103,13 +117,13 @@ LATER_CHARS = 250
 OF_FILES = "Files; when an answer rests on one of them, name the file and the heading"
 """Line above passages of an agent's files, in place of the day above messages."""
 BEGINS = r"^(([A-Z][a-z]+, )?[0-9]{4}-[0-9]{2}-[0-9]{2}( \([a-z0-9 ]+\))?:|Files[;:])"
-"""Beginning of recalled text, in the present and in former forms; erasures find stored texts by it."""
+"""Beginning of recalled text, in the present and former forms, by which erasures find stored texts."""
 
 
 class Found(NamedTuple):
-    """Passage that may be worth recalling: a candidate, or the neighbour of one.
+    """Passage that may be worth recalling: a candidate, or a neighbour of one.
 
-    A question has hundreds of them. A tuple is made ten times faster than a dataclass.
+    A named tuple, since a question has hundreds and a dataclass takes ten times longer to make.
     """
 
     lane: Lane
@@ -122,7 +136,7 @@ class Found(NamedTuple):
     terms: int
     """Number of words, without small ones."""
     hits: tuple[int, ...]
-    """Indices into `Search.words` of the words that the passage has."""
+    """Indices into `Search.words` of the words that occur in the passage."""
     seq: int = 0
     part: int = 0
     turn: int = 0
@@ -139,7 +153,7 @@ class Found(NamedTuple):
     nearness: float = 0.0
     """Cosine similarity between passage and message; 0 if it is unknown."""
     cites: tuple[int, ...] = ()
-    """Seqs of the messages that a note was taken from."""
+    """`seq` of the messages from which a note was taken."""
     is_later: bool = False
     """True if an older passage on the same subject is shown, too."""
 
@@ -172,15 +186,16 @@ class Search:
     found: tuple[Found, ...] = ()
     frequencies: Mapping[Lane, Frequencies] = field(default_factory=dict)
     words: tuple[str, ...] = ()
-    """Words of the question that are searched for; `with_word` has their order, `hits` are indices into them.
-    """
+    """Words that were searched for; `with_word` has their order and `hits` are indices into them."""
     asked: int = QUESTION_WORDS
-    """Number of leading `words` that come from questions; the others come from statements beside them."""
+    """Number of leading `words` that come from questions; the others come from statements next to them."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Names of the person and of the assistant, by author."""
 
 
 class Ranked(NamedTuple):
+    """Passage with its score and its share of the room."""
+
     passage: Found
     score: float
     sure: float = 1.0
@@ -210,10 +225,10 @@ def rank_passages(
     cited: Mapping[int, CitedFact] | None = None,
     session_id: int = 0,
 ) -> tuple[Ranked, ...]:
-    """Return the passages worth recalling, the best first; of equal scores, the newer first.
+    """Return the passages worth recalling, best first; of equal scores, newer first.
 
-    `spans` are days that the message names. `cited` are facts by the seq of the message, in the session
-    `session_id`, that they cite.
+    `spans` are days that the message names. `cited` are facts by `seq` of the message that they cite in the
+    session `session_id`.
     """
     found = [passage for passage in search.found if passage.lane in search.frequencies]
     named = _select_named(search, found, question.text)
@@ -270,7 +285,7 @@ def rank_passages(
 
 
 def reorder(items: Sequence[Ranked], places: Sequence[int]) -> tuple[Ranked, ...]:
-    """Return the items at these places first, then the others in their order."""
+    """Return the items at the indices `places` first, in that order, then the others in their order."""
     named = set(places)
     rest = (item for at, item in enumerate(items) if at not in named)
     return (*(items[at] for at in places), *rest)
@@ -287,10 +302,10 @@ def is_asking(search: Search, question: Question) -> bool:
 
 _LANES: tuple[Lane, ...] = ("said", "note", "knowledge")
 _Scores = dict[int, float]
-"""Scores by index of a passage in `found`."""
+"""Scores by index into `found`."""
 _ByTurn = dict[tuple[int, int], float]
 _ByMessage = dict[tuple[int, int], CitedFact]
-"""Facts by session id and seq of a message."""
+"""Facts by session id and `seq` of a message."""
 
 
 def _place_of(passage: Found) -> tuple[int, int]:
@@ -306,7 +321,7 @@ def _worth(item: Ranked) -> tuple[float, datetime]:
 
 
 def _select_named(search: Search, found: Sequence[Found], question: str) -> dict[int, Author]:
-    """Return the author whom a word of the question names, by the word's index in `search.words`.
+    """Return, by index into `search.words`, the author whom a word of the question names.
 
     Words that name no author are left out.
     """
@@ -328,7 +343,7 @@ def _is_called(found: Sequence[Found], at: int, name: str) -> Author:
     """Return the side that the other one addresses by this name, as in "Hi Ada!"; empty if neither does."""
     bearing = [passage for passage in found if at in passage.hits]
     if len(bearing) < CALLED:
-        return ""  # as most words that begin a sentence: a pattern would be made for each
+        return ""  # most such words only begin a sentence; a pattern for each would cost too much
     spoken = re.compile(rf"{re.escape(name)}\s*[,.!?]")
     said, called = dict.fromkeys(_SIDES, 0), dict.fromkeys(_SIDES, 0)
     for passage in bearing:
@@ -344,9 +359,9 @@ def _is_called(found: Sequence[Found], at: int, name: str) -> Author:
 
 
 def _weigh(named: Mapping[int, Author], of: Frequencies, asked: int) -> tuple[float, ...]:
-    """Return the weight of each word: 0 for names unless the question has no other words.
+    """Return the weight of each word; words of statements next to a question weigh less.
 
-    Words of statements next to a question weigh less.
+    Names weigh 0, unless the question has no other words.
     """
     weights = of.weights
     if all(at in named for at in range(min(asked, len(weights)))):
@@ -370,7 +385,7 @@ def _about(named: Mapping[int, Author], question: Question) -> Author:
 def _own_scores(
     found: Sequence[Found], search: Search, weights: Mapping[Lane, Sequence[float]]
 ) -> list[float]:
-    """Return the BM25 score of each passage, without shares of its neighbours."""
+    """Return the BM25 score of each passage, without shares from its neighbours."""
     lengths = {lane: K1 * B / of.mean_terms for lane, of in search.frequencies.items()}
     written = [word if is_unspaced(word[0]) else f" {word}" for word in search.words]
     own: list[float] = []
@@ -383,7 +398,7 @@ def _own_scores(
             long = K1 * (1 - B) + lengths[passage.lane] * passage.terms
             text = passage.text.lower()
             for at in passage.hits:
-                # once for another form of the word, and as often as words begin as it is written
+                # an inflected form counts once; otherwise count occurrences of the word as it is written
                 times = min(TIMES_AT_MOST, text.count(written[at]) or 1)
                 score += worth[at] * times * (K1 + 1) / (times + long)
             score *= 1 + MORE_WORDS * more
@@ -400,7 +415,7 @@ def _with_sentences(
 ) -> list[float]:
     """Return the scores, raised for passages that fit one sentence of the message well.
 
-    Each sentence of a message with two questions is searched for alone.
+    Thus each of two questions in one message is answered by passages of its own subject.
     """
     sentences = _sentences_of(search, question)
     said = [at for at, passage in enumerate(found) if passage.lane == "said" and own[at]]
@@ -440,7 +455,8 @@ def _sentences_of(search: Search, question: Question) -> list[frozenset[int]]:
 
 
 def _carried(best: float, with_word: Sequence[int], weights: Sequence[float], search: Search) -> float:
-    """Return the share of the question's weight that the best passage has; less if words were never said.
+    """Return the share of the question's weight that the best passage has, reduced for words that were never
+    said.
 
     A pair of characters from a script without blanks that was never said is no word, so it does not count.
     """
@@ -478,11 +494,11 @@ class _Raised(NamedTuple):
     """Messages and turns whose scores notes and facts raise."""
 
     turns: _ByTurn
-    """Turns that notes were made from."""
+    """How well the notes made from a turn fit, by session id and turn."""
     notes: _ByMessage
-    """Messages that notes were taken from."""
+    """Best-fitting notes by the message that they cite."""
     facts: _ByMessage
-    """Messages that facts of the summary cite."""
+    """Best-fitting facts of the summary by the message that they cite."""
 
 
 def _said(
@@ -564,9 +580,9 @@ def _with_sittings(found: Sequence[Found], scores: _Scores) -> _Scores:
 
 
 def _share_by_meaning(share: float | None, nearest: float) -> float | None:
-    """Return the share of the room for passages, limited by how near the nearest one is in meaning.
+    """Return the share of the room for a lane, limited by the nearness in meaning of its best passage.
 
-    `share` is the share by words; if it is None, words recall nothing, and nearness alone decides. Below
+    `share` is the share by words, None if words recall nothing; then nearness alone decides. Below
     `NEAR_LEAST`, `share` is returned unchanged.
     """
     if nearest < NEAR_LEAST:
@@ -576,9 +592,9 @@ def _share_by_meaning(share: float | None, nearest: float) -> float | None:
 
 
 def _with_meaning(found: Sequence[Found], said: Sequence[int], scores: _Scores, carried: float) -> _Scores:
-    """Raise the scores of passages by their nearness in meaning.
+    """Return the scores raised by nearness in meaning.
 
-    If words carry little of the question, the scores by words count less.
+    Scores by words count less if the best passage has little of the question.
     """
     raised = {at: MEANING * found[at].nearness for at in said if found[at].nearness > 0}
     if not raised:
@@ -588,7 +604,7 @@ def _with_meaning(found: Sequence[Found], said: Sequence[int], scores: _Scores, 
 
 
 def _in_time(found: Sequence[Found], said: Sequence[int], scores: _Scores, spans: Sequence[Span]) -> _Scores:
-    """Raise the scores of passages from the days that a message mentions; others may still rank higher."""
+    """Return the scores, raised for passages from the days that the message names."""
     if not spans:
         return scores
     best = max(scores.values(), default=1.0)
@@ -656,8 +672,8 @@ def pack_passages(
 ) -> tuple[Found, ...]:
     """Return the best passages that fit into `limit_tokens`, in the order for `render_passages`.
 
-    `items` come best first. A passage whose words a taken one contains is left out. The later of two on the
-    same subject is marked.
+    `items` come best first. A passage contained in one already taken is left out. Of two on the same subject,
+    the later is marked.
     """
     taken: list[Found] = []
     said: list[str] = []
@@ -682,7 +698,11 @@ def pack_passages(
 
 
 def _mark_later(taken: list[Found], left: int) -> int:
-    """Compare the last passage with the others and mark the later ones; return the tokens of the marks."""
+    """Mark passages that are later than another on the same subject as the last one; return the marks'
+    tokens.
+
+    Marks are set while `left` tokens suffice.
+    """
     newest = taken[-1]
     cost = 0
     for at, other in enumerate(taken[:-1]):
@@ -694,10 +714,10 @@ def _mark_later(taken: list[Found], left: int) -> int:
 
 
 def _is_on_same_subject(one: Found, other: Found) -> bool:
-    """Return whether two passages have the same subject, so that the later one can be marked.
+    """Return whether two passages have the same subject, so that the later one is marked.
 
-    Notes need equal subjects and different times. Messages need one author, different days and similar text.
-    Passages of files and of more than 250 characters never count.
+    Notes need equal subjects and different times; messages need the same author, different days and similar
+    text. Passages of files and those above 250 characters never count.
     """
     if "knowledge" in (one.lane, other.lane) or max(len(one.text), len(other.text)) > LATER_CHARS:
         return False
@@ -712,8 +732,8 @@ def _is_on_same_subject(one: Found, other: Found) -> bool:
 def render_passages(passages: Iterable[Found], *, session_id: int, today: date | None = None) -> str:
     """Return passages as text, in the given order, each below a line with its day.
 
-    Files have no day, and stand below a separate line. `today` adds how long ago each day was; None adds
-    nothing. `session_id` is the conversation whose messages are cited by number.
+    Passages of files stand below a separate line. With `today`, the line says how long ago the day was.
+    Messages of the session `session_id` are cited by number.
     """
     lines: list[str] = []
     day = None
@@ -748,9 +768,9 @@ def note_line(text: str, *, is_later: bool = False) -> str:
 
 
 def render_passage(passage: Found, *, session_id: int) -> str:
-    """Return a passage with its source in front, without secrets.
+    """Return a passage with its source in front and secrets removed.
 
-    `#12` is a message of this conversation, `earlier` one of another conversation.
+    `#12` is a message of the session `session_id`, `earlier` one of another session.
     """
     match passage.lane:
         case "note":
@@ -766,7 +786,7 @@ def render_passage(passage: Found, *, session_id: int) -> str:
 
 @ttl_cache(MAX_CACHED_PASSAGES)
 def _clean_passage(text: str) -> str:
-    """Return a text without secrets and without marks that only Evertalk sets."""
+    """Return a text without secrets, and with marks changed that only the program may write."""
     return _LIKE_A_LINE.sub("(", redact(text).replace("[#", "(#").replace("[note", "(note"))
 
 
@@ -776,4 +796,4 @@ def _normalise_passage(text: str) -> str:
 
 
 _LIKE_A_LINE = re.compile(r"^(?=(?:#\d+|earlier) [^\n:]{1,80}:)", re.MULTILINE)
-"""Text that begins as a passage does; it is changed, so that no text imitates another author."""
+"""Beginning of a text that looks like a passage's; it is changed so that no text imitates another author."""

@@ -7,20 +7,20 @@ from difflib import SequenceMatcher
 from typing import NamedTuple
 
 MAX_WORDS = 2_000
-"""Words of a wording that are compared; comparing takes time by their product."""
+"""Words of each wording that are compared, since the time grows with their product."""
 _WORD = re.compile(r"\w+|[^\w\s]")
 _TOKEN = re.compile(r"\w+")
 
 
 class ChangedSpan(NamedTuple):
-    """Words that an edit removed, and their replacement."""
+    """Words that an edit removed, and the words that replace them."""
 
     before: str
     after: str
 
 
 def find_changed_spans(before: str, after: str) -> tuple[ChangedSpan, ...]:
-    """Return the spans of words that differ between two wordings, in order, without additions."""
+    """Return the changed or deleted spans of words between two wordings, in order; additions are left out."""
     old, new = (list(_WORD.finditer(text))[:MAX_WORDS] for text in (before, after))
     matcher = SequenceMatcher(None, [one[0] for one in old], [one[0] for one in new])
     return tuple(
@@ -34,7 +34,9 @@ def find_changed_spans(before: str, after: str) -> tuple[ChangedSpan, ...]:
 
 
 def reword(text: str, spans: tuple[ChangedSpan, ...]) -> str:
-    """Replace each span that the text holds word for word, and close the gap of a deleted one."""
+    """Return the text with each span that it contains literally replaced; the gap of a deleted span is
+    closed.
+    """
     for span in spans:
         if not _TOKEN.search(span.before):
             continue
@@ -44,6 +46,6 @@ def reword(text: str, spans: tuple[ChangedSpan, ...]) -> str:
 
 
 def holds_former_words(text: str, before: str, after: str) -> bool:
-    """Return whether a text has a word that only the former wording has."""
+    """Return whether a text has a word that occurs only in the former wording."""
     gone = set(_TOKEN.findall(before.casefold())) - set(_TOKEN.findall(after.casefold()))
     return bool(gone & set(_TOKEN.findall(text.casefold())))

@@ -1,4 +1,4 @@
-"""Search through messages: its words, its pages, and its excerpts."""
+"""Search through messages: words of a query, positions of result pages, and excerpts."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ HITS_PER_PAGE = 20
 EXCERPT_CHARS = 180
 _BEFORE_THE_HIT = 50
 _PREFIX_CHARS = 3
-"""Letters from which a word also matches as the beginning of a longer one."""
+"""Fewest letters of a word that also matches as the beginning of a longer word."""
 _KEY = re.compile(r"([0-9]{1,17})-([0-9]{1,18})-([0-9]{1,18})")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Fragment(NamedTuple):
-    """A part of an excerpt; `hit` is True if the part matches a word of the search."""
+    """Part of an excerpt; `hit` is True if it matches a word of the search."""
 
     text: str
     hit: bool = False
@@ -31,7 +31,7 @@ class Fragment(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchKey:
-    """The position of a message in search results, newest first; a page holds the messages before it."""
+    """Position of a message in search results, newest first; the next page has the messages before it."""
 
     at: datetime
     session_id: int
@@ -52,11 +52,11 @@ class SearchKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageHit:
-    """A message that matches a search; `here` is False in a conversation from before a `/link`."""
+    """Message that matches a search; `here` is False in a conversation from before a `/link`."""
 
     key: SearchKey
     session: str
-    """The public id."""
+    """Public id of the session."""
     here: bool
     mid: str
     turn: int
@@ -70,20 +70,21 @@ class MessageHit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagesFound:
-    """A page of search results, newest first; `next` is the key of older ones, None if there are none.
+    """Page of search results, newest first; `next` is the key of the next page, None if there are no older
+    hits.
 
-    A page that looked far back and found none has a `next` too.
+    A page without hits can have a `next`, if the search stopped after looking far back.
     """
 
     hits: tuple[MessageHit, ...] = ()
     next: SearchKey | None = None
     timezone: str | None = None
-    """Timezone of the person, if known."""
+    """Time zone of the person; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaidMessage:
-    """A whole message, as a search result opens it."""
+    """Whole message, as a search result opens it."""
 
     turn: int
     author: str
@@ -94,19 +95,19 @@ class SaidMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchWord:
-    """One word of a search; `stem` is its form in the language of the search."""
+    """One word of a search; `stem` is its stem in the language of the search."""
 
     word: str
     stem: str = ""
 
     @property
     def inside(self) -> bool:
-        """True for a script without blanks, where a word may stand anywhere."""
+        """True for a script without blanks, where a word may occur inside other text."""
         return is_unspaced(self.word[0])
 
     @property
     def letter(self) -> bool:
-        """True for a single character of such a script, which the index knows only with a neighbour."""
+        """True for a single character of such a script, which the index finds only with a neighbour."""
         return self.inside and len(self.word) == 1
 
     @property
@@ -115,7 +116,7 @@ class SearchWord:
 
     @property
     def pattern(self) -> str:
-        """Regular expression of Postgres that finds the word in lower-case text."""
+        """Regular expression for Postgres that finds the word in lower-case text."""
         if self.inside:
             return self.word
         words = "|".join(self._forms()).replace("ss", "(?:ss|ß)")
@@ -129,7 +130,7 @@ class SearchWord:
         return list(dict.fromkeys(forms))
 
     def mark(self) -> re.Pattern[str]:
-        """Return a pattern that finds the word in text from `_plain`."""
+        """Return a pattern that finds the word in a text from `_plain`."""
         words = "|".join(re.escape(_plain(form)) for form in self._forms())
         if self.inside:
             return re.compile(words)
@@ -165,7 +166,9 @@ def excerpt_of(text: str, words: Sequence[SearchWord], *, most: int = EXCERPT_CH
 
 
 def _plain(text: str) -> str:
-    """Small letters without accents, one for each character, so that places stay the same."""
+    """Return the text in lower case without accents, one character for each, so that positions
+    stay the same.
+    """
     return "".join(map(_plain_char, text))
 
 

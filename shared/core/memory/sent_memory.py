@@ -1,4 +1,4 @@
-"""Reading of recalled text: which messages, notes and files a stored request was given."""
+"""Parsing of recalled text: which messages, notes and files a stored request contained."""
 
 from __future__ import annotations
 
@@ -18,27 +18,29 @@ _FILE = re.compile(r"\[([^\n\]]+)\] ")
 
 
 class SentPassage(NamedTuple):
-    """A recalled message, or a part of one."""
+    """Recalled message, or a part of one."""
 
     day: str
-    """ISO date by the person's clock."""
+    """ISO date in the person's time zone."""
     seq: int
-    """Number in the conversation; 0 for a message of an earlier conversation."""
+    """Number (`seq`) in the conversation; 0 for a message of an earlier conversation."""
     text: str
     author: str = "person"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentMemory:
+    """Messages, notes and files that a stored request contained."""
+
     passages: tuple[SentPassage, ...] = ()
     notes: tuple[str, ...] = ()
-    """Texts of notes."""
+    """Texts of recalled notes."""
     files: tuple[str, ...] = ()
-    """File names, most with a heading."""
+    """File names, most with a heading after ` › `."""
 
 
 def parse_recalled(text: str) -> SentMemory:
-    """Parse the text that `render_passages` made."""
+    """Return the passages of a text that `render_passages` made."""
     passages: list[SentPassage] = []
     notes: list[str] = []
     files: list[str] = []
@@ -55,14 +57,14 @@ def parse_recalled(text: str) -> SentMemory:
 
 
 def parse_note_lines(block: str) -> tuple[str, ...]:
-    """Return the texts of the notes in a block of a request, without those that hold no longer."""
+    """Return the texts of the valid notes in a request's block of notes."""
     begin = core_line("")
     lines = [line for line in block.split("\n") if line.startswith(begin)]
     return tuple(words_of_line(line) for line in lines if not line.endswith(f"{NO_LONGER})"))
 
 
 def _items(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each passage with its day; the day of files is empty."""
+    """Yield each passage with its day; the day is empty for passages of files."""
     head, lines = "", list[str]()
     for line in text.split("\n"):
         day = _HEAD.fullmatch(line)

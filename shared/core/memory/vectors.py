@@ -1,4 +1,4 @@
-"""Vectors of meaning as they are stored: a byte for each number, and a bit for its sign."""
+"""Vectors of meaning as they are stored: one byte per number, and one bit for its sign."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from operator import mul
 
 LEAST_NUMBERS, MOST_NUMBERS = 64, 4_096
-"""Numbers of a vector; encoders in use have 256 to 3,072."""
+"""Fewest and most numbers of a vector; encoders in use have 256 to 3,072."""
 SPREAD = 20.0
-"""Steps of a byte for a number of usual size; six times that size is the largest number kept."""
+"""Steps of a byte for a number of average size; numbers above about six times that size are cut."""
 _LARGEST = 127
 
 
@@ -25,7 +25,7 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnencodedPassages:
-    """Passages of a conversation without a vector of the present model, by number, newest first."""
+    """Passages of a session that lack a vector of the present model, by number, newest first."""
 
     session_id: int
     listings: int
@@ -34,7 +34,7 @@ class UnencodedPassages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedPassage:
-    """A passage as it was encoded; the vector is None if the encoder ended at its text."""
+    """Passage with its vector; None if its text made the encoder fail."""
 
     number: int
     text: str
@@ -47,9 +47,9 @@ def find_middle(vectors: Sequence[Sequence[float]]) -> tuple[float, ...]:
 
 
 def pack_vector(vector: Sequence[float], middle: Sequence[float]) -> bytes:
-    """Return the direction of a vector from the middle, with a byte for each number.
+    """Return the direction of a vector from `middle`, as one byte per number.
 
-    Raises ValueError if the lengths differ or a number is not finite.
+    Raises ValueError if the lengths differ or are out of range, or a number is not finite.
     """
     moved = [number - mean for number, mean in zip(vector, middle, strict=True)]
     length = math.hypot(*moved)
@@ -62,14 +62,14 @@ def pack_vector(vector: Sequence[float], middle: Sequence[float]) -> bytes:
 
 
 def signs_of(packed: bytes) -> bytes:
-    """Return a bit for each number, set where it is above the middle; zeros fill the last byte."""
+    """Return one bit per number, set where it is above the middle; zeros fill the last byte."""
     bits = "".join("1" if 0 < number < 128 else "0" for number in packed)
     bits += "0" * (-len(bits) % 8)
     return int(bits, 2).to_bytes(len(bits) // 8, "big")
 
 
 def nearness(one: bytes, other: bytes) -> float:
-    """Return the cosine of two packed vectors; 0 if they are of different lengths."""
+    """Return the cosine similarity of two packed vectors; 0 if their lengths differ."""
     if len(one) != len(other) or not one:
         return 0.0
     product: int = sum(map(mul, memoryview(one).cast("b"), memoryview(other).cast("b")))

@@ -1,5 +1,5 @@
-"""Values that everything else is made of.
+"""Values that all other rooms use.
 
-Messages, models, tokens, money, errors, and small pure helpers for text. Imports nothing of the house.
-Begin with `messages` and `errors`.
+Messages, models, tokens, money, errors, and small pure helpers for text. Imports no other room. Begin with
+`messages` and `errors`.
 """

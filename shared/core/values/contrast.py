@@ -1,11 +1,11 @@
-"""Whether text can be read on a colour that an operator chose."""
+"""Contrast of text on a colour that an operator chose."""
 
 from __future__ import annotations
 
 import re
 
 READABLE = 4.5
-"""Contrast of WCAG 2.2 AA for text."""
+"""Least contrast ratio of readable text, by WCAG 2.2 AA."""
 LIGHT, DARK = "#ffffff", "#000000"
 _HEX = re.compile(r"#(?:[0-9a-f]{3}|[0-9a-f]{6})", re.IGNORECASE)
 

@@ -77,11 +77,12 @@ class BadInput(EvertalkError):
     code = "bad_input"
     advice = "That could not be read. Please send it again as plain text."
     key = ""
-    """Key of the advice in the catalogue of commands, which has it in every language."""
+    """Key of the advice in the catalogue `commands`, which has it in every language; empty if it has none."""
     values: Mapping[str, str | int] = MappingProxyType({})
 
     @classmethod
     def from_key(cls, key: str, **values: str | int) -> Self:
+        """Return an error whose advice is the catalogue's text of `key` with these values."""
         made = cls(catalogue("commands", "").say(key, **values))
         made.advice, made.key, made.values = str(made), key, values
         return made
@@ -125,7 +126,9 @@ class CannotEdit(BadInput):
     """The message cannot be edited."""
 
     def __init__(self, code: str, *, turn: int = 0) -> None:
-        """`turn` is the newest that asks the message."""
+        """Make the error for the reason `code`; `turn` is the newest turn with the message's question, 0 if
+        unknown.
+        """
         super().__init__(code)
         self.code = code
         self.turn = turn
@@ -201,7 +204,7 @@ class CapReached(EvertalkError):
         super().__init__(f"spending cap of scope {scope!r} reached")
         self.scope = scope
         self.shortages = tuple(shortages)
-        """Caps that refused, the one with the least room first."""
+        """Caps that had too little left, the one with the least room first."""
         what = {
             "contact": "Your spending limit",
             "session": "The spending limit of this conversation",
@@ -257,7 +260,7 @@ BUDGET_WARNING = "budget_warning"
 BUDGET_WARNING_ADVICE = (
     "Most of today's spending limit is used. I go on until it is reached; /budget shows how much is left."
 )
-"""Advice of a notice that is given once a day and is no error."""
+"""Advice of the notice, sent once a day, that most of a spending limit is used; it is no error."""
 
 
 class ContextBudgetExceeded(EvertalkError):
@@ -288,23 +291,21 @@ class ModelError(EvertalkError):
     code = "model_error"
     transient = True
     elsewhere = False
-    """Whether a model of another provider may answer instead."""
+    """True if a fallback model may answer instead."""
     answered = False
-    """True if the server itself answered with the failure, False if it was silent or unreachable."""
+    """True if the provider's server responded with the failure, False if it was silent or unreachable."""
     ends_turn = False
     """True if the same request would fail again, so that the turn is not retried."""
     aborted: tuple[Usage, ...] = ()
-    """Usages of the failed attempts, so that the ledger can book them."""
+    """Usage of the failed attempts, to be stored in the ledger."""
     provider: str = ""
-    """Host of the provider that answered; empty if no provider was asked."""
+    """Host of the provider that responded; empty if none was asked."""
     shown: str | None = None
-    """Status and message of a JSON error, for forms that call any address; None if there was no answer."""
+    """Status and message of a JSON error, as a form may show it; None if there was no response."""
 
     @property
     def form_reason(self) -> str:
-        """Return the reason for a form that may call any address: our own text, or the message of a JSON
-        error.
-        """
+        """Reason for a form that may call any address: our own text, or the message of a JSON error."""
         if self.shown is not None:
             return self.shown
         return str(self) if self.__cause__ is None else type(self.__cause__).__name__
@@ -395,9 +396,11 @@ class ModelAnswerUnusable(ModelError):
     def __init__(self, reason: str = "", *, hint: str = "", may_repeat: bool = True) -> None:
         super().__init__(reason)
         self.may_repeat = may_repeat
-        """Whether asking again may help; an answer without an end is too dear for that."""
+        """True if another attempt may help; False after an endless answer, since another would
+        cost too much.
+        """
         self.hint = hint
-        """Sentence for the model before the next call; empty if there is none."""
+        """Sentence that the model reads before the next call; empty if there is none."""
 
 
 class ModelGaveUp(ModelError):

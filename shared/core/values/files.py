@@ -1,4 +1,4 @@
-"""Files that people send: allowed kinds, limits, results of reading, and their form on screens."""
+"""Files that people send: recognised kinds, limits, results of reading them, and their form for clients."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, Literal
 from shared.core.values.recordings import AUDIO_MIMES
 
 MOST_BYTES = 20 * 1024 * 1024
-"""Bytes of one file on every channel, equal to Telegram's limit for bots."""
+"""Most bytes of a file on any channel, equal to Telegram's limit for bots."""
 MOST_TEXT_CHARS = 200_000
-"""Characters of one file's text that the model reads; the rest is left out."""
+"""Most characters of one file's text that the model reads; the rest is left out."""
 MOST_FILE_CHARS = 100_000
-"""Characters of all files of one message that the model reads; the rest is left out with a note."""
+"""Most characters of all files in a message that the model reads; the rest is left out with a note."""
 JPEG = "image/jpeg"
 PDF = "application/pdf"
 PLAIN = "text/plain"
@@ -38,14 +38,14 @@ OTHER_MIMES = (
     *OLD_PAPER_MIMES, OUTLOOK, MAIL, ZIP, "text/calendar", "text/vcard", "application/x-ipynb+json",
     "image/heic", "image/heif", "image/avif", "image/tiff", "image/bmp",
 )  # fmt: skip
-"""Further kinds that are read; pictures among them are stored as JPEG or PNG."""
+"""More types that can be read; pictures among them are stored as JPEG or PNG."""
 PICTURE_MIMES = (JPEG, "image/png", "image/gif", "image/webp")
 FILES = "/api/v1/attachments"
 NAME_CHARS = 120
 
 Unread = Literal["file_unknown_kind", "file_unreadable", "file_empty", "file_locked"]
 DocumentKind = Literal["pdf", "paper", "page", "form", "text"]
-"""Kinds of documents that only the opening process reads, besides pictures."""
+"""Kinds of documents that only the separate file-opening process reads."""
 
 _SAVED_AS_THEY_ARE = frozenset({PDF, *PAPER_MIMES, *OLD_PAPER_MIMES, OUTLOOK, MAIL, ZIP, *AUDIO_MIMES})
 _MAGIC = (
@@ -58,7 +58,7 @@ GZIPPED = b"\x1f\x8b\x08"
 _PAPERS = (GZIPPED, b"PK\x03\x04", b"PK\x05\x06", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"{\\rtf")
 _PAGE = re.compile(rb"<(?:!doctype\s{1,9}html|html)[\s>]", re.IGNORECASE)
 _PDF_HEAD_BYTES = 1_024
-"""Bytes of junk before a PDF's first line that its readers pass over (ISO 32000-1, Annex H)."""
+"""Most bytes of junk before a PDF's first line; readers skip them (ISO 32000-1, Annex H)."""
 _PDF_BODY = re.compile(rb"startxref|\d obj\b|%%EOF")
 _CARD = re.compile(rb"BEGIN:V(?:CARD|CALENDAR)\s", re.IGNORECASE)
 _NOTEBOOK = re.compile(rb"\"nbformat\"\s{0,9}:")
@@ -72,11 +72,15 @@ _BITMAP_HEADERS = frozenset((12, 16, 40, 52, 56, 64, 108, 124))
 _NOT_IN_NAMES = re.compile(
     "[\\x00-\\x1f\\x7f-\\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff<>]"
 )
-"""Control characters, and signs that turn or hide what stands beside them."""
+"""Characters removed from file names: control characters, and those that reverse or hide
+neighbouring text.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
+    """Picture of a document's page, as bytes with its type and size in pixels."""
+
     bytes: bytes
     mime: str
     width: int
@@ -85,25 +89,25 @@ class Picture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """`truncated`: there was more text than we keep."""
+    """Text and pictures read from a file; `truncated` says that its text was cut."""
 
     name: str
     text: str
     mime: str = PLAIN
     truncated: bool = False
     pages: tuple[Picture, ...] = ()
-    """Scanned pages, which have no text."""
+    """Pictures of scanned pages, which have no text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotRead:
-    """`reason` is a key of the texts that people read."""
+    """Result for a file that could not be read; `reason` is a key of texts for people."""
 
     reason: Unread
 
 
 class Refused(Exception):
-    """A file that is opened, and of a kind that has no words for us; `reason` as in NotRead."""
+    """Signal that an opened file is of a kind that cannot be read; `reason` as in NotRead."""
 
     def __init__(self, reason: Unread) -> None:
         super().__init__(reason)
@@ -112,7 +116,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attached:
-    """Stored file of a message, as screens receive it; `id` is the public one."""
+    """Stored file of a message, as clients receive it; `id` is the public id."""
 
     id: str
     name: str
@@ -121,10 +125,10 @@ class Attached:
     width: int | None = None
     height: int | None = None
     cut: bool = False
-    """A text that is longer than what is read of it."""
+    """True if the file's text is longer than the part that is read."""
 
     def to_payload(self) -> dict[str, Any]:
-        """In the protocol's shape; the same in a live frame, in history and as an upload's answer."""
+        """Return the file as the protocol has it: in live events, in the history and after an upload."""
         told: dict[str, Any] = {
             "id": self.id,
             "name": self.name,
@@ -139,14 +143,14 @@ class Attached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """A file's bytes for those who may have them."""
+    """Content of a stored file, to be sent to a client."""
 
     name: str
     mime: str
     body: bytes
 
     def headers(self) -> Mapping[str, str]:
-        """Pictures may be looked at; whatever else it claims to be is saved, never run."""
+        """Return the HTTP headers: pictures are shown inline, everything else is saved and never executed."""
         inline = self.mime in PICTURE_MIMES
         return {
             "Content-Type": self.mime
@@ -160,7 +164,7 @@ class Served:
 
 
 def picture_mime(content: bytes) -> str | None:
-    """Return the type of a picture by its first bytes; None for types that no model reads."""
+    """Return the MIME type of a picture by its first bytes; None for types that models do not read."""
     for magic, mime in _MAGIC:
         if content.startswith(magic):
             return mime
@@ -168,7 +172,7 @@ def picture_mime(content: bytes) -> str | None:
 
 
 def document_kind(content: bytes) -> DocumentKind | None:
-    """By its bytes, whatever it is called; None for what is read here and now, or not at all."""
+    """Return the kind of a document by its bytes; None for plain text and for unknown kinds."""
     if find_pdf(content) is not None:
         return "pdf"
     if content.startswith(_PAPERS):
@@ -180,13 +184,15 @@ def document_kind(content: bytes) -> DocumentKind | None:
 
 
 def find_pdf(content: bytes) -> int | None:
-    """Return where a PDF begins, also after junk of a mail or a web server; None for other files."""
+    """Return the byte at which a PDF begins, also after junk of a mail or web server; None for
+    other files.
+    """
     at = content.find(b"%PDF-", 0, _PDF_HEAD_BYTES)
     return at if at == 0 or (at > 0 and _PDF_BODY.search(content, at)) else None
 
 
 def form_kind(content: bytes) -> Literal["card", "notebook", "mail"] | None:
-    """Recognise texts that programs write for programs; None for other files."""
+    """Return the kind of a structured text file, such as a contact card; None for other files."""
     start = content[:2_048].removeprefix(b"\xef\xbb\xbf").lstrip()
     if _CARD.match(start):
         return "card"
@@ -202,7 +208,9 @@ def form_kind(content: bytes) -> Literal["card", "notebook", "mail"] | None:
 
 
 def is_picture(content: bytes) -> bool:
-    """Tell whether these bytes are a picture that can be opened, also of kinds that no model takes."""
+    """Return whether the first bytes are those of a picture that can be opened, even if models do not read
+    its type.
+    """
     if picture_mime(content) is not None or content.startswith((b"II*\0", b"MM\0*")):
         return True
     if content[4:8] == b"ftyp":
@@ -213,7 +221,7 @@ def is_picture(content: bytes) -> bool:
 
 
 def clean_name(name: str) -> str:
-    """A file's name without folders and without signs that hide what it is; never empty."""
+    """Return a file's name without folders and without misleading characters; never empty."""
     last = name.replace("\\", "/").rpartition("/")[2]
     words = " ".join(_NOT_IN_NAMES.sub("", last).split()).strip(". ")
     if len(words) <= NAME_CHARS:
@@ -225,7 +233,7 @@ def clean_name(name: str) -> str:
 
 
 def disposition(name: str, *, inline: bool) -> str:
-    """Return a Content-Disposition header of RFC 6266: an ASCII name for old clients, then the real one."""
+    """Return a Content-Disposition header (RFC 6266) with an ASCII name for old clients and the real name."""
     plain = re.sub(r"[^A-Za-z0-9._ -]", "_", name)
     encoded = "".join(
         chr(byte) if (chr(byte).isalnum() and byte < 128) or chr(byte) in "._-" else f"%{byte:02X}"

@@ -12,12 +12,14 @@ EMAIL = re.compile(r"\b[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+\b")
 PATH = re.compile(
     r"(?<![\w/])(?:~|\.{1,2})?(?:/[\w.-]*[\w-]){2,}/?|\b[\w-]{1,100}\.(?:py|js|ts|md|txt|json|csv|pdf|toml|ya?ml)\b"
 )
-"""Pattern of file paths and file names. The bounds avoid quadratic time in long rows of words and hyphens."""
+"""Pattern of file paths and names. Its bounds avoid quadratic time on long rows of words and hyphens."""
 NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*%?")
 QUOTED = re.compile(r"“([^”\n]{2,80})”|«([^»\n]{2,80})»|\"([^\"\n]{2,80})\"|„([^“\n]{2,80})“")
 _CAPITAL_WORD = re.compile(r"[^\W\d_a-zß-öø-ÿ](?<![^\W\d_].)(?<![^\W_][’'-].)[\w’'-]*", re.DOTALL)
-"""Pattern of a word that does not begin with a small Latin letter. The look-behinds come after the first
-letter, since they cost most."""
+"""Pattern of a word that does not begin with a small Latin letter.
+
+The look-behinds follow the first letter to save time.
+"""
 _SENTENCE_START = re.compile(r"(?:^|[.!?…:;]\s+|\n\s*|[-*•]\s+|\d[.)]\s+|[“”\"«»„(\[|*_`]\s*)$")
 _NO_SENTENCE = re.compile(
     r"```.*?(?:```|\Z)|^[ \t]*#{1,6}[ \t][^\n]*"
@@ -29,12 +31,13 @@ _SMALL_WORD = re.compile(r"\b[a-zß-öø-ÿ]\w*")
 _NAME_PARTS = 4
 _JOINT = re.compile(r"[\s-]+")
 _TELLING_DIGITS = 5
-"""Least digits of a number that is kept when identifiers are merged. Shorter numbers are amounts, times or
-years."""
+"""Fewest digits of a number that is kept when identifiers are merged; shorter ones are amounts, times or
+years.
+"""
 _PART_CHARS = 2_000
 _SIGN_OF_URL, _SIGN_OF_EMAIL = re.compile("://"), re.compile("@")
 _SIGN_OF_PATH = re.compile(r"/[\w.-]*[\w-]/|\.(?:py|js|ts|md|txt|json|csv|pdf|toml|ya?ml)\b")
-"""Cheap patterns to test first: without a match, `URL`, `EMAIL` or `PATH` finds nothing."""
+"""Cheap patterns to try first: without a match, `URL`, `EMAIL` or `PATH` finds nothing."""
 
 NO_NAMES = frozenset(
     {"I", "I'm", "I'll", "I've", "I'd", "I’m", "I’ll", "I’ve", "I’d", "OK", "Ok", "Mr", "Mrs", "Ms", "Dr"}
@@ -45,10 +48,10 @@ NO_NAMES = frozenset(
 
 
 def identifiers_of(text: str, *, most: int = 60, redacted: bool = False) -> tuple[str, ...]:
-    """Return URLs, e-mail addresses, paths, numbers and names, at most `most` of them, each once.
+    """Return URLs, e-mail addresses, paths, numbers and names, each once, at most `most`, in their order.
 
-    They come in the order of the text; numbers have at least two characters. Secrets are removed first,
-    unless `redacted` says that the text holds none.
+    Numbers have at least two characters. Secrets are removed first, unless `redacted` says that this was
+    done.
     """
     found: dict[str, None] = {}
     for part in _parts((text if redacted else redact(text)).replace(REDACTED, " ")):
@@ -59,7 +62,7 @@ def identifiers_of(text: str, *, most: int = 60, redacted: bool = False) -> tupl
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Yield whole lines in groups of at least 2,000 characters, so that a caller can stop early."""
+    """Yield groups of whole lines with at least 2,000 characters, so that a caller can stop early."""
     start = 0
     while start < len(text):
         end = text.find("\n", start + _PART_CHARS)
@@ -94,16 +97,18 @@ def names_of(text: str) -> tuple[str, ...]:
 
 
 def numbers_of(text: str) -> tuple[str, ...]:
+    """Return the numbers in a text as they are written, each once."""
     return tuple(dict.fromkeys(match[0] for match in NUMBER.finditer(text)))
 
 
 def quotations_of(text: str) -> tuple[str, ...]:
+    """Return the texts between quotation marks, each once, without the marks."""
     groups: Iterable[tuple[str, ...]] = (match.groups("") for match in QUOTED.finditer(text))
     return tuple(dict.fromkeys("".join(group) for group in groups))
 
 
 def merge_identifiers(old: Iterable[str], new: Iterable[str], *, most: int = 50) -> tuple[str, ...]:
-    """Return old and new identifiers, the new ones last; beyond `most`, the oldest are dropped.
+    """Return old and new identifiers, new ones last; above `most`, the oldest are dropped.
 
     Numbers of fewer than 5 digits and single words of longer names are left out.
     """
@@ -114,12 +119,12 @@ def merge_identifiers(old: Iterable[str], new: Iterable[str], *, most: int = 50)
 
 
 def _is_scrap(found: str) -> bool:
-    """Return whether an identifier is a number of fewer than 5 digits, too short to mean anything alone."""
+    """Return whether an identifier is a number of fewer than 5 digits, which means little alone."""
     return NUMBER.fullmatch(found) is not None and sum(map(str.isdigit, found)) < _TELLING_DIGITS
 
 
 def _names_with_places(text: str) -> list[tuple[str, int]]:
-    """Return names with their start in the text, without phrases that it also writes in small letters.
+    """Return names with their start in the text, without phrases that the text also writes in lower case.
 
     "Error Handling" is a title rather than a name if the text also has "error" and "handling".
     """

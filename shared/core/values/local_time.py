@@ -1,4 +1,4 @@
-"""Moments and days as the model reads them, by the clock of the person's zone."""
+"""Times and days as the model reads them, in a person's time zone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from zoneinfo import ZoneInfo
 
 
 def moment_text(moment: datetime, zone: str) -> str:
-    """`moment` stands in the zone already; `zone` is its name."""
+    """Return a time in words, with its UTC offset and in UTC.
+
+    `moment` must be in the zone already; `zone` is the zone's name.
+    """
     offset = moment.strftime("%z")
     return (
         f"{moment:%A}, {moment.isoformat(timespec='seconds')} in {zone} (UTC{offset[:3]}:{offset[3:5]}); "
@@ -18,12 +21,12 @@ def moment_text(moment: datetime, zone: str) -> str:
 
 @lru_cache(maxsize=512)
 def day_text(day: date) -> str:
-    """Such as `Friday, 2026-11-20`."""
+    """Return a day such as `Friday, 2026-11-20`."""
     return f"{day:%A}, {day.isoformat()}"
 
 
 def distance_text(day: date, today: date) -> str:
-    """Return how far a day is from `today`, such as `12 days ago` or `5 months ago`."""
+    """Return how long ago a day was, seen from `today`, such as `12 days ago` or `5 months ago`."""
     days = (today - day).days
     if days <= 0:
         return "today" if days == 0 else "in the future"
@@ -39,13 +42,13 @@ _UNITS = (("year", 365), ("month", 30))
 
 
 def minute_text(moment: datetime, zone: ZoneInfo) -> str:
-    """Such as `Friday, 2026-11-20 14:05 in Europe/Berlin`."""
+    """Return a time to the minute in a zone, such as `Friday, 2026-11-20 14:05 in Europe/Berlin`."""
     place = zone.key if zone.key == "UTC" else f"in {zone.key}"
     return f"{moment.astimezone(zone):%A, %Y-%m-%d %H:%M} {place}"
 
 
 def resolve_zone(own: str | None, otherwise: str) -> ZoneInfo:
-    """The person's zone; the deployment's where it is unknown, or no clock goes by it."""
+    """Return the time zone named `own`, else `otherwise`, else UTC; unknown names are skipped."""
     for name in filter(None, (own, otherwise)):
         try:
             return ZoneInfo(name)

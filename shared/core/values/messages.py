@@ -1,4 +1,4 @@
-"""Parts of a model request: messages and their blocks, system parts, tools, and storable text."""
+"""Parts of a model request: messages and their blocks, system text, tools; and their repair and JSON form."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ REPLACEMENT = "\ufffd"
 
 
 def storable(text: str) -> str:
-    """The same text with U+FFFD for what cannot be kept; two halves that meet become their character."""
+    """Return the text as the database accepts it: U+FFFD for NUL and lone surrogates, surrogate
+    pairs joined.
+    """
     if "\x00" in text:
         text = text.replace("\x00", REPLACEMENT)
     return (
@@ -20,7 +22,7 @@ def storable(text: str) -> str:
 
 
 def storable_json(value: Any) -> Any:
-    """The same for every text of a JSON value, keys included."""
+    """Return a JSON value with `storable` applied to all its texts and keys."""
     match value:
         case str():
             return storable(value)
@@ -33,7 +35,7 @@ def storable_json(value: Any) -> Any:
 
 
 def is_whole(text: str) -> bool:
-    """No half of a surrogate pair stands alone, nor beside its other half."""
+    """Return whether a text contains no surrogate code points and can be encoded as UTF-8."""
     if text.isascii():
         return True
     try:
@@ -44,26 +46,30 @@ def is_whole(text: str) -> bool:
 
 
 def ends_in_half(text: str) -> bool:
-    """Whether the other half of the last character may be in the piece that comes next."""
+    """Return whether the last character is the first half of a surrogate pair, completed by the
+    next piece.
+    """
     return "\ud800" <= text[-1:] <= "\udbff"
 
 
 Role = Literal["user", "assistant"]
 Author = Literal["person", "assistant", "tool", "operator", "program"]
 BEGINNERS: frozenset[Author] = frozenset({"person", "program", "operator"})
-"""Authors whose message may begin a turn: a person, the program for a reminder, or an operator."""
+"""Authors whose message can begin a turn: a person, the program (a reminder), or an operator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
+    """Text block of a message."""
+
     text: str
     attachment_id: int | None = None
-    """The stored file that it was read from; screens show the file in its place."""
+    """Id of the stored file from which the text was read; clients show the file. None for typed text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """A picture by reference; the bytes are an attachment, `description` is what later turns see."""
+    """Picture of a message by the id of its attachment; `description` replaces it in later requests."""
 
     attachment_id: int
     mime: str
@@ -72,6 +78,8 @@ class Image:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolUse:
+    """Call of a tool by the model."""
+
     id: str
     name: str
     input: Mapping[str, Any]
@@ -79,6 +87,8 @@ class ToolUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
+    """Result of a tool call, with the id of the call."""
+
     tool_use_id: str
     text: str
     is_error: bool = False
@@ -86,12 +96,12 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thinking:
-    """The model's own reasoning; sent back only inside the open turn, with its signature untouched."""
+    """Reasoning of the model; sent back with its signature only while its turn is open."""
 
     text: str
     signature: str
     model: str = ""
-    """Provider's name of the model that thought so; empty for blocks that were stored without it."""
+    """Provider's name of the model that wrote the reasoning; empty in blocks stored without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +123,8 @@ Block = Text | Image | ToolUse | ToolResult | Thinking | ProviderBlock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
+    """Message of a request: a role and its blocks."""
+
     role: Role
     blocks: tuple[Block, ...]
 
@@ -122,56 +134,56 @@ def text_message(role: Role, text: str) -> Message:
 
 
 def text_of(blocks: Iterable[Block]) -> str:
-    """The words of a message: its text blocks, joined by an empty line."""
+    """Return the text blocks of a message, joined by empty lines."""
     return "\n\n".join(block.text for block in blocks if isinstance(block, Text) and block.text)
 
 
 def text_without_files(blocks: Iterable[Block]) -> str:
-    """The words of a message without those of its files, which screens show as files."""
+    """Return the text of a message without the text of its files, which clients show as files."""
     return text_of(
         block for block in blocks if not (isinstance(block, Text) and block.attachment_id is not None)
     )
 
 
 ERASED = "[erased]"
-"""Text in the place of what was erased, see the function `erased_blocks` of the database."""
+"""Text that replaces erased content, the same as in the database function `erased_blocks`."""
 
 
 def is_erased(blocks: Sequence[Block]) -> bool:
-    """Return whether nothing of a message is left."""
+    """Return whether all content of a message was erased."""
     return bool(blocks) and all(isinstance(one, Text) and one.text == ERASED for one in blocks)
 
 
 FILE_OPENED = "[File "
-"""How the text of a file begins; what people type is changed where it begins so."""
+"""Beginning of a file's text in a message; typed text that begins like this is changed."""
 
 
 def is_typed(block: Block) -> bool:
-    """Whether it is what a person typed, with quotes before it, and not the text of a file."""
+    """Return whether a block is text that the person typed, quotes included, and not the text of a file."""
     return isinstance(block, Text) and block.attachment_id is None and not block.text.startswith(FILE_OPENED)
 
 
 def with_own_text(blocks: Sequence[Block], text: str) -> tuple[Block, ...]:
-    """Put a text in the place of what a person typed; files and their texts stay."""
+    """Return the blocks with the typed text replaced by `text`; files stay. An empty text removes it."""
     rest = tuple(blocks[1:] if blocks and is_typed(blocks[0]) else blocks)
     return (Text(text=text), *rest) if text.strip() else rest
 
 
 def own_text_of(blocks: Sequence[Block]) -> str:
-    """Return the text that a person typed, after its quotes; empty for files alone."""
+    """Return the text that the person typed, quotes included; empty for a message of files alone."""
     first = blocks[0] if blocks else None
     return first.text if isinstance(first, Text) and is_typed(first) else ""
 
 
 def is_file(block: Block) -> bool:
-    """Whether it is a picture, or the text of a file."""
+    """Return whether a block is a picture or the text of a file."""
     return not is_typed(block)
 
 
 def swap_file(blocks: Sequence[Block], file: Sequence[Block], *, place: int | None) -> tuple[Block, ...]:
-    """Put a file in the place of the one numbered `place`; None adds it behind the typed text.
+    """Return the blocks with the file at index `place` replaced; None inserts it after the typed text.
 
-    A text and the pictures after it are one file, such as a document with scanned pages.
+    A text and the pictures after it count as one file, such as a document with scanned pages.
     """
     head = tuple(blocks[:1] if blocks and is_typed(blocks[0]) else ())
     files: list[list[Block]] = []
@@ -188,7 +200,10 @@ def swap_file(blocks: Sequence[Block], file: Sequence[Block], *, place: int | No
 
 
 def swap_text(blocks: Sequence[Block], before: Sequence[Block], after: Sequence[Block]) -> tuple[Block, ...]:
-    """Put one message's new text in the place of its former one, among the blocks of several messages."""
+    """Return the blocks of several messages with one message's typed text replaced.
+
+    `before` and `after` are the blocks of that message before and after its edit.
+    """
     old, new = own_text_of(before), own_text_of(after)
     swapped = (
         Text(text=new) if isinstance(block, Text) and is_typed(block) and block.text == old else block
@@ -225,7 +240,10 @@ def block_to_json(block: Block) -> dict[str, Any]:
 
 
 def block_from_json(raw: Mapping[str, Any]) -> Block:
-    """Inverse of `block_to_json`; raises ValueError for a kind that this version does not know."""
+    """Return the block that `block_to_json` wrote.
+
+    Raises ValueError for a type that this version does not know.
+    """
     match raw["type"]:
         case "text":
             return Text(text=raw["text"], attachment_id=raw.get("attachment_id"))
@@ -269,10 +287,11 @@ _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def repair(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Roles alternate from user to user, each tool call is answered at once, no block is empty.
+    """Return messages that providers accept: roles alternate from user to user, every tool call has its
+    result.
 
-    A call whose result was lost gets a synthetic one; a result without its call is dropped; results come
-    first in their message. A valid request comes back unchanged, an empty one stays empty.
+    A missing result is added, a result without its call and empty blocks are dropped. Valid messages are
+    returned unchanged; an empty list stays empty.
     """
     if _is_fine(messages):
         return tuple(messages)
@@ -282,7 +301,7 @@ def repair(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def _is_fine(messages: Sequence[Message]) -> bool:
-    """True when there is nothing to mend, as nearly always: one look instead of five passes of copying."""
+    """Return whether the messages need no repair, which is checked first because it is nearly always so."""
     calls: set[str] = set()
     waiting: list[str] = []
     for index, message in enumerate(messages):
@@ -315,7 +334,7 @@ def _is_words(text: str) -> bool:
 
 
 def _clean(messages: Iterable[Message]) -> list[Message]:
-    """Return messages without blocks that the provider refuses: blank, of the wrong role, or repeated."""
+    """Return the messages without blocks that providers refuse: blank, of the wrong role, or repeated."""
     calls: set[str] = set()
     kept: list[Message] = []
     for message in messages:
@@ -352,7 +371,7 @@ def _usable(block: Block, role: Role) -> Block | None:
 
 
 def _merge(messages: Iterable[Message]) -> list[Message]:
-    """Neighbours of one role as one message; none is empty, none of the assistant's ends in thinking."""
+    """Return messages with neighbours of the same role joined, none empty, and none ending in thinking."""
     return _join(map(_without_trailing_thinking, _join(messages)))
 
 
@@ -397,7 +416,7 @@ def _pair(messages: Sequence[Message]) -> list[Message]:
 
 
 def _answering(calls: Sequence[ToolUse], blocks: Sequence[Block]) -> Message:
-    """The user message after these calls: one result for each, then everything else."""
+    """Return the user message after these calls: one result for each call, then the other blocks."""
     given: dict[str, ToolResult] = {}
     for result in tool_results(blocks):
         given.setdefault(result.tool_use_id, result)
@@ -419,17 +438,19 @@ def _frame(messages: list[Message]) -> tuple[Message, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
-    """A tool as the model sees it; `input_schema` is JSON schema, an object."""
+    """Tool as the model sees it; `input_schema` is a JSON schema of type object."""
 
     name: str
     description: str
     input_schema: Mapping[str, Any] = field(hash=False)
     provider: Mapping[str, Any] | None = field(default=None, hash=False)
-    """A tool that the provider runs itself: its whole definition, passed on as it is."""
+    """Definition of a tool that the provider runs itself, sent unchanged; None for our own tools."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemPart:
+    """Part of the system text of a request."""
+
     text: str
     cache: bool = False
-    """True marks the end of a part that does not change between calls."""
+    """True if the text up to here does not change between calls, so that the provider can cache it."""

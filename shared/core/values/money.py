@@ -1,4 +1,4 @@
-"""Usage, prices, what a call costs and at most could, and how long a prefix is worth keeping."""
+"""Cost of model calls in micro-dollars, actual and at most, and the cache lifetime that pays."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from statistics import median
 OLD_AFTER_MONTHS = 12
 _MONTH = re.compile(r"(\d{4})-(\d\d)")
 _MARGIN = 10
-"""Divisor of the margin: an estimate may be a tenth too low."""
+"""Divisor of the safety margin: an estimate may be a tenth too low."""
 HOUR_WRITE_FACTOR = 2
-"""Price of a cache write that lasts an hour, as a multiple of the input price (provider's price list)."""
+"""Price of a cache write that lasts an hour, as a multiple of the input price."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens as the provider counted them; all zero with `known=False` when it did not say."""
+    """Tokens of a call as the provider counted them; `known` is False, with zeros, if it reported none."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -40,16 +40,16 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """Dollars per million tokens on a date; None is unknown and never 0."""
+    """Prices of a model in dollars per million tokens."""
 
     input: float
     output: float
     cache_read: float
     cache_write: float
     dated: str
-    """Date of the price list, as `2026-11` or `2026-11-21`; empty if unknown."""
+    """Date of the price list, such as `2026-11` or `2026-11-21`; empty if unknown."""
     starts: str = ""
-    """The day from which on it holds, `2026-11-21`; empty is always."""
+    """Day from which the prices apply, such as `2026-11-21`; empty means always."""
     above: int | None = None
     """Prompt tokens above which `above_factor` applies to prompt and answer; None if it never applies."""
     above_factor: float = 1.0
@@ -90,14 +90,14 @@ def worst_case_micro(context_tokens: int, max_output: int, prices: Prices, *, ho
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortage:
-    """A cap that had no room for what was asked; micro-dollars of its day."""
+    """Spending cap without enough room for a call; amounts are micro-dollars of the current day."""
 
     scope: str
-    """`contact`, `session`, `total` …"""
+    """Scope of the cap, such as `contact`, `session` or `total`."""
     cap_micro: int
     spent_micro: int
     held_micro: int = 0
-    """Micro-dollars reserved for other calls under way."""
+    """Micro-dollars reserved for other running calls."""
 
     @property
     def left_micro(self) -> int:
@@ -105,19 +105,23 @@ class Shortage:
 
     @property
     def once_settled_micro(self) -> int:
-        """The most that can be left when the calls under way have ended."""
+        """Micro-dollars that will be left if the running calls cost nothing."""
         return self.cap_micro - self.spent_micro
 
 
 def affordable_output(
     context_tokens: int, most: int, micro: int, prices: Prices, *, hour: bool = False
 ) -> int:
-    """Return the largest answer, up to `most` tokens, that `micro` pays for at worst; -1 if not even none."""
+    """Return the largest answer, up to `most` tokens, that `micro` micro-dollars pay for at worst; -1 if
+    none.
+    """
     return _most(most, micro, lambda tokens: worst_case_micro(context_tokens, tokens, prices, hour=hour))
 
 
 def affordable_input(most: int, output_tokens: int, micro: int, prices: Prices, *, hour: bool = False) -> int:
-    """Return the largest prompt in tokens that `micro` pays for at worst; -1 if not even an empty one."""
+    """Return the largest prompt, up to `most` tokens, that `micro` micro-dollars pay for at worst; -1 if
+    none.
+    """
     return _most(most, micro, lambda tokens: worst_case_micro(tokens, output_tokens, prices, hour=hour))
 
 
@@ -149,7 +153,7 @@ def are_old(prices: Prices, today: date) -> bool:
 
 
 def _factor(prompt: int, prices: Prices) -> Fraction | None:
-    """Return the price factor of a long prompt; None for an ordinary one."""
+    """Return the price factor of a long prompt; None for a prompt of usual length."""
     is_long = prices.above is not None and prompt > prices.above
     return _exact(prices.above_factor) if is_long else None
 

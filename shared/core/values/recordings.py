@@ -1,4 +1,4 @@
-"""Recordings of speech: what their bytes say of themselves, undecoded, and what hearing them costs."""
+"""Sound recordings: their type and length by header bytes, and the price of transcribing them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _ENDINGS = {
 }  # fmt: skip
 AUDIO_MIMES = tuple(_ENDINGS)
 SpeechFormat = Literal["opus", "mp3"]
-"""Formats of spoken answers: Opus for voice notes of Telegram, MP3 for every browser."""
+"""Audio formats of spoken answers: Opus for Telegram's voice notes, MP3 for browsers."""
 SPEECH_MIMES: dict[SpeechFormat, str] = {"opus": "audio/ogg", "mp3": "audio/mpeg"}
 HEARD = "🎤"
-"""Stands before words that were heard, not typed."""
+"""Sign before text that was transcribed, not typed."""
 RECORDING_NOTE = "[voice message]"
-"""Note for the model that precedes a transcript; screens show a player instead."""
+"""Note for the model before a transcript; clients show a player instead."""
 _MAGIC = (
     (b"OggS", "audio/ogg"),
     (b"\x1aE\xdf\xa3", "audio/webm"),
@@ -28,17 +28,17 @@ _MAGIC = (
     *((bytes((0xFF, second)), "audio/mpeg") for second in (0xF2, 0xF3, 0xFA, 0xFB)),
 )
 _PICTURES = frozenset({b"hei", b"hev", b"avi"})
-"""Marks of HEIC and AVIF pictures, which phones store in the same container."""
+"""Marks of HEIC and AVIF pictures, which use the same container as MP4 audio."""
 _OPUS_RATE = 48_000
 _PART_BYTES = 65_536
-"""At either end of a file: headers stand there."""
+"""Bytes at each end of a file that are searched for headers."""
 LEAST_BYTES_PER_SECOND = 1_500
-"""Bytes per second of speech as apps record it, for recordings without a stated length."""
+"""Least bytes per second of recorded speech, to bound the length of recordings that do not state it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """Recording as it arrived; `seconds` by its channel or header, None if neither has it."""
+    """Recording as it arrived; `seconds` is the stated length, None if unknown."""
 
     body: bytes
     mime: str
@@ -47,20 +47,22 @@ class Recording:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingLimits:
-    """Limits of transcription and its price per minute; None is unknown, never 0."""
+    """Limits of transcription, and its price per minute in micro-dollars (None if unknown)."""
 
     minutes: float
     bytes: int
     micro_per_minute: int | None = None
 
     def cost_micro(self, seconds: float) -> int | None:
-        """Rounded up to the next micro-dollar."""
+        """Return the price of transcribing in micro-dollars, rounded up; None if the price is unknown."""
         if self.micro_per_minute is None:
             return None
         return math.ceil(self.micro_per_minute * seconds / 60)
 
     def estimate_seconds(self, recording: Recording) -> float:
-        """Return the length in seconds; without a stated one, the longest for this number of bytes."""
+        """Return the length in seconds, at most the limit; without a stated length, the longest for this many
+        bytes.
+        """
         most = self.minutes * 60
         if recording.seconds is not None:
             return min(recording.seconds, most)
@@ -68,7 +70,7 @@ class RecordingLimits:
 
 
 def audio_mime(content: bytes) -> str | None:
-    """Return the audio type by its first bytes; None for types that no service transcribes."""
+    """Return the MIME type of audio by its first bytes; None for types that no service transcribes."""
     for magic, mime in _MAGIC:
         if content.startswith(magic):
             return mime
@@ -91,7 +93,7 @@ def header_seconds(content: bytes, mime: str) -> float | None:
 
 
 def silence(*, seconds: int = 1) -> bytes:
-    """Return a WAV file of silence, for testing a service."""
+    """Return a WAV file of silence, for testing a transcription service."""
     rate, size = 16_000, 2 * 16_000 * seconds
     form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, rate, 2 * rate, 2, 16)
     return (
@@ -108,19 +110,24 @@ def name_recording(mime: str) -> str:
 
 
 def guess_language(app: str, chosen: str = "") -> str:
-    """Return a language such as `de` for transcription; empty if unknown, since English apps are used in
-    every language.
+    """Return a language code for transcription, such as `de`; empty if unknown.
+
+    `app` is the app's language, ignored if English, which people of all languages use; `chosen` is the
+    person's choice.
     """
     guess = re.split(r"[-_,;]", chosen or app)[0].strip().lower()
     return guess if len(guess) == 2 and (chosen or guess != "en") else ""
 
 
 def transcript_text(words: str) -> str:
+    """Return transcribed text with the sign for voice before it."""
     return f"{HEARD} {words}"
 
 
 def _ogg_seconds(content: bytes) -> float | None:
-    """Return the seconds by the position of the last page; only for Opus, whose rate is fixed."""
+    """Return the length by the position of the last page; None unless the codec is Opus, whose
+    rate is fixed.
+    """
     at = content.rfind(b"OggS", -_PART_BYTES)
     if b"OpusHead" not in content[:_PART_BYTES] or at < 0 or at + 14 > len(content):
         return None
@@ -134,7 +141,7 @@ def _wav_seconds(content: bytes) -> float | None:
     if not rate:
         return None
     claimed = _number(content, data + 4, 4) if data >= 0 else 0
-    # What streams writes the largest number there is.
+    # Streaming programs write the largest possible number.
     return max(len(content), claimed if claimed < 2**32 - 1 else 0) / rate
 
 

@@ -1,4 +1,4 @@
-"""How text becomes words that can be searched: pieces of a readable size, plain words, and their language."""
+"""Text as searchable words: passages of readable size, normalised words, and the language of a text."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from datetime import date
 
 _WORD = re.compile(r"\w+")
 PIECE_CHARS = 700
-"""A passage is about this long at most: long enough to say something, short enough to be quoted."""
+"""Most characters of a passage: long enough to state something, short enough to be quoted."""
 WORDS_AT_MOST = 4_000
 WORD_CHARS = 60
 PLAIN = "simple"
-"""The dictionary that leaves words as they are."""
+"""Name of the Postgres dictionary that leaves words unchanged."""
 _DICTIONARIES = {
     "English": "english",
     "German": "german",
@@ -71,7 +71,9 @@ _CHARS_LOOKED_AT = 20_000
 
 
 def words_of(text: str) -> Iterator[str]:
-    """Lower-case words; scripts without blanks between words give each two neighbouring characters."""
+    """Yield the words of a text in lower case; scripts without blanks give each pair of neighbouring
+    characters.
+    """
     for run in _RUN.findall(unicodedata.normalize("NFKC", text).casefold()):
         if is_unspaced(run[0]) and len(run) > 1:
             yield from (run[at : at + 2] for at in range(len(run) - 1))
@@ -80,7 +82,7 @@ def words_of(text: str) -> Iterator[str]:
 
 
 def searchable(*texts: str) -> str:
-    """Texts as words with blanks between them, in a form that Postgres reads as nothing but words."""
+    """Return the words of texts, separated by blanks, in a form that Postgres reads as plain words."""
     words: list[str] = []
     for text in texts:
         words.extend(words_of(text))
@@ -88,7 +90,11 @@ def searchable(*texts: str) -> str:
 
 
 def dictionary_of(text: str, *, otherwise: str = "", least: int = _LEAST_HITS) -> str:
-    """The dictionary of the language a text is clearly in, else `otherwise`, else that of its script."""
+    """Return the Postgres dictionary for the clear language of a text, else `otherwise`, else that of its
+    script.
+
+    `least` is the number of function words that make a language clear.
+    """
     language = language_of(text, least=least)
     if language:
         return _DICTIONARIES.get(language, PLAIN)
@@ -96,19 +102,21 @@ def dictionary_of(text: str, *, otherwise: str = "", least: int = _LEAST_HITS) -
 
 
 def date_words(day: date, dictionary: str = PLAIN) -> str:
-    """A day as people would ask for it, in the language of what was said on it."""
+    """Return a day as people write it in the dictionary's language, such as `20 November 2026`."""
     months = _MONTHS.get(dictionary, _MONTHS["english"]).split()
     return f"{day.day} {months[day.month - 1]} {day.year}"
 
 
 def prevailing_dictionary(texts: Iterable[str]) -> str:
-    """Return the dictionary of texts that are too short to tell alone; empty if their languages differ."""
+    """Return the dictionary of texts that are too short to tell alone; empty if their languages
+    are unclear.
+    """
     language = language_of(" ".join(texts))
     return _DICTIONARIES.get(language, PLAIN) if language else ""
 
 
 def pieces(text: str, *, chars: int = PIECE_CHARS) -> tuple[str, ...]:
-    """Split text into parts of at most `chars` characters, between sentences where possible."""
+    """Return the text in parts of at most `chars` characters, split between sentences where possible."""
     text = text.strip()
     if len(text) <= chars:
         return (text,) if text else ()
@@ -136,16 +144,17 @@ def _sentences(text: str, chars: int) -> Iterator[str]:
 
 
 def is_unspaced(char: str) -> bool:
+    """Return whether a character belongs to a script without blanks between words."""
     return re.match(f"[{_UNSPACED}]", char) is not None
 
 
 def normalise(text: str) -> str:
-    """Return the text without case, repeated blanks and punctuation, for comparing notes."""
+    """Return the text without case, punctuation and repeated blanks, for comparisons."""
     return " ".join(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))
 
 
 def language_of(text: str, *, least: int = _LEAST_SMALL_WORDS) -> str | None:
-    """The language whose small words clearly prevail, or None."""
+    """Return the language, such as "German", whose function words clearly prevail; None if none does."""
     hits: Counter[str] = Counter()
     for word in _LETTERS.findall(text[:_CHARS_LOOKED_AT].casefold()):
         hits.update(_LANGUAGES_OF.get(word, ()))

@@ -1,4 +1,4 @@
-"""Takes keys, tokens and passwords out of texts that are stored or summarised elsewhere than in the log."""
+"""Removal of keys, tokens and passwords from texts that are stored outside the log or summarised."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ _BEGINNINGS = {
     "=": ("AccountKey=",),
     "A": ("AKIA", "ASIA", "AIza"),
 }  # fmt: skip
-"""Beginnings of secrets by a character that each of them has: most texts lack most of the characters."""
+"""Beginnings of secrets, by a character that each contains; most texts lack most of these characters."""
 _MANY_DIGITS = re.compile(r"\d(?:[ -]?\d){7}")
 _NAMES = ("pass", "key", "secret", "token", "пароль", "kennwort", "contraseña", "senha", "密码")
 
 
 def redact(text: str) -> str:
-    """Replace every recognisable secret by `REDACTED`.
+    """Return the text with every recognisable secret replaced by `REDACTED`.
 
-    Few texts hold any, so each costly search runs only if a cheap one finds a reason.
+    Costly patterns run only if a cheap test finds a reason.
     """
     digits = _MANY_DIGITS.search(text) is not None
     if digits or any(mark in text and _holds_one(text, words) for mark, words in _BEGINNINGS.items()):
@@ -84,11 +84,12 @@ def _holds_one(text: str, words: tuple[str, ...]) -> bool:
 
 
 def holds_secret(text: str) -> bool:
+    """Return whether a text contains a recognisable secret."""
     return redact(text) != text
 
 
 def _is_card(number: str) -> bool:
-    """By its groups, its length, and the check digit that every payment card has (Luhn)."""
+    """Return whether a number is a payment card's, by its groups, length and check digit (Luhn)."""
     if _CARD_GROUPS.fullmatch(number) is None:
         return False
     digits = [int(char) for char in number if char.isdigit()]

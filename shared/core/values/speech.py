@@ -1,4 +1,4 @@
-"""Speakable text of an answer, without marks and code, with its bound and its price."""
+"""Text of an answer to be read aloud, without markup and code; its length limit and price."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Literal
 
 SpeechChoice = Literal["off", "on", "auto"]
 SPEECH_CHOICES: tuple[SpeechChoice, ...] = ("off", "on", "auto")
-"""`auto` speaks where a voice message was answered."""
+"""Choices of reading answers aloud; `auto` does so for answers to voice messages."""
 MOST_SPOKEN_CHARS = 1_500
-"""About a minute and a half."""
+"""Most characters that are read aloud, about a minute and a half."""
 LeftOut = Literal["code", "table", "rest"]
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,}).*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
@@ -39,7 +39,10 @@ _ENDS = re.compile(r"[.!?…。！？؟।]+[\s\"”’»)]*|\n")
 
 
 def spoken_text(markdown: str, say: Callable[[LeftOut], str], *, most: int = MOST_SPOKEN_CHARS) -> str:
-    """Empty where nothing can be read aloud; `say` has the sentences for what is left out."""
+    """Return the text to read aloud; empty if nothing can be read.
+
+    `say` returns the sentence that mentions left-out code, tables or the cut rest.
+    """
     left_out: list[LeftOut] = []
     for what, pattern in _NOT_SPOKEN:
         markdown, number = pattern.subn("\n", markdown)
@@ -57,12 +60,12 @@ def spoken_text(markdown: str, say: Callable[[LeftOut], str], *, most: int = MOS
 
 
 def speech_micro(words: str, micro_per_1000_chars: int | None) -> int | None:
-    """Return the price in micro-dollars, rounded up; None if the price is unknown."""
+    """Return the price of speaking a text in micro-dollars, rounded up; None if the price is unknown."""
     return None if micro_per_1000_chars is None else math.ceil(micro_per_1000_chars * len(words) / 1_000)
 
 
 def _beginning(words: str, most: int) -> str:
-    """Whole sentences, or whole words where the first sentence is too long."""
+    """Return the beginning of a text in whole sentences, or whole words if the first sentence is too long."""
     if len(words) <= most:
         return words
     ends = [end.end() for end in _ENDS.finditer(words, 0, most)]

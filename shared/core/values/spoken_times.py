@@ -11,15 +11,15 @@ from datetime import date, timedelta
 from typing import NamedTuple
 
 CHARS_READ = 2_000
-"""Characters of a text that are read; a long text speaks of many days."""
+"""Characters of a text that are searched; a longer text names too many days."""
 SPANS_AT_MOST = 4
-"""Spans that a text may speak of; one that names more days asks for none of them."""
+"""Most spans of days that a text may name; for more, none is returned."""
 _PHRASE_WORDS = 5
 """Words of the longest phrase in the tables."""
 
 
 class Span(NamedTuple):
-    """The days from `first` to `last`, both included."""
+    """Days from `first` to `last`, both included."""
 
     first: date
     last: date
@@ -32,7 +32,7 @@ class Span(NamedTuple):
 
 
 def spoken_spans(text: str, today: date) -> tuple[Span, ...]:
-    """Return the past days that a text speaks of by the clock of its writer; empty for more than four."""
+    """Return the past days that a text names, seen from `today`; empty if it names more than four spans."""
     text = unicodedata.normalize("NFKC", text[:CHARS_READ]).casefold().replace("\u0654", "").replace("ʼ", "'")
     spans = dict.fromkeys((*_dates(text, today), *_unspaced(text, today), *_spaced(text, today)))
     past = [span for span in spans if span.first <= today]
@@ -65,7 +65,7 @@ def _year(back: int) -> Callable[[date], Span]:
 
 
 def _weekday(number: int) -> Callable[[date], Span]:
-    """Find the last day with this number before today, Monday being 0."""
+    """Return a function that finds the last such weekday before today; Monday is 0."""
 
     def span(today: date) -> Span:
         day = today - timedelta(days=(today.weekday() - number - 1) % 7 + 1)
@@ -83,7 +83,10 @@ def _whole_month(year: int, month: int) -> Span:
 
 
 def _day_named(day: int, month: int, year: int | None, today: date) -> Iterator[Span]:
-    """Yield the day, in the last year that has it where none is named."""
+    """Yield a day; without a year, in the latest year in which it is not in the future.
+
+    Invalid days yield nothing.
+    """
     for candidate in (year,) if year else (today.year, today.year - 1):
         try:
             found = date(candidate, month, day)
@@ -95,7 +98,7 @@ def _day_named(day: int, month: int, year: int | None, today: date) -> Iterator[
 
 
 def _ago(number: int, unit: str, today: date) -> Span:
-    """Return the days around a time ago: weeks are exact to three days, months to ten, years to sixty."""
+    """Return the days around a time ago: a day exactly, weeks ±3 days, months ±10, years ±60."""
     length, apart = {"day": (1, 0), "week": (7, 3), "month": (30, 10), "year": (365, 60)}[unit]
     middle = today - timedelta(days=min(number * length, 36_500))
     return Span(middle - timedelta(days=apart), min(today, middle + timedelta(days=apart)))
@@ -200,7 +203,7 @@ _NUMBERS = (
     "ten zehn dix diez dieci dez tien dziesięć десять on sepuluh mười عشرة عشر ده עשרה עשר दस 열 십",
 )
 _BEFORE = frozenset(["vor", "hace", "há", "faz", "منذ", "قبل", "לפני"]) | {"il y a", "il ya"}
-"""Words before a number and a unit that make it a time ago."""
+"""Words before a number and a unit that mean "ago"."""
 _AFTER = frozenset(
     [
         "ago",
@@ -220,7 +223,7 @@ _AFTER = frozenset(
         "atrás",
     ]
 ) | {"yang lalu"}
-"""Words after a number and a unit that make it a time ago."""
+"""Words after a number and a unit that mean "ago"."""
 _DUALS: Mapping[str, tuple[int, str]] = {
     "يومين": (2, "day"),
     "أسبوعين": (2, "week"),
@@ -251,7 +254,7 @@ _DUALS: Mapping[str, tuple[int, str]] = {
     "שנה": (1, "year"),
     "יום": (1, "day"),
 }
-"""Units that hold their number, in languages that have a dual or leave "one" out."""
+"""Words that contain both number and unit, in languages with a dual form."""
 _WEEKDAYS = (
     (
         "monday montag lundi lunes lunedì segunda-feira segunda maandag poniedziałek poniedziałku "
@@ -352,7 +355,9 @@ _MONTHS = (
         "hai"
     ),
 )
-"""Names that are also common words, such as `may` and `march`, stand with a word before them."""
+"""Names of months by language; those that are common words, such as `may`, are listed with a
+preceding word.
+"""
 _UNSPACED_DAYS: Mapping[str, _Rule] = {
     **dict.fromkeys(("今天", "今日", "今早", "今晚", "きょう", "今朝"), _day(0)),
     **dict.fromkeys(("昨天", "昨日", "昨晚", "昨夜", "きのう", "昨夜"), _day(1)),
@@ -386,14 +391,14 @@ _HAN_MONTH = re.compile(
 _HAN_DAY_OF_WEEK = re.compile(
     r"[上先昨][个個]?(?:周|週|星期|礼拜|禮拜)の?([一二三四五六日天](?!本)|[月火水木金土](?=曜))"
 )
-"""A day of the week before this one, such as 上周二 and 先週の火曜日."""
+"""Weekday of last week, such as 上周二 and 先週の火曜日."""
 _HAN_WEEKDAY = re.compile(r"(?:星期|礼拜|禮拜|周|週)([一二三四五六日天])|([月火水木金土日])曜日?")
 _KOREAN_DATE = re.compile(r"(?<!\d)(\d{1,2})월\s?(\d{1,2})일")
 _KOREAN_MONTH = re.compile(r"(?<!\d)(\d{1,2})월(?!\s?\d{1,2}일)")
 _VIETNAMESE_DATE = re.compile(r"(?<!\d)(\d{1,2}) tháng (\d{1,2})(?!\d)")
 _ISO = re.compile(r"(?<!\d)(\d{4})-(\d{2})-(\d{2})(?!\d)")
 _MARKS = "\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0903\u093a-\u094f\u0962\u0963"
-"""Vowels and points that letters carry in Devanagari, Hebrew and Arabic."""
+"""Combining vowels and points of letters in Devanagari, Hebrew and Arabic."""
 _LETTERS = rf"(?:[^\W\d_]|[{_MARKS}])+"
 _WORD = re.compile(rf"\d{{1,4}}|{_LETTERS}(?:['’-]{_LETTERS})*")
 
@@ -434,7 +439,7 @@ def _unspaced(text: str, today: date) -> Iterator[Span]:
 
 
 def _han_weekday(name: str) -> int:
-    """Return the number of a day by its Chinese or Japanese sign, Monday being 0."""
+    """Return the number of a weekday by its Chinese or Japanese sign; Monday is 0."""
     return min(6, (_CHINESE_WEEKDAYS if name in _CHINESE_WEEKDAYS else _JAPANESE_WEEKDAYS).index(name))
 
 
@@ -456,7 +461,7 @@ def _spaced(text: str, today: date) -> Iterator[Span]:
 
 
 def _parts(token: str) -> list[str]:
-    """Split what an apostrophe or a hyphen joins, unless the tables have it as it is."""
+    """Return the parts of a token at apostrophes and hyphens, unless the tables contain it whole."""
     token = token.replace("’", "'")
     return [token] if token in _TABLE or token in _NUMBER_OF else re.split("['-]", token)
 
@@ -472,7 +477,9 @@ def _read(words: list[str], at: int, length: int, today: date) -> tuple[Span, ..
 
 
 def _read_ago(words: list[str], today: date) -> Span | None:
-    """Read `vor zwei Wochen`, `two weeks ago` and `il y a deux ans`."""
+    """Return the days of a phrase such as `vor zwei Wochen`, `two weeks ago` or `il y a deux ans`; None if it
+    is none.
+    """
     for marks in (2, 1):
         if " ".join(words[:-2]) in _BEFORE or " ".join(words[:-1]) in _BEFORE:
             rest = words[-2:] if " ".join(words[:-2]) in _BEFORE else words[-1:]
@@ -493,7 +500,7 @@ def _quantity(words: list[str], today: date) -> Span | None:
 
 
 def _read_date(words: list[str], today: date) -> tuple[Span, ...]:
-    """Read `27 April`, `April 27`, `27 de abril` and a year after a month."""
+    """Return the days of a date such as `27 April`, `27 de abril` or `April 2025`; empty if it is none."""
     months = [_MONTH_OF[word] for word in words if word in _MONTH_OF]
     numbers = [int(word) for word in words if word.isdecimal()]
     others = [word for word in words if word not in _MONTH_OF and not word.isdecimal()]
@@ -510,7 +517,7 @@ _JOINING = frozenset(["de", "of", "the", "st", "nd", "rd", "th", "do"])
 
 
 def _names(line: str) -> Iterator[str]:
-    """Yield single words before the first bar, phrases between bars."""
+    """Yield the single words before the first bar of a table line, then the phrases between bars."""
     single, *phrases = unicodedata.normalize("NFKC", line).split("|")
     yield from single.split()
     yield from phrases
@@ -534,4 +541,4 @@ _FIRST = frozenset(
     | set(_UNIT_OF)
     | set(_DUALS)
 )
-"""Words with which something in the tables begins; a text is read quickly by them."""
+"""Words that begin an entry of the tables, so that other words are skipped quickly."""

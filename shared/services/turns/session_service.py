@@ -850,7 +850,10 @@ class SessionService:
             return False
 
     async def _load_reminder_text(self, claim: Claim) -> str | None:
-        """Return the text of the reminder that this turn delivers; None if it delivers none."""
+        """Return whether a provider has responded for ten minutes without serving the request.
+
+        Turns wait without that limit for a provider that does not respond, or that refuses the account.
+        """
         if self._reminders is None:
             return None
         return await self._reminders.load_text(claim.session_id, claim.turn)

@@ -1,4 +1,4 @@
-"""Attempt at a turn: its input, the fill of the context, and its end."""
+"""State and results of one attempt at a turn: its input, the size of its context, its stream, its end."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from shared.services.turns.toolbox import Toolbox
 
 _EMPTY = "I have no words for that. Please ask in another way."
 OVERFLOW_TARGET_SHARE = 0.8
-"""After a refusal the request is cut to this share of what the provider accepts."""
+"""Share of the size that the provider accepts, to which a refused request is cut."""
 UNKNOWN_SIZE_FACTOR = 1.1
-"""How much larger a refused request is taken to be where the provider does not say."""
+"""Factor by which a refused request is assumed larger than estimated if the provider names no size."""
 
 
 class TurnStopped(Exception):
-    """The person asked to stop; carries what was written so far."""
+    """Signal that the person stopped the turn; `text` is the answer's text so far."""
 
     def __init__(self, text: str) -> None:
         super().__init__("stopped")
@@ -49,26 +49,26 @@ class TurnStopped(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnInput:
-    """Input of an attempt; later changes take effect with the next turn."""
+    """Input of an attempt, fixed for the turn; later changes of settings apply to the next turn."""
 
     card: ModelCard
-    """The agent's model."""
+    """Description of the agent's model, or of the fallback that answers."""
     emit: Emit
     stop: asyncio.Future[None]
-    """Done as soon as the person asked to stop."""
+    """Future that is done once the person asks to stop."""
     toolbox: Toolbox
-    """The agent's tools: their list stands in the cached prefix."""
+    """Tools of the agent, whose list is part of the cached prefix."""
     circumstances: Circumstances
     cache_life: timedelta
-    """How long the provider keeps the prefix at the pace of this session."""
+    """Time for which the provider caches the prefix, chosen by the pace of the session."""
     recalled: Recalled = NOTHING_RECALLED
-    """Passages recalled for this turn, the same in all its rounds."""
+    """Passages recalled for this turn; the same in all its rounds."""
     previous_answer: str | None = None
-    """Former answer that this one replaces when a question is asked again; None otherwise."""
+    """Public id of the answer that this one replaces when a question is asked again; None otherwise."""
 
     @property
     def replacement(self) -> dict[str, str]:
-        """Return what the event says of the former answer that it replaces."""
+        """Field of the answer's event that names the replaced answer; empty if there is none."""
         return {"replaces": self.previous_answer} if self.previous_answer else {}
 
 
@@ -80,34 +80,34 @@ class ContextMeter:
     """
 
     ratio: float
-    """Model tokens per estimated token, learned for this session and model; 1.0 before the first count."""
+    """Model's tokens per estimated token, learned for this session and model; 1.0 before the first count."""
     anchor: int | None
-    """Last count of the provider; None if it was another model's."""
+    """Provider's last token count; None if there is none or another model counted."""
     pending: int
-    """Estimate of what came after the anchor, less what will not be sent again."""
+    """Estimated tokens added after the anchor, less those that will not be sent again."""
     anchored: bool = False
-    """True if the anchor was counted by a call of this turn."""
+    """True if a call of this turn counted the anchor."""
     pruned_tokens: int = 0
-    """Estimate of what this turn's pruning has saved."""
+    """Estimated tokens that this turn's pruning removed."""
     before_summary: int = 0
-    """The size of this turn's request before the person waited for a summary; 0 when they did not."""
+    """Tokens of this turn's request before the turn waited for a summary; 0 if it did not wait."""
     filler_trimmed: bool = False
-    """True if this turn's start hid old small talk from the request."""
+    """True if old low-signal messages were hidden at the start of this turn."""
     counted: bool = False
-    """The provider was asked to count."""
+    """True once the provider was asked to count this turn's request."""
     restarts: int = 0
-    """How often the provider refused a request of this turn as too long."""
+    """Number of requests of this turn that the provider refused as too long."""
     ceiling: int | None = None
-    """Largest allowed size of this turn's requests after a refusal; None before one."""
+    """Most tokens of this turn's requests after a refusal; None before one."""
     refused_size: int = 0
-    """Tokens of the smallest refused request."""
+    """Tokens of the smallest request that the provider refused; 0 if none was refused."""
     insisted: bool = False
-    """True if a request that cannot shrink was sent again unchanged."""
+    """True if a request that cannot shrink was sent again unchanged after a refusal."""
 
     def read(self, prepared: PreparedRequest) -> PreparedRequest:
-        """Return the request with its size, and with its size before this turn's summary and pruning."""
+        """Return the request with its measured size, and the size before this turn's summary and pruning."""
         pending = self.pending + (0 if self.anchored else prepared.built.volatile)
-        # What was counted before this turn holds messages that are not sent any more.
+        # The count from before this turn includes messages that are no longer sent.
         narrower = prepared.selection.slides or prepared.policy.keeping.differs_by_channel
         moved = (self.filler_trimmed or narrower) and not self.anchored
         anchor = None if self.restarts or moved else self.anchor
@@ -117,11 +117,12 @@ class ContextMeter:
         return replace(prepared, estimate=estimate, before=before, saved=saved)
 
     def prune(self, tokens: int) -> None:
+        """Subtract estimated tokens that pruning removed."""
         self.pruned_tokens += tokens
         self.pending -= tokens
 
     def anchor_at(self, context_tokens: int) -> None:
-        """Set the anchor to the provider's new count of the whole context; nothing is pending after it."""
+        """Set the anchor to the provider's count of the whole context; nothing is pending after it."""
         self.anchor, self.anchored, self.pending = context_tokens, True, 0
 
     def limit(self, prepared: PreparedRequest) -> int:
@@ -129,7 +130,7 @@ class ContextMeter:
         return min(prepared.budget.hard, self.ceiling or prepared.budget.hard)
 
     def lower_ceiling(self, prepared: PreparedRequest, refusal: PromptTooLong) -> None:
-        """Lower the ceiling after the provider refused a request as too long, and correct the ratio."""
+        """Lower the ceiling and correct the ratio after the provider refused a request as too long."""
         tried = min(prepared.budget.hard, self.ceiling or prepared.estimate)
         self.restarts += 1
         steeper = prepared.ratio * UNKNOWN_SIZE_FACTOR
@@ -139,10 +140,11 @@ class ContextMeter:
         self.refused_size = min(size, refusal.maximum or size)
 
     def estimate_growth(self, prepared: PreparedRequest | None, tokens: int, *, pruned: bool) -> int | None:
-        """Estimate the context's tokens after this turn, with an answer that the provider has not counted.
+        """Return the estimated tokens of the context after this turn, with an answer that the provider did
+        not count.
 
-        `tokens` is the estimate of that answer, 0 for none. `pruned` is true if this turn's pruning is
-        stored, so that its saving lasts. Returns None if there is no anchor.
+        `tokens` is the answer's estimate, 0 for none. `pruned` says that this turn's pruning is stored.
+        Returns None if there is no anchor.
         """
         if self.anchor is None:
             return None
@@ -159,28 +161,29 @@ class ContextMeter:
 
 @dataclass(slots=True, kw_only=True)
 class StreamState:
-    """State of a streamed answer for screens."""
+    """Text of a streamed answer, and how much of it clients show."""
 
     texts: list[str]
-    """The visible words of earlier rounds of this turn."""
+    """Visible texts of the turn's earlier rounds."""
     draft: str = ""
-    """The words of the running call."""
+    """Text of the running call so far."""
     first_text_at: float | None = None
     """Monotonic time of the first text, in seconds; None before it."""
     attempt: int = 0
     """Number that grows with each restart of the answer, so that screens replace their draft."""
     _shown_attempt: int = -1
-    """Attempt that screens show now; -1 before the first."""
+    """Attempt that clients show at present; -1 before the first."""
     _shown_units: int = 0
-    """Length that screens have drawn, earlier rounds included, in UTF-16 units."""
+    """UTF-16 units that clients show, earlier rounds included."""
 
     def begin_call(self) -> None:
         self.draft = ""
 
     def add(self, piece: str, *, attempt: int) -> tuple[int, str]:
-        """Add a piece of the answer; return the offset in UTF-16 units from which screens draw, and the text.
+        """Add a piece of the answer; return the offset in UTF-16 units at which clients place the text, and
+        the text.
 
-        A new `attempt` discards the draft of the one before.
+        A new `attempt` discards the draft of the previous one.
         """
         if attempt != self.attempt:
             self.attempt, self.draft = attempt, ""
@@ -196,14 +199,14 @@ class StreamState:
         following = f"\n\n{piece}" if earlier else piece
         if self.attempt == self._shown_attempt:
             return utf16_units(earlier), following
-        # A screen that replaces its draft needs the earlier rounds again.
+        # A client that replaces its draft needs the earlier rounds again.
         self._shown_attempt = self.attempt
         return 0, earlier + following
 
 
 @dataclass(slots=True, kw_only=True)
 class TurnAttempt:
-    """State of a single attempt."""
+    """State of one attempt at a turn, changed by its rounds."""
 
     given: TurnInput
     costs: CallCosts
@@ -212,24 +215,27 @@ class TurnAttempt:
     view: View
     pictures: Mapping[int, PictureContent] = field(default_factory=dict)
     prunes: tuple[PruneDecision, ...] = ()
-    """Decided in this turn, stored with its end."""
+    """Pruning decisions of this turn, stored with its end."""
     prepared: PreparedRequest | None = None
-    """The newest request, whatever became of it."""
+    """Newest request that was built, sent or not; None before the first."""
     calls: int = 0
     model_seconds: float = 0.0
-    """How long the model was waited for."""
+    """Seconds spent waiting for the model."""
     compaction_asked: bool = False
     organised: bool = False
-    """A summary was made while the person waited."""
+    """True if a summary was made while the turn waited."""
     chosen: PreparedRequest | None = None
-    """Request to the agent's own model, if another model answers in its place; None otherwise."""
+    """Last request to the agent's own model, if a fallback answers; None otherwise."""
     refusal: ModelError | None = None
-    """Error of the agent's own model; None if it did not fail."""
+    """First error of the agent's own model; None if it did not fail."""
     moves: int = 0
     """Number of times that the turn moved to another model."""
 
     def move_to(self, card: ModelCard, *, ratio: float) -> None:
-        """Continue the turn with another model, whose count of the prefix is unknown."""
+        """Continue the turn with another model; `ratio` is its tokens per estimated token.
+
+        The provider's counts so far are dropped, since they are the former model's.
+        """
         if self.moves == 0:
             self.chosen = self.prepared
         self.moves += 1
@@ -240,7 +246,7 @@ class TurnAttempt:
         )  # fmt: skip
 
     def for_chosen_model(self, prepared: PreparedRequest) -> PreparedRequest:
-        """Return the request as the agent's own model would measure it."""
+        """Return the request measured for the agent's own model, if a fallback answers; else unchanged."""
         if (own := self.chosen) is None:
             return prepared
         return replace(prepared, card=own.card, policy=own.policy, budget=own.budget, ratio=own.ratio)
@@ -250,23 +256,25 @@ class TurnAttempt:
         return self.costs.claim
 
     def attempt_number(self, model_attempt: int) -> int:
-        """Return the number of a call in the turn; `model_attempt` counts the adapter's tries within it."""
+        """Return a number for a model call that grows within the turn; `model_attempt` counts the adapter's
+        retries.
+        """
         return self.claim.attempt * 100 + (self.moves + self.meter.restarts) * 10 + model_attempt
 
     def count_turn_tokens(self, tokens: int) -> int:
-        """Return the tokens that this turn adds to the view with an answer of `tokens`."""
+        """Return the tokens that this turn adds to the view with an answer of `tokens` estimated tokens."""
         mine = sum(entry.tokens for entry in select_open_turn_entries(self.view))
         return round(self.meter.ratio_of(self.prepared) * (mine + tokens))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnResult:
-    """Outcome to commit, and the new value of the gauge."""
+    """Outcome of a turn to be committed, and the gauge afterwards (None if not measured)."""
 
     outcome: Outcome
     measured: ContextMeasured | None
     unseen: UndescribedPictures | None = None
-    """Pictures to be described once this is stored."""
+    """Pictures to describe once the result is stored; None if there are none."""
 
 
 def build_refusal(
@@ -279,7 +287,7 @@ def build_refusal(
     turn_tokens: int = 0,
     view_epoch: int | None = None,
 ) -> TurnResult:
-    """Build the end of a turn that was refused: the person sees the error's advice, not an answer."""
+    """Return the result of a refused turn; the person sees the error's advice instead of an answer."""
     outcome = Outcome(
         state="refused",
         blocks=None,
@@ -300,8 +308,8 @@ def build_refusal(
 def audit_refusal(state: TurnAttempt, error: EvertalkError) -> ContextAudit:
     """Return the audit of a request that was refused or not sent.
 
-    `overflow_rejected` is true unless a spending cap refused. Without a prepared request, budgets are 0 and
-    estimates are the size of the conversation before the turn.
+    `overflow_rejected` is True unless a spending cap refused. Without a built request, budgets are 0 and
+    sizes are those before the turn.
     """
     overflow = not isinstance(error, CapReached)
     if state.prepared is None:
@@ -330,7 +338,9 @@ def audit_refusal(state: TurnAttempt, error: EvertalkError) -> ContextAudit:
 
 
 def audit_stop(state: TurnAttempt) -> tuple[ContextAudit | None, dict[str, str]]:
-    """Return the audit of the interrupted call and its prompt parts by hash; None and {} without a call."""
+    """Return the audit of the interrupted call and its prompt parts by hash; None and {} if no
+    call was made.
+    """
     if state.prepared is None or not state.calls:
         return None, {}
     parts = collect_prompt_parts(state.prepared)
@@ -354,12 +364,14 @@ _ENDS: Mapping[StopReason, AnswerEnd] = {
 
 
 def read_answer_end(reason: StopReason) -> AnswerEnd:
-    """Return why an answer ended, for its person."""
+    """Return the reason why an answer ended, as clients receive it."""
     return _ENDS.get(reason, "stop")
 
 
 def select_storable_blocks(reply: ModelReply) -> tuple[Block, ...]:
-    """Return the blocks of the last reply to store: at least one text, and no unanswered call."""
+    """Return the blocks of the last reply to store: without unanswered tool calls, and with at least one
+    text.
+    """
     kept = tuple(
         block
         for block in reply.blocks
@@ -369,9 +381,9 @@ def select_storable_blocks(reply: ModelReply) -> tuple[Block, ...]:
 
 
 def learn_token_ratio(reply: ModelReply, prepared: PreparedRequest, tokens: int) -> tuple[float, int]:
-    """Return the token ratio after this reply, and the tokens of the request together with the reply.
+    """Return the token ratio after this reply, and the tokens of request and reply together.
 
-    Without the provider's counts, the ratio stays and the tokens are estimated; `tokens` is the reply's
+    If the provider reported no usage, the ratio stays and the tokens are estimated; `tokens` is the reply's
     estimate.
     """
     usage = reply.usage
@@ -382,9 +394,9 @@ def learn_token_ratio(reply: ModelReply, prepared: PreparedRequest, tokens: int)
 
 
 def learn_scale(state: TurnAttempt, reply: ModelReply, prepared: PreparedRequest, answer: int) -> TokenScale:
-    """Return how the model counts each kind of text, after what it counted for this call.
+    """Return the ratios of counted to estimated tokens by kind of text, updated by this call.
 
-    `answer` is the estimate of its answer.
+    `answer` is the estimate of the reply.
     """
     usage = reply.usage
     scale = scale_from_json(state.claim.token_scale, prepared.card.name, ratio=prepared.ratio)
@@ -406,9 +418,10 @@ def learn_scale(state: TurnAttempt, reply: ModelReply, prepared: PreparedRequest
 
 
 def count_passed(reply: ModelReply, prepared: PreparedRequest) -> int | None:
-    """Return the counted tokens of what passes with the turn; None if the provider does not tell them apart.
+    """Return the counted tokens of the parts that only this turn sends; None if they cannot be told apart.
 
-    They alone stand after the last mark of the cache, so they alone are neither read from it nor written.
+    They are the only ones after the last cache mark, so the provider neither reads nor writes them in its
+    cache.
     """
     usage, built = reply.usage, prepared.built
     marked = usage.cache_read_tokens + usage.cache_write_tokens > 0 and bool(built.cache_at)
@@ -418,28 +431,34 @@ def count_passed(reply: ModelReply, prepared: PreparedRequest) -> int | None:
 
 
 def has_requested_summary(state: TurnAttempt, job: JobOrder | None) -> bool:
-    """Whether this turn had a summary made, or asked for one."""
+    """Return whether this turn waited for a summary, or requested one, also by `job`."""
     return state.organised or state.compaction_asked or (job is not None and job.kind == "compact")
 
 
 def build_entry(blocks: tuple[Block, ...], tokens: int, last: Entry) -> Entry:
+    """Return an assistant's entry with these blocks, in the turn of the entry `last`."""
     return replace(last, role="assistant", author="assistant", blocks=blocks, tokens=tokens, pruned=None)
 
 
 def lower_ceiling(maximum: int | None, ceiling: int | None, tried: int) -> int:
-    """How large the next try may be: clearly below what the provider takes, and below the last try's aim."""
+    """Return the most tokens of the next try after a refusal: 80 percent of what is accepted or was last
+    allowed.
+
+    `maximum` is what the provider accepts, `ceiling` the last limit (None if unknown), `tried` the refused
+    size.
+    """
     known = maximum or tried
     return round(OVERFLOW_TARGET_SHARE * min(known, ceiling or known))
 
 
 def is_emptied(entries: Sequence[Entry]) -> bool:
-    """Return whether a turn's person has deleted everything that they said in it."""
+    """Return whether the person has erased all their messages of a turn."""
     asked = [entry for entry in entries if entry.author == "person"]
     return bool(asked) and all(is_erased(entry.blocks) for entry in asked)
 
 
 def select_open_turn_entries(view: View) -> tuple[Entry, ...]:
-    """Entries stand in the order of their turns, and the open one is the last."""
+    """Return the entries of the open turn, which are the last ones of the view."""
     start = len(view.entries)
     while start and view.entries[start - 1].turn == view.open_turn:
         start -= 1

@@ -1,4 +1,6 @@
-"""Runs the answers of a process: one per session at a time, orphans included, and the heartbeat."""
+"""Scheduler of a process's answers: one per session at a time, turns left by other processes, and the
+heartbeat.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ log = structlog.get_logger(__name__)
 BEAT_SECONDS = 1.0
 ORPHAN_POLL_SECONDS = 1.0
 MIN_POLL_SECONDS = 0.05
-"""Between two looks, however many turns are announced."""
+"""Least seconds between two searches for due turns, however often turns are announced."""
 STEP_SECONDS = 10.0
 
 
@@ -29,25 +31,25 @@ class SessionAnswerer(Protocol):
 
 
 class ReplySink(Protocol):
-    """Where the answers of one session are shown, from the first claim until nothing more is due."""
+    """Receiver of one session's events, from the first claim until no turn is due."""
 
     async def __call__(self, event: ReplyEvent) -> None: ...
 
     async def mark_idle(self) -> None:
-        """Note that no more turns are due at the moment."""
+        """Note that no more turns are due at present."""
 
     async def close(self) -> None: ...
 
 
 OpenReplySink = Callable[[], ReplySink]
 ServedAccounts = Callable[[], Sequence[str] | None]
-"""Accounts of the channel that this process serves; None is all."""
+"""Function that returns the accounts of the channel that this process serves; None means all."""
 ResolveOrphan = Callable[[int], Awaitable[OpenReplySink | None]]
-"""Function that finds where a session without a local caller is answered; None if unknown."""
+"""Function that returns how a session without a caller in this process is shown; None if it cannot be."""
 
 
 class TurnDispatcher:
-    """Dispatcher of turns; `answer` runs again if a message arrived while it ran."""
+    """Scheduler of answers. A message that arrives while its session is answered causes another round."""
 
     def __init__(
         self,
@@ -69,13 +71,18 @@ class TurnDispatcher:
         self._due = asyncio.Event()
 
     def start(self) -> None:
+        """Start the heartbeat and the search for due turns."""
         self._loops.run_forever(self._beat)
-        # Whoever died may have left turns that are free already: the first look does not wait for its round.
+        # A stopped process may have left free turns, so the first search begins at once.
         self.wake()
         self._loops.run_forever(self._pick_up_orphans)
 
     def dispatch(self, session_id: int, open_screen: OpenReplySink) -> None:
-        """Soon; several calls are one."""
+        """Start answering a session in the background; without effect if it is being answered or the process
+        is closing.
+
+        A call during an answer causes one more round after it.
+        """
         if self._closing:
             return
         if session_id in self._running:
@@ -85,7 +92,7 @@ class TurnDispatcher:
             self._answers.start(self._answer(session_id, open_screen))
 
     def wake(self) -> None:
-        """Somewhere a turn is due that may be ours: do not wait for the next round."""
+        """Search for due turns now instead of at the next interval."""
         self._due.set()
 
     @property
@@ -93,13 +100,13 @@ class TurnDispatcher:
         return self._closing
 
     def stop_accepting(self) -> None:
-        """No new answers; those that run may end."""
+        """Start no more answers; running ones may end."""
         self._closing = True
 
     async def close(self, *, drain_seconds: float) -> None:
-        """Answers that are nearly there may end; the others are put back for the next process."""
+        """Wait up to `drain_seconds` for running answers; release the others for the next process."""
         self._closing = True
-        # The heart beats until the last answer is stored: without it they would be fenced off.
+        # The heartbeat continues until the last answer is stored, since without it the leases would be lost.
         await self._answers.drain(drain_seconds)
         await self._loops.cancel()
 
@@ -114,7 +121,7 @@ class TurnDispatcher:
                 if session_id not in self._again or self._closing:
                     return
         except EvertalkError as error:
-            # Its turn is still due: the look for orphans finds it.
+            # The turn is still due; the search for due turns finds it.
             log.warning("answer_deferred", session_id=session_id, code=error.code, reason=str(error))
         finally:
             self._running.discard(session_id)
@@ -131,7 +138,7 @@ class TurnDispatcher:
             await asyncio.sleep(BEAT_SECONDS)
 
     async def _pick_up_orphans(self) -> None:
-        """Pick up turns that no process answers."""
+        """Start answers for due turns that no process answers, until cancelled."""
         while True:
             await self._next_round()
             accounts = self._accounts()
@@ -146,7 +153,7 @@ class TurnDispatcher:
                 log.warning("orphan_lookup_failed", reason=str(error))
 
     async def _next_round(self) -> None:
-        """Wait a second, or until a turn is announced; never shorter than the minimum."""
+        """Wait for a second or until a turn is announced, at least `MIN_POLL_SECONDS`."""
         await asyncio.sleep(MIN_POLL_SECONDS)
         with suppress(TimeoutError):
             async with asyncio.timeout(ORPHAN_POLL_SECONDS - MIN_POLL_SECONDS):
