@@ -415,7 +415,7 @@ def _with_sentences(
 ) -> list[float]:
     """Return the scores, raised for passages that fit one sentence of the message well.
 
-    Thus each of two questions in one message is answered by passages of its own subject.
+    Each of two questions in one message is thus answered by the passages that fit it best.
     """
     sentences = _sentences_of(search, question)
     said = [at for at, passage in enumerate(found) if passage.lane == "said" and own[at]]

@@ -850,10 +850,7 @@ class SessionService:
             return False
 
     async def _load_reminder_text(self, claim: Claim) -> str | None:
-        """Return whether a provider has responded for ten minutes without serving the request.
-
-        Turns wait without that limit for a provider that does not respond, or that refuses the account.
-        """
+        """Return the text of the reminder that this turn delivers; None if it delivers none."""
         if self._reminders is None:
             return None
         return await self._reminders.load_text(claim.session_id, claim.turn)
@@ -987,8 +984,7 @@ def _build_notice_result(*, state: Any, code: str, text: str) -> TurnResult:
 def _has_waited_long(claim: Claim, error: ModelError) -> bool:
     """Return whether a provider has responded for ten minutes without serving the request.
 
-    Turns wait longer for a provider that does not respond, or whose account is refused, which operators are
-    told of.
+    Turns wait without that limit for a provider that does not respond, or that refuses the account.
     """
     waits = error.answered and not isinstance(error, ModelRefusedAccount)
     return waits and claim.waited_seconds >= MOST_WAIT_SECONDS

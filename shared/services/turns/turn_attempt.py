@@ -418,7 +418,8 @@ def learn_scale(state: TurnAttempt, reply: ModelReply, prepared: PreparedRequest
 
 
 def count_passed(reply: ModelReply, prepared: PreparedRequest) -> int | None:
-    """Return the counted tokens of the parts that only this turn sends; None if they cannot be told apart.
+    """Return the counted tokens of the parts that only this turn sends; None if they are not counted
+    separately.
 
     They are the only ones after the last cache mark, so the provider neither reads nor writes them in its
     cache.
