@@ -1,4 +1,6 @@
-"""Effective agent of a conversation: models, modes, layers, tools."""
+"""Agent of a conversation as it applies to one request: workspace files, layers of the prompt, models and
+tools.
+"""
 
 from __future__ import annotations
 
@@ -18,40 +20,41 @@ from shared.core.values.tokens import Count, estimate_tools
 from shared.core.values.ttl_cache import ttl_cache
 
 INSTRUCTIONS = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "TOOLS.md")
-"""How the agent works, who it is and what its tools are for: in every turn, in this order."""
+"""Files with instructions, used in every turn in this order."""
 BOOTSTRAP = "BOOTSTRAP.md"
-"""For the first turn of a conversation only."""
+"""File used only in the first turn of a conversation."""
 PERSON = "USER.md"
 MEMORY = "MEMORY.md"
 MEMORY_FOLDER = "memory"
 HEARTBEAT = "HEARTBEAT.md"
-"""For turns that no person begins; ordinary turns go without."""
+"""File used only in turns that no person begins, such as reminders."""
 FILES = (*INSTRUCTIONS, BOOTSTRAP, PERSON, MEMORY, HEARTBEAT)
 KNOWLEDGE_FOLDER = "knowledge"
 
 FILE_CHARS = 20_000
 MEMORY_CHARS = 20_000
-"""Characters of all files in `memory/` together."""
+"""Most characters of all files in `memory/` together."""
 MEMORY_FILES = 10
 _HEAD, _TAIL = 0.7, 0.2
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 _LEAST_CHARS = 200
-"""A file of `memory/` of which no more than this would be left is left out."""
+"""Characters below which the rest of a file in `memory/` is left out instead of cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """The folder as it was read last: texts by the file's name, and what a person should put right."""
+    """Files of an agent's folder as last read, by name, and problems that the operator should fix."""
 
     files: tuple[tuple[str, str], ...] = ()
     problems: tuple[str, ...] = ()
 
     def text(self, name: str) -> str:
+        """Return the text of a file; empty if there is none."""
         return next((text for known, text in self.files if known == name), "")
 
     @property
     def days(self) -> tuple[tuple[str, str], ...]:
-        """The files of `memory/`, newest first: they are named for their dates."""
+        """Names and texts of the files in `memory/`, newest first; they are named by date."""
         inside = [file for file in self.files if file[0].startswith(f"{MEMORY_FOLDER}/")]
         return tuple(sorted(inside, reverse=True))
 
@@ -60,7 +63,10 @@ EMPTY = Workspace()
 
 
 def instructions(workspace: Workspace, *, first_turn: bool, by_itself: bool = False) -> str:
-    """Return the instructions for everyone; `by_itself` is True if no person began the turn."""
+    """Return the files with instructions, as prompt text; empty without files.
+
+    `by_itself` says that no person began the turn.
+    """
     if not workspace.files:
         return ""
     names = (*INSTRUCTIONS, *((BOOTSTRAP,) if first_turn else ()), *((HEARTBEAT,) if by_itself else ()))
@@ -68,12 +74,12 @@ def instructions(workspace: Workspace, *, first_turn: bool, by_itself: bool = Fa
 
 
 def has_character(workspace: Workspace) -> bool:
-    """Whether its own files say who the agent is, so that our name for it would contradict them."""
+    """Return whether the agent's own files say who it is; then the default persona is not used."""
     return any(workspace.text(name) for name in ("SOUL.md", "IDENTITY.md"))
 
 
 def memories(workspace: Workspace) -> str:
-    """Return the file about a person; not for groups."""
+    """Return the files with the agent's memory of its one person, as prompt text; not for groups."""
     left, days = MEMORY_CHARS, []
     for name, text in workspace.days[:MEMORY_FILES]:
         if left < min(len(text), _LEAST_CHARS):
@@ -84,12 +90,12 @@ def memories(workspace: Workspace) -> str:
 
 
 def about_person(workspace: Workspace) -> str:
-    """Return the file about a person; not for groups."""
+    """Return the file that describes the agent's one person, as prompt text; not for groups."""
     return _render_files([(PERSON, workspace.text(PERSON))])
 
 
 def cut(text: str, most: int = FILE_CHARS) -> str:
-    """Head and tail of what is too long, with a mark between them that says so; never longer than `most`."""
+    """Return a text cut to `most` characters: its head and tail with a mark between them."""
     if len(text) <= most:
         return text
     head, tail = int(most * _HEAD), int(most * _TAIL)
@@ -100,13 +106,15 @@ def cut(text: str, most: int = FILE_CHARS) -> str:
 
 
 def shrink(workspace: Workspace, share: float) -> Workspace:
-    """Every file cut to this share of itself."""
+    """Return the workspace with each file cut to this share of its length."""
     files = tuple((name, cut(text, int(share * len(text)))) for name, text in workspace.files)
     return replace(workspace, files=files)
 
 
 def clean(text: str) -> str:
-    """Lines as `\\n`, nothing that a database or a terminal would choke on."""
+    """Return the text with line feeds as line ends, without control characters, surrogates and
+    outer blanks.
+    """
     return _CONTROLS.sub("", text.replace("\r\n", "\n").replace("\r", "\n")).strip()
 
 
@@ -117,26 +125,28 @@ def _render_files(files: Iterable[tuple[str, str]]) -> str:
 ASSISTANT = "Evertalk"
 GOAL_CHARS = 500
 LAYERS_KEPT = 64
-"""Prompts of agents that a process keeps, since they rarely change between turns."""
+"""Most prompts that a process caches; they rarely change between turns."""
 _NAME_CHARS = 80
 _ZONE = re.compile(r"[A-Za-z0-9_+/-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """Under which a request is made: the same for all calls of a turn, so that its prefix stands still."""
+    """Facts that a request depends on besides the log; the same for all calls of a turn, so that its prefix
+    stays cached.
+    """
 
     goal: str = ""
     mode: str = ""
     name: str = ""
-    """The person's, or the group's."""
+    """Name of the person or the group; empty if unknown."""
     timezone: str = ""
     group: bool = False
     private: bool = False
-    """Whether what the folder knows of its one person may be shown."""
+    """True if the request may contain what the agent's files say about its one person."""
     turn: int = 0
     by_itself: bool = False
-    """No person began the turn."""
+    """True if no person began the turn, as for a reminder."""
     workspace: Workspace = EMPTY
 
 
@@ -147,11 +157,10 @@ def circumstances_of(
     workspace: Workspace = EMPTY,
     trusts_visitors: bool = False,
 ) -> Circumstances:
-    """Return the circumstances of a turn, or of a session's last one, so that silent turns read the same
-    prefix.
+    """Return the circumstances of a claimed turn, or of a session's last turn for background calls.
 
-    `view` is theirs if its entries came after the claim. `trusts_visitors`: an anonymous visitor of the
-    widget counts as the owner; people of programs and sites never do.
+    `view` holds the entries if they were loaded after the claim. `trusts_visitors` treats an anonymous
+    visitor of the widget as the owner; people identified by programs and sites never count as the owner.
     """
     group = whose.contact_kind == "group"
     trusted = trusts_visitors and whose.channel == "web" and not whose.brought
@@ -181,15 +190,17 @@ GUEST_RULES = (
 
 
 def for_guests(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the config as it holds in a chat where the bot is a guest."""
+    """Return the agent's configuration for a chat in which the bot is a guest."""
     return {**config, "guest": True}
 
 
 def layers_for(config: Mapping[str, Any], at: Circumstances) -> SystemLayers:
-    """In the order in which they win: rules, agent, mode, goal, memory, who the person is."""
+    """Return the layers of the system text in order of precedence: rules, agent, mode, goal,
+    memory, person.
+    """
     persona, name = str(config.get("persona") or ""), str(config.get("name") or ASSISTANT)
     mode = modes_of(config).get(at.mode, "") if at.mode else ""
-    # Of the turn it matters whether it is the first, of the mode what it asks for: all else is one prompt.
+    # Only whether it is the first turn matters, and the mode's text; all else is part of one cached prompt.
     place = GUEST_RULES if config.get("guest") is True else ""
     return _layers(persona, name, mode, place, replace(at, turn=min(at.turn, 2), mode=""))
 
@@ -210,7 +221,7 @@ def _layers(persona: str, name: str, mode: str, place: str, at: Circumstances) -
 
 
 def modes_of(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the text of each mode by name; an agent's own add to ours or replace them."""
+    """Return the text of each mode by name: the built-in modes, changed and extended by the agent's."""
     own = config.get("modes")
     if not isinstance(own, Mapping):
         return dict(MODES)
@@ -218,7 +229,7 @@ def modes_of(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def models_of(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the models that a person may choose, in the operator's order; empty without a choice."""
+    """Return the models that a person may choose, in the operator's order; empty if the agent offers none."""
     offered = config.get("models")
     if not isinstance(offered, list | tuple):
         return ()
@@ -226,14 +237,15 @@ def models_of(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def with_chosen_model(config: Mapping[str, Any], chosen: str) -> Mapping[str, Any]:
-    """The config as it holds in a session whose person chose a model that the operator still offers."""
+    """Return the agent's configuration with the person's chosen model, if the operator still offers it."""
     return {**config, "model": chosen} if chosen and chosen in models_of(config) else config
 
 
 def with_chosen_compaction(config: Mapping[str, Any], chosen: str, limit: int | None) -> Mapping[str, Any]:
-    """Return the config of a session.
+    """Return the agent's configuration with the conversation's own choices.
 
-    With `off` nothing is summarised unless a command asks for it. `limit` takes the place of the agent's own.
+    `off` disables automatic summaries; commands still make them. `limit` replaces the agent's context limit
+    in tokens; None keeps it.
     """
     own: dict[str, Any] = {} if chosen != "off" else {"compact_auto": False}
     if limit is not None:
@@ -245,7 +257,7 @@ def with_chosen_compaction(config: Mapping[str, Any], chosen: str, limit: int | 
 
 
 def without_tool(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return the config with one more denied tool, which would have no effect."""
+    """Return the agent's configuration with one more denied tool."""
     section = config.get("tools")
     tools = section if isinstance(section, Mapping) else {}
     denied = tools.get("deny") or ()
@@ -254,6 +266,7 @@ def without_tool(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def join_lines(text: str) -> str:
+    """Return a text on one line, with unprintable characters replaced by blanks."""
     if not text.isprintable():
         text = "".join(char if char.isprintable() else " " for char in text)
     return " ".join(text.split())
@@ -266,9 +279,9 @@ def _agent(name: str, workspace: Workspace) -> str:
 
 
 def _who(at: Circumstances) -> str:
-    """Describe the group or person that writes, for the prompt; empty if nothing is known.
+    """Return the sentences that describe the group or person for the prompt; empty if nothing is known.
 
-    A name is what strangers call themselves, so it is cut to one short line.
+    The name may come from a stranger, so it is cut to one short line.
     """
     name = join_lines(at.name)[:_NAME_CHARS]
     if at.group:
@@ -283,7 +296,7 @@ def _who(at: Circumstances) -> str:
 PROVIDER_TOOLS_AT_MOST = 16
 SEARCH_ABOVE = 20
 WINDOW_SHARE = 0.2
-"""Share of a model's window for descriptions of tools, so that small windows leave room for messages."""
+"""Largest share of a model's window for descriptions of tools."""
 LOOK_AT_PICTURE = ToolSpec(
     name="look_at_picture",
     description="Show an older picture again, of which you see only a description.",
@@ -301,9 +314,9 @@ _RANK = (
     "save_memory", "recall", "search_memory", "current_time", "fetch_url", "calculate",
     "forget_memory", "update_memory", "ask_human", "remind_me", "send_file", "look_at_picture", "delegate",
 )  # fmt: skip
-"""Tools that a small window is offered first; tools of servers follow."""
+"""Names of tools in the order in which a small window offers them; tools of servers follow."""
 _MEMORY = ("save_memory", "recall")
-"""Tools without which a conversation forgets; every window is offered these before all others."""
+"""Names of tools that every window offers before all others, since without them a conversation forgets."""
 _GLOB = re.compile(r"[*?\[]")
 
 
@@ -323,20 +336,20 @@ _LIMITS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowedTools:
-    """Tools that an agent may use, by names and globs; `deny` takes precedence over `allow`."""
+    """Tools that an agent may use, as names and globs; `deny` takes precedence over `allow`."""
 
     allow: tuple[str, ...] = ("*",)
     deny: tuple[str, ...] = ()
     servers: tuple[str, ...] | None = None
-    """Names of MCP servers; None for all, also later ones."""
+    """Names of MCP servers whose tools are allowed; None allows all, also later ones."""
     provider: tuple[ToolSpec, ...] = ()
-    """Tools that the provider runs itself, passed on as they are."""
+    """Definitions of tools that the provider runs itself, sent unchanged."""
     search_above: int = SEARCH_ABOVE
-    """Number of servers' tools above which only names are sent, until they are searched for."""
+    """Number of servers' tools above which only their names are offered, to be searched for."""
 
     @classmethod
     def of(cls, section: object) -> AllowedTools:
-        """Read `config["tools"]`; invalid parts have the effect of missing ones."""
+        """Return the allowed tools of the section `config["tools"]`; invalid parts count as missing."""
         if not isinstance(section, Mapping):
             return cls()
         allow = _globs(section.get("allow"))
@@ -349,9 +362,11 @@ class AllowedTools:
         )
 
     def has(self, name: str) -> bool:
+        """Return whether a tool of this name is allowed."""
         return _fits(name, self.allow) and not _fits(name, self.deny)
 
     def has_server(self, name: str) -> bool:
+        """Return whether tools of this MCP server are allowed."""
         return self.servers is None or name in self.servers
 
 
@@ -360,7 +375,7 @@ def _fits(name: str, globs: Sequence[str]) -> bool:
 
 
 def _globs(raw: object) -> tuple[str, ...] | None:
-    """Return the globs of a list or of a single text; None for any other value."""
+    """Return the globs of a list or a single text; None for any other value."""
     if isinstance(raw, str):
         return (raw,)
     if isinstance(raw, Sequence):
@@ -381,7 +396,7 @@ def _provider_tools(raw: Any) -> tuple[ToolSpec, ...]:
 
 
 def provider_tool(raw: object) -> ToolSpec | None:
-    """A definition that the provider knows by its `type`; None where it has no type or no name."""
+    """Return a tool that the provider runs itself; None if the definition lacks its type or name."""
     if not isinstance(raw, Mapping):
         return None
     kind, name = raw.get("type"), raw.get("name")
@@ -391,9 +406,9 @@ def provider_tool(raw: object) -> ToolSpec | None:
 
 
 def without_limits(tool: ToolSpec) -> ToolSpec:
-    """Return a tool without limits of its arguments, which a refused call explains.
+    """Return a tool without the limits of its arguments, which save tokens and which a refused call explains.
 
-    A nested object with a description is reduced to it.
+    A nested object with a description is reduced to that description.
     """
     return replace(tool, input_schema=_strip_limits(tool.input_schema))
 
@@ -416,7 +431,7 @@ def _render_field(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def useful_tools(tools: tuple[ToolSpec, ...], *, has_notes: bool) -> tuple[ToolSpec, ...]:
-    """Without those that work on notes where there are none: the list stands before all else in a request."""
+    """Return the tools without those for notes if the person has no notes."""
     return tools if has_notes else tuple(tool for tool in tools if tool.name not in _ON_NOTES)
 
 
@@ -424,10 +439,10 @@ def useful_tools(tools: tuple[ToolSpec, ...], *, has_notes: bool) -> tuple[ToolS
 def pick_affordable(
     tools: tuple[ToolSpec, ...], most: int, count: Count, preferred: tuple[str, ...] = ()
 ) -> tuple[ToolSpec, ...]:
-    """Return all tools if they take at most `most` tokens, else the most important ones, in their order.
+    """Return the tools that fit into `most` tokens, in their order; all of them if possible.
 
-    Memory comes first, then `preferred` names in their order, other built-in tools, and those of servers in
-    the order of the list. A tool that is too large for all of the room takes none from those after it.
+    Precedence: memory, `preferred` names in their order, other built-in tools, then tools of servers. A tool
+    larger than all of the room is skipped.
     """
     if estimate_tools(tools, count) <= most:
         return tools
@@ -451,6 +466,8 @@ def _rank(tool: ToolSpec, preferred: tuple[str, ...]) -> tuple[int, int]:
 
 
 def list_preferred_tools(config: Mapping[str, Any], used: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return names of tools that a small window keeps: those `used`, then whole names of the agent."""
+    """Return the names of tools that a small window should keep: those `used`, then those that the agent
+    names.
+    """
     named = AllowedTools.of(config.get("tools")).allow
     return tuple(dict.fromkeys((*used, *(name for name in named if not _GLOB.search(name)))))

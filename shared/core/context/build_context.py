@@ -1,6 +1,7 @@
-"""Context of one model call, computed from the view: the same state gives the same bytes. `build_context`
-assembles it from top to bottom; `select` is its first step: sliding windows, rounds, turns by channel,
-trimming.
+"""Content of one model call, computed from the view; the same state gives the same bytes.
+
+`build_context` assembles it from top to bottom; `select` is its first step: sliding windows, rounds, turns by
+channel, trimming.
 """
 
 from __future__ import annotations
@@ -68,37 +69,39 @@ from shared.core.values.tokens import (
 from shared.core.values.ttl_cache import ttl_cache
 
 RENDERER_VERSION = 13
-"""Raised whenever the same state would give other bytes than before, so that a replay can tell."""
+"""Version of the rendering, raised whenever the same state would give other bytes, for replays."""
 
 _TOKENS: Callable[[Entry], int] = attrgetter("tokens")
 _SEQ: Callable[[Entry], int] = attrgetter("seq")
 
 MAX_MARKS = 3
 _LOOKBACK_BLOCKS = 15
-"""How many blocks the provider surely looks back from a mark for an earlier one, with some to spare."""
+"""Blocks before a cache mark in which the provider certainly finds an earlier mark."""
 
 Part = Literal["system", "memory", "summary", "history", "tools"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltContext:
+    """Content of one model call, with estimated sizes."""
+
     system: tuple[SystemPart, ...]
     messages: tuple[Message, ...]
     cache_at: tuple[int, ...]
-    """Indices of messages that end a stable prefix."""
+    """Indices of the messages that end a stable, cacheable prefix."""
     behind_mark: int
-    """Blocks at the end of the last of them that belong to this call alone."""
+    """Number of blocks at the end of the last such message that only this call contains."""
     parts: Mapping[Part, int]
-    """Estimated tokens of each part, in the counter's own unit (before a model's factor)."""
+    """Estimated tokens of each part, before the model's factor."""
     fixed: int
-    """Tokens of these that are part of every request: system, memory and tools."""
+    """Estimated tokens of the parts of every request: system text, memory and tools."""
     estimate: int
     entry_seqs: tuple[int, ...]
     pin_seqs: tuple[int, ...]
     volatile: int = 0
-    """Tokens of the estimate that follow the newest message and are not sent again."""
+    """Estimated tokens after the newest message that are sent in this turn only."""
     facts: int = 0
-    """Tokens of these that are the program's own, such as the time."""
+    """Estimated tokens of `volatile` that are the program's own facts, such as the time."""
     renderer: int = RENDERER_VERSION
 
 
@@ -115,12 +118,12 @@ def build_context(
     zone: tzinfo | None = None,
     count: Count = estimate_by_script,
 ) -> BuiltContext:
-    """The request for the view's open turn, or, with `instruction`, for a silent turn after it.
+    """Return the content of a request for the open turn or, with `instruction`, for a background call after
+    it.
 
-    `runtime_facts` and `recall` must stay the same between the tool rounds of one turn: they stand with the
-    person's newest message, and a changed prefix would make the provider refuse the thinking behind it.
-    `recall` begins with a passage made by `fencing.fenced`, or no fence in it is believed.
-    `zone` is the person's: by its clock the first message of each day tells the day; None tells no days.
+    `runtime_facts` and `recall` must stay the same in all rounds of a turn, since they stand before thinking
+    that providers refuse after a change. `recall` must begin with a fenced passage for its fences to be kept.
+    `zone` gives the dates of day marks; None adds none.
     """
     system_parts = _system_parts(system, known.block)
     background, late_pins = background_of(view, zone), pins_since(view, zone)
@@ -163,7 +166,7 @@ def build_context(
 
 
 def _with_days(live: Sequence[Entry], zone: tzinfo) -> list[Entry]:
-    """Add marks of days, which never change, so that the cache keeps what precedes a new message."""
+    """Return the entries with a day mark before the first message of each day; marks never change later."""
     told: date | None = None
     shown: list[Entry] = []
     for entry in live:
@@ -177,9 +180,9 @@ def _with_days(live: Sequence[Entry], zone: tzinfo) -> list[Entry]:
 
 
 def find_last_described_turn(view: View, policy: ContextPolicy) -> int:
-    """Return the last turn whose pictures are replaced by descriptions.
+    """Return the number of the last turn whose pictures are replaced by descriptions.
 
-    It advances by several turns at once, so that the cached prefix changes seldom.
+    It advances by several turns at once, so that the cached prefix rarely changes.
     """
     newest = view.entries[-1].turn if view.entries else 0
     return _described_at(newest, policy, is_open=newest == view.open_turn)
@@ -193,7 +196,9 @@ def _described_at(newest: int, policy: ContextPolicy, *, is_open: bool = True) -
 
 
 def count_replaced_pictures(view: View, policy: ContextPolicy, count: Count) -> int:
-    """Tokens of pictures that were still sent in the turn before the newest one."""
+    """Return the estimated tokens saved by pictures that this turn replaces by descriptions for the first
+    time.
+    """
     if not policy.keeping.picture_turns or not view.entries:
         return 0
     newest = view.entries[-1].turn
@@ -206,16 +211,16 @@ def count_replaced_pictures(view: View, policy: ContextPolicy, count: Count) -> 
 
 
 def render_entry(entry: Entry, open_turn: int | None, policy: ContextPolicy, *, through: int) -> Entry:
-    """Return an entry as it is sent: pruned, and without the thinking of finished turns.
+    """Return an entry as requests show it: pruned, without thinking of ended turns, with foreign marks
+    defused.
 
-    Our marks are defused in foreign text. Long messages of people are shown in part, and pictures up to
-    the turn `through` by their descriptions.
+    Long messages of people are shortened, and pictures up to the turn `through` are replaced by descriptions.
     """
     if entry.author == "operator":
         return _operators(entry)
     first = entry.blocks[0] if len(entry.blocks) == 1 else None
     if isinstance(first, Text) and (entry.author == "assistant" or _is_plain(first.text, entry.author)):
-        return entry  # nearly every one: nothing to prune, nothing thought, no mark
+        return entry  # nearly all entries: nothing to prune, no thinking, no mark
     blocks = apply_pruning(entry, policy)
     if entry.turn != open_turn:
         blocks = tuple(block for block in blocks if not isinstance(block, Thinking | ProviderBlock))
@@ -229,14 +234,14 @@ def render_entry(entry: Entry, open_turn: int | None, policy: ContextPolicy, *, 
 
 
 def _operators(entry: Entry) -> Entry:
-    """Return an operator's entry as one text that tells the model whose words they are."""
+    """Return an operator's entry as one text that says who wrote it."""
     return replace(entry, blocks=(Text(text=operator_text(defuse(plain_text(entry.blocks)))),))
 
 
 def count_fading(entries: Iterable[Entry], policy: ContextPolicy, count: Count) -> int:
-    """Return the tokens of a turn that are sent only while it is open.
+    """Return the estimated tokens of a turn that are sent only while it is open.
 
-    They are its thinking, and its pictures if the policy keeps none.
+    These are thinking, and pictures if the policy keeps none.
     """
     faded = 0
     for entry in entries:
@@ -248,9 +253,9 @@ def count_fading(entries: Iterable[Entry], policy: ContextPolicy, count: Count) 
 
 
 def quote_entry(entry: Entry, zone: tzinfo | None = None) -> str:
-    """Return a line of a record, `[#12] person (2026-11-20): words`; its words cannot begin another line.
+    """Return an entry as a quoted line, `[#12] person (2026-11-20): text`, which cannot imitate another line.
 
-    The day is left out if `zone` is None.
+    Without `zone` the day is left out.
     """
     blocks = shorten_blocks(entry.blocks, entry.seq) if entry.author == "person" else entry.blocks
     words = defuse(plain_text(blocks), foreign=entry.author != "person").replace("[#", "(#")
@@ -259,7 +264,7 @@ def quote_entry(entry: Entry, zone: tzinfo | None = None) -> str:
 
 
 def plain_text(blocks: Iterable[Block]) -> str:
-    """Return the text of blocks, with pictures described; thinking and tool calls are left out."""
+    """Return the text of blocks, with pictures as descriptions; thinking and tool calls are left out."""
     words: list[str] = []
     for block in blocks:
         match block:
@@ -277,7 +282,7 @@ def describe_block(block: Image) -> Text: ...
 @overload
 def describe_block(block: Block) -> Block: ...
 def describe_block(block: Block) -> Block:
-    """Replace a picture by a text with its number and description; return any other block as it is."""
+    """Return a picture as a text with its number and description; other blocks unchanged."""
     if isinstance(block, Image):
         return Text(text=picture_text(block.attachment_id, defuse(block.description)))
     return block
@@ -296,7 +301,7 @@ def _system_parts(layers: SystemLayers, notes: str) -> tuple[SystemPart, ...]:
 
 
 def background_of(view: View, zone: tzinfo | None = None) -> tuple[str, ...]:
-    """Return the text that replaces hidden turns: the summary, then pins word for word."""
+    """Return the texts that replace hidden turns: the summary, then pins literally."""
     head = view.head
     summary = ""
     if head is not None and head.summary_text.strip():
@@ -307,7 +312,9 @@ def background_of(view: View, zone: tzinfo | None = None) -> tuple[str, ...]:
 
 
 def pins_since(view: View, zone: tzinfo | None = None) -> str:
-    """Return the text of hidden messages pinned since this cycle's prefix was sent; empty if none."""
+    """Return the text of hidden messages pinned since this cycle's prefix was first sent; empty if there are
+    none.
+    """
     return _pins(view, zone, late=True)
 
 
@@ -320,12 +327,13 @@ def _pins(view: View, zone: tzinfo | None, *, late: bool) -> str:
 
 
 def _corrected_summary(head: Compaction, corrections: Sequence[Entry]) -> str:
-    """Return the summary without items whose sources are all edited messages."""
+    """Return the summary without items whose sources were all edited."""
     ledger = drop_edited(head.ledger, corrections)
     return head.summary_text if ledger is head.ledger else render_summary(ledger)
 
 
 def is_late_pin(entry: Entry, view: View) -> bool:
+    """Return whether a hidden message was pinned after this cycle's prefix was first sent."""
     return view.frozen is not None and entry.seq not in view.frozen.pins
 
 
@@ -349,9 +357,10 @@ def _messages(
 
 
 def _newest_words(live: Sequence[Entry], open_turn: int | None) -> int | None:
-    """Return the index of the newest message to the model in the open turn; None if there is none.
+    """Return the index of the open turn's newest message to the model, tool results excluded; None if there
+    is none.
 
-    Tool results do not count. The volatile part is put behind this message.
+    The volatile part is appended to this message.
     """
     for index in range(len(live) - 1, -1, -1):
         entry = live[index]
@@ -369,9 +378,10 @@ def _with_blocks(
 def _ends_of_settled(
     messages: Sequence[Message], entries: Sequence[Entry], policy: ContextPolicy
 ) -> tuple[int, ...]:
-    """Return the message indexes just before the newest batch of shortened results and the next one.
+    """Return the indices of the messages before the newest batch of shortened results and before the next
+    one.
 
-    Each batch leaves what precedes its index unchanged, so a cache mark may stand there.
+    Pruning leaves everything up to these indices unchanged, so cache marks can stand there.
     """
     firsts = [entries[index].blocks for index in places_to_change(entries, policy)]
     ids = {result.tool_use_id for blocks in firsts for result in tool_results(blocks)[:1]}
@@ -385,10 +395,11 @@ def _ends_of_settled(
 def _cache_marks(
     messages: Sequence[Message], settled: Sequence[int], *, has_background: bool, silent: bool
 ) -> tuple[int, ...]:
-    """End of the summary's message, ends of what pruning leaves alone, the newest words or results.
+    """Return the message indices for cache marks: summary, unchanged parts before pruned results, newest
+    message.
 
-    Where there is room, a step within the provider's look-back, too. The mark stands before the
-    instruction of a silent turn, which is sent once.
+    If there is room, another mark is set within the provider's look-back. A background call's instruction
+    comes after the marks.
     """
     end = len(messages) - 1 - silent
     if end < 0:
@@ -417,7 +428,7 @@ def _history_tokens(stored: Sequence[Entry], shown: Sequence[Entry], count: Coun
 
 
 def count_entry_tokens(view: View, policy: ContextPolicy, count: Count) -> dict[int, int]:
-    """Return the tokens of each entry in a request, by its seq."""
+    """Return the estimated tokens of each entry as the request shows it, by `seq`."""
     through = find_last_described_turn(view, policy)
     return {
         entry.seq: _count_entry(entry, render_entry(entry, view.open_turn, policy, through=through), count)
@@ -434,7 +445,7 @@ def _text_tokens(text: str, count: Count) -> int:
 
 
 def _defuse_block(block: Block, author: Author) -> Block:
-    """Defuse a block's text, so that only the program can open or close its marks."""
+    """Return a block with its text defused, so that only the program can open or close its marks."""
     match block:
         case Text(text=text) | ToolResult(text=text):
             shown = defuse(text, foreign=author == "tool")
@@ -447,29 +458,33 @@ def _is_plain(text: str, author: Author) -> bool:
     return len(text) <= LONG_CHARS and defuse(text, foreign=author == "tool") == text
 
 
-# -- what is sent of the live view ----------------------------------------------------------------------
+# -- selection of the live view -----------------------------------------------------------------------
 
 WINDOW_SLACK = 50
-"""Turns that can never be sent again before a `window` compaction hides them."""
+"""Turns outside every coming request above which a `window` compaction hides them."""
 WINDOW_WAITS = 200
-"""Waiting turns from which an unresolved one no longer stops the `window` compaction."""
+"""Waiting turns above which an unresolved one no longer stops the `window` compaction."""
 
 Turn = tuple[Entry, ...]
 Chosen = frozenset[int]
 LeftOut = Callable[[View], int]
-"""Stored tokens of a view that the next request would not hold."""
+"""Function that returns the stored tokens of a view that the next request would leave out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
+    """Result of selecting the entries that a request sends."""
+
     view: View
-    """View that the request is built from; left-out pinned messages are among its pins."""
+    """View for the request; pinned messages that were left out are among its pins."""
     left_out: tuple[Entry, ...] = ()
-    """Live entries that are not sent, in order; the log and the next summary still have them."""
+    """Live entries that are not sent, in order; the log and the next summary still contain them."""
 
     @property
     def slides(self) -> bool:
-        """Whether messages leave as new ones come, so that an earlier measurement holds what is gone now."""
+        """True if messages leave with each new one, so that an earlier measurement includes some that have
+        left.
+        """
         return any(entry.pruned != "hide" for entry in self.left_out)
 
     @property
@@ -485,11 +500,10 @@ def select(
     ratio: float = 1.0,
     unread: bool = False,
 ) -> Selection:
-    """The part of the view that the policy sends; the same view when the policy sends all of it.
+    """Return the part of the view that the policy sends; the same view if it sends all.
 
-    Pins, the open turn and unresolved turns always stay. With `unread`, turns that no flush has read stay,
-    too: a silent turn must not pass over what will be counted as read. `ratio` turns stored estimates into
-    the model's tokens.
+    Pins, the open turn and unresolved turns always stay; with `unread` also turns that no flush has read.
+    `channel` chooses its limit of history; `ratio` is the model's tokens per estimated token.
     """
     if not _selects(view, policy, channel):
         return Selection(view=view)
@@ -504,7 +518,9 @@ def select(
 
 
 def left_out_counter(policy: ContextPolicy, *, channel: str | None, ratio: float) -> LeftOut | None:
-    """Measures what of a view the policy would not send; None when it may send all of any."""
+    """Return a function that counts what the policy would leave out of a view; None if it never leaves out
+    anything.
+    """
     if not policy.keeping.limits(channel):
         return None
     return lambda view: select(view, policy, channel=channel, ratio=ratio).tokens_left_out
@@ -536,7 +552,9 @@ def _choose(view: View, policy: ContextPolicy, channel: str | None, ratio: float
 
 
 def _always(view: View, *, unread: bool) -> Chosen:
-    """The newest message with its turn, and what is not finished."""
+    """Return the `seq` of entries that are always sent: the open turn and unresolved turns, with `unread`
+    also unread ones.
+    """
     stay = {view.open_turn} if view.open_turn is not None else set()
     stay |= find_unresolved_turns(view.entries, view.open_turn)
     return frozenset(
@@ -558,8 +576,9 @@ def _newest_turns(entries: Sequence[Entry], most: int) -> list[Entry]:
 
 
 def _newest_messages(entries: Sequence[Entry], most: int) -> list[Entry]:
-    """Return at most `most` messages with text, from a person's message on, so that no tool call loses its
-    result.
+    """Return at most `most` newest messages with text, beginning with one that starts a turn.
+
+    Tool calls thus keep their results.
     """
     start, counted = len(entries), 0
     for index in range(len(entries) - 1, -1, -1):
@@ -572,7 +591,7 @@ def _newest_messages(entries: Sequence[Entry], most: int) -> list[Entry]:
 
 
 def _is_said(entry: Entry) -> bool:
-    """A message as people count them: a person's, or the assistant's last word, not a call of a tool."""
+    """Return whether an entry counts as a message: a person's, or an assistant's without tool calls."""
     if entry.author == "tool":
         return False
     return entry.author in BEGINNERS or not any(isinstance(block, ToolUse) for block in entry.blocks)
@@ -581,7 +600,9 @@ def _is_said(entry: Entry) -> bool:
 def _trim(
     entries: Sequence[Entry], view: View, keeping: KeepStrategy, most: int, ratio: float
 ) -> list[Entry]:
-    """Whole messages of one end of the conversation, as many as fit beside the summary and the pins."""
+    """Return the messages from one end of the conversation that fit into `most` tokens with
+    summary and pins.
+    """
     beside = (view.head.tokens if view.head else 0) + _tokens(view.pins)
     room = most - math.ceil(beside * ratio)
     if keeping.trim_from == "last":
@@ -597,7 +618,7 @@ def _last_that_fit(entries: Sequence[Entry], room: int, ratio: float) -> list[En
             break
         if entries[index].author in BEGINNERS:
             start = index
-    if start == len(entries):  # not even the newest message of the person fits: it stays all the same
+    if start == len(entries):  # not even the newest message of the person fits, but it is sent in any case
         start = max((i for i, entry in enumerate(entries) if entry.author in BEGINNERS), default=start)
     return list(entries[start:])
 
@@ -614,9 +635,7 @@ def _first_that_fit(entries: Sequence[Entry], open_turn: int | None, room: int, 
 
 
 def units_of(entries: Sequence[Entry]) -> list[Turn]:
-    """Return groups of messages that stay together: a call of tools with its results, other messages
-    alone.
-    """
+    """Return groups of entries that stay together: tool calls with their results; other entries alone."""
     units: list[Turn] = []
     for entry in entries:
         belongs = units and entry.author == "tool" and _calls(units[-1][-1].blocks)
@@ -635,11 +654,13 @@ def _tokens(entries: Iterable[Entry]) -> int:
     return sum(entry.tokens for entry in entries)
 
 
-# ---- the compaction that keeps a window's session bounded
+# ---- compaction that limits the log of a sliding window
 
 
 def window_through(view: View, policy: ContextPolicy) -> int | None:
-    """The newest turn that can never be sent again, when enough of them have gathered; else None."""
+    """Return the newest turn that no coming request can send, if more than `WINDOW_SLACK` such turns wait;
+    else None.
+    """
     if not policy.keeping.is_bounded:
         return None
     ended = [turn for turn in turns_of(view.entries) if turn[0].turn != view.open_turn]
@@ -653,7 +674,7 @@ def window_through(view: View, policy: ContextPolicy) -> int | None:
 
 
 def _turns_ever_sent(ended: Sequence[Turn], keeping: KeepStrategy) -> int | None:
-    """How many of the newest ended turns any coming request may hold; None when all of them."""
+    """Return how many of the newest ended turns any coming request may send; None if all."""
     limits = [most for most in (keeping.max_rounds, keeping.turns_of_all_channels) if most is not None]
     flat = [entry for turn in ended for entry in turn]
     if keeping.window_messages is not None:

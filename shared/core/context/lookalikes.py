@@ -1,4 +1,4 @@
-"""Reads a text as a model may read it: without what cannot be seen, and with plain letters for lookalikes."""
+"""Text as a model may read it: without invisible characters, and with plain letters for lookalikes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _SAME_SHAPE = (
     "ıiɑaɡgᴏoᴜuᴠvᴡwꜱsꞮIɪiʏyꓢSꓬYꓔTꓟM"  # letters of phonetics and of other scripts
     "⟨<〈<〈<❮<❰<⧼<˂<ᐸ<≺<⁄/∕/⧸/╱/᜵/꞉:ː:∶:׃:‐-‑-‒-–-﹘-﹣-－-ˍ_"
 )
-"""Pairs of a sign and the plain one that has its shape."""
+"""Pairs of a character and the plain one of the same shape."""
 _SHAPES = {ord(one): plain for one, plain in zip(_SAME_SHAPE[::2], _SAME_SHAPE[1::2], strict=True)}
-_SHAPES.pop(ord("∶"))  # what `defuse` itself puts in the place of a colon
+_SHAPES.pop(ord("∶"))  # `defuse` itself writes this in place of a colon
 _FILLERS = frozenset({0x115F, 0x1160, 0x2800, 0x3164, 0xFFA0})
-"""Letters without a shape."""
+"""Letters that show nothing."""
 _UNSEEN = frozenset({"Cf", "Mn", "Me", "Cc", "Co", "Cn"})
 _KEPT = frozenset(map(ord, "\t\n\r\x0b\x0c\x1c\x1d\x1e\x1f\x85"))
-"""Blanks and ends of lines among the control characters."""
+"""Blanks and line ends among the control characters, which are kept."""
 
 
 class _Shapes(dict[int, "str | None"]):

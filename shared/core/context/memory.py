@@ -1,4 +1,4 @@
-"""Notes about a contact: what may be kept, when two are the same, and the block that is always shown."""
+"""Notes about a contact: checks of new notes, comparison of notes, and the block that requests show."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ DURABILITIES: tuple[Durability, ...] = get_args(Durability)
 NOTE_CHARS = 600
 SUBJECT_CHARS = 120
 SAVES_PER_TURN = 3
-"""In an ordinary turn; a flush has its own rounds."""
+"""Most notes saved in an ordinary turn; a flush has its own limit."""
 FOUND_AT_MOST = 8
 CORE_BLOCK_TOKENS = 400
 CORE_CANDIDATES = 40
-"""The weightiest notes of a person, of which the block takes what fits."""
+"""Most important notes of a person that are loaded; the block shows those that fit."""
 UNDO_DAYS = 30
 """Days for which a person can restore an archived note."""
 
@@ -44,7 +44,10 @@ class BadNote(BadInput):
 
 
 def note_from(arguments: Mapping[str, Any], *, like: NewNote | None = None) -> NewNote:
-    """Words from a model or a person as a note; what is left out is as in `like`. Raises BadNote."""
+    """Return a note made of a model's or a person's arguments. Raises BadNote.
+
+    Missing or invalid fields are those of `like`, or the defaults.
+    """
     before = like or NewNote(kind="fact", text="")
     raw = arguments.get("text")
     text, redacted = note_text(raw if isinstance(raw, str) else "")
@@ -63,7 +66,7 @@ def note_from(arguments: Mapping[str, Any], *, like: NewNote | None = None) -> N
 
 
 def to_new_note(note: KeptNote) -> NewNote:
-    """Return a new note with the fields of the old one."""
+    """Return a stored note's fields as a new note."""
     return NewNote(
         kind=note.kind,
         text=note.text,
@@ -75,7 +78,10 @@ def to_new_note(note: KeptNote) -> NewNote:
 
 
 def note_text(raw: str) -> tuple[str, bool]:
-    """The words as they may be kept, and whether a secret was taken out of them; raises BadNote."""
+    """Return a note's text as it may be stored, and whether a secret was removed from it.
+
+    Raises BadNote for a text that is empty, too long or mostly a secret.
+    """
     if len(raw) > NOTE_CHARS:
         raise BadNote.from_key("note_too_long", count=len(raw), most=NOTE_CHARS)
     readable = storable(raw.replace("\x00", " "))
@@ -89,6 +95,7 @@ def note_text(raw: str) -> tuple[str, bool]:
 
 
 def is_event_date(raw: object) -> bool:
+    """Return whether a value is empty or a date such as `2026`, `2026-11` or `2026-11-20`."""
     try:
         return _event_date(raw) is not None
     except BadNote:
@@ -96,7 +103,7 @@ def is_event_date(raw: object) -> bool:
 
 
 def _event_date(raw: object) -> str | None:
-    """A day, a month or a year, as ISO writes them; raises BadNote."""
+    """Return a date such as `2026`, `2026-11` or `2026-11-20`; None if empty. Raises BadNote."""
     if raw in (None, ""):
         return None
     text = str(raw)[:10]
@@ -112,27 +119,28 @@ _WORD = re.compile(r"\w+")
 _WORDS_BESIDE_A_SECRET = 4
 ALIKE_AT = 0.85
 _SAID_AT = 0.6
-"""The share of a note's telling words that the person must have used for it to be theirs."""
+"""Share of a note's words that the person must have used for it to count as theirs."""
 _BORROWED_AT = 0.5
-"""The share of what the person did not say that others must have written for a note to be theirs."""
+"""Share of the words the person did not use that others must have written for it to count as theirs."""
 _STEM = 5
 _GIST_BITS, _TELLING_BIT = 16, 1 << 16
 
 
 def note_hash(text: str) -> bytes:
+    """Return a hash that is equal for texts which differ only in case, punctuation and blanks."""
     return hashlib.sha256((normalise(text) or text.strip()).encode()).digest()
 
 
 def gist_of(text: str) -> tuple[int, ...]:
-    """Its words as numbers of 16 bits: enough to know nearly the same words again, too few to read them.
+    """Return a text's words as 16-bit hashes, by which nearly equal texts are recognised but not read.
 
-    Several words of any language share each number. Numbers and negations are marked by one bit more.
+    Numbers and negations have one bit more.
     """
     return tuple(sorted({_gist(word) for word in normalise(text).split()}))
 
 
 def is_near_gist(a: Collection[int], b: Collection[int]) -> bool:
-    """Return whether two texts share nearly all words and differ in no number."""
+    """Return whether two gists share nearly all words, and all numbers and negations."""
     here, there = set(a), set(b)
     if not here or not there or any(number >= _TELLING_BIT for number in here ^ there):
         return False
@@ -152,7 +160,7 @@ _TELLING = frozenset(
     {"not", "no", "never", "without", "nicht", "kein", "keine", "nie", "non", "pas", "jamais", "не", "нет"}
     | {"one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"}
 )
-"""Words that change the meaning of a sentence even if all others are the same."""
+"""Words that change a sentence's meaning even if all others are the same."""
 
 
 def authority_of(
@@ -165,10 +173,9 @@ def authority_of(
 ) -> Authority:
     """Return the source of a note: `person` if the text is theirs, else `tool` or `assistant`.
 
-    `said` is what the person said where the note was taken from, `before` their other readable text,
-    `foreign` the text of others. Names, numbers and addresses that occur only in `foreign` always make it a
-    tool's. A note that is not the person's is also a tool's if tools were used, or if `foreign` has half of
-    the words that the person did not say.
+    `said` is what the person said in the turns of the note, `before` their other readable text, `foreign`
+    text of others. Names, numbers and addresses found only in `foreign` always make it a tool's; so does use
+    of tools, or of half of the words that the person did not say.
     """
     wanted = _stems(text) - _OF_THE_GENRE
     theirs = wanted & _stems_of_all(said)
@@ -185,7 +192,7 @@ def authority_of(
 def likely_source(text: str, said: Sequence[str]) -> int | None:
     """Return the index in `said` of the text that a note was taken from; None if none is similar enough.
 
-    Of texts that share most stems with the note, the newest is taken.
+    Among texts with most common stems, the newest is chosen.
     """
     wanted = _stems(text) - _OF_THE_GENRE
     shared = [len(wanted & _stems(words)) for words in said]
@@ -209,7 +216,7 @@ def search_stems(query: str, *, most: int = 12) -> list[str]:
 
 
 def _singular(stem: str) -> str:
-    """Return a stem without a last letter that may be a plural ending, so that "dogs" finds "dog"."""
+    """Return a stem without a final letter that may be a plural ending, so that "dogs" finds "dog"."""
     return stem[:-1] if len(stem) > 3 and stem[-1] in "sen" and stem.isalpha() else stem
 
 
@@ -238,17 +245,19 @@ _FILLING = frozenset(
     | {"dem", "den", "des", "für", "sich", "wird", "les", "est", "pour", "que"}
     | {"una", "los"}
 )
-"""Frequent words that are not used as stems, since they do not tell what a note is about."""
+"""Frequent words that are not used as stems, since they do not show what a note is about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownNotes:
-    """Notes about the person in a request: `block` precedes the history, `since` joins the newest message."""
+    """Notes about the person in a request: `block` precedes the history, `since` accompanies the newest
+    message.
+    """
 
     block: str = ""
-    """Block before the history; unchanged until the next compaction, or until the cached prefix expires."""
+    """Text before the history, unchanged until the next compaction or until the cached prefix expires."""
     since: str = ""
-    """Notes that were saved, changed or expired since the block was first sent."""
+    """Text of notes that were saved, changed or expired since the block was first sent; empty if none."""
     ids: tuple[int, ...] = ()
     """Ids of the notes in `block`."""
     shown: tuple[int, ...] = ()
@@ -265,6 +274,7 @@ def build_known_notes(
     count: Callable[[str], int],
     zone: tzinfo = UTC,
 ) -> KnownNotes:
+    """Return the notes that a request shows: the frozen block with changes since, or a new block."""
     now = core_notes(notes, count, zone=zone)
     shown = tuple(note.id for note in now)
     if frozen is None:
@@ -287,7 +297,7 @@ def core_block(
     *,
     zone: tzinfo = UTC,
 ) -> str:
-    """Render the most important notes that fit into `limit_tokens`, one a line."""
+    """Return the most important notes that fit into `limit_tokens`, one per line."""
     return "\n".join(render_note(note, zone) for note in core_notes(notes, count, limit_tokens, zone=zone))
 
 
@@ -298,10 +308,10 @@ def core_notes(
     *,
     zone: tzinfo = UTC,
 ) -> tuple[Note, ...]:
-    """Return the most important notes that fit; of equal ones the newer comes first.
+    """Return the most important notes that fit into `limit_tokens`, by importance, then id.
 
-    Set and order depend on the notes alone, not on a clock or their arrival. Notes known only from a tool are
-    not included.
+    Of equal ones, newer notes are preferred. The result depends on the notes alone. Notes known only from a
+    tool are excluded.
     """
     shown: list[Note] = []
     left = limit_tokens
@@ -314,7 +324,9 @@ def core_notes(
 
 
 def render_note(note: Note, zone: tzinfo, *, ended: bool = False) -> str:
-    """A note as a request shows it, with the day on which it was said, by the person's clock."""
+    """Return a note as a request shows it, with the day on which it was said in the zone; `ended` marks it as
+    outdated.
+    """
     told = [] if note.observed_at is None else [f"said {note.observed_at.astimezone(zone):%Y-%m-%d}"]
     if note.event_date and note.event_date not in note.text:
         told.append(f"about {note.event_date}")
@@ -324,7 +336,7 @@ def render_note(note: Note, zone: tzinfo, *, ended: bool = False) -> str:
 
 
 def core_line(text: str) -> str:
-    """How the line of a note begins."""
+    """Return a note's text as the beginning of its line."""
     return f"- {' '.join(text.split())}"
 
 
@@ -332,5 +344,5 @@ _TOLD = re.compile(rf" \((?:said \d{{4}}-\d\d-\d\d|about [\d-]+|{NO_LONGER}|, )+
 
 
 def words_of_line(line: str) -> str:
-    """The note of a line, as `render_note` or `core_line` made it."""
+    """Return the note's text of a line that `render_note` or `core_line` made."""
     return _TOLD.sub("", line.removeprefix(core_line("")))

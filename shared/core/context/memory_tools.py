@@ -73,8 +73,8 @@ FORGET_MEMORY = ToolSpec(
     },
 )
 KEEPING_TOOLS = frozenset(spec.name for spec in (SAVE_MEMORY, UPDATE_MEMORY, FORGET_MEMORY))
-"""Tools whose success needs no answer of the model."""
+"""Names of memory tools whose success needs no further answer of the model."""
 MEMORY_TOOLS = KEEPING_TOOLS | {SEARCH_MEMORY.name}
 
 FLUSH_TOOLS = MEMORY_TOOLS | {RECALL.name}
-"""Tools of silent turns; what recall finds is not the person's text of this turn."""
+"""Names of the tools of a flush; text found by recall does not count as said by the person in this turn."""

@@ -1,4 +1,4 @@
-"""Notes as values: one about to be kept, one that is kept, where it came from, and what became of a wish."""
+"""Notes as values: new and stored notes, their source, versions, and results of changes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ NoteState = Literal["kept", "replaced", "put_away", "erased"]
 NoteOutcome = Literal[
     "saved", "changed", "forgotten", "restored", "known", "replaced", "blocked", "too_many", "unknown", "gone"
 ]
-"""The first four changed something. `replaced`: newer words stand for it; `blocked`: forgotten on purpose;
-`gone`: too late to bring it back."""
+"""Result of a change of a note.
+
+The first four changed something. `known`: stored already; `replaced`: a newer text replaces it; `blocked`:
+the person had deleted it; `gone`: too late to restore.
+"""
 NoteCause = Literal["person", "operator", "tool", "flush", "edit", "tidy", "unknown"]
-"""`tool`: the assistant; `edit`: an edited message; `tidy`: another note said the same."""
+"""Cause of a change: `tool` is the assistant, `edit` an edited message, `tidy` a duplicate note."""
 SHORT_ID = r"n[0-9a-f]{8}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewNote:
-    """Checked words that may be kept: short enough, and without a secret in them."""
+    """Note that was checked and may be stored: short enough, and without secrets."""
 
     kind: str
     text: str
@@ -30,36 +33,36 @@ class NewNote:
     durability: Durability = "durable"
     event_date: str | None = None
     redacted: bool = False
-    """Whether a secret was taken out of it."""
+    """True if a secret was removed from the text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteSource:
-    """Owner of notes, and the turns that they were taken from; a command has no turns."""
+    """Owner of a note, and the turns from which it was taken; None for a command, which has no turns."""
 
     session_id: int
     contact_id: int
-    """The session's own; notes of all contacts that are one person now are searched."""
+    """Contact of the session; notes of all contacts linked to the same person are searched."""
     scope: str
-    """The agent's name."""
+    """Name of the agent."""
     from_turn: int | None = None
     through_turn: int | None = None
     flush_id: int | None = None
     call_id: str = ""
     call_key: str | None = None
-    """Unique per tool call: what ran before a crash is recognised."""
+    """Key of the tool call, by which a call repeated after a crash is recognised; None without a call."""
     epoch: int = 0
     """Epoch of the turn's claim; 0 outside of turns."""
     shown: tuple[str, ...] = ()
-    """Text that tools have shown in a silent turn, whose steps are not stored."""
+    """Text that tools showed in a background call, whose steps are not stored."""
     by_person: bool = False
-    """True if the person asks for the note explicitly, so that a note they deleted may return."""
+    """True if the person asked for the note explicitly; it is then stored even if they had deleted it."""
     by_operator: bool = False
-    """An operator corrects it and vouches for it; what the person had forgotten stays forgotten."""
+    """True if an operator makes the change and vouches for it; notes that the person deleted stay deleted."""
 
     @property
     def cause(self) -> NoteCause:
-        """Name the kind of actor behind a change."""
+        """Kind of actor that caused the change."""
         if self.by_operator:
             return "operator"
         if self.flush_id is not None:
@@ -69,9 +72,11 @@ class NoteSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptNote:
+    """Stored note with its state, source and dates."""
+
     id: int
     short_id: str
-    """Short id for models and screens: the beginning of the row's public id."""
+    """Short id for models and clients: the beginning of the note's public id."""
     kind: str
     text: str
     subject: str
@@ -87,30 +92,30 @@ class KeptNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteVersion:
-    """A text that a note had from a moment on."""
+    """Text of a note from the time `at` on."""
 
     note: KeptNote
     at: datetime
     cause: NoteCause
     old_id: str | None = None
-    """Short id of the note that was replaced; None for a first text."""
+    """Short id of the note that was replaced; None for a first version."""
     old_text: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteResult:
-    """Result of a change; `note` is the note that is kept now, if there is one."""
+    """Result of a change; `note` is the note as stored now, None if there is none."""
 
     outcome: NoteOutcome
     note: KeptNote | None = None
     event_seq: int | None = None
-    """Number of the stored event, if something changed."""
+    """Number of the stored event; None if nothing changed."""
     payload: dict[str, object] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotesFound:
-    """Some of the notes, and how many there are in all."""
+    """Notes that were found, and the number of all notes."""
 
     notes: tuple[KeptNote, ...]
     total: int

@@ -1,4 +1,4 @@
-"""Context settings of an agent's row: a preset and single numbers, checked field by field."""
+"""Context settings of an agent: a preset and single values, checked field by field."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ class BadContextConfig(EvertalkError):
 def deployment_policy(
     name: str, *, context_window: int | None = None, given: Mapping[str, Any] | None = None
 ) -> ContextPolicy:
-    """A preset in the operator's window with the operator's numbers; raises `ContradictoryPolicy`."""
+    """Return the policy of a preset in the operator's window, with the operator's settings.
+
+    `context_window` is in tokens, None for the preset's own. Raises ContradictoryPolicy.
+    """
     chosen = preset(name)
     inside = chosen if context_window is None else fit_to_window(chosen, context_window)
     return with_overrides(inside, **(given or {}))
@@ -47,9 +50,9 @@ def agent_policy(
     context_window: int | None = None,
     given: Mapping[str, Any] | None = None,
 ) -> ContextPolicy:
-    """The policy of one agent: its preset or the deployment's, then the operator's numbers, then its own.
+    """Return an agent's policy: its preset or the deployment's, then the operator's settings, then its own.
 
-    `config` is the agent's row; only `preset` and `context` are read. Raises `BadContextConfig`.
+    Only `preset` and `context` of `config` are read. Raises BadContextConfig.
     """
     name, wanted = config.get("preset"), config.get("context")
     if name is None and not wanted:
@@ -68,9 +71,9 @@ def agent_policy(
 
 
 def _apply(policy: ContextPolicy, own: Mapping[str, Any]) -> ContextPolicy:
-    """Apply an agent's values; null removes a limit.
+    """Return the policy with an agent's values; null removes a limit.
 
-    A window of the row shrinks margins that would not fit, as the operator's does.
+    A window of the agent shrinks margins that would not fit, as the operator's does.
     """
     inside = fit_to_window(policy, own["context_window"]) if "context_window" in own else policy
     return apply_values(inside, own)
@@ -80,7 +83,10 @@ _TURNS = re.compile(r"[0-9]{1,6}")
 
 
 def parse_history_turns(text: str) -> tuple[tuple[str, int], ...]:
-    """`telegram=50,web=200`; raises ValueError with a reason for people."""
+    """Return turns by channel from a text such as `telegram=50,web=200`.
+
+    Raises ValueError with a reason for people.
+    """
     found: dict[str, int] = {}
     for word in text.replace(",", " ").split():
         channel, _, turns = word.partition("=")
@@ -132,7 +138,9 @@ def _own_values(wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _mismatch(kind: Any, value: object) -> str | None:
-    """Return what the field accepts if the value does not fit; None if it does."""
+    """Return a description of the values that a setting accepts if `value` is not one of them;
+    None if it is.
+    """
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
         inner = next(part for part in get_args(kind) if part is not type(None))

@@ -1,4 +1,4 @@
-"""Every sentence that we say to the chat model, as typed functions; golden files show the words."""
+"""Sentences that chat models read, as typed functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from shared.core.values.local_time import day_text
 
 SILENT = "SILENT"
 LEAST_NOTES, MOST_NOTES, TOKENS_PER_NOTE = 8, 40, 500
-"""Notes that one flush may save: the more, the more it hides. About one in 500 tokens lasts."""
+"""Fewest and most notes that one flush may save, and hidden tokens per note, since about one note in 500
+tokens lasts.
+"""
 SUMMARY_TAG = OUR_SUMMARY_TAG
 PINS_TAG = "pinned_messages"
 EDITED_TAG = "edited_messages"
@@ -30,7 +32,7 @@ GOAL_TAG = "conversation_goal"
 HANDED_TAG = "handed_over"
 DAY_TAG = "written_on"
 FENCE_TAG = "outside_text"
-"""Around a passage from elsewhere, see `core/context/untrusted_text.py`."""
+"""Tag around a passage from outside, see `core/context/untrusted_text.py`."""
 OUR_TAGS = (
     SUMMARY_TAG,
     SECTIONS_TAG,
@@ -56,22 +58,22 @@ MODES: Mapping[str, str] = MappingProxyType(
         "thorough": "Answer thoroughly, with reasons, steps, counter-arguments and examples.",
     }
 )
-"""Instructions of the built-in modes by name; the first one has none."""
+"""Instructions of the built-in modes, by name; `normal` has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemLayers:
-    """Layers of the system prompt; earlier ones win in a conflict."""
+    """Layers of the system text; in a conflict, earlier ones win."""
 
     base: str
     agent: str = ""
     workspace: str = ""
-    """Text of the agent's files for everyone."""
+    """Text of the agent's files that apply to everyone."""
     mode: str = ""
     goal: str = ""
-    """In the person's own words."""
+    """Goal in the person's own words."""
     memory: str = ""
-    """Text of the agent's files about one person."""
+    """Text of the agent's memory of its one person."""
     person: str = ""
 
 
@@ -80,6 +82,7 @@ def default_layers(*, assistant_name: str = "Evertalk") -> SystemLayers:
 
 
 def describe_picture(*, as_json: bool = False) -> str:
+    """Return the instruction to describe a picture in one sentence, as JSON or as text."""
     answer = 'as JSON: {"description": "the sentence"}' if as_json else "with the sentence alone"
     return (
         "Describe this picture in one sentence, with all text, names and numbers that can be read in it. "
@@ -97,6 +100,7 @@ PICTURE_SCHEMA: Mapping[str, Any] = {
 
 @cache
 def base_rules() -> str:
+    """Return the rules that every agent follows."""
     return f"""\
 This conversation never ends; it takes place in a web chat or on Telegram. Both show simple Markdown, \
 Telegram only narrow tables.
@@ -119,7 +123,7 @@ You are {assistant_name}, a friendly and reliable assistant.
 
 
 def default_manners() -> str:
-    """For agents whose own files say who they are."""
+    """Return the default manners, for agents whose own files say who they are."""
     return """\
 Answer in the language of the newest message. Be brief unless asked for more.
 When the person tells you something lasting or asks you to remember it, use save_memory, if you have it, and \
@@ -127,6 +131,7 @@ go on."""
 
 
 def system_text(layers: SystemLayers) -> str:
+    """Return the system text of these layers."""
     mode = f"The mode of this conversation: {layers.mode}" if layers.mode else ""
     person = f"The person you talk with:\n{layers.person}" if layers.person else ""
     parts = (layers.base, layers.agent, layers.workspace, mode, _goal(layers.goal), layers.memory, person)
@@ -147,7 +152,7 @@ def notes_block(lines: str) -> str:
 
 
 def notes_since(lines: str) -> str:
-    """Return the notes that were added since the block before the conversation; both together are current."""
+    """Return the block of notes that were added or changed since the block before the conversation."""
     return wrap_tag(NOTES_TAG, f"{NEWER_NOTES}\n{lines}")
 
 
@@ -167,7 +172,7 @@ def pins_block(lines: str) -> str:
 
 
 def edited_block(lines: str) -> str:
-    """Return the newest wording of hidden messages that were edited after the summary."""
+    """Return the block with the newest wording of hidden messages that were edited after the summary."""
     return wrap_tag(
         EDITED_TAG,
         "These earlier messages were edited after the record above was written. Where it, a note or an answer"
@@ -176,7 +181,7 @@ def edited_block(lines: str) -> str:
 
 
 def volatile_block(*, runtime_facts: str, recall: str) -> str:
-    """Return the part that changes with every call; may be empty."""
+    """Return the block that changes with each call; empty if both parts are empty."""
     parts = (
         wrap_tag(RECALL_TAG, recall) if recall else "",
         wrap_tag(FACTS_TAG, runtime_facts) if runtime_facts else "",
@@ -185,14 +190,14 @@ def volatile_block(*, runtime_facts: str, recall: str) -> str:
 
 
 def picture_text(number: int, description: str) -> str:
-    """Return the text that replaces a picture; `look_at_picture` takes its number."""
+    """Return the text that replaces a picture; its number is an argument of `look_at_picture`."""
     return f"(picture {number}: {description or 'not described'})"
 
 
 def flush_instruction(*, most_notes: int = LEAST_NOTES, now: str = "", has_notes: bool = True) -> str:
-    """Return the last user message of a silent turn, whose answer is not shown.
+    """Return the last user message of a flush, whose answer is not shown.
 
-    `now` is the time of the last message. `has_notes` is True if the request offers the tools for notes.
+    `now` is the time of the last message; `has_notes` says that the request offers the tools to change notes.
     """
     clock = f"\nThe last message was written on {now}." if now else ""
     changed = (
@@ -214,12 +219,12 @@ Save all notes in one answer. If nothing is worth saving, answer with the single
 
 
 def most_notes(hidden_tokens: int) -> int:
-    """Return how many notes a flush may save that hides this number of tokens."""
+    """Return how many notes a flush that hides this number of tokens may save."""
     return min(MOST_NOTES, max(LEAST_NOTES, hidden_tokens // TOKENS_PER_NOTE))
 
 
 def helper_prompt() -> str:
-    """The system prompt of a helper, which sees nothing but one task."""
+    """Return the system text of a helper, which sees only its task."""
     return """\
 You do one task for an assistant that talks with a person. You see only the task and what was handed over \
 with it, and nobody can answer your questions: work with that and with your tools.
@@ -230,13 +235,13 @@ Never repeat passwords, keys or other secrets."""
 
 
 def helper_task(task: str, handed: str) -> str:
-    """The only message of a helper's window that is not its own."""
+    """Return the first message of a helper: its task and the context handed to it."""
     harmless = _HANDED_MARK.sub("‹", handed)
     return f"{task}\n\n{wrap_tag(HANDED_TAG, harmless)}" if handed else task
 
 
 def reminder_entry(text: str, *, asked: str, due: str) -> str:
-    """The message that begins a reminder's turn; the times are by the person's clock."""
+    """Return the message that begins a reminder's turn; `asked` and `due` are times in the person's zone."""
     inner = " ".join(text.split()).replace("[", "(").replace("]", ")")
     return (
         f"[Reminder, a message from the program, not from the person. On {asked} the person asked to be "
@@ -246,7 +251,7 @@ def reminder_entry(text: str, *, asked: str, due: str) -> str:
 
 
 def operator_text(text: str) -> str:
-    """Return an operator's message to the person as the model reads it."""
+    """Return an operator's message to the person, as the model reads it."""
     return (
         "[Message from the operator: a human on the team wrote this to the person, who has read it. You did "
         f"not write it.]\n{text}\n[End of the operator's message.]"
@@ -254,13 +259,13 @@ def operator_text(text: str) -> str:
 
 
 def parse_reminder(entry: str) -> str | None:
-    """Return the text that `reminder_entry` was made of; None for any other text."""
+    """Return the reminder's text in a message made by `reminder_entry`; None for any other text."""
     found = _REMINDER.fullmatch(entry.strip())
     return found[1] if found else None
 
 
 def day_mark(day: date) -> str:
-    """Stands before the first message of a day."""
+    """Return the mark before the first message of a day."""
     return f"<{DAY_TAG}>{day_text(day)}</{DAY_TAG}>"
 
 

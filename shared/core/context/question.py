@@ -10,15 +10,17 @@ from typing import Literal
 from shared.core.values.searching import PLAIN, dictionary_of, words_of
 
 QUESTION_WORDS = 96
-"""Different words of a message that are looked at: those of a long message, but not of a pasted page."""
+"""Most different words of a message that are searched for; enough for a long message, not for a
+pasted page.
+"""
 READ_CHARS = 16_000
-"""Characters of a message in which a question is looked for, as many as the model sees of a long one."""
+"""Characters of a message that are searched for questions, as many as the model sees of a long one."""
 SMALL_TALK_CHARS = 60
-"""Characters of the longest text that can be small talk alone."""
+"""Most characters of a text that can be small talk alone."""
 _ABOUT = 6
-"""Words after "you" within which a verb of telling is looked for."""
+"""Words after "you" among which a verb of telling is searched for."""
 _END = re.compile(r"[!?。！？؟\n]|(?<!\b[A-ZА-Я])(?<!\b[A-ZА-Я]\w)(?<!\b[A-ZА-Я]\w\w)\.(?!\w)")
-"""End of a sentence; not a point in a number or after initials and titles: 5.3.0, Dr. Seuss."""
+"""End of a sentence; a point inside a number or after an abbreviation does not match: 5.3.0, Dr. Seuss."""
 _MARKS = "?？؟"
 
 
@@ -76,7 +78,7 @@ _REQUESTS = _by_dictionary(
     dutch="kan kun kunt zou",
     russian="можешь можете могла мог",
 )
-"""Verbs which make a question with "you" a new request."""
+"""Verbs that make a question with "you" a new request instead of a question about the past."""
 _TOLD = _by_dictionary(
     english="tell told recommend suggest advis say said mention propos explain",
     german="gesagt sagtest erzähl empfohlen empfahlst vorgeschlagen geraten erwähn erklär",
@@ -87,7 +89,7 @@ _TOLD = _by_dictionary(
     dutch="gezegd verteld aangeraden aanbevolen voorgesteld genoemd uitgelegd",
     russian="сказал говорил рекомендовал порекомендовал посоветовал советовал предложил объяснил упом",
 )
-"""Beginnings of verbs of telling."""
+"""Beginnings of verbs such as "told" and "recommended"."""
 _TOLD_BY_YOU = re.compile(r"(?:recomend|dij|diss|suger|aconsej|aconselh|mencion|explic|propus)\w{0,3}ste")
 _SMALL_TALK = """
 ok okay okey yes yeah yep no nope sure really know mean think lol please thanks thank thx hello hi hey bye
@@ -113,23 +115,29 @@ Author = Literal["person", "assistant", ""]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
+    """Words, language and subject of a message, as recall searches for them."""
+
     text: str
     words: tuple[str, ...]
-    """Different ones, those of its questions first; none for a greeting, thanks or laughter."""
+    """Different words of the message, those of its questions first; empty for a greeting, thanks
+    or laughter.
+    """
     asked: int
-    """Number of first words that belong to its questions; all words if it asks nothing."""
+    """Number of leading words that belong to its questions; all words if it asks nothing."""
     dictionary: str = PLAIN
-    """Dictionary whose stop words do not count."""
+    """Dictionary whose stop words are ignored."""
     about: Author = ""
-    """Author of the text that it asks about: "my" the person, "you told me" the assistant."""
+    """Author of the text that the question is about: the person for "my …", the assistant for "you told me";
+    else empty.
+    """
     sentences: tuple[frozenset[str], ...] = ()
-    """Words of each of its questions; of each sentence if it asks nothing."""
+    """Words of each question of the message; of each sentence if it asks nothing."""
     asks: bool = True
-    """False for what only tells something, or asks how the assistant is."""
+    """False if the message only states something, or asks about the assistant itself."""
 
 
 def read_question(text: str) -> Question:
-    """Read what is asked; of a long text its beginning and its end, where questions stand."""
+    """Return the analysis of a message; of a long text, only its beginning and end are read."""
     if len(text) > READ_CHARS:
         text = f"{text[: READ_CHARS // 2]}\n{text[-READ_CHARS // 2 :]}"
     asked_ones = tuple(_questions(text))
@@ -165,7 +173,7 @@ def _sentences(texts: Iterable[str]) -> tuple[frozenset[str], ...]:
 
 
 def question_dictionary(text: str) -> str:
-    """The language a question is asked in; its small words are few, so that how it asks decides."""
+    """Return the dictionary of the language in which a question is asked, mainly by its question words."""
     words = set(words_of(text))
     asking = {
         name: len(words.intersection(asked) | words.intersection(_SMALL_WORDS[name]))
@@ -188,7 +196,7 @@ def _telling_words(*texts: str) -> tuple[str, ...]:
 
 
 def is_small_talk(text: str) -> bool:
-    """Return whether a short text holds nothing but greetings, thanks, assent or laughter."""
+    """Return whether a short text has only greetings, thanks, assent or laughter."""
     return len(text) <= SMALL_TALK_CHARS and not _telling_words(text)
 
 
@@ -201,7 +209,7 @@ def _about(words: Sequence[str], dictionary: str) -> Author:
 
 
 def _is_told(words: Sequence[str], dictionary: str) -> bool:
-    """Return whether the person asks for what the assistant has said: "you told me", "hast du mir
+    """Return whether the person asks what the assistant has said, as in "you told me" or "hast du mir
     empfohlen".
     """
     told, you = _TOLD.get(dictionary), _SECOND_PERSON.get(dictionary, ())
@@ -221,7 +229,7 @@ def _is_told(words: Sequence[str], dictionary: str) -> bool:
 
 
 def _begins_to_ask(text: str, words: Sequence[str], dictionary: str) -> bool:
-    """Return whether a sentence without a question mark asks: "where did I put the keys"."""
+    """Return whether a sentence without a question mark asks something, as in "where did I put the keys"."""
     return text.rstrip()[-1:].isalnum() and _in(_INTERROGATIVES, dictionary, words[:1])
 
 

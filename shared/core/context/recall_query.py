@@ -1,4 +1,4 @@
-"""Query of hidden messages, and the tool by which a model sends it."""
+"""Query for hidden messages, notes and files, and the tool by which a model sends one."""
 
 from __future__ import annotations
 
@@ -45,32 +45,40 @@ RECALL = ToolSpec(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallQuery:
+    """Query of recall, made from a message or from a call of the tool."""
+
     session_id: int
     base_turn: int | None
-    """Turns up to this one are hidden; what comes after is live and never recalled. None: as it is now."""
+    """Last hidden turn; later turns are live and never recalled. None takes the session's present value."""
     words: tuple[str, ...]
     asked: int = QUESTION_WORDS
-    """Number of the first words, which are of its questions; the others stand beside them."""
+    """Number of leading words that come from questions; the others come from statements next to them."""
     asks: bool = True
-    """False: nothing is searched for without rare words."""
+    """False for a message without a question; it is searched for only if it has rare words."""
     dictionary: str = PLAIN
-    """Dictionary whose stop words do not count."""
+    """Dictionary whose stop words are ignored."""
     turn: int | None = None
-    """The turn that asks: what became searchable after its claim is not seen, so a retry sees the same."""
+    """Number of the asking turn, which ignores what became searchable after its claim; None
+    ignores nothing.
+    """
     automatic: bool = True
-    """Unasked: nothing from before the newest `/new` or separator, no pins, nothing that tools said."""
+    """True for recall at each turn: without messages before the newest `/new` or separator, pins and tool
+    results.
+
+    False for a call of the tool, which searches these, too.
+    """
     known_notes: tuple[int, ...] = ()
-    """Notes that the model sees anyway."""
+    """Ids of notes that the request shows in any case, and that are not searched."""
     after: datetime | None = None
     before: datetime | None = None
     from_seq: int | None = None
     through_seq: int | None = None
     spoken_of: tuple[datetime, datetime] | None = None
-    """The time that the message speaks of: its passages are candidates, too."""
+    """Time span that the message names; its passages become candidates."""
     cited: tuple[int, ...] = ()
-    """Messages of the session that fitting facts cite: their passages are candidates, too."""
+    """`seq` of messages that fitting facts cite; their passages become candidates."""
     encoder: str = ""
     vector: bytes = b""
-    """Packed vector of the message, by the model `encoder`; empty without one."""
+    """Packed vector of the message, made by the model `encoder`; empty without an encoder."""
     zone: tzinfo = UTC
-    """Timezone of the person, for the days of results."""
+    """Time zone of the person, for the dates of results."""

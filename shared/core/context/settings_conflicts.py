@@ -1,4 +1,4 @@
-"""Settings that contradict each other, and the nearest values that fit."""
+"""Contradictions between context settings, and the nearest values that fit."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ WINDOW = "context_window"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misfit:
-    """Number that has to change; if all misfits change, the other numbers may stay."""
+    """Setting that has to change; once all misfits are changed, the other settings can stay."""
 
     field: str
     given: int
     fits: int | None
-    """None where nothing that can be set does, only the preset's own 0."""
+    """Nearest value that fits; None if only the preset's own value, 0, does."""
     reason: str
-    """In the policy's own names."""
+    """Reason of the contradiction, with the policy's names of settings."""
 
 
 def misfits(preset: str, numbers: Mapping[str, Any]) -> tuple[Misfit, ...]:
-    """Return the fewest numbers that have to change, an empty tuple if all fit.
+    """Return the fewest settings that have to change; empty if all fit.
 
-    `numbers` are by field, with the window. Raises `ContradictoryPolicy` for a preset that does not exist.
+    `numbers` are the settings by field, window included. Raises ContradictoryPolicy for an unknown preset.
     """
     if contradiction(preset, numbers) is None:
         return ()
@@ -40,9 +40,9 @@ def misfits(preset: str, numbers: Mapping[str, Any]) -> tuple[Misfit, ...]:
 
 
 def contradiction(preset: str, numbers: Mapping[str, Any]) -> str | None:
-    """Return why no conversation could be held with these numbers; None if one could.
+    """Return why no conversation is possible with these settings; None if one is.
 
-    Raises `ContradictoryPolicy` only for an unknown preset.
+    Raises ContradictoryPolicy for an unknown preset.
     """
     given = {name: value for name, value in numbers.items() if name != WINDOW}
     deployment_policy(preset)
@@ -56,12 +56,14 @@ def contradiction(preset: str, numbers: Mapping[str, Any]) -> str | None:
 
 
 def _least_fixed() -> int:
-    """Return the tokens of the default agent's system prompt."""
+    """Return the estimated tokens of the default agent's system text."""
     return estimate_by_script(system_text(layers_for({}, Circumstances())))
 
 
 def _fewest(preset: str, numbers: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the smallest set of fields without which the other numbers fit; the preset alone always fits."""
+    """Return the smallest set of fields without which the other settings fit; the preset alone
+    always fits.
+    """
     plain = [name for name, value in numbers.items() if isinstance(value, int)]
     for size in range(1, len(plain) + 1):
         for left_out in combinations(plain, size):
@@ -72,9 +74,9 @@ def _fewest(preset: str, numbers: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _nearest(preset: str, numbers: Mapping[str, Any], wrong: tuple[str, ...]) -> Iterator[Misfit]:
-    """Yield a misfit for each field of `wrong`, with the nearest number that fits.
+    """Yield a misfit for each field of `wrong`, with the nearest value that fits.
 
-    Each number counts for the fields after it, so the new values fit together.
+    Each value found counts for the fields after it, so that the new values fit together.
     """
     settled = {name: value for name, value in numbers.items() if name not in wrong}
     for name in wrong:
@@ -90,7 +92,7 @@ def _nearest(preset: str, numbers: Mapping[str, Any], wrong: tuple[str, ...]) ->
 
 
 def _own_number(preset: str, settled: Mapping[str, Any], name: str) -> int:
-    """Return the value in force if the setting is absent; no limit counts as the window."""
+    """Return the preset's value of a setting that is not set; no limit counts as the window."""
     given = {field: value for field, value in settled.items() if field != WINDOW}
     policy = deployment_policy(preset, context_window=settled.get(WINDOW), given=given)
     own = policy.to_settings()[name]

@@ -1,4 +1,4 @@
-"""Foreign text, also of files, as data: fenced, and without what looks like a mark of the program.
+"""Foreign text as data: fenced, and without anything that looks like a mark of the program.
 
 Everything that a person, a file, a page, a tool or an older text of the program brings into a request goes
 through `defuse`; separate passages go through `fence_text`. The log keeps the original: only the request
@@ -17,7 +17,7 @@ FENCE = f"<{FENCE_TAG} kind="
 
 _BLANK = r"[\s\u00ad\u200b-\u200f\u2060\ufeff]"
 _HIDDEN, _GAP = f"{_BLANK}*+", f"{_BLANK}++"
-"""Possessive: blanks on both sides of a slash would otherwise be shared out in every way there is."""
+"""Patterns of optional and required blanks; possessive, so that matching takes linear time."""
 _BRACKETS = "[［【〔⟦"
 _BRACKET = rf"[{re.escape(_BRACKETS)}]"
 _OPENING = r"(?:<|[＜﹤]|&lt;|&#0{0,6}60;|&#x0{0,6}3c;)"
@@ -27,15 +27,16 @@ _OTHERS_TAGS = (
     r"invoke(?=\s+name\s*=)",
 )  # fmt: skip
 _SMUGGLED = re.compile(r"(?<![\U0001f3f4\U000e0020-\U000e007e])[\U000e0001-\U000e007f]+")
-"""Invisible letters that a model reads; after a black flag they are the flag of a region."""
+"""Invisible letters that models read; after a black flag they form the flag of a region."""
 _UNSEEN = re.compile(r"[\U000e0001-\U000e007f]")
-"""Asked first: looking behind every letter of every text takes longer than all the rest."""
+"""Test for any invisible letter, made first because looking behind every letter takes long."""
 
 
 def _opened(names: tuple[str, ...], *, fence: str = "") -> re.Pattern[str]:
-    """Return the pattern of a mark's opening sign, also with invisible blanks or written otherwise.
+    """Return a pattern of an opening sign before one of these tag names, also with invisible blanks or as an
+    entity.
 
-    `fence` is the beginning of an alternative: a word that begins like our fence is never foreign.
+    `fence` is an additional alternative, with which every word that begins like our fence matches.
     """
     whole = rf"(?:{'|'.join(names)})(?![\w-])"
     return re.compile(rf"{_OPENING}(?={_HIDDEN}/?+{_HIDDEN}(?:{fence}{whole}))", re.IGNORECASE)
@@ -69,10 +70,10 @@ _INVISIBLE = re.compile(
 
 
 def defuse(text: str, *, foreign: bool = True, keep_fences: bool = False) -> str:
-    """The same words without anything that reads as a mark, a role or a note of the program.
+    """Return the text without anything that reads as a mark, a role or a note of the program.
 
-    A person's own words (`foreign=False`) are touched as little as can be. `keep_fences`: the text has
-    passages that went through `fence_text` already. Doing it again changes nothing.
+    A person's own text (`foreign=False`) is changed as little as possible. `keep_fences` keeps fences made by
+    `fence_text`. Repeating the call changes nothing.
     """
     if not text.isascii() and _UNSEEN.search(text):
         text = _SMUGGLED.sub("", text)
@@ -89,9 +90,9 @@ def defuse(text: str, *, foreign: bool = True, keep_fences: bool = False) -> str
 
 
 def _defuse_lookalikes(text: str, *, foreign: bool, keep_fences: bool) -> str:
-    """Replace marks that are disguised by hidden characters or look-alike letters.
+    """Return the text with marks replaced that are disguised by invisible or look-alike characters.
 
-    The patterns are those for plain text; nothing else in the text changes.
+    The patterns are those for plain text; nothing else changes.
     """
     shape = plain_shape(text)
     found: dict[int, tuple[int, str]] = {}
@@ -130,7 +131,7 @@ def fence_text(kind: str, text: str, *, source: str = "") -> str:
 
 
 def label(name: str, *, nameless: str = "", chars: int = LABEL_CHARS) -> str:
-    """Return a name on one line, without signs of marks, cut to `chars` characters.
+    """Return a name on one line, without characters that marks use, at most `chars` characters.
 
     Returns `nameless` if nothing is left.
     """
@@ -139,6 +140,7 @@ def label(name: str, *, nameless: str = "", chars: int = LABEL_CHARS) -> str:
 
 
 def strip_invisible(text: str) -> str:
+    """Return the text without control characters and invisible characters."""
     return _INVISIBLE.sub("", text)
 
 
@@ -148,27 +150,29 @@ _RECORD = re.compile(r"\[(?=#\d)")
 
 
 def strip_marks(text: str, *, foreign: bool) -> str:
-    """Replace signs that imitate marks of the program; with `foreign=False` as few as possible."""
+    """Return the text with imitated marks of the program replaced; with `foreign=False` as few as
+    possible.
+    """
     text = _RECORD.sub("(", _OWN_LINE.sub(r"\1(", text))
     return defuse(text, foreign=foreign)
 
 
 OF_REPLIED = ", of the message replied to"
-"""Mark after the name of a file that the person replied to and did not send."""
+"""Suffix of a file's name if the file belongs to the message that the person replied to."""
 
 
 def file_text(name: str, text: str, *, of: str = "") -> str:
     """Return a file's text between a line with its name and an end line, with imitated marks replaced.
 
-    `of` is text behind the name, such as `OF_REPLIED`.
+    `of` is text after the name, such as `OF_REPLIED`.
     """
     return f"[File {label(name, nameless='file')}{of}]\n{strip_marks(text, foreign=True)}\n[End of file]"
 
 
 def file_name_text(name: str, *, of: str = "") -> str:
-    """Return the text that stands before a picture and names its file.
+    """Return the text before a picture that names its file.
 
-    `of` is text behind the name, such as `OF_REPLIED`.
+    `of` is text after the name, such as `OF_REPLIED`.
     """
     return f"[File {label(name, nameless='file')}{of}]\nThe picture that follows.\n[End of file]"
 

@@ -1,4 +1,4 @@
-"""Scopes of API keys, each with a sentence."""
+"""API keys: their scopes, names and lifetimes."""
 
 from __future__ import annotations
 
@@ -35,13 +35,17 @@ class UnknownLimit(ValueError):
 
 
 def check_name(name: str) -> str:
+    """Return the key's name. Raises BadKey if it is invalid."""
     if NAME.fullmatch(name) is None:
         raise BadKey("A key's name has 1 to 60 letters, digits, spaces, dots, _ or -.")
     return name
 
 
 def check_scopes(asked: Iterable[str]) -> tuple[Scope, ...]:
-    """Known ones, each once, in the order of the table; raises BadKey."""
+    """Return the scopes, each once, in the order of `SCOPES`.
+
+    Raises BadKey for an unknown scope or for none.
+    """
     wanted = set(asked)
     unknown = sorted(wanted - set(SCOPES))
     if unknown or not wanted:
@@ -51,6 +55,7 @@ def check_scopes(asked: Iterable[str]) -> tuple[Scope, ...]:
 
 
 def check_days(days: int | None) -> int | None:
+    """Return the key's lifetime in days; None means unlimited. Raises BadKey if it is out of range."""
     if days is not None and not 1 <= days <= MOST_DAYS:
         raise BadKey(f"A key lives 1 to {MOST_DAYS} days.")
     return days

@@ -1,4 +1,4 @@
-"""Hand-over as values: who asked for a person, who has the conversation, and what is said when it ends."""
+"""Handover of a conversation to an operator: its states, changes, texts and limits."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from shared.core.values.errors import BadInput, EvertalkError
 State = Literal["bot", "waiting", "human"]
 Asker = Literal["person", "assistant", "operator"]
 End = Literal["operator", "person", "unanswered", "silent", "off", "resolved"]
-"""Reason of an end: returned by the operator or the person, no operator came, the operator fell silent,
-switched off, or resolved.
+"""Reason why a handover ended.
+
+`operator` and `person`: returned by them; `unanswered`: no operator came; `silent`: the operator stopped
+writing; `off`: handover was switched off; `resolved`.
 """
 Told = Literal["nothing", "queued", "sending", "told", "uncertain", "dead"]
 
@@ -23,14 +25,14 @@ REASON_CHARS = 500
 LABELS_AT_MOST = 10
 LABEL_CHARS = 40
 NOTE_CHARS = 4_000
-"""Characters of a private note, and of a canned reply."""
+"""Most characters of a private note and of a canned reply."""
 CANNED_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 PER_HOUR = 5
-"""Requests for a human per hour in one conversation."""
+"""Most requests for a human per hour in one conversation."""
 ANSWERED_TOGETHER = "answered_together"
-"""The error code of a turn whose answer stands in a later one: an operator's words answer all that waits."""
+"""Error code of a turn that an operator's later reply answers together with others."""
 NAMELESS = "Support"
-"""Name of an operator who has no display name."""
+"""Name shown for an operator without a display name."""
 
 RETURNED = "handover_returned"
 RESOLVED = "handover_resolved"
@@ -43,7 +45,7 @@ CODES: Mapping[End, str] = {
     "silent": SILENT,
     "off": UNANSWERED,
 }
-"""Texts for the person by the kind of end; a person who ended it needs none."""
+"""Code of the text for the person, by the reason of the end; none if the person ended it."""
 ADVICE: Mapping[str, str] = {
     RETURNED: "The assistant answers here again.",
     RESOLVED: "This conversation is closed, and the assistant answers here again. How was our help?",
@@ -54,7 +56,7 @@ ADVICE: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoverLimits:
-    """In minutes: how long one waits for an operator, and then for an operator's next word."""
+    """Minutes that a person waits for an operator, and then for the operator's next message."""
 
     waiting: float
     silence: float
@@ -62,7 +64,7 @@ class HandoverLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewHandover:
-    """Request for a human; the same `key` returns the same hand-over."""
+    """Request for a human; a second request with the same `key` returns the same handover."""
 
     session_id: int
     address_id: int | None
@@ -71,25 +73,25 @@ class NewHandover:
     key: str | None = None
     turn: int = 0
     epoch: int = 0
-    """Epoch of the turn's claim, so that a turn taken over cannot ask; 0 outside of turns."""
+    """Epoch of the turn's claim, so that a turn without its lease cannot ask; 0 outside of turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """A conversation that changed hands, or that already was where it was to go."""
+    """Result of a change of state of a conversation, or its present state if nothing changed."""
 
     session_id: int
     state: State
     name: str = ""
     event_seq: int = 0
-    """The newest event of it; 0 when nothing changed."""
+    """Number of the newest event; 0 if nothing changed."""
     bot_has_turn: bool = False
-    """A turn waits for the assistant now."""
+    """True if a turn now waits for the assistant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """An operator's words, as they were stored."""
+    """Operator's reply as it was stored."""
 
     session_id: int
     seq: int
@@ -104,7 +106,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overdue:
-    """One whose time is over, and why."""
+    """Handover whose time limit has passed, and which."""
 
     session_id: int
     handover_id: int
@@ -113,7 +115,7 @@ class Overdue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsentNotice:
-    """A chat that has not read yet that its conversation is the assistant's again."""
+    """Notice, still to be sent to a chat, that the assistant answers again."""
 
     handover_id: int
     address_id: int
@@ -122,21 +124,21 @@ class UnsentNotice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """Assignment of the conversation to an operator, with or without a former one."""
+    """Assignment of a conversation to an operator by login name; empty assigns no one."""
 
     operator: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snooze:
-    """Out of sight until then, or until the person writes; None brings it back."""
+    """Snooze of a conversation until a time or the person's next message; None ends it."""
 
     until: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
-    """All that the conversation has from now on."""
+    """Labels that replace all labels of a conversation."""
 
     labels: tuple[str, ...]
 
@@ -221,10 +223,10 @@ class AskedTooOften(BadInput):
 def event_payload(
     state: State, *, name: str = "", picture: str = "", reason: str = "", asked_by: Asker | None = None
 ) -> dict[str, Any]:
-    """Return the payload of a `handover` event, as the person's client receives it.
+    """Return the payload of a `handover` event for the person's client.
 
-    Name and `picture`, the key of the operator's picture, are included only in the state `human`; `reason`
-    only in `waiting` and if the person asked, since a reason of the assistant is for operators.
+    Name and `picture` (a key) of the operator are included in the state `human` only; `reason` only in
+    `waiting` and if the person asked, since the assistant's reasons are for operators.
     """
     payload: dict[str, Any] = {"state": state}
     if state == "human":
@@ -240,7 +242,7 @@ def operator_payload(name: str, picture: str) -> dict[str, str]:
 
 
 def shorten_reason(words: str) -> str:
-    """Return `words` as one line, cut to `REASON_CHARS` characters."""
+    """Return the text on one line, cut to `REASON_CHARS` characters."""
     line = " ".join(words.split())
     return line if len(line) <= REASON_CHARS else f"{line[: REASON_CHARS - 1].rstrip()}…"
 
@@ -263,16 +265,16 @@ def clean_labels(labels: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """Hand-over in the operators' list: open, or resolved recently."""
+    """Handover as operators list it: open, or resolved recently."""
 
     session: str
-    """Public id."""
+    """Public id of the session."""
     state: State | Literal["ended"]
     asked_by: Asker
     reason: str
     operator: str
     who: str
-    """The person's display name; may be empty."""
+    """Display name of the person; may be empty."""
     person_id: str
     kind: str
     anonymous: bool
@@ -281,12 +283,12 @@ class Listed:
     asked_at: datetime
     taken_at: datetime | None
     waits_since: datetime | None
-    """Time of the person's first unanswered message."""
+    """Time of the person's first unanswered message; None if there is none."""
     version: int = 0
     snoozed_until: datetime | None = None
-    """None too once the person has written."""
+    """End of the snooze; None without one, and once the person has written."""
     labels: tuple[str, ...] = ()
     excerpt: str = ""
-    """How the newest words begin."""
+    """Beginning of the newest message."""
     ended_at: datetime | None = None
     rating: int | None = None

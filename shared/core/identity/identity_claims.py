@@ -1,4 +1,4 @@
-"""Claims of a site about a signed-in person, whose signature has been checked."""
+"""Claims in a site's signed token about a signed-in person; the signature was checked before."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, Literal, TypeGuard
 
 MOST_SECONDS_AHEAD = 3600
 LEEWAY_SECONDS = 30
-"""How far the clocks of two machines may be apart."""
+"""Seconds by which the clocks of two machines may differ."""
 SUBJECT_CHARS = 200
 NAME_CHARS = 80
 EMAIL_CHARS = 254
 ATTRIBUTES_AT_MOST = 20
 ATTRIBUTE_CHARS = 40, 200
-"""Characters of an attribute's name, and of its value."""
+"""Most characters of an attribute's name, and of its value."""
 _OUT_OF_SIGHT = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
 _LOCALE_CHARS = 35
 
@@ -25,7 +25,7 @@ Refusal = Literal["invalid", "expired"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Identity of a person on a site."""
+    """Signed-in person of a site, as the site's token describes them."""
 
     site: str
     subject: str
@@ -33,7 +33,7 @@ class Identity:
     locale: str = ""
     email: str = ""
     attributes: Mapping[str, str] = field(default_factory=dict)
-    """Further attributes for operators; no model reads them."""
+    """Further attributes, shown to operators only and never sent to models."""
 
     @property
     def contact(self) -> dict[str, Any]:
@@ -42,16 +42,20 @@ class Identity:
 
     @property
     def place(self) -> str:
-        """The chat of this person's address: a site's own ids, often e-mail addresses, are not stored."""
+        """Stored place of the person's address: a hash, since a site's ids are often e-mail addresses."""
         words = f"evertalk.signed-in:{len(self.site)}:{self.site}:{self.subject}"
         return PLACE_PREFIX + hashlib.sha256(words.encode()).hexdigest()
 
 
 PLACE_PREFIX = "sub:"
+"""Prefix of the stored place of a signed-in person."""
 
 
 def identity_of(claims: Mapping[str, Any], *, site: str, now: float) -> Identity | Refusal:
-    """Strict about types: a claim that is there and not as it should be spoils the whole."""
+    """Return the identity in a token's claims, or why they are refused.
+
+    `now` is Unix time in seconds. A present claim of a wrong type makes the token invalid.
+    """
     expires, issued = claims.get("exp"), claims.get("iat")
     if not (_is_moment(expires) and _is_moment(issued)) or claims.get("aud") != site:
         return "invalid"
@@ -77,7 +81,7 @@ def identity_of(claims: Mapping[str, Any], *, site: str, now: float) -> Identity
 
 
 def _attributes_of(claim: object) -> Mapping[str, str] | None:
-    """Few and short, numbers and switches as words; None for anything else."""
+    """Return the attributes with values as text; None if they are too many or not plain values."""
     if not isinstance(claim, dict) or len(claim) > ATTRIBUTES_AT_MOST:
         return None
     if not all(isinstance(value, str | int | float) for value in claim.values()):
@@ -91,7 +95,9 @@ def _attributes_of(claim: object) -> Mapping[str, str] | None:
 
 
 def clean_name(name: str, most: int = NAME_CHARS) -> str:
-    """One line that shows as it is: no control, direction or invisible marks, no half characters."""
+    """Return a name on one line without control, direction and invisible characters, at most `most`
+    characters.
+    """
     plain = unicodedata.normalize("NFC", name[: 4 * most].encode(errors="ignore").decode())
     visible = "".join(" " if unicodedata.category(char) in _OUT_OF_SIGHT else char for char in plain)
     harmless = visible.translate(str.maketrans("[]<>{}", "()()()"))
@@ -99,7 +105,7 @@ def clean_name(name: str, most: int = NAME_CHARS) -> str:
 
 
 def _is_moment(value: object) -> TypeGuard[float]:
-    """Seconds since 1970, before the year 10000."""
+    """Return whether a value is a Unix time in seconds before the year 10000."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     return 0 < value < 253_402_300_800

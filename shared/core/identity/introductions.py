@@ -8,7 +8,7 @@ import unicodedata
 from shared.core.identity.identity_claims import clean_name
 
 CHARS_READ = 600
-"""Characters of the longest message that is read; a longer one often quotes another writer."""
+"""Most characters of a message that is read; a longer one often quotes another writer."""
 NAME_CHARS = 40
 _LEADS = (
     # en
@@ -29,7 +29,7 @@ _LEADS = (
     # id, vi
     r"nama(?:ku| saya| aku)(?: adalah)?", r"(?:tôi|mình|em|tớ) tên là", r"tên (?:tôi|mình|em|của tôi) là",
 )  # fmt: skip
-"""Words before a name in languages with capital letters."""
+"""Words before a name, in languages with capital letters."""
 _CASELESS = (
     # ar, he
     r"(?:أنا )?اسمي(?: هو)? (?P<{0}>{letters})",
@@ -48,12 +48,12 @@ _CASELESS = (
     r"我叫(?P<{0}>[{surnames}小阿][\u4e00-\u9fff]{{1,2}}|[A-Z][a-z]+)",
     r"我的名字(?:是|叫)(?P<{0}>[\u4e00-\u9fff]{{1,4}}|[A-Z][a-z]+)",
 )  # fmt: skip
-"""Sentences with a name in languages without capital letters."""
+"""Patterns of sentences with a name, in languages without capital letters."""
 _SURNAMES = (
     "王李张刘陈杨黄赵吴周徐孙马朱胡郭何林高罗郑梁谢宋唐许邓冯韩曹曾彭萧蔡潘田董袁于余叶蒋杜苏魏程吕丁沈任姚卢傅钟姜崔谭廖范汪陆金石戴贾韦夏邱方侯邹熊孟秦"
     "白江阎薛尹段雷黎史龙陶贺顾毛郝龚邵万钱严張劉陳楊黃趙吳孫馬鄭許鄧馮韓蕭葉蔣蘇呂盧鍾譚陸賈韋鄒閻龍賀顧龔萬錢嚴"
 )
-"""First characters of most Chinese names; other words after "I am called" are seldom a name."""
+"""First characters of most Chinese names; other words after "I am called" are rarely a name."""
 _NO_NAMES = """
 a again an at back christian crazy here if in later lazy maybe monday mr mrs ms my no not now ok on
 spam sunday the today tomorrow tuesday wednesday thursday friday saturday when whatever yes
@@ -69,7 +69,7 @@ sad sick sorry sure tired well worried
 ليس هو לא הוא нет не nicht kein
 """
 _NO_FIRST_NAMES = frozenset(_NO_NAMES.split())
-"""Words with which a person says something else about themselves."""
+"""Words after "I am" and the like that are no names."""
 _NAME = r"(?P<name>[^\W\d_][\w'’-]*(?: [^\W\d_][\w'’-]*){0,2})"
 _BEGIN = (
     r"(?:^|[\n.!?…,;،؛؟।。！？，、]|"
@@ -81,7 +81,7 @@ _I_AM = re.compile(
     r"I(?:['’]m| am) "
     r"(?P<name>[^\W\d_][\w'’-]*)(?=\s*(?:[.,!]|$|\n| and | from ))"
 )
-"""The short form, which also says what a person is: only at the start of a message."""
+"""Pattern of "I'm …", which may also describe a person, so only at the start of a message."""
 _END = r"(?=\s{0,3}(?:$|[\n.!?,;،؛؟।。！？，、]|\sو|\sו))"
 _CASELESS_PATTERNS = tuple(
     re.compile(
@@ -99,10 +99,10 @@ _CASELESS_PATTERNS = tuple(
 
 
 def find_introduced_name(text: str) -> str:
-    """Return the name that a message gives as its writer's own; empty without one.
+    """Return the name by which the writer of a message introduces themselves; empty without one.
 
-    Quoted text and long messages say nothing, nor does a word that begins with a small letter where the
-    script has capitals.
+    Quoted text and messages above `CHARS_READ` characters are ignored, and so are words in lower case where
+    the script has capitals.
     """
     if len(text) > CHARS_READ:
         return ""
@@ -120,7 +120,7 @@ def find_introduced_name(text: str) -> str:
 
 
 def _capital_words(words: str) -> str:
-    """Return the first words that begin with a capital; empty if the first is no name."""
+    """Return the leading words with a capital letter; empty if the first is no name."""
     taken: list[str] = []
     for word in words.split():
         if not word[0].isupper() or len(word) < 2 or (word.isupper() and len(word) > 3):
@@ -135,6 +135,6 @@ _QUOTES = re.compile(r"[\"“”„«»‘「」『』]|^>", re.MULTILINE)
 
 
 def _is_quoted(text: str, at: int) -> bool:
-    """Return whether a quotation begins before this place of the line."""
+    """Return whether a quotation begins earlier on the line of this position."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return _QUOTES.search(line) is not None

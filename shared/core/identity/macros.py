@@ -1,4 +1,4 @@
-"""Macros of operators: their actions and their variables."""
+"""Macros of operators: their actions, and variables in replies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import datetime
 from shared.core.values.errors import BadInput, EvertalkError
 
 RUNNER = "*"
-"""Assignee that means the operator who runs the macro."""
+"""Assignee that stands for the operator who runs the macro."""
 _VARIABLE = re.compile(r"\{\{([^{}]{0,100})\}\}")
 
 
@@ -37,12 +37,12 @@ class HandoverOff(EvertalkError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Macro:
-    """Actions on a conversation that operators run under one name."""
+    """Actions on a conversation that operators run together under one name."""
 
     name: str
     labels: tuple[str, ...]
     assignee: str
-    """Login name of an operator; `*` is the operator who runs the macro; may be empty."""
+    """Login name of an operator, or `*` for the operator who runs the macro; empty assigns no one."""
     reply: str
     resolve: bool
     version: int
@@ -51,7 +51,7 @@ class Macro:
 
 
 def check_macro(*, labels: tuple[str, ...], assignee: str, reply: str, resolve: bool) -> None:
-    """Raise BadMacro for a macro without an action, or one that resolves and assigns another operator."""
+    """Raise BadMacro if a macro has no action, or both resolves and assigns another operator."""
     if not (labels or assignee or reply or resolve):
         raise BadMacro
     if resolve and assignee not in ("", RUNNER):

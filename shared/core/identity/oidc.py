@@ -1,4 +1,4 @@
-"""Logging in by an identity provider, as far as it is decided: who may come, and in which role."""
+"""Login by an identity provider: confirmed identities, secrets of an attempt, and roles by group."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class NoEntry(EvertalkError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderIdentity:
-    """Identity that the provider has confirmed."""
+    """Person whom the identity provider has confirmed, with the role in the dashboard."""
 
     issuer: str
     subject: str
@@ -49,7 +49,7 @@ class ProviderIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One begun login. All of it comes from one secret that only the browser's cookie has."""
+    """Login in progress. All its values are derived from one secret in the browser's cookie."""
 
     secret: str
 
@@ -63,7 +63,7 @@ class Attempt:
 
     @property
     def verifier(self) -> str:
-        """43 characters, as RFC 7636 wants them."""
+        """Code verifier of PKCE with 43 characters (RFC 7636)."""
         return self._part("verifier")
 
     @property
@@ -75,7 +75,7 @@ class Attempt:
 
 
 def parse_groups(text: str) -> tuple[tuple[str, Role], ...]:
-    """`ops=operator,admins=admin`; raises ValueError."""
+    """Return groups and their roles from a text such as `ops=operator,admins=admin`. Raises ValueError."""
     found: dict[str, Role] = {}
     for part in text.split(","):
         group, _, wanted = (word.strip() for word in part.rpartition("="))
@@ -87,7 +87,7 @@ def parse_groups(text: str) -> tuple[tuple[str, Role], ...]:
 
 
 def role_of(claims: Mapping[str, Any], groups: tuple[tuple[str, Role], ...]) -> Role | None:
-    """The highest role of the groups that the claim `groups` names; None is no entry."""
+    """Return the highest role of the groups in the claim `groups`; None if none of them may log in."""
     said = claims.get("groups")
     names = [said] if isinstance(said, str) else said if isinstance(said, list) else []
     mine = {name for name in names[:MOST_GROUPS] if isinstance(name, str)}
@@ -96,6 +96,7 @@ def role_of(claims: Mapping[str, Any], groups: tuple[tuple[str, Role], ...]) -> 
 
 
 def name_of(claims: Mapping[str, Any]) -> str:
+    """Return the first name among the claims for one; empty if there is none."""
     for claim in ("preferred_username", "email", "name"):
         if isinstance(said := claims.get(claim), str) and said.strip():
             return said
@@ -103,7 +104,7 @@ def name_of(claims: Mapping[str, Any]) -> str:
 
 
 def is_safe_address(url: object) -> bool:
-    """Return whether the address is https, or http on this machine."""
+    """Return whether an address is https, or http on this machine."""
     if not isinstance(url, str) or len(url) > 2_000 or not url.isascii():
         return False
     try:

@@ -16,7 +16,7 @@ MOST_NAME_CHARS = 64
 INVITATION_HOURS = 24
 MOST_DISPLAY_CHARS = 60
 MOST_PICTURE_BYTES = 40_960
-"""Most bytes of an operator's picture, enough for 256 x 256 pixels. The database has the same limit."""
+"""Most bytes of an operator's picture, enough for 256 × 256 pixels. The database has the same limit."""
 _NAME = re.compile(r"[\w][\w.@+ \-]*")
 _TAKEN_BY_THE_PROGRAM = frozenset({"nobody", "command line", "identity provider", "retention", "person"})
 """Names that the audit log uses for other actors. API keys need no entry, since their names have a colon."""

@@ -1,4 +1,4 @@
-"""Rules against weak passwords: short ones, and those that guessers try first."""
+"""Check against weak passwords: short ones, and those that are guessed first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 LEAST_CHARS = 12
 MOST_CHARS = 1_000
 _LEAST_OWN_CHARS = 5
-"""Characters that must remain after all common parts are removed."""
+"""Fewest different characters that must remain after all common parts are removed."""
 _GUESSED_FIRST = """
 evertalk password passwort passphrase administrator admin operator dashboard chatbot letmein welcome
 willkommen changeme default secret geheim master dragon monkey football baseball sunshine princess
@@ -21,7 +21,10 @@ _YEAR = re.compile(r"(?:19|20)\d\d")
 
 
 def find_weakness(password: str, *, name: str = "") -> str:
-    """A sentence for people, or nothing; `name` is the operator's own."""
+    """Return why a password is too weak, as a sentence for people; empty if it is strong enough.
+
+    `name` is the operator's name, which the password must not be made of.
+    """
     if len(password) < LEAST_CHARS:
         return f"A password has at least {LEAST_CHARS} characters."
     if len(password) > MOST_CHARS:
@@ -35,7 +38,7 @@ def find_weakness(password: str, *, name: str = "") -> str:
 
 
 def _own_chars(text: str, words: tuple[str, ...]) -> int:
-    """How many different characters are neither of a known word, nor a year, nor the next in a row."""
+    """Return the number of different characters outside known words, years and rows such as `abc`."""
     for word in sorted(words, key=len, reverse=True):
         text = text.replace(word, "")
     text = _YEAR.sub("", text)

@@ -1,4 +1,4 @@
-"""One person on two channels: codes that are easy to type, and why a link is refused."""
+"""Links between the channels of one person: codes, results, and archived conversations."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from datetime import datetime
 from typing import Literal
 
 CODE_ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
-"""Without 0, 1, I and O, which people mistake for each other: 40 bits in eight characters."""
+"""Characters of link codes, without 0, 1, I and O, which people confuse."""
 CODE_CHARS = 8
 CODE_MINUTES = 10
 CODES_PER_HOUR = 3
-"""Per person, used or not."""
+"""Most codes that one person may request per hour, used or not."""
 GUESSES = 5
-"""Wrong codes per session, and per person, within GUESS_MINUTES; then right ones are wrong, too."""
+"""Wrong codes per session and per person within `GUESS_MINUTES`, after which right ones are refused, too."""
 GUESSES_OF_ALL = 200
-"""In the whole deployment, within the same time."""
+"""Wrong codes in the whole deployment within `GUESS_MINUTES`, after which all codes are refused."""
 GUESS_MINUTES = 10
 
 LinkRefusal = Literal[
     "no_code", "own_code", "too_many_codes", "busy", "with_human", "group", "not_here", "moved"
 ]
-"""Reason of a refused link. `no_code` covers unknown, used and expired codes, and too many tries."""
+"""Reason why a link is refused. `no_code` covers unknown, used and expired codes, and too many tries."""
 UnlinkRefusal = Literal["not_linked", "which", "busy", "with_human", "moved"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """Two persons are one from now on."""
+    """Result of a link: two persons have become one."""
 
     session_id: int
-    """Session that continues."""
+    """Id of the session that continues."""
     archived_session_id: int
     other_channel: str
     agent: str
@@ -44,7 +44,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountLink:
-    """Link between channels that `/unlink` can separate."""
+    """Linked channel that `/unlink` can separate."""
 
     id: int
     channel: str
@@ -54,21 +54,23 @@ class AccountLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parted:
-    """Two persons again."""
+    """Result of `/unlink`: the linked person is separate again."""
 
     session_id: int
-    """Went on, and stays with the others."""
+    """Id of the shared session, which stays with the other channels."""
     back_session_id: int
-    """Is the joined one's own again."""
+    """Id of the separated person's former session, which is active again."""
     addresses: tuple[int, ...]
-    """Lead there from now on."""
+    """Ids of the addresses that lead to the former session now."""
     channel: str
     is_caller: bool
-    """Whether the command came from one of these places."""
+    """True if the command came from one of these addresses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedLine:
+    """Line of an archived conversation."""
+
     author: str
     text: str
     at: datetime
@@ -76,7 +78,7 @@ class ArchivedLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedSession:
-    """An earlier conversation that went on elsewhere, to read."""
+    """Earlier conversation that continued elsewhere after a link, to be read."""
 
     public_id: str
     channel: str
@@ -91,6 +93,6 @@ def parse_code(words: str) -> str | None:
 
 
 def format_code(code: str) -> str:
-    """In two groups."""
+    """Return a code in two groups, such as `ABCD-EFGH`."""
     half = CODE_CHARS // 2
     return f"{code[:half]}-{code[half:]}"

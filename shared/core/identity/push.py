@@ -40,15 +40,15 @@ class PushUnavailable(EvertalkError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushTarget:
-    """A browser: where its push service takes messages, and the keys that only it can open them with."""
+    """Browser's push subscription: the address of its push service, and the keys for encryption."""
 
     endpoint: str
     p256dh: bytes
-    """An uncompressed point of P-256."""
+    """Public key of the browser, as an uncompressed point of P-256."""
     auth: bytes
     language: str = ""
     id: int = 0
-    """0 before it is stored."""
+    """Row id; 0 before it is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,16 +58,16 @@ class PushNotice:
     target: PushTarget
     kind: Kind
     session: str
-    """Public id."""
+    """Public id of the session."""
     name: str
-    """Name of the waiting person or the answering operator; empty if unnamed, and for the assistant."""
+    """Name of the waiting person or the answering operator; empty if unknown, and for the assistant."""
     site: str = ""
     title: str = ""
     """Title of the site's chat; may be empty."""
 
 
 def origin_of(endpoint: str) -> str:
-    """`https://host`, with a port that is not the usual one."""
+    """Return the origin of an address, such as `https://host`, with a port only if it is named."""
     parts = urlsplit(endpoint)
     return f"{parts.scheme}://{parts.netloc}"
 
@@ -91,7 +91,10 @@ def parse_target(
 
 
 def _refuse_private(address: WebAddress) -> None:
-    """Names are looked at again when they are resolved."""
+    """Raise BadWebAddress unless the address is https and not a private IP address.
+
+    Host names are checked again when they are resolved.
+    """
     if address.scheme != "https" or (address.literal is not None and not is_public(address.literal)):
         raise BadWebAddress("not https, or not public")
 

@@ -16,7 +16,7 @@ STEP_SECONDS = 30
 DIGITS = 6
 KEY_BYTES = 20
 SLACK_STEPS = 1
-"""A telephone's clock may be half a minute off, either way."""
+"""Time steps by which a phone's clock may be off, in either direction."""
 RECOVERY_CODES = 10
 RECOVERY_BYTES = 10
 _CODE = re.compile(rf"\d{{{DIGITS}}}")
@@ -45,7 +45,7 @@ def matching_step(key: bytes, typed: str, *, seconds: float, after: int) -> int 
         return None
     now, found = step_of(seconds), None
     for step in range(now - SLACK_STEPS, now + SLACK_STEPS + 1):
-        # All are compared, so that the time it takes tells nothing.
+        # All are compared, so that the time taken reveals nothing.
         if hmac.compare_digest(code_at(key, step).encode(), code.encode()) and step > after:
             found = step
     return found
@@ -63,6 +63,7 @@ def app_address(key: bytes, *, name: str, issuer: str) -> str:
 
 
 def format_recovery_codes(drawn: Iterable[bytes]) -> tuple[str, ...]:
+    """Return recovery codes in groups, made of random bytes."""
     return tuple(_groups(base64.b32encode(one).decode().lower()) for one in drawn)
 
 

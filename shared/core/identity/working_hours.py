@@ -1,4 +1,4 @@
-"""When people of the team answer: days and hours, such as `Mo-Fr 9-17:30, Sa 10-14 Europe/Berlin`."""
+"""Hours in which the team answers, such as `Mo-Fr 9-17:30, Sa 10-14 Europe/Berlin`."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class WorkingHours:
     zone: ZoneInfo
 
     def is_open(self, moment: datetime) -> bool:
+        """Return whether a time lies within the working hours."""
         here = moment.astimezone(self.zone)
         minute = here.hour * 60 + here.minute
         return any(here.weekday() == day and begin <= minute < end for day, begin, end in self.spans)

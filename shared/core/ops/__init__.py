@@ -1,1 +1,1 @@
-"""Operations: alerts and when they open, names of backups, service units, and figures of the dashboard."""
+"""Operations: alerts and when they begin, names of backups, service units, and figures of the dashboard."""

@@ -1,4 +1,4 @@
-"""Abstention: whether an answer admits that the past does not tell, beside questions that it answers."""
+"""Evaluation of abstention: whether the model admits that the past contains no answer."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from shared.core.ops.evaluation import (
 Verdict = Literal["abstained", "right", "invented"]
 VERDICTS: tuple[Verdict, ...] = ("abstained", "right", "invented")
 LONG_ANSWER_WORDS = 6
-"""Words from which on an answer need not have all words of the right one."""
+"""Words from which a right answer is matched by a share of its words instead of all."""
 LONG_ANSWER_SHARE = 0.6
-"""Share of the words of a long right answer that an answer needs."""
+"""Share of a long right answer's words that an answer must have."""
 JUDGED_CHARS = 20_000
-"""Characters of an answer that are judged."""
+"""Most characters of an answer that are judged."""
 
 _KNOW = r"(?:\w+ )?(?:know|recall|remember|find|see|tell|have)\b"
 _ADMISSIONS_BY_LANGUAGE = {
@@ -58,7 +58,7 @@ _ADMISSIONS_BY_LANGUAGE = {
     "he": (r"לא (?:יודע|זוכר|מצאתי)",),
     "hi": (r"नहीं (?:पता|जानत|मिला)|याद नहीं",),
 }
-"""Wordings that admit that something is not known, by language."""
+"""Patterns of sentences which admit that something is not known, by language."""
 _ADMISSION = re.compile(
     "|".join(pattern for patterns in _ADMISSIONS_BY_LANGUAGE.values() for pattern in patterns), re.IGNORECASE
 )
@@ -66,13 +66,13 @@ _ADMISSION = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedAnswer:
-    """An answer of the model, and whether it abstained, was right or made something up."""
+    """Answer of the model, and whether it abstained, was right, or made something up."""
 
     question: EvalQuestion
     answer: str
     verdict: Verdict
     used_recall: bool
-    """Whether the model called its tool `recall` for it."""
+    """True if the model called its tool `recall` for this answer."""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -84,7 +84,7 @@ class JudgedAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbstentionRow:
-    """Verdicts of one data set under one preset: on unanswerable questions and on those with an answer."""
+    """Answers of one data set under one preset, to unanswerable and to answerable questions."""
 
     data: str
     preset: str
@@ -104,7 +104,7 @@ class AbstentionRow:
 
     @property
     def dollars(self) -> float | None:
-        """None if the price of a call is unknown."""
+        """Cost of all calls in dollars; None if the price of a call is unknown."""
         return None if self.figures.unpriced_calls else self.figures.micro / 1e6
 
     def _of(self, *, answerable: bool) -> list[JudgedAnswer]:
@@ -129,7 +129,9 @@ class AbstentionRow:
 
 
 def judge_by_rules(question: EvalQuestion, answer: str) -> Verdict:
-    """Judge an answer by its words; the words of a right answer count more than an admission."""
+    """Return the verdict on an answer by its words; containing a right answer counts more than an
+    admission.
+    """
     answer = answer[:JUDGED_CHARS]
     if any(_is_said(answer, expected) for expected in question.answers):
         return "right"
@@ -146,8 +148,8 @@ def _is_said(answer: str, expected: str) -> bool:
 def with_abstention(talks: Sequence[EvalTalk], *, unanswerable: int, answerable: int) -> tuple[EvalTalk, ...]:
     """Return the talks with at most these numbers of questions each.
 
-    Unanswerable are questions of the record that have no answer, at most half of them if there are other
-    talks; the others were asked about another talk. The same talks get the same questions each time.
+    Unanswerable questions come from the talk's own list, or were asked about another talk, about half each.
+    The same talks always get the same questions.
     """
     return tuple(
         replace(
@@ -175,7 +177,7 @@ _HEADS = (
 
 
 def render_abstention(rows: Sequence[AbstentionRow]) -> str:
-    """Return a table with a row for each data set and preset."""
+    """Return a text table with a row for each data set and preset."""
     cells = [_HEADS, *map(_cells, rows)]
     widths = [max(len(line[at]) for line in cells) for at in range(len(_HEADS))]
     return "\n".join(

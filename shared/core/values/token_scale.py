@@ -8,11 +8,13 @@ from typing import Any, Literal
 
 Kind = Literal["steady", "notes", "summary", "talk", "passing"]
 Estimates = Mapping[Kind, int]
-"""Estimated tokens of system and tools, notes, summary with pins, messages, and what passes with a turn."""
+"""Estimated tokens by kind of text: system and tools, notes, summary with pins, messages, and text of one
+turn only.
+"""
 
 KINDS: tuple[Kind, ...] = ("steady", "notes", "summary", "talk", "passing")
 LEAST, MOST = 0.3, 4.0
-"""Bounds of a ratio: no tokenizer differs more from the estimates."""
+"""Least and largest ratio of counted to estimated tokens; no tokenizer differs more."""
 
 _OWN_SPREAD: Mapping[Kind, float] = {
     "steady": 0.3, "notes": 0.4, "summary": 0.4, "talk": 0.35, "passing": 0.2,
@@ -21,38 +23,40 @@ _OWN_SPREAD: Mapping[Kind, float] = {
 _DRIFT: Mapping[Kind, float] = {
     "steady": 0.0, "notes": 0.0, "summary": 0.0, "talk": 0.01, "passing": 0.005,
 }  # fmt: skip
-"""Standard deviation that a ratio gains per turn while its text is the same; messages are always new."""
+"""Standard deviation that a ratio gains per turn while its text stays the same; messages are always new."""
 _REPLACED_DRIFT: Mapping[Kind, float] = {
     "steady": 0.1, "notes": 0.1, "summary": 0.1, "talk": 0.0, "passing": 0.0,
 }  # fmt: skip
-"""Standard deviation that a ratio gains when all text of its kind is replaced; less for a part of it."""
+"""Standard deviation that a ratio gains when all text of its kind is replaced; a replaced part adds less."""
 ROUNDING = 4.0
-"""Tokens by which any count may differ from the sum by ratios."""
+"""Tokens by which any count may differ from the sum computed by ratios."""
 HISTORY_NOISE, MESSAGE_NOISE, PASSING_NOISE = 0.05, 0.1, 0.05
-"""Share by which a history of few turns, a single message, and a turn's passages differ from their ratio."""
+"""Relative deviation from the ratio of a short history, of a single message, and of text of one turn only."""
 TAIL_NOISE = 0.005
-"""Share by which kept messages differ from the sum of what they were counted as."""
+"""Relative deviation of kept messages from the sum of their former counts."""
 KEPT_DOUBT = 0.5
-"""Share of its estimate by which the count of kept messages may differ; beyond it, others are live."""
+"""Share of its estimate by which the count of kept messages may differ; above it, other messages are live."""
 _ASSUMED_SHARE: Mapping[Kind, float] = {
     "steady": 1.0, "notes": 0.8, "summary": 0.8, "talk": 1.0, "passing": 0.92,
 }  # fmt: skip
-"""Assumed ratio of each kind relative to that of messages, before the first count. Names and numbers take
-many estimated tokens."""
+"""Assumed ratio of each kind relative to that of messages, before the first count.
+
+Names and numbers take many estimated tokens.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenScale:
-    """Counted tokens per estimated token by kind, with the covariances of these ratios."""
+    """Ratios of counted to estimated tokens by kind of text, with the covariances of these ratios."""
 
     model: str
     ratios: tuple[float, ...]
     spread: tuple[float, ...]
     """Covariances, row by row."""
     epoch: int = -1
-    """Epoch of the view that was last counted."""
+    """Epoch of the view that was last counted; -1 before the first count."""
     last: tuple[int, ...] = ()
-    """The last call's count and its estimates by kind; empty before one."""
+    """Token count of the last call, then its estimates by kind; empty before the first call."""
 
     def ratio(self, kind: Kind) -> float:
         return min(MOST, max(LEAST, self.ratios[KINDS.index(kind)]))
@@ -62,7 +66,9 @@ class TokenScale:
         return round(sum(self.ratio(kind) * tokens for kind, tokens in estimates.items()))
 
     def drift(self, whole: Estimates, *, moved: bool) -> TokenScale:
-        """Return the scale with the uncertainty that a request adds; `moved` if it has a new summary."""
+        """Return the scale with the uncertainty that a request's changed text adds; `moved` says that the
+        summary is new.
+        """
         spread, former = list(self.spread), self.last[1:] or (0,) * len(KINDS)
         for place, kind in enumerate(KINDS):
             new = 1.0 if moved and kind == "summary" else _share_changed(former[place], whole[kind])
@@ -101,9 +107,9 @@ class TokenScale:
 
 
 def assume_scale(model: str, ratio: float) -> TokenScale:
-    """Return the scale to begin with before a request of this model was counted.
+    """Return the scale assumed for a model before its first counted request.
 
-    `ratio` is the assumed tokens of the model per estimated token.
+    `ratio` is the assumed number of the model's tokens per estimated token.
     """
     size, talk = len(KINDS), _OWN_SPREAD["talk"] ** 2
     spread = [0.0] * (size * size)
@@ -117,10 +123,9 @@ def assume_scale(model: str, ratio: float) -> TokenScale:
 
 
 def scale_from_json(found: Mapping[str, Any] | None, model: str, *, ratio: float) -> TokenScale:
-    """Return the stored scale; the assumed scale if none is stored or it is another model's.
+    """Return the stored scale; the assumed one if none is stored or it belongs to another model.
 
-    `ratio` is the assumed tokens of the model per estimated token. Covariances may be stored in full, or as
-    half of their symmetric matrix.
+    `ratio` is the assumed number of the model's tokens per estimated token.
     """
     size = len(KINDS)
     if not found or found.get("model") != model:
@@ -153,11 +158,10 @@ def learn_from_call(
 ) -> TokenScale:
     """Return the scale after a counted call.
 
-    For another call of the same view, the scale learns from the difference to the call before. For the first
-    call of a view, `foreseen` is the size that was counted before it, and `added` the estimate of messages
-    that are new since; the scale then learns from the rest only. `passes` estimates what is sent with this
-    turn only, and `passed` is its count if the provider reports one. `answer` estimates an answer of
-    `answered` tokens; 0 if there is none.
+    A further call of the same view teaches by the difference to the call before. For the first call of a
+    view, `foreseen` is the size counted before it and `added` the estimate of newer messages. `passes`
+    estimates what only this turn sends, `passed` is its count if reported. `answer` estimates an answer of
+    `answered` tokens; 0 for none.
     """
     moved = scale.epoch != epoch or len(scale.last) != 1 + len(KINDS)
     passes = {"passing": whole["passing"]} if passes is None else passes
@@ -203,7 +207,7 @@ def _find_kept(
 def learn_from_foreseen(
     scale: TokenScale, estimates: Estimates, *, counted: int, kept: int | None, epoch: int
 ) -> TokenScale:
-    """Return the scale after the provider counted the next request of a view that will have this epoch.
+    """Return the scale after the provider counted the next request in advance; `epoch` is its view's epoch.
 
     `kept` is the count of its messages, None if only their estimate is known.
     """
@@ -219,7 +223,9 @@ def learn_from_foreseen(
 
 
 def _share_changed(former: int, now: int) -> float:
-    """Return the share, 0 to 1, of a text that is new, estimated from its sizes in tokens."""
+    """Return the estimated share, 0 to 1, of a text that is new, given its former and present
+    size in tokens.
+    """
     return min(1.0, abs(now - former) / now) if now else 0.0
 
 

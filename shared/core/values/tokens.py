@@ -1,4 +1,6 @@
-"""How many tokens a text, a message or a context will take: estimates that never fail, and learn."""
+"""Token estimates of texts, messages and contexts, and the ratio that corrects them by the
+provider's counts.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ IMAGE_TOKENS = 1_600
 MESSAGE_OVERHEAD = 4
 TOOL_BLOCK_OVERHEAD = 10
 TOOLS_PRESENT = 549
-"""Tokens that the provider adds as soon as one tool is offered (measured on the 4.5 family)."""
+"""Tokens that the provider adds once a request offers a tool (measured on the 4.5 family)."""
 PER_TOOL = 53
 
 RATIO_LEAST, RATIO_MOST = 0.8, 2.5
@@ -53,12 +55,12 @@ _OTHER_CHARACTER = 2.0
 
 
 def chars_over_four(text: str) -> int:
-    """The last fallback: a quarter of the characters, and a quarter more for safety."""
+    """Return the tokens of a text as a quarter of its characters plus 25 percent; the last fallback."""
     return math.ceil(len(text) / 4 * 1.25)
 
 
 def estimate_by_script(text: str) -> int:
-    """A guess from the kinds of characters alone, for when no vocabulary can be loaded."""
+    """Return the tokens of a text, estimated by its kinds of characters; for use without a vocabulary."""
     known, total = 0, 0.0
     for pattern, per_char in _SCRIPTS:
         chars = sum(len(found) for found in pattern.findall(text))
@@ -68,15 +70,17 @@ def estimate_by_script(text: str) -> int:
 
 
 def estimate_blocks(blocks: Iterable[Block], count: Count) -> int:
-    """Everything that will be serialised for one message, in the counter's own unit."""
+    """Return the estimated tokens of one message with these blocks, overhead included."""
     return MESSAGE_OVERHEAD + sum(_estimate_block(block, count) for block in blocks)
 
 
 def estimate_messages(messages: Iterable[Message], count: Count) -> int:
+    """Return the estimated tokens of messages, overhead included."""
     return sum(estimate_blocks(message.blocks, count) for message in messages)
 
 
 def estimate_tools(tools: Sequence[ToolSpec], count: Count) -> int:
+    """Return the estimated tokens of offered tools; 0 without tools."""
     if not tools:
         return 0
     return TOOLS_PRESENT + sum(PER_TOOL + count(text) for text in _described(tuple(tools)))
@@ -93,15 +97,16 @@ def tool_text(tool: ToolSpec) -> str:
 
 
 def estimate_system(parts: Iterable[SystemPart], count: Count) -> int:
+    """Return the estimated tokens of the parts of a system text."""
     return sum(MESSAGE_OVERHEAD + count(part.text) for part in parts if part.text)
 
 
 def measure(reported: int | None, pending: int, estimate: int, ratio: float) -> int:
-    """The one number of the gauge.
+    """Return the size of a context in tokens, as the gauge shows it.
 
-    `reported` is what the provider said of the last call; `pending` the estimate of what came after it less
-    what will not be sent again (it may be negative); `estimate` that of the whole context, for when nothing
-    was reported.
+    `reported` is the provider's count of the last call, None without one; `pending` is the estimate of what
+    was added since, less what is not sent again (it may be negative); `estimate` is that of the whole
+    context, used without a count.
     """
     if reported is None:
         return max(0, math.ceil(estimate * ratio))
@@ -109,13 +114,18 @@ def measure(reported: int | None, pending: int, estimate: int, ratio: float) -> 
 
 
 def compute_ratio(actual: int, estimated: int, otherwise: float) -> float:
-    """Reported tokens per estimated token of one request, within what can be true."""
+    """Return the reported tokens per estimated token of one request, between `RATIO_LEAST` and `RATIO_MOST`.
+
+    Returns `otherwise`, within these bounds, if a count is missing.
+    """
     seen = actual / estimated if actual > 0 and estimated > 0 else otherwise
     return min(RATIO_MOST, max(RATIO_LEAST, seen))
 
 
 def update_ratio(old: float, actual: int, estimated: int) -> float:
-    """Reported tokens per estimated token, moved three tenths of the way towards the newest observation."""
+    """Return the token ratio moved three tenths of the way to a new observation; without a count, the old
+    one.
+    """
     seen = actual / estimated if actual > 0 and estimated > 0 else old
     mixed = old * (1 - _LEARNING_SHARE) + seen * _LEARNING_SHARE
     return min(RATIO_MOST, max(RATIO_LEAST, mixed))
@@ -124,10 +134,11 @@ def update_ratio(old: float, actual: int, estimated: int) -> float:
 def reply_tokens(
     blocks: Iterable[Block], *, exact: bool, reported: int | None, ratio: float, estimate: int
 ) -> int:
-    """Return the tokens to store for an answer: the provider's count if exact numbers are asked for.
+    """Return the tokens to store for an answer: the provider's count if `exact` and reported, else the
+    estimate.
 
-    Stored counts are multiplied by the session's ratio when used, so the exact one is divided by it. A reply
-    with thinking keeps its estimate, since thinking is counted but not sent again.
+    The count is divided by `ratio`, since stored tokens are multiplied by it when used. An answer with
+    thinking keeps its estimate, since thinking is counted but not sent again.
     """
     thought = any(isinstance(block, Thinking | ProviderBlock) for block in blocks)
     if not exact or reported is None or thought:
@@ -136,7 +147,7 @@ def reply_tokens(
 
 
 def truncate_text(text: str, limit: int, count: Count) -> str:
-    """The longest start of `text` (to within a few words) that takes at most `limit` tokens."""
+    """Return the longest beginning of a text, within 8 characters, that takes at most `limit` tokens."""
     if count(text) <= limit:
         return text
     low, high = 0, min(len(text), limit * 8)

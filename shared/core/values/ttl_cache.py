@@ -1,4 +1,4 @@
-"""Cache of results computed from people's text, which expire after minutes."""
+"""Cache for results computed from people's texts, emptied every few minutes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 from weakref import WeakSet
 
 SECONDS_AT_MOST = 600.0
-"""Seconds until a result expires, equal to the life of cached entries."""
+"""Seconds after which cached results are dropped."""
 _Asked = ParamSpec("_Asked")
 _Answer = TypeVar("_Answer")
 _KEPT: WeakSet[Any] = WeakSet()
@@ -16,7 +16,7 @@ _BEGAN = [0.0]
 
 
 def ttl_cache(maxsize: int) -> Callable[[Callable[_Asked, _Answer]], Callable[_Asked, _Answer]]:
-    """Cache results as `lru_cache` does, until `clear_recent` expires them."""
+    """Return a decorator that caches results like `lru_cache`, until `clear_recent` empties the cache."""
 
     def remembering(function: Callable[_Asked, _Answer]) -> Callable[_Asked, _Answer]:
         kept: Any = lru_cache(maxsize=maxsize)(function)
@@ -28,7 +28,10 @@ def ttl_cache(maxsize: int) -> Callable[[Callable[_Asked, _Answer]], Callable[_A
 
 
 def clear_recent(now: float) -> None:
-    """To be called every few seconds, by a clock that only goes forward."""
+    """Empty all caches if `SECONDS_AT_MOST` have passed since the last time.
+
+    Call it every few seconds with a monotonic clock.
+    """
     if now - _BEGAN[0] < SECONDS_AT_MOST:
         return
     _BEGAN[0] = now

@@ -7,7 +7,7 @@ _BROWSERS = (
     ("FxiOS/", "Firefox"), ("Chrome/", "Chrome"), ("CriOS/", "Chrome"), ("Chromium/", "Chromium"),
     ("Safari/", "Safari"), ("curl/", "curl"), ("Python/", "Python"),
 )  # fmt: skip
-"""The first whose mark is found: most call themselves by the names of others, too."""
+"""Marks of browsers and their names; the first mark found counts, since most also claim to be others."""
 _SYSTEMS = (
     ("iPhone", "iPhone"), ("iPad", "iPad"), ("Android", "Android"), ("Windows", "Windows"),
     ("Mac OS X", "macOS"), ("CrOS", "ChromeOS"), ("Linux", "Linux"),
@@ -16,7 +16,7 @@ MOST_CHARS = 500
 
 
 def browser_name(user_agent: str) -> str:
-    """Return a name such as `Firefox on Linux`, made of our own words only."""
+    """Return a name such as `Firefox on Linux`, made of our own words only; empty for an unknown program."""
     said = user_agent[:MOST_CHARS]
     browser = next((name for mark, name in _BROWSERS if mark in said), "")
     system = next((name for mark, name in _SYSTEMS if mark in said), "")

@@ -1,4 +1,6 @@
-"""Summaries beside the moment that needs them: a checkpoint before it, an upgrade of a digest after it."""
+"""Summaries written apart from their compaction: a checkpoint before it, or one that replaces a digest after
+it.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,10 @@ MAX_UPGRADES = 4
 UPGRADE_SECONDS = 300.0
 MAX_UPGRADE_SECONDS = 21_600.0
 UPGRADE_BACKOFF_FACTOR = 4.0
-"""With one attempt of each model, a digest costs its four calls and two more for each of these tries."""
+"""Factor between the waits for tries to replace a digest.
+
+With one attempt per model, each try costs two calls.
+"""
 VIEW_CHANGED_SECONDS = 60.0
 NO_MODEL_CODES = frozenset({"model_unavailable", "model_busy", "model_refused_account", "cap_reached"})
 
@@ -68,6 +73,8 @@ class CheckpointStore(Protocol):
 
 
 class CheckpointService:
+    """Writer of checkpoints, and of summaries that replace digests."""
+
     def __init__(
         self,
         *,
@@ -88,7 +95,10 @@ class CheckpointService:
         self._crash_point = crash_point
 
     async def make_checkpoint(self, job: JobClaim, state: SessionState) -> bool:
-        """A ledger of what the next compaction will hide; False when there is nothing to make one of."""
+        """Store a ledger of the turns that the next compaction will hide; return False if none could be made.
+
+        An earlier checkpoint of the same range is extended.
+        """
         prepared = await self._silent_requests.build_next(state)
         tracker = self._silent_requests.open_spend_tracker(job)
         context = CompactionContext(
@@ -134,7 +144,10 @@ class CheckpointService:
         return True
 
     async def upgrade_digest(self, job: JobClaim) -> JobDone:
-        """A digest becomes a summary of the same range as soon as a model can write one."""
+        """Replace a digest with a summary of the same turns, if a model can write one; return the job's end.
+
+        The job is due again later if no model can.
+        """
         seen = await self._store.find_digest(job.session_id, int(job.payload.get("compaction", 0)))
         if seen is None:
             return JobDone(outcome={"nothing": "gone", "detail": "The digest is not in use any more."})
@@ -196,7 +209,10 @@ class CheckpointService:
         )  # fmt: skip
 
     async def _plan_again(self, context: CompactionContext, seen: Hidden) -> CompactionPlan | None:
-        """Everything of the range; the summary may take what the digest took and what is left to land."""
+        """Return the plan of a summary of the digest's whole range; None if all its messages are pinned.
+
+        The summary may be as long as the digest, or longer if the context stays small enough.
+        """
         policy, budget = context.prepared.policy, context.prepared.budget
         window = (await self._silent_requests.load_writer(context.prepared)).window
         whole = replace(policy, keeping=policy.keeping.without_tail())
@@ -214,8 +230,9 @@ class CheckpointService:
 
 
 def _upgrade_later(job: JobClaim, written: SummaryResult) -> JobDone:
-    """Schedule the next try of an upgrade at growing intervals; without any reachable model the interval
-    stays.
+    """Return the end of a failed try: due again at growing intervals, or dead after `MAX_UPGRADES` tries.
+
+    While no model can be reached, the interval stays the same.
     """
     if written.attempts and all(attempt.code in NO_MODEL_CODES for attempt in written.attempts):
         return JobDone(outcome={"deferred": "no_model"}, state="due", retry_seconds=BACKOFF_SECONDS)
@@ -229,4 +246,4 @@ def _upgrade_later(job: JobClaim, written: SummaryResult) -> JobDone:
 
 
 async def ignore_progress(_percent: int, _stage: str) -> None:
-    """Ignore progress: no screen waits for checkpoints and upgrades."""
+    """Do nothing: no client shows progress of checkpoints and of replaced digests."""

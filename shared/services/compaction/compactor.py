@@ -1,4 +1,4 @@
-"""Compaction jobs: plan, flush, choose the writer, commit the summary, or report why none is made."""
+"""Compaction jobs: plan, save memory, choose the writer, commit the summary, or end with a reason."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ MAX_PLANS = 4
 IDLE_TOLERANCE_SECONDS = 1.0
 INSTRUCTION_TOKENS = 1_000
 BEGINNING_TOKENS = 16
-"""Tokens of each message's beginning in the list that follows the chat."""
+"""Tokens of each message's line in the list of hidden messages that follows the cached chat."""
 ANSWER_TOKENS = 1_500
-"""Tokens of a session's first summary as JSON, for comparing prices."""
+"""Assumed tokens of a session's first summary, for comparing prices."""
 
 ReportStage = Callable[[int, str], Awaitable[None]]
 
@@ -83,7 +83,7 @@ class JobSpendingStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionContext:
-    """A compaction that is about to be planned."""
+    """Session, request and limits of one attempt at a compaction."""
 
     job: JobClaim
     state: SessionState
@@ -91,11 +91,11 @@ class CompactionContext:
     pace: Pace
     tracker: SpendTracker
     in_backoff: bool = False
-    """True if no model is asked: background compaction rests, but this one cannot wait."""
+    """True if no model is asked: automatic compaction is paused, but this one cannot wait."""
 
     @property
     def needed_tokens(self) -> int:
-        """Tokens of the next request plus the room for recall; thresholds are compared with this sum."""
+        """Tokens of the next request plus those reserved for recall, to be compared with thresholds."""
         return self.state.view.context_tokens + self.prepared.reserved
 
     @property
@@ -139,6 +139,8 @@ class CompactionPaceStore(Protocol):
 
 
 class Compactor:
+    """Service that runs compaction jobs."""
+
     def __init__(
         self,
         *,
@@ -161,8 +163,13 @@ class Compactor:
         self._crash_point = crash_point
 
     async def compact(self, job: JobClaim) -> JobDone:
+        """Run a compaction job and return its end.
+
+        Plans again, up to 4 times, if the conversation changes meanwhile. Raises LeaseLost and
+        StorageUnavailable.
+        """
         if job.attempt > 1 and (done := await self._store.find_compaction(job)) is not None:
-            # An earlier attempt died after its commit: what was asked for is there.
+            # An earlier attempt committed before it crashed, so there is nothing left to do.
             return JobDone(outcome=dict(done))
         if job.trigger == "window":
             return await self._slide(job)
@@ -203,7 +210,9 @@ class Compactor:
         return JobDone(outcome={"nothing": "busy", "detail": "The conversation kept changing."})
 
     async def _slide(self, job: JobClaim) -> JobDone:
-        """Hide turns that can never be sent again, without a model; the former summary stays in force."""
+        """Hide the turns that no request can send any more, without a model; the present summary
+        stays valid.
+        """
         for _ in range(MAX_PLANS):
             state = await self._store.load_state(job.session_id)
             prepared = await self._silent_requests.build_next(state)
@@ -238,7 +247,7 @@ class Compactor:
             budget=context.prepared.budget,
             policy=context.prepared.policy,
             force=context.force,
-            # What a window leaves out is summarised, too: the gain is measured on all of it.
+            # Messages that the policy leaves out are summarised, too, so the gain counts them.
             now_tokens=context.state.view.context_tokens + context.prepared.unsent,
             summariser_window=(await self._silent_requests.load_writer(context.prepared)).window,
             ratio=context.prepared.ratio,
@@ -256,7 +265,7 @@ class Compactor:
         return JobDone(outcome={"nothing": plan.reason, "detail": plan.detail, "sizes": list(plan.sizes)})
 
     async def _ask_hook(self, context: CompactionContext, plan: CompactionPlan) -> bool:
-        """Announce the summary to the operator's hook; return whether its answer puts the summary off."""
+        """Report the coming summary to the operator's hook; return whether its answer delays the summary."""
         return await self._hooks.ask(
             context.job,
             context.state,
@@ -267,14 +276,16 @@ class Compactor:
         )
 
     async def _put_off(self, context: CompactionContext) -> JobDone:
-        """End the job of a summary that a hook has put off; the context may grow up to the hard limit."""
+        """Return the end of a job whose summary a hook delayed; the context may grow up to the hard limit."""
         await self._back_off(context, "hook", HOOK_TURNS)
         return JobDone(
             outcome={"nothing": "hook", "detail": "A hook of the operator put the summary off once."}
         )
 
     async def _stop_thrashing(self, context: CompactionContext) -> JobDone | None:
-        """Return a dead job's end with the largest parts if compaction keeps failing to help; else None."""
+        """Return the end of a job, with the largest parts, if compactions by size help too little; None
+        otherwise.
+        """
         now_turn = context.state.answered_turn
         soft, limit = context.prepared.policy.soft_budget, context.prepared.budget.limit
         if min(limit if soft is None else soft, limit) < THRASH_LEAST_BUDGET:
@@ -320,7 +331,7 @@ class Compactor:
         compaction = build_compaction(context, plan, written, flushed, self._silent_requests.count_tokens)
         now = await self._store.load_state(job.session_id)
         after = await self._silent_requests.foresee(now, compaction)
-        # Both are estimated, and with the notes that were just saved: only the summary makes the difference.
+        # Both sizes are estimates that include the notes just saved, so they differ by the summary alone.
         grows = why_not_smaller(await self._silent_requests.estimate_size(now), after.view.context_tokens)
         if grows is not None:
             return await self._refuse(context, grows, written)
@@ -356,7 +367,7 @@ class Compactor:
     async def _refuse(
         self, context: CompactionContext, why_not: NothingToCompact, written: SummaryResult
     ) -> JobDone:
-        """Record the cost of a summary that saves too little; return the job's end without compaction."""
+        """Record the cost of a summary that saves too little, and return the end of its job."""
         await record_unused_spending(self._store, context)
         await self.report_progress(context.job, 100, "nothing to gain", state="done")
         done = await self._end_without_compaction(context, why_not)
@@ -365,7 +376,9 @@ class Compactor:
     async def _flush_and_write(
         self, context: CompactionContext, plan: CompactionPlan
     ) -> tuple[FlushResult, SummaryResult]:
-        """Flush and summarise in one request where that costs less; ask separately for missing parts."""
+        """Save memory and write the summary, in one request where that costs less; ask separately for what is
+        missing.
+        """
         job, state = context.job, context.state
         chosen = await self._choose_together(context, plan)
         if chosen is None:
@@ -382,9 +395,9 @@ class Compactor:
     async def _choose_together(
         self, context: CompactionContext, plan: CompactionPlan
     ) -> tuple[tuple[str, ...], ModelRequest] | None:
-        """Return models and the chat's request if one call for both notes and summary costs less; else None.
+        """Return models and the chat's request if one call for notes and summary costs less; None otherwise.
 
-        Returns None too if memory is up to date, another model must write, or no silent turn is possible.
+        Also None if memory is up to date, another model must write, or the chat model cannot be asked.
         """
         view, prepared = context.state.view, context.prepared
         owed = view.base_turn <= view.flushed_turn < plan.through_turn
@@ -408,7 +421,9 @@ class Compactor:
     async def _choose_writers(
         self, context: CompactionContext, plan: CompactionPlan, flushed: FlushResult
     ) -> tuple[tuple[str, ...], ModelRequest | None]:
-        """Return the models to ask, and the chat's warm prefix if it is wanted or costs less."""
+        """Return the models to ask, and the chat's cached request if its model should write or costs less
+        (else None).
+        """
         if context.in_backoff:
             return (), None
         prepared, wanted = context.prepared, context.prepared.policy.writing.summariser
@@ -436,9 +451,9 @@ class Compactor:
         return models, await self._silent_requests.with_pictures(warm)
 
     async def _build_warm(self, context: CompactionContext) -> PreparedRequest:
-        """Build the chat's next request with the tools of its last turn, so that the cached prefix is reused.
+        """Return the chat's next request with the tools of its last turn, so that the cached prefix is used.
 
-        The summariser appends its task.
+        The summariser appends its instruction.
         """
         return await self._silent_requests.build_next(
             context.state, await self._silent_requests.load_tools(context.state)
@@ -486,10 +501,7 @@ class Compactor:
     async def _shrink_digest(
         self, context: CompactionContext, plan: CompactionPlan, written: SummaryResult
     ) -> SummaryResult:
-        """Return a digest, made without a model, that is short enough for the compaction.
-
-        Returns `written` unchanged if no length would be short enough.
-        """
+        """Return a digest short enough for the compaction; `written` unchanged if no length would be."""
         most = smaller_summary(plan, budget=context.prepared.budget, policy=context.prepared.policy)
         if most is None:
             return written
@@ -510,7 +522,9 @@ class Compactor:
     async def _from_checkpoint(
         self, context: CompactionContext, plan: CompactionPlan, made: Checkpoint, failed: SummaryResult
     ) -> SummaryResult:
-        """Return the checkpoint's summary with a digest of later messages only, in place of `failed`."""
+        """Return the checkpoint's summary, with a digest of the later turns only, in place of a failed
+        summary.
+        """
         smaller = continue_from_checkpoint(plan, made)
         if not smaller.entries:
             return replace(failed, kind="summary", ledger=made.ledger, model=made.model)
@@ -527,6 +541,7 @@ class Compactor:
     async def report_progress(
         self, job: JobClaim, percent: int, stage: str, *, state: str = "running"
     ) -> None:
+        """Announce a job's progress in percent to the session's clients and to the dashboard."""
         frame = {"t": "compaction.progress", "id": str(job.id), "percent": percent, "stage": stage}
         await self._announcer.announce(job.session_id, {**frame, "state": state})
         told = {"t": "progress", "job": job.id, "percent": percent, "stage": stage}
@@ -540,9 +555,9 @@ class Compactor:
 
 
 def _check_obsolete(context: CompactionContext) -> JobDone | None:
-    """Return the end of a job that is not needed any more; None if it is still needed.
+    """Return the end of a job that has become unnecessary; None if it is still needed.
 
-    The reason: another summary was made, summaries were switched off, or the last one was undone by hand.
+    Another summary may have been made, summaries switched off, or the last one undone by hand.
     """
     view, payload = context.state.view, context.job.payload
     if int(payload.get("cycle", view.cycle)) != view.cycle:
@@ -559,7 +574,7 @@ def _check_obsolete(context: CompactionContext) -> JobDone | None:
 
 
 def _check_delay(context: CompactionContext) -> JobDone | None:
-    """Return the end, or the delay, of a job that should not run now; None to run it."""
+    """Return the end or the delay of a job that should not run now; None to run it."""
     job, pace = context.job, context.pace
     if job.trigger == "idle":
         if pace.idle_seconds > context.cache_seconds:
@@ -579,7 +594,7 @@ def _largest_parts(
 ) -> tuple[list[tuple[str, int]], list[tuple[str, str, int]]]:
     """Return the three largest parts of a request, and the three largest messages of its view.
 
-    A part has its name and tokens; a message has its public id, author and tokens, but no text.
+    A part is its name and tokens; a message is its public id, author and tokens, without text.
     """
     parts = sorted(prepared.built.parts.items(), key=lambda part: -part[1])[:3]
     entries = sorted((*state.view.pins, *state.view.entries), key=lambda entry: -entry.tokens)[:3]
@@ -616,6 +631,7 @@ def build_compaction(
     flushed: FlushResult,
     count: Callable[[str], int],
 ) -> NewCompaction:
+    """Return the compaction to commit, made of plan, written summary and flush."""
     summary = render_summary(written.ledger)
     return NewCompaction(
         kind=written.kind,
@@ -649,7 +665,7 @@ def continue_from_checkpoint(plan: CompactionPlan, made: Checkpoint) -> Compacti
 
 
 def list_failures(job: JobClaim, written: SummaryResult) -> tuple[Mapping[str, Any], ...]:
-    """Return failed attempts for operators: models and steps, without text of people."""
+    """Return the failed attempts of a job for operators: models, steps and costs, without people's text."""
     return tuple(
         {
             "attempt": job.attempt,

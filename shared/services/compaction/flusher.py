@@ -1,4 +1,4 @@
-"""Memory flush: a silent turn, invisible to people, that saves notes from a range of turns."""
+"""Memory flush: background calls, invisible to people, that save notes from a range of turns."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ from shared.services.turns.toolbox import Toolbox
 
 MAX_FLUSH_ROUNDS = 3
 MAX_PORTIONS = 8
-"""Silent turns of one job; what is left over is read by the next one."""
+"""Most portions of turns that one job reads; the next job reads the rest."""
 LEFT_OVER_SECONDS = 1.0
 FAULTS_AT_MOST = 3
 _RECALLED_ENOUGH = f"recall was used {RECALLS_PER_TURN} times already, which is the most."
 DIGEST_TOKENS = 800
-"""Tokens of the digest that replaces notes when no model can write them."""
+"""Most tokens of the digest from which notes are made if no model can write them."""
 RESULT_TOKENS = 60
-"""Tokens around a tool's result in a request, with a margin."""
+"""Tokens assumed around a tool result in a request, with a margin."""
 _SPELLED_CALL = re.compile(rf'"name"\s*:\s*"{SAVE_MEMORY.name}"|\b{SAVE_MEMORY.name}\W{{0,3}}[({{]')
-"""A call as words: its model cannot call tools, or its server cannot."""
+"""Pattern of a tool call written as text, which shows that the model or its server cannot call tools."""
 STAGE = "saving to memory"
 COMPACTION_PERCENT = 10
-"""Percent of a compaction's progress that its flush takes; the summary takes the rest."""
+"""Percent of a compaction's progress assigned to its flush; the summary has the rest."""
 
 
 class FlushStore(Protocol):
@@ -81,20 +81,20 @@ class UnflushedStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushResult:
-    """Result of flushing a range; `ticket` is that of the last silent turn, None if there was none."""
+    """Result of flushing a range of turns; `ticket` belongs to the last portion, None if none was read."""
 
     outcome: FlushOutcome = "nothing"
     ticket: FlushTicket | None = None
     through: int
-    """The last turn that has been read."""
+    """Number of the last turn that was read."""
     error: str = ""
     elsewhere: bool = False
-    """Whether a model of another provider may do what this one could not."""
+    """True if a fallback model may succeed where this one failed."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _SilentTurn:
-    """State of one silent turn."""
+    """State of reading one portion of turns."""
 
     job: JobClaim
     state: SessionState
@@ -102,10 +102,10 @@ class _SilentTurn:
     saved: int = 0
     recalls: int = 0
     shown: tuple[str, ...] = ()
-    """Words of others that its tools have brought in, for which no steps are kept."""
+    """Text of others that tools brought into this call, whose steps are not stored."""
     stray: list[str]
     unreadable: bool = False
-    """Whether a model has written something else than notes."""
+    """True if a model answered with something other than notes."""
 
     @property
     def outcome(self) -> FlushOutcome:
@@ -117,13 +117,15 @@ class _SilentTurn:
             self.stray.append(text)
 
     def turn_of(self, seq: int | None) -> int | None:
-        """The turn of a message that was read; None for any other number."""
+        """Return the turn of a message that was read; None for any other number."""
         read = range(self.ticket.from_turn, self.ticket.through_turn + 1)
         entries = self.state.view.entries
         return next((entry.turn for entry in entries if entry.seq == seq and entry.turn in read), None)
 
 
 class Flusher:
+    """Service that saves memory notes from turns before they are hidden."""
+
     def __init__(
         self,
         *,
@@ -146,7 +148,11 @@ class Flusher:
         self._crash_point = crash_point
 
     async def flush_early(self, job: JobClaim, state: SessionState) -> JobDone:
-        """The flush that pressure asked for, unless it was made meanwhile or the last one was just now."""
+        """Run a flush that a threshold or a person requested; return the job's end.
+
+        Nothing is done if the threshold was flushed already in this cycle; within the cooldown the job is due
+        again later.
+        """
         if state.view.flushed_turn < state.view.base_turn:
             return await self.flush_late(job)
         prepared = await self._silent_requests.prepare(state, state.view, ())
@@ -158,7 +164,7 @@ class Flusher:
             return _retried(job, flushed, dead=True) if failed else _done(flushed)
         tried = state.view.flush_thresholds if job.attempt == 1 else frozenset[str]()
         if cycle != state.view.cycle or was_flushed(threshold, tried, prepared.policy):
-            # Asked for by a turn that was claimed before the flush of this cycle had ended.
+            # The turn that requested this was claimed before the flush of this cycle had ended.
             return _done(FlushResult(through=state.view.flushed_turn))
         since = await self._owed.seconds_since_flush(job.session_id)
         wait = 0.0 if since is None else prepared.policy.timing.flush_cooldown_seconds - since
@@ -168,7 +174,10 @@ class Flusher:
         return _retried(job, flushed, for_ever=False) if flushed.outcome == "failed" else _done(flushed)
 
     async def flush_late(self, job: JobClaim) -> JobDone:
-        """Flush turns that were hidden unread, one compaction after the other, until it succeeds."""
+        """Flush turns that compactions hid unread, one compaction after the other; return the job's end.
+
+        The job is due again until all are read.
+        """
         flushed = FlushResult(through=0)
         for _ in range(MAX_PORTIONS):
             owed = await self._owed.find_unflushed(job.session_id)
@@ -189,7 +198,7 @@ class Flusher:
     ) -> FlushResult:
         """Flush turns up to `through` before a compaction hides them, without a cooldown.
 
-        Turns that earlier compactions hid unread come first; if they fail, the result has failed.
+        Turns that earlier compactions hid unread come first; if they fail, the result is failed.
         """
         view = state.view
         if view.flushed_turn < view.base_turn:
@@ -202,7 +211,7 @@ class Flusher:
         )
 
     async def begin_with_summary(self, job: JobClaim, state: SessionState, *, through: int) -> FlushTicket:
-        """Begin a flush whose notes come with the summary of the same turns, and return its ticket."""
+        """Start a flush whose notes come with the summary of the same turns; return its ticket."""
         return await self._begin(job, state.view, WITH_COMPACTION, through)
 
     async def end_with_summary(
@@ -212,9 +221,10 @@ class Flusher:
         ticket: FlushTicket,
         notes: Sequence[NoteDraft] | None,
     ) -> FlushResult:
-        """Save the notes of a summary's answer and end its flush; None as `notes` is an unreadable answer.
+        """Save the notes of a summary's answer and end its flush.
 
-        Then the flush has failed, and its turns stay unflushed. Costs are recorded with the summary.
+        None as `notes` means an unreadable answer: the flush has failed and its turns stay unflushed. The
+        cost is recorded with the summary.
         """
         silent = _SilentTurn(job=job, state=state, ticket=ticket, stray=[])
         await self._keep(notes or (), silent)
@@ -239,10 +249,11 @@ class Flusher:
         threshold: str,
         ledger: Ledger | None = None,
     ) -> FlushResult:
-        """Save notes from the unflushed turns up to `through`, in portions, and return the result.
+        """Save notes from the unflushed turns up to `through`, in portions; return the result.
 
-        Failures of models, caps and settings are stored, not raised, and their turns stay unflushed.
-        `ledger` is the record that replaces the turns, if any: code makes notes of it where no model can.
+        Failures of models, caps and settings are stored, not raised, and leave their turns unflushed.
+        `ledger` is the summary that replaced the turns, if any; the program makes notes from it if no model
+        can.
         """
         state = await self._silent_requests.with_descriptions(state)
         view = state.view
@@ -261,7 +272,7 @@ class Flusher:
                     state, view, tools, through=through, model=models[0]
                 )
             except ContradictoryPolicy as error:
-                # No request can be made with these settings: a failure like any other, which is tried again.
+                # No request fits these settings: a failure like any other, tried again later.
                 ticket = await self._begin(job, view, threshold, through)
                 told = f"{error.code}: {error}"
                 report = FlushReport(
@@ -334,7 +345,7 @@ class Flusher:
     async def _record_interruption(
         self, portion: FlushPortion, tracker: SpendTracker, silent: _SilentTurn
     ) -> None:
-        """Store an interrupted flush as failed, with its costs; the next attempt reads these turns again."""
+        """Store an interrupted flush as failed, with its cost; the next attempt reads these turns again."""
         report = FlushReport(
             outcome="failed", model=portion.model, error="it was cut off", spent=tracker.take_spent()
         )
@@ -343,10 +354,10 @@ class Flusher:
     async def _run_silent_turn(
         self, ask: SilentRequest, tracker: SpendTracker, silent: _SilentTurn, *, at: tuple[float, float]
     ) -> None:
-        """Run one silent turn of at most `MAX_FLUSH_ROUNDS` model calls, and save the notes that it asks for.
+        """Ask the model for notes with at most `MAX_FLUSH_ROUNDS` calls, and save them.
 
-        `at` is the job's progress before and after the turn, each 0 to 1. The turn's own messages are not
-        stored. Raises ModelError, CapReached and StorageUnavailable.
+        `at` is the job's progress before and after, each 0 to 1. The messages are not stored in the log.
+        Raises ModelError, CapReached and StorageUnavailable.
         """
         request = ask.request
         for called in range(MAX_FLUSH_ROUNDS):
@@ -385,7 +396,7 @@ class Flusher:
             )
 
     async def _keep_written(self, request: ModelRequest, reply: ModelReply, silent: _SilentTurn) -> None:
-        """Save notes from the text of a model without tools; mark the answer as unreadable if it has none."""
+        """Save the notes in a text answer; mark the answer as unreadable if it has no usable form."""
         answer = text_of(reply.blocks)
         if request.json_schema is not None and reply.stop_reason != "refusal":
             self._unable.learn_json(request.model, answer, session=silent.job.session_id)
@@ -396,7 +407,9 @@ class Flusher:
         await self._keep(drafts or (), silent)
 
     async def _keep_by_code(self, portion: FlushPortion, ledger: Ledger | None, silent: _SilentTurn) -> None:
-        """Save notes made by code: from the ledger of the turns, else from a digest of their messages."""
+        """Save notes made without a model: from the ledger of the turns, else from a digest of their
+        messages.
+        """
         read = range(silent.ticket.from_turn, silent.ticket.through_turn + 1)
         entries = tuple(entry for entry in portion.view.entries if entry.turn in read)
         seqs = frozenset(entry.seq for entry in entries)
@@ -409,7 +422,7 @@ class Flusher:
         await self._keep(drafts, silent)
 
     async def _keep(self, drafts: Sequence[NoteDraft], silent: _SilentTurn) -> None:
-        """Store notes by the memory tool, with the same checks as a model's own calls."""
+        """Store notes by the memory tool, with the same checks as calls of a model."""
         for wish in drafts:
             shown = silent.shown
             if wish.by_tool:
@@ -418,7 +431,7 @@ class Flusher:
             silent.shown = shown
 
     async def _report_progress(self, job: JobClaim, share: float) -> None:
-        """Report progress to operators only; people do not see flushes."""
+        """Announce progress to the dashboard only, since people do not see flushes."""
         percent = round((COMPACTION_PERCENT if job.kind == "compact" else 100) * share)
         told = {"t": "progress", "job": job.id, "percent": percent, "stage": STAGE}
         await self._announcer.announce(DASHBOARD, told)
@@ -426,9 +439,9 @@ class Flusher:
     async def _run_memory_tool(
         self, call: ToolUse, silent: _SilentTurn, *, turn: int | None = None
     ) -> ToolResult:
-        """Run one call of a memory tool, and keep count of saved notes. Raises StorageUnavailable.
+        """Run one call of a memory tool and count saved notes. Raises StorageUnavailable.
 
-        `turn` is the turn that the note comes from; None stands for all turns of the flush.
+        `turn` is the turn of the note; None stands for all turns of the flush.
         """
         if call.name == RECALL.name:
             silent.recalls += 1
@@ -454,7 +467,7 @@ class Flusher:
             .run(call, context=context)
         )
         if isinstance(ran.fault, StorageUnavailable):
-            # What cannot be stored now is not passed over: these turns are read again.
+            # The notes could not be stored, so these turns must be read again.
             raise ran.fault
         if foreign := foreign_part(call.name, ran.result.text):
             silent.shown += (foreign,)
@@ -463,7 +476,9 @@ class Flusher:
 
 
 def _is_all_kept(calls: Sequence[ToolUse], results: Sequence[ToolResult]) -> bool:
-    """Whether a round left nothing to answer: another call would only hear that the model is done."""
+    """Return whether all calls saved something without an error, so that the model need not be
+    asked again.
+    """
     kept = all(call.name in KEEPING_TOOLS for call in calls)
     return kept and not any(result.is_error for result in results)
 
@@ -474,9 +489,9 @@ def _done(flushed: FlushResult) -> JobDone:
 
 
 def _retried(job: JobClaim, flushed: FlushResult, *, for_ever: bool = False, dead: bool = False) -> JobDone:
-    """Retry a flush until it succeeds or a compaction takes it over.
+    """Return the end of a failed flush: due again, or dead after `FAULTS_AT_MOST` faults unless `for_ever`.
 
-    A flush that an operator has asked for ends at once with `dead`, and can be repeated.
+    `dead` ends a flush that an operator requested at once.
     """
     over = dead or (not for_ever and job.faults + 1 >= FAULTS_AT_MOST)
     return replace(

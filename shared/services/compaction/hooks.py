@@ -1,7 +1,7 @@
-"""Asks an operator's server before each summary, and reports each end to it.
+"""Messages to an operator's server before and after each summary.
 
-The answer is waited for a few seconds in the background, and never by a person. What is not delivered is
-sent again by the worker, with the same key.
+Only background summaries wait a few seconds for the answer. Undelivered messages are sent again by the
+worker, with the same key.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from shared.runtime import CrashPoint
 log = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 2.0
-"""Seconds between two looks for messages that are due."""
+"""Seconds between two searches for messages to send."""
 SEND_SECONDS = 15.0
-"""Seconds for one attempt in the background."""
+"""Seconds for one attempt to send in the background."""
 AT_ONCE = 8
-"""Messages of one look that are sent side by side, so that a slow receiver delays few."""
+"""Most messages that are sent at the same time, so that a slow receiver delays few."""
 
 
 class HookStore(Protocol):
@@ -44,7 +44,7 @@ class HookPoster(Protocol):
 
 
 class CompactionHooks:
-    """Hooks of one worker; without a poster none is configured, and nothing is stored."""
+    """Hook messages of one worker; without a poster no hook is configured, and nothing is stored."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class CompactionHooks:
         self._crash_point = crash_point
 
     def follow(self, other: CompactionHooks) -> None:
-        """Use the address and the wish of `other`, which depend on settings."""
+        """Use the settings of `other`: the hook's address, and whether summaries are sent."""
         self._poster = other._poster
         self._with_summary = other._with_summary
 
@@ -74,9 +74,9 @@ class CompactionHooks:
         tokens: int,
         message_waits: bool,
     ) -> bool:
-        """Announce a summary and return whether the answer puts it off. Raises StorageUnavailable.
+        """Announce a summary to the hook; return whether its answer delays it. Raises StorageUnavailable.
 
-        A summary that a message waits for, or that is due at the hard limit, waits for no answer.
+        If a message waits for the summary, or the context overflows, the answer is not waited for.
         """
         if self._poster is None:
             return False
@@ -93,7 +93,7 @@ class CompactionHooks:
         return await self._send(self._poster, message, seconds=HOOK_SECONDS, asks=True)
 
     async def run(self) -> None:
-        """Send what is due until cancelled."""
+        """Send due messages until cancelled."""
         while True:
             if self._poster is not None:
                 try:
@@ -103,7 +103,10 @@ class CompactionHooks:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def send_due(self) -> int:
-        """Report ends and send what is due; return the number of attempts. Raises StorageUnavailable."""
+        """Store messages about ended summaries, send all due messages, and return the number sent.
+
+        Raises StorageUnavailable.
+        """
         if (poster := self._poster) is None:
             return 0
         await self._store.add_ends()
@@ -117,7 +120,7 @@ class CompactionHooks:
         try:
             await self._send(poster, message, seconds=SEND_SECONDS, asks=False)
         except StorageUnavailable as error:
-            # The row is due again after a while, and the receiver knows the key.
+            # The message becomes due again later, and the receiver recognises its key.
             log.warning("hook_storage_unavailable", reason=str(error))
 
     async def _send(self, poster: HookPoster, message: HookMessage, *, seconds: float, asks: bool) -> bool:

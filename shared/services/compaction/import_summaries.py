@@ -1,4 +1,4 @@
-"""Summarises imports in the background: one range at a time, the newest first, within a budget."""
+"""Background summaries of imported chats: one range per job, the newest first, within a budget."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ from shared.services.turns.spend_tracker import SpendTracker
 log = structlog.get_logger(__name__)
 
 INDEXING_SECONDS = 5.0
-"""Seconds between two looks whether an import is searchable, which comes before its summaries."""
+"""Seconds until the next look whether an import is searchable, which must come before its summaries."""
 RETRY_SECONDS = 30.0
 MOST_FAULTS = 2
-"""Unusable answers after which a range stays without a summary."""
+"""Unusable answers after which a range is left without a summary."""
 
 
 class ImportSummaryStore(Protocol):
@@ -66,7 +66,7 @@ class ModelPaceStore(Protocol):
 
 
 class ImportSummariser:
-    """Writer of an import's summaries; each job covers one range, and other work comes before the next."""
+    """Writer of an import's summaries; each job covers one range, so that other work can come in between."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class ImportSummariser:
         timezone: str,
         crash_point: CrashPoint,
     ) -> None:
-        """`timezone` is for people whose timezone is unknown."""
+        """Set up the service; `timezone` applies to people whose time zone is unknown."""
         self._store = store
         self._spending = spending
         self._pace = pace
@@ -91,7 +91,7 @@ class ImportSummariser:
         self._crash_point = crash_point
 
     async def summarise(self, job: JobClaim) -> JobDone:
-        """Summarise the next range of an import, and return how the job ends.
+        """Summarise the next range of an import, and return the job's end.
 
         Raises LeaseLost and StorageUnavailable.
         """
@@ -115,14 +115,17 @@ class ImportSummariser:
         )
 
     async def plan_next(self, session_id: int) -> JobOrder | None:
-        """Return the job of the next range; None if nothing is left to summarise, or not now."""
+        """Return the job for the next range; None if no summary is due."""
         seen = await self._store.load(session_id)
         if seen is None or seen.state != "due":
             return None
         return JobOrder(kind="import", key=f"import:{session_id}:{seen.covered}", trigger="import")
 
     async def _load_range(self, seen: ImportToSummarise) -> tuple[Entry, ...]:
-        """Load the messages of the next range; fewer turns than stored estimates say if they are larger."""
+        """Return the messages of the next range, with counted tokens; empty if no turn is left.
+
+        The range has fewer turns if the counts exceed the stored estimates.
+        """
         first, last = seen.candidates
         if first > last:
             return ()
@@ -165,8 +168,9 @@ class ImportSummariser:
         self, seen: ImportToSummarise, plan: CompactionPlan, cards: Sequence[ModelCard], *, window: int,
         factor: float,
     ) -> list[str]:  # fmt: skip
-        """Return the first models whose worst case together is within the budget: a later one is asked only
-        after those before it have failed.
+        """Return the names of the first models whose worst-case cost together fits into the budget.
+
+        A later model is asked only after the earlier ones have failed.
         """
         names: list[str] = []
         calls: list[tuple[int, int, Prices | None]] = []
@@ -217,14 +221,14 @@ class ImportSummariser:
 
 
 def _select(sizes: Sequence[TurnSize], seen: ImportToSummarise) -> tuple[int, int]:
-    """Return the first and last turn of the next range among turns in their order."""
+    """Return the first and the last turn of the next range; `sizes` are in the order of turns."""
     ordered = sizes if seen.is_newest_first else sizes[::-1]
     chosen = [size.turn for size in ordered[: choose_range(ordered)]]
     return min(chosen), max(chosen)
 
 
 def _retry(job: JobClaim, written: SummaryResult) -> JobDone | None:
-    """Return the end of a job whose summary is tried again; None after too many unusable answers."""
+    """Return the end of a job that is tried again; None after too many unusable answers."""
     if written.attempts and all(attempt.code in NO_MODEL_CODES for attempt in written.attempts):
         return JobDone(outcome={"deferred": "no_model"}, state="due", retry_seconds=BACKOFF_SECONDS)
     if job.faults + 1 >= MOST_FAULTS:

@@ -1,4 +1,4 @@
-"""The silent jobs: claim one, have it done, say how it ended, ask what is due next. No way to a person."""
+"""Background jobs: claim one, run it, store its end, and order the next. A worker cannot reach people."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ log = structlog.get_logger(__name__)
 
 RETRY_SECONDS = 15.0
 JOB_TIMEOUT_SECONDS = 570.0
-"""Below what the queue gives a job, so that the row hears of it."""
+"""Seconds after which a job is stopped; less than the queue's limit, so that its end can be stored."""
 MAX_STORAGE_RETRIES = 570
-"""A second apart, while Postgres is away: the row must not stay behind as running."""
+"""Tries to store a job's end, one second apart, while Postgres is unavailable; else it would stay running."""
 RELEASE_SECONDS = 5.0
 
 
@@ -59,6 +59,8 @@ class JobStore(Protocol):
 
 
 class JobRunner:
+    """Runner of a worker's background jobs."""
+
     def __init__(
         self,
         *,
@@ -77,7 +79,7 @@ class JobRunner:
         storage_limiter: StorageLimiter,
         given_up: Collection[str] = (),
     ) -> None:
-        """`given_up` names work that has stopped processes."""
+        """Set up the runner; `given_up` has keys of jobs that crashed processes and are not run again."""
         self._given_up = given_up
         self._storage_limiter = storage_limiter
         self._tracer = tracer
@@ -94,10 +96,14 @@ class JobRunner:
         self._crash_point = crash_point
         self._running: list[int] = []
         self._strange: dict[int, float] = {}
-        """Jobs that are ours on paper and that nothing here works at, and since when they are."""
+        """Jobs that the table assigns to this process but that it does not run, with the time when each was
+        noticed.
+        """
 
     def follow(self, other: JobRunner) -> None:
-        """Use the parts of `other` that depend on settings; jobs under way end with the former ones."""
+        """Use the settings-dependent parts of `other` from the next job on; running jobs keep the former
+        ones.
+        """
         self._flusher = other._flusher
         self._compactor = other._compactor
         self._checkpoints = other._checkpoints
@@ -106,7 +112,7 @@ class JobRunner:
         self._silent_requests = other._silent_requests
 
     async def run(self, job_id: int) -> None:
-        """Do one job if it is still to be done; its row ends as done, dead or due again, whatever happens."""
+        """Run a job if it is still due; its row ends as done, dead or due again in any case."""
         self._running.append(job_id)
         try:
             await self._run(job_id)
@@ -114,10 +120,10 @@ class JobRunner:
             self._running.remove(job_id)
 
     async def release_unknown_jobs(self) -> None:
-        """Release jobs that the table gives to this process and that it does not run. Raises
+        """Release jobs that the table assigns to this process but that it does not run. Raises
         StorageUnavailable.
 
-        A claim or an end had no reply, or a promoted standby did not have the end.
+        Such jobs exist if a claim or an end got no reply, or if a promoted standby lacks the end.
         """
         before, now = set(self._running), time.monotonic()
         strange = set(await self._store.list_held_jobs(self._worker_id)) - before - set(self._running)
@@ -157,7 +163,7 @@ class JobRunner:
             await self._indexer.index_session(job.session_id)
 
     async def _work(self, job: JobClaim) -> DueJob | None:
-        """Do the job, store its end, and return its successor if that is due at once."""
+        """Run the job, store its end, and return the next job if it is due at once."""
         async with asyncio.timeout(JOB_TIMEOUT_SECONDS):
             done = await self._do_traced(job)
         return await self._store.end_job(
@@ -205,17 +211,19 @@ class JobRunner:
         return replace(done, outcome={**done.outcome, "checkpoint": made})
 
     async def _count_notes(self, job: JobClaim, before: SessionState) -> None:
-        """Add to the gauge what the saved notes add to the next request, unless a turn has measured it."""
+        """Add the tokens of the saved notes to the session's gauge, unless a turn has measured it
+        meanwhile.
+        """
         now = await self._store.load_state(job.session_id)
         added = await self._silent_requests.estimate_growth(before, now)
         await self._store.add_context_tokens(job, added, seen=before)
 
     async def _checkpoint_thresholds(self, state: SessionState) -> frozenset[str]:
-        """The early flushes that also leave a checkpoint."""
+        """Return the names of flush thresholds at which a checkpoint is also written."""
         return (await self._silent_requests.build_next(state)).policy.timing.checkpoint_marks
 
     async def _ring_next(self, job: JobClaim, successor: DueJob | None) -> None:
-        """One job of a session runs at a time: whatever waited for this one would wait for the sweep."""
+        """Announce the session's next due job, since only one job of a session runs at a time."""
         with contextlib.suppress(StorageUnavailable):
             waiting = successor if successor is not None else await self._store.find_due_job(job.session_id)
             if waiting is not None:
@@ -236,8 +244,8 @@ class JobRunner:
             await self._compactor.report_progress(job, 100, "failed", state="failed")
 
     async def _end(self, job: JobClaim, **how: Any) -> bool:
-        """End a job, waiting while Postgres is away; False if another worker has it, or after too many
-        tries.
+        """Store a job's end, waiting while Postgres is unavailable; return False if that failed or the claim
+        was lost.
         """
         for _ in range(MAX_STORAGE_RETRIES):
             try:
@@ -253,13 +261,13 @@ class JobRunner:
         return False
 
     async def _interrupted(self, job: JobClaim) -> None:
-        """Release a job that was interrupted, so that another worker can start it at once."""
+        """Release an interrupted job, so that another worker can start it at once."""
         with contextlib.suppress(LeaseLost, StorageUnavailable, TimeoutError):
             async with asyncio.timeout(RELEASE_SECONDS):
                 await self._store.end_job(job, state="due", outcome={"deferred": "interrupted"})
 
     async def _plan_next(self, job: JobClaim) -> JobOrder | None:
-        """Look again, as after every turn: the work may not be over."""
+        """Return the next job that the session needs; None if it needs none."""
         if job.kind == "tidy":
             return None
         if job.kind == "import":

@@ -1,4 +1,4 @@
-"""How silent jobs ask models: the chat's request or one apart, which model, and how long it may take."""
+"""Model requests of background jobs: the chat's own request or a separate one, the model, and time limits."""
 
 from __future__ import annotations
 
@@ -60,20 +60,18 @@ from shared.services.turns.toolbox import Toolbox
 log = structlog.get_logger(__name__)
 
 PORTION_SHARE = 0.8
-"""Share of the hard limit for one portion: estimates of a cut view vary, and the calls of the silent turn
-follow it.
-"""
+"""Share of the hard limit for one portion, since estimates vary and the answer's tool calls are added."""
 KNOWN_SHARE = 5
-"""Divisor of a small request: known notes take at most a fifth."""
+"""Divisor of a small request's room: known notes take at most a fifth."""
 PIECES_AT_MOST = 8
-"""Pieces of one message that no request can hold; of a longer one its head and tail are read."""
+"""Most pieces into which a message is split that no request can hold; a longer one is cut in the middle."""
 _PLACEHOLDER = "."
-"""Message to count a request with that has no new one yet."""
+"""Text of the message added to count a request that has no new message yet."""
 _BESIDE = 60
-"""Tags and last sentence around a transcript."""
+"""Tokens of the tags and the last sentence around a transcript."""
 _CHARS_PER_TOKEN = 8
 _CHARS_TO_SPARE = 2_000
-"""An answer is stopped that has more letters than its tokens could make, and these."""
+"""Characters that an answer may have beyond `_CHARS_PER_TOKEN` per allowed token before it is stopped."""
 
 
 class LastToolsStore(Protocol):
@@ -82,12 +80,12 @@ class LastToolsStore(Protocol):
 
 
 TAIL_DOUBT = 0.5
-"""Share of its estimate by which the counted size of kept turns may differ; beyond it, pictures left."""
+"""Share of its estimate by which the counted size of kept turns may differ; above it, pictures have left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SilentRequest:
-    """Request of a background job, and its sizes in the model's tokens."""
+    """Request of a background job; its sizes are tokens as the model counts them."""
 
     request: ModelRequest
     card: ModelCard
@@ -99,16 +97,16 @@ class SilentRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushPortion:
-    """Turns that are read together, and how."""
+    """Turns from which memory is saved together, and the way to do it."""
 
     way: FlushWay
     view: View
     last: int
-    """The last turn that has been read after it."""
+    """Number of the last turn that is read once this portion is done."""
     prepared: PreparedRequest
-    """The chat's request; only a silent turn sends it."""
+    """Chat's own request with these turns; only the way `prefix` sends it."""
     room: int = 0
-    """Estimated tokens of the transcript in one request that is not the chat's."""
+    """Estimated tokens of the transcript in one separate request."""
 
     @property
     def model(self) -> str:
@@ -116,6 +114,8 @@ class FlushPortion:
 
 
 class SilentRequests:
+    """Builder of the model requests of background jobs."""
+
     def __init__(
         self,
         *,
@@ -137,7 +137,7 @@ class SilentRequests:
         self._unable = unable
         self._caps = caps
 
-    # ---- of every job
+    # ---- for every job
 
     def count_tokens(self, text: str) -> int:
         return self._requests.counter.count_tokens(text)
@@ -148,15 +148,16 @@ class SilentRequests:
     async def build_next(
         self, state: SessionState, tools: tuple[ToolSpec, ...] | None = None
     ) -> PreparedRequest:
-        """Build the request that the chat would get now, with these tools or those of its agent."""
+        """Return the chat's next request, with these tools or, if None, those of its agent."""
         card = await self._model.load_card(self._requests.resolve_model(state.agent_config))
         tools = self._toolbox.for_agent(state.agent_config).specs if tools is None else tools
         return self._requests.build_next(state, card=card, tools=tools)
 
     async def foresee(self, state: SessionState, compaction: NewCompaction) -> SessionState:
-        """The state with the size of the next request, and of what it will hold beside summary and messages.
+        """Return the state with the size of the next request after a compaction.
 
-        `state` was read after the flush: what that has saved is sent from now on.
+        `state` must be loaded after the flush, since the request contains the notes it saved. The provider
+        counts the request if it can.
         """
         view, through = state.view, compaction.through_turn
         head = Compaction(
@@ -193,7 +194,7 @@ class SilentRequests:
                 scale, prepared.estimates, counted=counted, kept=tail, epoch=view.view_epoch + 1
             )
         else:
-            # What stays was counted turn by turn: only what replaces the rest is estimated.
+            # The kept turns were counted before, so only what replaces the others is estimated.
             size = plain + (0 if tail is None else tail - kept)
         return replace(
             state,
@@ -205,7 +206,11 @@ class SilentRequests:
         )
 
     async def _find_counted_tail(self, state: SessionState, after: View, *, kept: int) -> int | None:
-        """Return the counted tokens of the turns that stay live, `kept` by their estimate; None in doubt."""
+        """Return the counted tokens of the turns that stay live; None if they are unknown or differ much from
+        `kept`.
+
+        `kept` is their estimate.
+        """
         view = state.view
         if view.base_turn == after.base_turn or any(entry.pruned == "hide" for entry in view.entries):
             return None
@@ -216,9 +221,10 @@ class SilentRequests:
         return tail if abs(tail - kept) <= TAIL_DOUBT * kept else None
 
     async def _count_next(self, prepared: PreparedRequest) -> int | None:
-        """Return what the provider counts for a request before its new message; None where it counts none.
+        """Return the provider's token count of a request without a new message; None if the provider cannot
+        count.
 
-        A request ends with a message of the person, so a short one is added and taken off again.
+        A request must end with a message of the person, so a short one is added and subtracted.
         """
         if "count_tokens" not in prepared.card.capabilities:
             return None
@@ -232,9 +238,9 @@ class SilentRequests:
         return max(0, counted - added) if counted else None
 
     async def estimate_size(self, state: SessionState) -> int:
-        """Estimate the tokens of a request with the whole view, with what is known of the model's counting.
+        """Return the estimated tokens of a request with the whole view, by the model's learned ratios.
 
-        Messages that the policy never sends count too, since a summary stands for them.
+        Messages that the policy never sends are included, since a summary replaces them, too.
         """
         prepared = await self.build_next(replace(state, view=replace(state.view, frozen=None)))
         return prepared.read_scale(state.token_scale).size(prepared.estimates) + prepared.unsent
@@ -246,18 +252,20 @@ class SilentRequests:
         return scale.size(later.estimates) - scale.size(former.estimates)
 
     def list_chat_models(self, state: SessionState) -> list[str]:
-        """Return the session's own model, then the models that answer when it fails."""
+        """Return the names of the session's chat model and of its fallbacks, in order."""
         own = self._requests.resolve_model(state.agent_config)
         return [own, *self._requests.fallbacks(own)]
 
     async def load_tools(self, state: SessionState) -> tuple[ToolSpec, ...]:
-        """Return the tools of the last turn: another list would invalidate the provider's cached prefix."""
+        """Return the tools of the session's last turn, since another list would not match the provider's
+        cached prefix.
+        """
         stored = await self._owed.load_last_tools(state.session_id)
         specs = self._toolbox.for_agent(state.agent_config).specs
         return specs if stored in (None, specs) else stored or ()
 
     async def with_descriptions(self, state: SessionState) -> SessionState:
-        """Return the state with descriptions of pictures, for readers that have only text."""
+        """Return the state with descriptions of its pictures, for readers of text alone."""
         whose = PictureOwner(
             session_id=state.session_id,
             contact_id=state.contact_id,
@@ -268,11 +276,11 @@ class SilentRequests:
         return replace(state, view=replace(state.view, entries=entries, pins=pins))
 
     async def with_pictures(self, prepared: PreparedRequest) -> ModelRequest:
-        """Return the request with the bytes of its pictures, to match the provider's cached prefix."""
+        """Return the request with the bytes of its pictures, as the provider's cached prefix has them."""
         pictures = await self._pictures.load_pictures(prepared.pictures)
         return replace(prepared.request, pictures=pictures) if pictures else prepared.request
 
-    # ---- of a summary
+    # ---- for a summary
 
     def list_models(self, prepared: PreparedRequest) -> tuple[str, ...]:
         """Return the models that may write the summary, in order of preference."""
@@ -294,7 +302,9 @@ class SilentRequests:
         return await self._model.load_card(model)
 
     def list_available_models(self, prepared: PreparedRequest, pace: Pace) -> tuple[str, ...]:
-        """Return the models to ask for a summary, without those that pause after unusable ones."""
+        """Return the names of the models to ask for a summary, without those that pause after unusable
+        summaries.
+        """
         models = self.list_models(prepared)
         able = tuple(name for name in models if not unusable_seconds(pace.written, name))
         if able != models:
@@ -302,21 +312,21 @@ class SilentRequests:
         return able
 
     def seconds_until_available(self, prepared: PreparedRequest, pace: Pace) -> float:
-        """Return the seconds until the first of the summary models may be asked; 0 if one may be now."""
+        """Return the seconds until one of the summary models may be asked; 0 if one may be asked now."""
         return min(unusable_seconds(pace.written, name) for name in self.list_models(prepared))
 
     async def load_writer(self, prepared: PreparedRequest) -> ModelCard:
         """Return the card of the first model that may write the summary."""
         return await self._model.load_card(self.list_models(prepared)[0])
 
-    # ---- of a flush
+    # ---- for a flush
 
     async def next_portion(
         self, state: SessionState, view: View, tools: tuple[ToolSpec, ...], *, through: int, model: str
     ) -> FlushPortion:
-        """Return the next part of `view` to save memory from, as large as fits `model`.
+        """Return the next portion of `view` to save memory from, as large as `model` can read.
 
-        `through` is the last turn that may be in it. Raises ContradictoryPolicy.
+        `through` is the last turn that it may contain. Raises ContradictoryPolicy.
         """
         whole = await self.prepare(state, view, tools, model=model)
         way, room = self.find_way(whole, state.agent_config)
@@ -327,7 +337,7 @@ class SilentRequests:
         unread = tuple(entry for entry in view.entries if view.flushed_turn < entry.turn <= through)
         if way == "off":
             return FlushPortion(way=way, view=replace(view, entries=unread), last=through, prepared=whole)
-        # A view of these turns alone is never "the whole": only what is unread is shown.
+        # A view of unread turns alone: the read ones must not be shown again.
         total = sum(entry.tokens for entry in unread)
         portion, last = next_portion(
             replace(view, entries=unread), through=through, room=total if way == "code" else room
@@ -335,7 +345,9 @@ class SilentRequests:
         return FlushPortion(way=way, view=portion, last=last, prepared=whole, room=room)
 
     def find_way(self, prepared: PreparedRequest, agent_config: Mapping[str, Any]) -> tuple[FlushWay, int]:
-        """Return how memory of this conversation is saved, and the room of a separate request."""
+        """Return the way to save this conversation's memory, and the transcript's estimated tokens in a
+        separate request.
+        """
         card = prepared.card
         missing = self._unable.list_missing_forms(card.name, session=prepared.request.about[0])
         return find_flush_way(
@@ -348,7 +360,7 @@ class SilentRequests:
         )
 
     async def build(self, portion: FlushPortion, state: SessionState) -> tuple[SilentRequest, ...]:
-        """Build the requests for one portion, to be asked in order. Raises ContextBudgetExceeded."""
+        """Return the requests for one portion, in the order to send them. Raises ContextBudgetExceeded."""
         if portion.way == "prefix":
             return (await self._behind_the_chat(portion, state),)
         if portion.way not in APART:
@@ -366,7 +378,10 @@ class SilentRequests:
     async def prepare(
         self, state: SessionState, view: View, tools: tuple[ToolSpec, ...], *, model: str = ""
     ) -> PreparedRequest:
-        """The chat's own request with the flush's instruction behind it; `model` stands in for its own."""
+        """Return the chat's request with the instruction to save memory after it.
+
+        `model` replaces the agent's chat model if not empty.
+        """
         card = await self._model.load_card(model or self._requests.resolve_model(state.agent_config))
         circumstances = self._requests.load_circumstances(state)
         zone = self._requests.zone_of(circumstances)
@@ -404,7 +419,9 @@ class SilentRequests:
         )
 
     def _alone(self, portion: FlushPortion, agent_config: Mapping[str, Any], piece: str) -> SilentRequest:
-        """A small system, the transcript, and `save_memory` or a schema where the model can do that."""
+        """Return a separate request: short rules and a transcript, with `save_memory` or a JSON schema if the
+        model can use it.
+        """
         prepared, way = portion.prepared, portion.way
         card, window = prepared.card, prepared.budget.window
         save = self._save_tool(agent_config)
@@ -451,9 +468,10 @@ def find_flush_way(
     allowed: bool,
     count: Count,
 ) -> tuple[FlushWay, int]:
-    """How a model of this window saves memory, and the room for words in a request that is not the chat's.
+    """Return the way in which a model with this window saves memory, and the transcript's tokens in a
+    separate request.
 
-    `offered` are the tools of the chat's own request.
+    `offered` are the tools of the chat's own request; `allowed` says that the agent keeps notes.
     """
 
     def room_by(way: FlushWay) -> int:
@@ -473,7 +491,7 @@ def _fixed(count: Count, way: FlushWay) -> int:
 
 
 def _room(prepared: PreparedRequest, view: View) -> int:
-    """Return the stored tokens that the conversation may take, so that a portion and its answer fit."""
+    """Return the stored tokens that a portion may have, so that it and its answer fit into the window."""
     stored = sum(entry.tokens for entry in view.entries)
     hard = prepared.budget.hard
     if prepared.estimate <= hard:
@@ -483,10 +501,10 @@ def _room(prepared: PreparedRequest, view: View) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionTimeouts:
-    """How long one attempt may take. Until the first words the adapter's own patience counts, too."""
+    """Time limits of one attempt; until the first text, the adapter's own limits apply, too."""
 
     first_seconds: float = 180.0
-    """A model on this machine reads for minutes before it says a word."""
+    """Seconds until the first text; a local model reads for minutes before it answers."""
     silence_seconds: float = 30.0
     total_seconds: float = 600.0
 
@@ -499,6 +517,8 @@ class _StreamProgress:
 
 
 class OneShotCompletion:
+    """Caller of a model for a single answer, with time limits and recorded cost."""
+
     def __init__(self, model: ChatModel, counter: TokenCounter, *, bounds: CompletionTimeouts) -> None:
         self._model = model
         self._counter = counter
@@ -510,9 +530,9 @@ class OneShotCompletion:
     async def complete(
         self, request: ModelRequest, *, tracker: SpendTracker, checked: bool = True
     ) -> ModelReply:
-        """Call the model. Raises ModelErrors and CapReached.
+        """Return the model's reply and record its cost. Raises ModelError and CapReached.
 
-        `checked` refuses a request that exceeds the window before the call.
+        `checked` refuses a request above the model's window with PromptTooLong before the call.
         """
         card = await self._model.load_card(request.model)
         tokens = self._tokens(request, card)
@@ -528,7 +548,7 @@ class OneShotCompletion:
         )
 
     async def _bounded(self, request: ModelRequest, tokens: int) -> ModelReply:
-        """An answer that stops coming, or never stops, is an answer that did not come."""
+        """Return the model's reply; raise ModelUnavailable if it stops coming or does not end."""
         heard = _StreamProgress()
         most_chars = request.max_output_tokens * _CHARS_PER_TOKEN + _CHARS_TO_SPARE
         clock = asyncio.get_running_loop().time

@@ -1,4 +1,6 @@
-"""Turns a plan into an audited ledger: ask, audit, repair once, ask the next model, else a digest."""
+"""Writing of summaries: ask a model, audit the answer, repair it once, ask the next model, else make a
+digest.
+"""
 
 from __future__ import annotations
 
@@ -81,32 +83,34 @@ from shared.services.turns.spend_tracker import SpendTracker
 log = structlog.get_logger(__name__)
 
 DIGEST_TOKENS = 1_000
-"""Without a model: with recall this kept 88.6 % of literal answers within reach when it was chosen."""
+"""Most tokens of a digest; with recall, this kept 88.6 % of literal answers within reach when it
+was chosen.
+"""
 MAX_ATTEMPTS = 2
-"""Attempts per model and step: an answer, and a repaired one."""
+"""Attempts per model and step: one answer, and one repaired answer."""
 MAX_SPLITS = 16
 _ECHOED_CHARS = 12_000
-"""Characters of an answer that is sent back for repair; an endless one would not fit."""
+"""Most characters of an answer that are sent back for repair; an endless one would not fit."""
 _MERGING_AT = 90
 _WHOLE = 10**9
-"""Limit that cuts nothing: after a warm prefix the model has read the whole text."""
+"""Token limit that cuts nothing; after the cached chat the model has read the whole text."""
 _WORDS_PER_TOKEN = 0.7
 _WORDS_PER_ANSWER_TOKEN = 0.55
-"""Words to ask for per token that an answer may have: JSON, numbers and other languages take more tokens."""
+"""Words to request per token of the answer; JSON, numbers and other languages take more tokens per word."""
 _SHARE_AFTER_A_CUT = 0.5
-"""Share of the words to ask for after an answer that was cut off."""
+"""Share of the usual words to request after an answer that was cut off."""
 _FAULTS_STORED = 40
 _CODE = re.compile(r"([a-z]+(?:_[a-z]+)+)(?::|$)")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|“[^“”]*+”|(?<=missing: )[^;]*")
-"""Faults quote what they complain of."""
+"""Quotations in a fault, which may be text of people."""
 
 OnProgress = Callable[[int, str], Awaitable[None]]
-"""`(percent, stage)`"""
+"""Function that receives the progress in percent and the stage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryAttempt:
-    """An answer that could not be used, or a call that brought none."""
+    """Failed attempt: an unusable answer, or a call without one."""
 
     step: str
     model: str
@@ -117,57 +121,59 @@ class SummaryAttempt:
 
     @property
     def costs(self) -> dict[str, int]:
-        """Return the cost for the attempt's row, empty if unknown."""
+        """Cost as a field of the attempt's row; empty if unknown."""
         return {} if self.cost_micro is None else {"cost_micro": self.cost_micro}
 
     @property
     def as_stored(self) -> dict[str, Any]:
-        """In the audit of what was written in the end."""
+        """Attempt as stored in the audit of the summary."""
         return {"step": self.step, "model": self.model, "fault": self.fault[:300], **self.costs}
 
     @property
     def code(self) -> str:
-        """Return the fault for operators: an error's code, or a description without quotations."""
+        """Fault as operators read it: an error's code, or a description without quotations."""
         code = _CODE.match(self.fault)
         return code[1] if code else redact_quotes(self.fault)[:200] or "not_usable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryResult:
-    """A ledger that may be committed, and how it came to be."""
+    """Ledger that may be committed, and how it was written."""
 
     kind: CompactionKind
     ledger: Ledger
     verdict: AuditVerdict | None
-    """Verdict of the last step; None for a digest alone."""
+    """Verdict on the last step; None for a digest alone."""
     model: str
     duration_ms: int
     audit: Mapping[str, Any] = field(default_factory=dict)
-    """Scores, faults and rejected attempts of all steps, as they are stored and shown."""
+    """Scores, faults and rejected attempts of all steps, as stored and shown."""
     attempts: tuple[SummaryAttempt, ...] = ()
     notes: tuple[NoteDraft, ...] | None = None
-    """Where they were asked for and answered, whatever became of the summary."""
+    """Notes from the answer; None if they were not requested or are missing, even if the summary failed."""
 
 
 class WriteInstructions(Protocol):
-    """Writes system and user text for an answer of at most `most_words` words."""
+    """Function that returns system and user text for an answer of at most `most_words` words."""
 
     def __call__(self, *, most_words: int) -> tuple[str, str]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryTask:
-    """One step: what is asked of a model, and how its answer is judged, by the form of the plan."""
+    """One step of writing a summary: what to ask the model, and how to judge its answer."""
 
     step: Literal["portion", "warm", "merge"]
     plan: CompactionPlan
     source: str
     former: Ledger
-    """Ledger that the step continues."""
+    """Ledger that this step continues."""
     write: WriteInstructions
     count: Count
     prefix: ModelRequest | None = None
-    """A chat request that the provider still has in its cache; the words are put behind it."""
+    """Chat request that the provider has cached, after which the instruction is sent; None for a separate
+    request.
+    """
     with_notes: bool = False
     titled: bool = False
 
@@ -178,8 +184,8 @@ class SummaryTask:
     def build_request(self, model: str, *, room: int, as_lines: bool, share: float = 1.0) -> ModelRequest:
         """Return the request for an answer of at most `room` tokens.
 
-        Asks for words that fit into them, and for `share` of these after an answer that was cut off.
-        `as_lines` is True for a model that writes no JSON.
+        It asks for as many words as fit, times `share` after an answer that was cut off. `as_lines` requests
+        lines instead of JSON.
         """
         room = room if self.prefix is None else self.prefix.max_output_tokens
         fitting = min(_WORDS_PER_TOKEN * self.plan.summary_limit, _WORDS_PER_ANSWER_TOKEN * room)
@@ -198,7 +204,7 @@ class SummaryTask:
         )
 
     def judge(self, answer: str) -> AuditVerdict | str:
-        """The audit's verdict, or why the answer could not even be read."""
+        """Return the audit's verdict on an answer, or the reason why it cannot be read."""
         plan, form = self.plan, form_of(self.plan.form)
         known = holds_anything(self.former)
         if form.is_text:
@@ -241,7 +247,7 @@ class SummaryTask:
         return check_title(said, self.source, self.former)
 
     def notes_in(self, answer: str) -> tuple[NoteDraft, ...] | None:
-        """Return the notes in an answer; None if they were not asked for or are missing."""
+        """Return the notes in an answer; None if they were not requested or are missing."""
         patch = parse_ledger_patch(answer) if self.with_notes else None
         if not isinstance(patch, LedgerPatch) or patch.notes is None:
             return None
@@ -250,18 +256,20 @@ class SummaryTask:
 
 @dataclass(slots=True, kw_only=True)
 class SummaryDraft:
+    """State of writing one summary, through all its steps."""
+
     plan: CompactionPlan
     tracker: SpendTracker
     focus: str | None
     count: Count
     on_progress: OnProgress
     models: list[str]
-    """Models to ask, in order; the first that works stays."""
+    """Models to ask, in order; failed ones are removed."""
     named: set[int]
     message_tokens: int
     most_attempts: int
     title: str = ""
-    """Title of the conversation, asked for along with other steps until a model has answered it."""
+    """Title of the conversation; requested with further steps until a model gives a usable one."""
     model: str = ""
     way: str = "fold"
     digested: bool = False
@@ -271,12 +279,12 @@ class SummaryDraft:
     verdicts: list[AuditVerdict] = field(default_factory=list)
     notes: tuple[NoteDraft, ...] | None = None
     paid_before: int = 0
-    """How many calls were paid for before the one that runs."""
+    """Number of calls paid for before the one that runs."""
 
     def record_failure(
         self, step: str, model: str, fault: str, *, scores: Mapping[str, float] | None = None
     ) -> None:
-        """The call that was made last brought nothing that can be used."""
+        """Record that the last call brought nothing usable, with its cost."""
         calls = self.tracker.spent[self.paid_before :]
         cost = total_cost(calls) if calls else None
         self.attempts.append(
@@ -284,6 +292,7 @@ class SummaryDraft:
         )
 
     def build_portion(self, source: str, former: Ledger) -> SummaryTask:
+        """Return the task of summarising one portion after a former ledger."""
         titled = not self.title
         write = partial(
             summary_request,
@@ -297,7 +306,7 @@ class SummaryDraft:
         return self._task("portion", source, former, write=write, titled=titled)
 
     def build_whole(self, source: str, prefix: ModelRequest, *, with_notes: bool) -> SummaryTask:
-        """Return the task for the whole range at once, appended to the chat that has it word for word."""
+        """Return the task of summarising the whole range by an instruction after the cached chat."""
         titled, former = not self.title, self.plan.former
         instruct = partial(
             warm_instruction,
@@ -318,6 +327,7 @@ class SummaryDraft:
         )
 
     def build_merge(self, parts: Sequence[Ledger], whole: Ledger, source: str) -> SummaryTask:
+        """Return the task of merging the ledgers of portions into one."""
         write = partial(
             merge_request,
             whole,
@@ -334,7 +344,7 @@ class SummaryDraft:
         return SummaryTask(step=step, plan=self.plan, source=source, former=former, count=self.count, **more)
 
     def build_audit(self, ledger: Ledger) -> dict[str, Any]:
-        """The worst score of all steps, and everything that was wrong on the way."""
+        """Return the audit to store: the lowest scores of all steps, and all faults and failed attempts."""
         scores: dict[str, float] = {}
         for verdict in self.verdicts:
             for name, score in verdict.scores.items():
@@ -353,6 +363,8 @@ class SummaryDraft:
 
 
 class Summariser:
+    """Writer of summaries; it always returns one, at worst a digest."""
+
     def __init__(
         self,
         *,
@@ -379,11 +391,11 @@ class Summariser:
         with_notes: bool = False,
         attempts: int = MAX_ATTEMPTS,
     ) -> SummaryResult:
-        """Never raises for what a model does: the last resort needs none.
+        """Write the summary of a plan and return it; failures of models lead to a digest instead of an error.
 
-        `models` are asked in this order, `attempts` times at each step. `warm` is the chat's own last
-        request: its model is asked first, on that very prefix with the instruction behind it, and
-        `with_notes` for what is to be saved to memory, too.
+        `models` are asked in order, `attempts` times per step. `warm` is the chat's cached request, after
+        which its model is asked first, `with_notes` also for memory notes. `focus` is a subject that the
+        person asked to keep.
         """
         started = time.monotonic()
         draft = SummaryDraft(
@@ -428,7 +440,9 @@ class Summariser:
         return verdict.ledger
 
     async def _fold_portions(self, draft: SummaryDraft) -> Ledger:
-        """Portion by portion into one ledger; what no model could read is digested behind it."""
+        """Return the ledger extended portion by portion; portions that no model could read are added as a
+        digest.
+        """
         pending = deque(draft.plan.chunks)
         ledger = draft.plan.former
         while pending:
@@ -444,7 +458,7 @@ class Summariser:
         return ledger
 
     async def _merge_portions(self, draft: SummaryDraft) -> Ledger:
-        """Summarise each portion, then merge the results."""
+        """Return the merged ledgers of all portions, each summarised separately."""
         plan = draft.plan
         draft.way = "merge"
         pending = deque(plan.chunks)
@@ -462,7 +476,9 @@ class Summariser:
         return await self._merge_all(draft, parts)
 
     async def _merge_all(self, draft: SummaryDraft, parts: list[Ledger]) -> Ledger:
-        """In stages where one request cannot hold all parts; without a model, joined by code."""
+        """Return one ledger of all parts, merged in stages if one request cannot hold them; without a model,
+        joined.
+        """
         while len(parts) > 1:
             room = await self._merge_room(draft)
             groups = group_parts(parts, room, self._counter.count_tokens)
@@ -506,7 +522,9 @@ class Summariser:
         return verdict.ledger
 
     def _cut(self, draft: SummaryDraft, portion: Portion, pending: deque[Portion]) -> None:
-        """Two halves instead of a portion that is too long; a message that cannot be cut is named."""
+        """Replace a portion that is too long by its halves; a message that cannot be divided is only
+        mentioned.
+        """
         draft.splits += 1
         if draft.splits > MAX_SPLITS:
             return
@@ -521,7 +539,10 @@ class Summariser:
         return pending[0][0].seq == portion[0].seq
 
     async def _ask_models(self, draft: SummaryDraft, task: SummaryTask) -> AuditVerdict | None:
-        """The first usable answer of the models that are left, or None. Raises PromptTooLong."""
+        """Return the verdict on the first usable answer of the remaining models; None if none gives one.
+
+        Models that fail are not asked again. Raises PromptTooLong.
+        """
         while draft.models:
             verdict = await self._ask_model(draft, draft.models[0], task)
             if verdict is not None:
@@ -531,8 +552,10 @@ class Summariser:
         return None
 
     async def _ask_model(self, draft: SummaryDraft, model: str, task: SummaryTask) -> AuditVerdict | None:
-        """Ask a model for an answer and, within the attempts, a repaired or shorter one. Raises
-        PromptTooLong.
+        """Return the verdict on a model's answer, repaired or shortened within the attempts; None if
+        unusable.
+
+        Raises PromptTooLong.
         """
         room = await self._answer_room(draft, model)
         as_lines = self._unable.lacks(model, "json", session=draft.tracker.trace_ids[0])
@@ -572,7 +595,9 @@ class Summariser:
         return too_long
 
     async def _audit_reply(self, reply: ModelReply, task: SummaryTask) -> AuditVerdict | str:
-        """Check an answer in a thread: a long range takes a good part of a second."""
+        """Return the verdict on a reply, or why it is unusable; audited in a thread, since a long range takes
+        time.
+        """
         if reply.stop_reason == "window_exceeded":
             raise PromptTooLong("the model's window was exceeded while it answered")
         if reply.stop_reason == "refusal":
@@ -631,7 +656,7 @@ class Summariser:
         )
 
     async def _message_tokens(self, models: Sequence[str], plan: CompactionPlan) -> int:
-        """A message is shown whole only where one request can hold it."""
+        """Return the most tokens of a message that is shown whole, so that one request can hold it."""
         if not models:
             return MESSAGE_TOKENS
         card = await self._asking.load_card(models[0])
@@ -642,7 +667,7 @@ class Summariser:
         return min(card.max_output, summary_room(card.window, draft.plan.summary_most))
 
     async def _merge_room(self, draft: SummaryDraft) -> int:
-        """How much of partial records one merging request may hold."""
+        """Return the tokens of partial ledgers that one merging request may hold."""
         if not draft.models:
             return readable(MESSAGE_TOKENS)
         card = await self._asking.load_card(draft.models[0])
@@ -661,7 +686,7 @@ def _repairing(request: ModelRequest, reply: ModelReply, repair: str) -> ModelRe
 
 
 def _behind(prefix: ModelRequest, words: str) -> ModelRequest:
-    """Append the text as last message of the user, or to their last message."""
+    """Return the request with a text added to its last user message, or as a new one."""
     messages = prefix.messages
     if not messages or messages[-1].role != "user":
         return replace(prefix, messages=(*messages, text_message("user", words)))
@@ -671,5 +696,5 @@ def _behind(prefix: ModelRequest, words: str) -> ModelRequest:
 
 
 def redact_quotes(fault: str) -> str:
-    """Replace quotations, which may be text of people, for logs and operators."""
+    """Return a fault with its quotations replaced, since they may be text of people."""
     return _QUOTED.sub("…", fault)
