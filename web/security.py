@@ -21,6 +21,7 @@ from shared.core.values.errors import (
     EvertalkError,
     MessageTooLong,
     ModelError,
+    NotFound,
     OnHold,
     SessionMoved,
     StaleView,
@@ -28,6 +29,7 @@ from shared.core.values.errors import (
     UnknownMessage,
     UnknownSession,
 )
+from shared.services.admin.agent_service import AgentTooLarge
 from shared.services.voice.hearing import NotHeard, RecordingEmpty, RecordingTooLong
 from shared.services.voice.speaking import NothingToSpeak, NotSpoken
 from web.auth.site_tokens import BadIdentity, StillAnswering
@@ -48,6 +50,8 @@ HELLO_PATH = "/api/v1/stream"
 """Address where a page without a token says hello; its origin is checked, cookies do not count."""
 STATUS: tuple[tuple[type[EvertalkError], int], ...] = (
     (MessageTooLong, 413),
+    (AgentTooLarge, 413),
+    (NotFound, 404),
     (UnknownSession, 404),
     (UnknownToken, 401),
     (BadIdentity, 401),

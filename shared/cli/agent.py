@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shared.adapters.postgres.people.agents import AgentRow, PostgresAgents
-from shared.adapters.postgres.people.sites import PostgresSites
+from shared.adapters.postgres.people.agents import PostgresAgents
+from shared.bootstrap.operator_services import build_operator_services
 from shared.bootstrap.stores import open_stores
 from shared.cli.editor_session import (
     EditorSession,
@@ -19,8 +19,27 @@ from shared.cli.editor_session import (
     quote_name,
     replace_unprintable,
 )
-from shared.config.agents import AGENT_NAME, AgentDefaults, BadAgentConfig, check_config, read_config
-from shared.config.bots import DEFAULT_AGENT
+from shared.config.agents import (
+    AGENT_NAME,
+    AgentDefaults,
+    AgentRow,
+    BadAgentConfig,
+    check_config,
+    read_config,
+)
+from shared.core.identity.operators import COMMAND_LINE
+from shared.services.admin.agent_service import (
+    AgentExists,
+    AgentInUse,
+    AgentService,
+    AgentTooLarge,
+    BadAgentName,
+    BotNotFound,
+    DefaultAgentStays,
+    SiteNotFound,
+    StaleAgent,
+    StoredConfig,
+)
 
 _AGENT_COLUMNS = (16, 7, 5, 12, 12, 18)
 _FILE_KEYS = frozenset({"agent", "version", "config"})
@@ -68,7 +87,8 @@ async def run_agent(
     """Run the chosen command; return exit status 0, or 1 after printing why it failed."""
     async with open_stores(database_url) as stores:
         agents = AgentEditor(
-            agents=stores.agents, sites=stores.sites, defaults=defaults, say=terminal.say,
+            service=build_operator_services(stores).agents, agents=stores.agents, defaults=defaults,
+            say=terminal.say,
             drafts=EditorSession("agent", folder=editor, terminal=terminal),
         )  # fmt: skip
         match options.verb:
@@ -96,8 +116,8 @@ async def run_agent(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentEditor:
+    service: AgentService
     agents: PostgresAgents
-    sites: PostgresSites
     defaults: AgentDefaults
     drafts: EditorSession
     say: Callable[[str], None]
@@ -130,12 +150,14 @@ class AgentEditor:
         return 0
 
     async def create(self, name: str) -> int:
-        if not AGENT_NAME.fullmatch(name):
+        try:
+            await self.service.create_agent(name, by=COMMAND_LINE)
+        except BadAgentName:
             self.say(
                 f"{quote_name(name)} is no name for an agent: 1 to 40 of a-z, 0-9, _ and -, no mark first."
             )
             return 1
-        if not await self.agents.create(name, {}):
+        except AgentExists:
             self.say(f"There is an agent {name} already. Nothing was changed.")
             return 1
         self.say(f"{name} is there, with the deployment's settings.")
@@ -147,32 +169,36 @@ class AgentEditor:
 
         The reason is printed. A file with a version replaces only that version, one without replaces any.
         """
+        head = f"{file} cannot be used; nothing was changed:"
         try:
             name, version, config = _read_file(file)
-            remarks = check_config(config, self.defaults)
         except (BadAgentConfig, OSError, UnicodeDecodeError) as error:
-            self.drafts.report_problems(f"{file} cannot be used; nothing was changed:", error)
+            self.drafts.report_problems(head, error)
             return 1
-        row = await self.agents.find(name)
-        if row is None:
-            if not await self.agents.create(name, config):
+        try:
+            stored = await self.service.import_agent(
+                name, config, seen=version, defaults=self.defaults, by=COMMAND_LINE
+            )
+        except (BadAgentConfig, AgentTooLarge) as error:
+            self.drafts.report_problems(head, error)
+            return 1
+        except StaleAgent as error:
+            if version is None:
                 return self._overtaken(name)
-            return self._report_done(name, 1, remarks)
-        changed = await self.agents.change(name, config, seen=row.version if version is None else version)
-        if changed is None:
-            self.say(f"{name} is at version {row.version}, the file was made from version {version}.")
+            self.say(f"{name} is at version {error.version}, the file was made from version {version}.")
             self.say("Nothing was changed. Export it again, or take `version` out of the file to replace it.")
             return 1
-        return self._report_done(name, changed, remarks)
+        return self._report_done(name, stored)
 
     async def edit(self, row: AgentRow) -> int:
-        async def store(config: Any, remarks: Sequence[str]) -> int:
-            version = await self.agents.change(row.name, config, seen=row.version)
-            return (
-                self._overtaken(row.name)
-                if version is None
-                else self._report_done(row.name, version, remarks)
-            )
+        async def store(config: Any, _: Sequence[str]) -> int:
+            try:
+                stored = await self.service.change_agent(
+                    row.name, config, seen=row.version, defaults=self.defaults, by=COMMAND_LINE
+                )
+            except StaleAgent:
+                return self._overtaken(row.name)
+            return self._report_done(row.name, stored)
 
         return await self.drafts.change(row.name, row.version, row.config, check=self._check, store=store)
 
@@ -180,11 +206,13 @@ class AgentEditor:
         return check_config(config, self.defaults)
 
     async def delete(self, row: AgentRow) -> int:
-        if row.name == DEFAULT_AGENT:
-            self.say(f"{DEFAULT_AGENT} stays: whoever has no other agent has this one.")
+        try:
+            await self.service.delete_agent(row.name, by=COMMAND_LINE)
+        except DefaultAgentStays as error:
+            self.say(error.advice)
             return 1
-        if not await self.agents.delete(row.name):
-            self.say(f"{row.name} still answers: {_count_users(row)}. Nothing was changed.")
+        except AgentInUse as error:
+            self.say(f"{row.name} still answers: {_count_users(error.agent)}. Nothing was changed.")
             self.say("./evertalk agent assign gives them to another agent.")
             return 1
         self.say(f"{row.name} is deleted.")
@@ -193,19 +221,22 @@ class AgentEditor:
     async def assign(self, row: AgentRow, *, site: str, bot: str, existing: bool) -> int:
         if bot:
             return await self._assign_bot(row, bot, existing)
-        if not await self.sites.assign_agent(site, row.name):
+        try:
+            moved = await self.service.assign_site(row.name, site, existing=existing, by=COMMAND_LINE)
+        except SiteNotFound:
             self.say(f"There is no site {quote_name(site)}. ./evertalk site list shows them.")
             return 1
         self.say(f"New conversations on {site} are answered by {row.name}.")
         if existing:
-            await self._move(row, channel="web", account=site)
+            self._report_moved(row, moved)
         else:
             self.say("Those that exist already keep theirs; --existing moves them, too.")
         return 0
 
     async def _assign_bot(self, row: AgentRow, bot: str, existing: bool) -> int:
-        bot_id = await self.agents.find_bot_id(bot)
-        if bot_id is None:
+        try:
+            bot_id = await self.service.find_bot(bot)
+        except BotNotFound:
             self.say(f"No bot {quote_name(bot)} is known. ./evertalk agent list shows those that are.")
             return 1
         if not existing:
@@ -214,11 +245,10 @@ class AgentEditor:
             )
             self.say("Change it there and restart; --existing moves the conversations that it has already.")
             return 1
-        await self._move(row, channel="telegram", account=str(bot_id))
+        self._report_moved(row, await self.service.move_bot_sessions(row.name, bot_id, by=COMMAND_LINE))
         return 0
 
-    async def _move(self, row: AgentRow, *, channel: str, account: str) -> None:
-        moved = await self.agents.move_sessions(row.name, channel=channel, account=account)
+    def _report_moved(self, row: AgentRow, moved: int) -> None:
         talks = "1 conversation" if moved == 1 else f"{moved} conversations"
         goes = "goes on with its" if moved == 1 else "go on with their"
         self.say(f"{talks} moved to {row.name} and {goes} next message.")
@@ -235,10 +265,10 @@ class AgentEditor:
         self.say(f"./evertalk agent show {name} prints theirs; edit it again from there.")
         return 1
 
-    def _report_done(self, name: str, version: int, remarks: Sequence[str]) -> int:
-        for remark in remarks:
+    def _report_done(self, name: str, stored: StoredConfig) -> int:
+        for remark in stored.remarks:
             self.say(f"  note: {replace_unprintable(remark)}")
-        self.say(f"{name} is at version {version}; it holds from each conversation's next message on.")
+        self.say(f"{name} is at version {stored.version}; it holds from each conversation's next message on.")
         return 0
 
 

@@ -31,6 +31,7 @@ from shared.config.bots import DEFAULT_AGENT
 from shared.config.settings import Settings
 from shared.config.stored import load_with_stored
 from shared.core.context.overrides import BadContextConfig, agent_policy
+from shared.core.identity.operators import COMMAND_LINE
 from shared.core.ops.abstention import (
     AbstentionRow,
     JudgedAnswer,
@@ -421,10 +422,10 @@ class EvalRun:
             config = {**config, "caps": {"session_usd": left_micro / 1e6}}
         agent = f"eval-{preset}-{digest[:8]}"
         agents = self.app.stores.agents
-        if not await agents.create(agent, config):
+        if not await agents.create(agent, config, by=COMMAND_LINE):
             row = await agents.find(agent)
             if row is not None and row.config != config:
-                await agents.change(agent, config, seen=row.version)
+                await agents.change(agent, config, seen=row.version, by=COMMAND_LINE)
         opened = await self._reach(digest, agent)
         if await self.app.stores.evaluations.is_erased(opened.session_id):
             await self.app.stores.evaluations.leave_place(opened.session_id, agent=DEFAULT_AGENT)
@@ -473,9 +474,9 @@ class EvalRun:
         return 0
 
     async def _forget(self, session_id: int, agent: str) -> None:
-        await self.app.erasure.erase_everything(session_id, "command line")
+        await self.app.erasure.erase_everything(session_id, COMMAND_LINE)
         await self.app.stores.evaluations.leave_place(session_id, agent=DEFAULT_AGENT)
-        await self.app.stores.agents.delete(agent)
+        await self.app.stores.agents.delete(agent, by=COMMAND_LINE)
 
 
 class NoAnsweringModel(BadInput):

@@ -114,6 +114,20 @@ class AgentConfig(ConfigSection):
     memory: MemoryChoice | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRow:
+    """Agent with its config and where it answers, for operators."""
+
+    id: int
+    name: str
+    config: Mapping[str, Any]
+    version: int
+    sessions: int = 0
+    sites: tuple[str, ...] = ()
+    bots: tuple[str, ...] = ()
+    """Each by user name if Telegram has returned it, else by number."""
+
+
 class BadAgentConfig(EvertalkError):
     """An agent's row cannot be used as it is; every problem is named at once."""
 

@@ -284,7 +284,7 @@ async def ada(house: House, tmp_path: Path) -> AsyncIterator[tuple[Visit, Path]]
         agents = PostgresAgents(guest.app.pool)
         row = await agents.find("default")
         assert row is not None
-        assert await agents.change("default", {"workspace": "ada"}, seen=row.version)
+        assert await agents.change("default", {"workspace": "ada"}, seen=row.version, by="test")
         yield guest, place
 
 

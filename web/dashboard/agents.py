@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,8 +15,8 @@ from typing_extensions import TypedDict
 from shared.adapters.postgres.people.stored_settings import PostgresStoredSettings
 from shared.bootstrap.from_settings import WORKSPACES_FOLDER, build_agent_defaults, load_server_names
 from shared.config.agents import (
-    MOST_CHARS,
     AgentDefaults,
+    AgentRow,
     BadAgentConfig,
     EffectiveConfig,
     check_config,
@@ -28,6 +28,7 @@ from shared.core.presets.catalog import PRESETS
 from shared.core.session.budget import ContextBudget
 from shared.core.session.turns import iso
 from shared.core.values.errors import CapReached, ContextBudgetExceeded, EvertalkError, ModelError
+from shared.services.admin.agent_service import AgentService, StaleAgent, check_size
 from shared.services.admin.playground import Playground, Said
 from web.dashboard.access import AuthedRequest
 from web.dashboard.requests import NewName, Seen, build_stale_refusal, parse_version
@@ -36,7 +37,7 @@ from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
 if TYPE_CHECKING:
-    from shared.adapters.postgres.people.agents import AgentRow, PostgresAgents
+    from shared.adapters.postgres.people.agents import PostgresAgents
     from shared.adapters.postgres.people.sites import PostgresSites
 
 router = OperationRouter()
@@ -114,6 +115,7 @@ class AgentHandlers:
 
     settings: Settings
     agents: PostgresAgents
+    agent_service: AgentService
     playground: Playground | None
     sites: PostgresSites
     stored_settings: PostgresStoredSettings
@@ -128,8 +130,7 @@ class AgentHandlers:
     )  # fmt: skip
     async def make_agent(self, authed: AuthedRequest, *, name: NewName) -> Reply:
         """Create an agent with the deployment's settings."""
-        if not await self.agents.create(name, {}, by=authed.operator.name):
-            raise HttpRefusal(409, "name_taken", "An agent with that name already exists.")
+        await self.agent_service.create_agent(name, by=authed.operator.name)
         return {"name": name}
 
     @router.on("GET /agents/{name}", Agent, role="viewer")
@@ -162,7 +163,7 @@ class AgentHandlers:
     async def check_agent(self, authed: AuthedRequest, name: Name, *, config: Config) -> Reply:
         """Validate a config and calculate its limits."""
         row = await find_agent(self.agents, name)
-        _check_size(config)
+        check_size(config)
         return await asyncio.to_thread(_judged, config, await self._ground(config, stored=row.config))
 
     @router.on(
@@ -177,11 +178,15 @@ class AgentHandlers:
         The change takes effect with the next message.
         """
         row, seen = await find_agent(self.agents, name), parse_version(if_match)
-        _check_size(config)
-        judged = await asyncio.to_thread(_judged, config, await self._ground(config, stored=row.config))
-        _refuse_bad(judged)
-        if await self.agents.change(row.name, config, seen=seen, by=authed.operator.name) is None:
-            raise build_stale_refusal(yours=config, theirs=_whole(await find_agent(self.agents, name)))
+        ground, by = await self._ground(config, stored=row.config), authed.operator.name
+        try:
+            await self.agent_service.change_agent(name, config, seen=seen, defaults=ground, by=by)
+        except BadAgentConfig as error:
+            raise _build_config_refusal(error.problems) from None
+        except StaleAgent:
+            theirs = _whole(await find_agent(self.agents, name))
+            raise build_stale_refusal(yours=config, theirs=theirs) from None
+        judged = await asyncio.to_thread(_judged, config, ground)
         return {**_whole(await find_agent(self.agents, name)), **judged}
 
     @router.on(
@@ -191,7 +196,6 @@ class AgentHandlers:
         body="SiteForAgent",
         strict=True,
         refusals=(404,),
-        missing="There is no such site.",
     )
     async def give_site(
         self, authed: AuthedRequest, name: Name, *, site: SiteName, existing: bool = False
@@ -200,12 +204,8 @@ class AgentHandlers:
 
         New conversations use the agent; with `existing`, current ones do as well.
         """
-        row, by = await find_agent(self.agents, name), authed.operator.name
-        if not await self.sites.assign_agent(site, row.name, by=by):
-            return None
-        moved = 0
-        if existing:
-            moved = await self.agents.move_sessions(row.name, channel="web", account=site, by=by)
+        by = authed.operator.name
+        moved = await self.agent_service.assign_site(name, site, existing=existing, by=by)
         return {"site": site, "moved": moved}
 
     @router.on(
@@ -218,11 +218,13 @@ class AgentHandlers:
         Only the cost is stored. Tools that change anything are not run.
         """
         row = await find_agent(self.agents, name)
-        _check_size(config)
+        check_size(config)
         if (playground := self.playground) is None:
             raise HttpRefusal(503, "unavailable", "Nothing can be changed from here just now.")
         ground = await self._ground(config, stored=row.config)
-        _refuse_bad(await asyncio.to_thread(_judged, config, ground))
+        judged = await asyncio.to_thread(_judged, config, ground)
+        if judged["problems"]:
+            raise _build_config_refusal(judged["problems"])
         if messages[-1]["role"] != "user":
             raise HttpRefusal(422, "bad_input", "The last message is the person's.")
         await authed.record("agent.tried", name)
@@ -293,10 +295,9 @@ def _lines(config: Mapping[str, Any]) -> list[str]:
     return json.dumps(config, ensure_ascii=False, indent=1, sort_keys=True).splitlines()
 
 
-def _refuse_bad(judged: Mapping[str, Any]) -> None:
-    if judged["problems"]:
-        words = "This cannot be used; nothing was changed."
-        raise HttpRefusal(422, "bad_agent_config", words, problems=judged["problems"])
+def _build_config_refusal(problems: Sequence[str]) -> HttpRefusal:
+    words = "This cannot be used; nothing was changed."
+    return HttpRefusal(422, BadAgentConfig.code, words, problems=list(problems))
 
 
 async def find_agent(agents: PostgresAgents, name: str) -> AgentRow:
@@ -305,11 +306,6 @@ async def find_agent(agents: PostgresAgents, name: str) -> AgentRow:
     if row is None:
         raise HttpRefusal(404, "not_found", "There is no such agent.")
     return row
-
-
-def _check_size(config: Mapping[str, Any]) -> None:
-    if len(str(config)) > MOST_CHARS:
-        raise HttpRefusal(413, "too_large", f"A config has {MOST_CHARS:,} characters at most.")
 
 
 def _judged(config: Mapping[str, Any], ground: AgentDefaults) -> dict[str, Any]:

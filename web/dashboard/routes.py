@@ -19,6 +19,7 @@ from shared.bootstrap.dashboard_stores import (
     change_dashboard_timezone,
 )
 from shared.bootstrap.foundation import SystemClock
+from shared.bootstrap.operator_services import build_operator_services
 from shared.bootstrap.stores import Stores, build_stores
 from shared.config.settings import Settings
 from shared.core.verdicts.breaker import BreakerState
@@ -201,6 +202,7 @@ def build_handlers(
         takes_over=settings.has_handover,
         inspects=context_inspector is not None,
     )
+    services = build_operator_services(stores)
     exporter = DataExporter(store=stores.export, clock=SystemClock())
     eraser = ErasureService(
         store=stores.erasure, announcer=announcer, crash_point=build_crash_point(settings.crash_point)
@@ -248,8 +250,8 @@ def build_handlers(
         ),
         PairingHandlers(telegram_access=stores.telegram_access, telegram_bots=stores.telegram_bots),
         AgentHandlers(
-            settings=settings, agents=stores.agents, playground=playground, sites=stores.sites,
-            stored_settings=admin.stored_settings,
+            settings=settings, agents=stores.agents, agent_service=services.agents, playground=playground,
+            sites=stores.sites, stored_settings=admin.stored_settings,
         ),
         KnowledgeHandlers(knowledge=stores.knowledge, agents=stores.agents),
         McpHandlers(

@@ -18,8 +18,13 @@ MOST_DISPLAY_CHARS = 60
 MOST_PICTURE_BYTES = 40_960
 """Most bytes of an operator's picture, enough for 256 × 256 pixels. The database has the same limit."""
 _NAME = re.compile(r"[\w][\w.@+ \-]*")
-_TAKEN_BY_THE_PROGRAM = frozenset({"nobody", "command line", "identity provider", "retention", "person"})
-"""Names that the audit log uses for other actors. API keys need no entry, since their names have a colon."""
+COMMAND_LINE = "command line"
+"""Actor in the audit log of changes by verbs of the shell."""
+_TAKEN_BY_THE_PROGRAM = frozenset({"nobody", "cli", COMMAND_LINE, "identity provider", "retention", "person"})
+"""Names that the audit log uses for other actors, `cli` in entries of 0.1.0 and for stored settings.
+
+API keys need no entry, since their names have a colon.
+"""
 
 
 class BadOperator(BadInput):

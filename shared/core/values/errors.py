@@ -61,6 +61,13 @@ class EvertalkError(Exception):
             self.advice = advice
 
 
+class NotFound(EvertalkError):
+    """What an operator named does not exist."""
+
+    code = "not_found"
+    advice = "There is nothing of that name."
+
+
 class ProcessStopped(EvertalkError):
     """The turn has stopped two processes."""
 

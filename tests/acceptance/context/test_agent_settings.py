@@ -40,7 +40,7 @@ async def configure(guest: Visit, **config: Any) -> None:
     agents = PostgresAgents(guest.app.pool)
     row = await agents.find("default")
     assert row is not None
-    assert await agents.change("default", config, seen=row.version) == row.version + 1
+    assert await agents.change("default", config, seen=row.version, by="test") == row.version + 1
 
 
 async def last_body(provider: RunningFake) -> dict[str, Any]:

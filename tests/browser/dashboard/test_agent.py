@@ -231,7 +231,7 @@ async def test_typed_text_survives_navigation_and_overwrites_no_newer_version(ho
     await page.get_by_label("Persona").fill("Half a thought")
     await page.get_by_role("link", name="Operations", exact=True).click()
     await page.get_by_role("heading", level=1, name="Jobs").wait_for()
-    await house.app.stores.agents.change("default", {"persona": "Theirs"}, seen=1)
+    await house.app.stores.agents.change("default", {"persona": "Theirs"}, seen=1, by="test")
     await page.go_back()
     await expect(page.get_by_label("Persona")).to_have_value("Half a thought")
     await page.reload()
@@ -245,7 +245,7 @@ async def test_typed_text_survives_navigation_and_overwrites_no_newer_version(ho
 
 
 async def test_a_viewer_reads_all_of_it_and_changes_nothing(house: House) -> None:
-    await house.app.stores.agents.change("default", {"persona": "You are Ada."}, seen=1)
+    await house.app.stores.agents.change("default", {"persona": "You are Ada."}, seen=1, by="test")
     page = await house.operator("vera", "viewer", "/dashboard/agents/default")
     await expect(page.get_by_label("Persona")).to_have_value("You are Ada.")
     await expect(page.get_by_label("Persona")).to_be_disabled()
@@ -259,7 +259,7 @@ async def test_a_viewer_reads_all_of_it_and_changes_nothing(house: House) -> Non
 
 
 async def test_an_agent_is_given_a_site(house: House) -> None:
-    await house.app.stores.agents.create("ada", {})
+    await house.app.stores.agents.create("ada", {}, by="test")
     page = await house.operator("anna", "admin", "/dashboard/agents/ada")
     await page.get_by_label("Assign it to a site").select_option("default")
     await page.get_by_role("button", name="Assign").press("Enter")
@@ -269,7 +269,7 @@ async def test_an_agent_is_given_a_site(house: House) -> None:
 
 async def test_form_and_json_are_two_views_of_one_draft(house: House) -> None:
     config = {"persona": "Old words.", "context": {"prune_mark": "[cut]"}, "tools": {"provider": []}}
-    await house.app.stores.agents.create("ada", config)
+    await house.app.stores.agents.create("ada", config, by="test")
     page = await house.operator("anna", "admin", "/dashboard/agents/ada")
     await page.get_by_label("Persona").fill("New words.")
     await page.get_by_role("tab", name="JSON").click()
@@ -300,7 +300,7 @@ async def test_form_and_json_are_two_views_of_one_draft(house: House) -> None:
     await field.fill(json.dumps(odd))
     await page.get_by_role("tab", name="Form").click()
     await expect(page.get_by_label("Display name")).to_have_value("7")
-    await house.app.stores.agents.change("ada", {"persona": "Theirs"}, seen=1)
+    await house.app.stores.agents.change("ada", {"persona": "Theirs"}, seen=1, by="test")
     await page.get_by_role("tab", name="JSON").click()
     assert json.loads(await field.input_value()) == odd
     await field.fill('{"persona": "Mine"}')

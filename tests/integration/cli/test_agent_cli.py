@@ -41,7 +41,7 @@ async def test_agent_edit_is_stored_confirmed_and_audited(terminal: TerminalDriv
     row = await pool.fetchrow("SELECT actor, action, object, detail FROM audit ORDER BY id DESC LIMIT 1")
     assert row is not None
     agent_id = await pool.fetchval("SELECT id::text FROM agents WHERE name = 'default'")
-    assert tuple(row) == ("cli", "agent.changed", agent_id, {"version": 2})
+    assert tuple(row) == ("command line", "agent.changed", agent_id, {"version": 2})
     operators = Operators(pool)
     assert await operators.find_broken_audit_link() is None
     await operators.close()
@@ -134,8 +134,8 @@ async def test_concurrent_agent_change_is_never_overwritten(terminal: TerminalDr
     agents = PostgresAgents(pool)
     row = await agents.find("default")
     assert row is not None
-    assert await agents.change("default", {"persona": "theirs"}, seen=row.version) == 2
-    assert await agents.change("default", {"persona": "late"}, seen=row.version) is None
+    assert await agents.change("default", {"persona": "theirs"}, seen=row.version, by="test") == 2
+    assert await agents.change("default", {"persona": "late"}, seen=row.version, by="test") is None
     # The same through the terminal: the row moves while the editor is open.
     await pool.execute(
         """CREATE FUNCTION moved() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -68,13 +68,13 @@ async def test_operators_change_rows_in_parallel_through_it(url: str) -> None:
 
 
 async def _make_and_change(stores: Stores, name: str) -> None:
-    assert await stores.agents.create(name, {"workspace": name})
-    assert await stores.agents.change(name, {"workspace": "other"}, seen=1) == 2
-    assert await stores.agents.change(name, {}, seen=1) is None
+    assert await stores.agents.create(name, {"workspace": name}, by="test")
+    assert await stores.agents.change(name, {"workspace": "other"}, seen=1, by="test") == 2
+    assert await stores.agents.change(name, {}, seen=1, by="test") is None
     found = await stores.agents.find(name)
     assert found is not None
     assert found.config == {"workspace": "other"}
-    assert await stores.agents.delete(name)
+    assert await stores.agents.delete(name, by="test")
 
 
 async def test_people_talk_in_parallel_through_it(

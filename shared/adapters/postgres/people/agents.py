@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -20,22 +19,10 @@ from shared.adapters.postgres.people.admin_store import (
     SiteTable,
     TelegramBotTable,
 )
+from shared.config.agents import AgentRow
 
 MOST_VERSIONS = 100
 """Stored versions of one agent; older ones are deleted."""
-_BY = "cli"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentRow:
-    id: int
-    name: str
-    config: Mapping[str, Any]
-    version: int
-    sessions: int = 0
-    sites: tuple[str, ...] = ()
-    bots: tuple[str, ...] = ()
-    """By user name where Telegram has told it, else by number."""
 
 
 class PostgresAgents(AdminStore):
@@ -55,7 +42,7 @@ class PostgresAgents(AdminStore):
             return [_row(*row) for row in rows]
 
     @store_method
-    async def create(self, name: str, config: Mapping[str, Any], *, by: str = _BY) -> bool:
+    async def create(self, name: str, config: Mapping[str, Any], *, by: str) -> bool:
         """Create an agent; return False if the name is taken."""
         new = insert(AgentTable).values(name=name, config=dict(config)).on_conflict_do_nothing()
         async with self._begin() as session:
@@ -66,7 +53,7 @@ class PostgresAgents(AdminStore):
         return agent_id is not None
 
     @store_method
-    async def change(self, name: str, config: Mapping[str, Any], *, seen: int, by: str = _BY) -> int | None:
+    async def change(self, name: str, config: Mapping[str, Any], *, seen: int, by: str) -> int | None:
         """Change an agent and return the new version; None if the row has changed since version `seen`."""
         change = update(AgentTable).where(col(AgentTable.name) == name, col(AgentTable.version) == seen)
         now = {"config": dict(config), "version": AgentTable.version + 1, "updated_at": func.now()}
@@ -102,7 +89,7 @@ class PostgresAgents(AdminStore):
         return None if kept is None else kept.config
 
     @store_method
-    async def delete(self, name: str) -> bool:
+    async def delete(self, name: str, *, by: str) -> bool:
         """Delete an agent; return False if it is unknown or conversations, sites or bots still use it."""
         try:
             async with self._begin() as session:
@@ -111,13 +98,13 @@ class PostgresAgents(AdminStore):
                 gone = delete(AgentTable).where(col(AgentTable.name) == name).returning(col(AgentTable.id))
                 agent_id = await session.scalar(gone)
                 if agent_id is not None:
-                    await session.audit("agent.deleted", by=_BY, about=str(agent_id))
+                    await session.audit("agent.deleted", by=by, about=str(agent_id))
         except asyncpg.ForeignKeyViolationError:
             return False
         return agent_id is not None
 
     @store_method
-    async def move_sessions(self, agent: str, *, channel: str, account: str, by: str = _BY) -> int:
+    async def move_sessions(self, agent: str, *, channel: str, account: str, by: str) -> int:
         """Assign the existing conversations of a site or bot to an agent; return the number changed."""
         async with self._begin() as session:
             agent_id = await session.scalar(select(AgentTable.id).where(AgentTable.name == agent))

@@ -166,7 +166,9 @@ async def test_former_versions_of_an_agent_are_kept_and_compared(setup: Dashboar
 async def test_of_an_agents_versions_the_newest_hundred_are_kept(setup: Dashboard) -> None:
     store = PostgresAgents(setup.pool)
     for seen in range(1, 103):
-        assert await store.change("default", {"caps": {"session_usd": seen}}, seen=seen) == seen + 1
+        assert (
+            await store.change("default", {"caps": {"session_usd": seen}}, seen=seen, by="test") == seen + 1
+        )
     row = await store.find("default")
     assert row is not None
     kept = [version for version, _, _ in await store.list_versions(row.id)]
@@ -174,12 +176,12 @@ async def test_of_an_agents_versions_the_newest_hundred_are_kept(setup: Dashboar
     connection = await asyncpg.connect(setup.database_url)
     assert await check_invariants(connection) == []
     await connection.close()
-    await store.create("gone", {})
-    assert await store.delete("gone")
+    await store.create("gone", {}, by="test")
+    assert await store.delete("gone", by="test")
 
 
 async def test_an_agent_is_given_a_site_with_its_conversations(setup: Dashboard) -> None:
-    await PostgresAgents(setup.pool).create("ada", {})
+    await PostgresAgents(setup.pool).create("ada", {}, by="test")
     async with setup.pool.acquire() as connection:
         await a_session(connection, channel="web")
     await setup.pool.execute("UPDATE addresses SET account = 'shop'")

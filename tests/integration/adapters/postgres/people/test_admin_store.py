@@ -22,7 +22,7 @@ def pool_size() -> int:
 
 async def test_a_transaction_uses_the_one_connection_and_leaves_nothing_on_it(pool: asyncpg.Pool) -> None:
     agents, before = PostgresAgents(pool), await pool.fetchval("SELECT pg_backend_pid()")
-    assert await agents.create("ada", {"caps": {"day": 1.5}, "ü": [None, True]})
+    assert await agents.create("ada", {"caps": {"day": 1.5}, "ü": [None, True]}, by="test")
     found = await agents.find("ada")
     assert found is not None
     assert found.config == {"caps": {"day": 1.5}, "ü": [None, True]}
@@ -36,15 +36,15 @@ async def test_what_cannot_be_put_on_record_is_not_done(pool: asyncpg.Pool) -> N
     await pool.execute("ALTER TABLE audit ADD CHECK (action <> 'agent.made')")
     agents = PostgresAgents(pool)
     with pytest.raises(asyncpg.CheckViolationError):
-        await agents.create("ada", {})
+        await agents.create("ada", {}, by="test")
     assert await agents.find("ada") is None
 
 
 async def test_second_of_two_changes_to_one_version_is_refused(pool: asyncpg.Pool) -> None:
     agents = PostgresAgents(pool)
-    await agents.create("ada", {})
-    assert await agents.change("ada", {"a": 1}, seen=1) == 2
-    assert await agents.change("ada", {"b": 1}, seen=1) is None
+    await agents.create("ada", {}, by="test")
+    assert await agents.change("ada", {"a": 1}, seen=1, by="test") == 2
+    assert await agents.change("ada", {"b": 1}, seen=1, by="test") is None
     assert await pool.fetchval("SELECT config FROM agents WHERE name = 'ada'") == {"a": 1}
 
 

@@ -1,0 +1,19 @@
+"""Services that change what operators own, put together for REST and for the verbs of the shell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shared.bootstrap.stores import Stores
+from shared.services.admin.agent_service import AgentService
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorServices:
+    """By subject: what a verb of the shell and its REST operation both call."""
+
+    agents: AgentService
+
+
+def build_operator_services(stores: Stores) -> OperatorServices:
+    return OperatorServices(agents=AgentService(stores.agents, stores.sites))
