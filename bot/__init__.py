@@ -1,1 +1,4 @@
-"""Talks with people on chat networks: one process, the only one that holds a bot token."""
+"""Process that talks with people on chat networks such as Telegram.
+
+The only process that holds bot tokens.
+"""

@@ -1,15 +1,15 @@
-"""`python -m bot`: the channels that people write to us on, Telegram first, until SIGTERM."""
+"""Entry point of `python -m bot`: serves the Telegram bots until SIGTERM."""
 
 from __future__ import annotations
 
 import gc
 
 if __name__ == "__main__":
-    # Until all that follows is loaded: looking for garbage meanwhile takes a fifth of the start.
+    # The garbage collector stays off until all modules are loaded: its runs take a fifth of the start.
     gc.disable()
     from shared.supervision.watchdog import start_watchdog
 
-    # Before anything is imported: the watch-dog is small, and it sees a start that stands still.
+    # The watchdog starts before the large imports, so that it also notices a start that hangs.
     start_watchdog("bot")
 
 import asyncio
@@ -47,7 +47,10 @@ def main() -> int:
 
 
 def configure(settings: Settings) -> None:
-    """Set up the log, which shows no token. Raises BadSettings for bots that cannot be used."""
+    """Set up the log, which masks bot tokens, and log a warning for each doubtful bot setting.
+
+    Raises BadSettings if the settings of a bot are invalid.
+    """
     bots = load_bots(settings)
     configure_logs(settings, process="bot", secrets=[bot.token for bot in bots])
     for remark in find_remarks(bots, settings):
@@ -55,7 +58,11 @@ def configure(settings: Settings) -> None:
 
 
 async def serve(app: App, stop: asyncio.Event, *, load: Callable[[], None] | None = None) -> int:
-    """Until `stop`; returns the exit code. `load` imports the channel."""
+    """Run the Telegram bots until `stop` is set; return the exit code of the process.
+
+    `load` imports the Telegram modules; None means `import_telegram`. Without a configured bot, only wait for
+    `stop`.
+    """
     settings = app.settings
     if not (bots := load_bots(settings)):
         log.warning("bot_waits_for_token", advice="Store a token on the dashboard or set TELEGRAM_BOT_TOKEN.")
@@ -85,13 +92,14 @@ async def serve(app: App, stop: asyncio.Event, *, load: Callable[[], None] | Non
 
 
 def import_telegram() -> None:
+    """Import aiogram and the Telegram modules, which takes about half a second."""
     importlib.import_module("bot.telegram.runtime.service")
 
 
 async def _load_telegram(app: App, stop: asyncio.Event, load: Callable[[], None]) -> bool:
-    """Import the channel in a thread; return whether it is there and `stop` is not set.
+    """Import the Telegram modules in a thread; return False if that failed or `stop` was set meanwhile.
 
-    Two imports at once are both late: what the model needs comes first.
+    Waits for the import of the model client first: two imports at the same time would delay both.
     """
 
     async def load_in_order() -> None:
@@ -117,7 +125,10 @@ async def _load_telegram(app: App, stop: asyncio.Event, load: Callable[[], None]
 
 
 def open_outage_channels(settings: Settings) -> Mapping[str, AlertChannel]:
-    """Build the channels of alerts about a database that is away; imports them when they are needed."""
+    """Return the senders of alerts for when the database is unavailable, by channel name.
+
+    Empty without alert chats. Imports the Telegram modules on the first call.
+    """
     if not settings.alert_telegram_chats:
         return {}
     from bot.telegram.outbound.alerts import build_outage_channels
@@ -142,7 +153,7 @@ async def _listen(app: App, service: TelegramService, settings: Settings) -> web
 
 
 async def _readyz(app: App, service: TelegramService, request: web.Request) -> web.Response:
-    """Report whether this process can store and answer an update: by its newest written beat, when loaded."""
+    """Answer a readiness check: 200 if the newest heartbeat was stored and the bot is warmed up, else 503."""
     database = app.heartbeat.write_state
     ready = database == "ok" and service.is_warm
     return web.json_response(

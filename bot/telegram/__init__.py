@@ -1,6 +1,7 @@
-"""The Telegram channel, built on aiogram, which its first import loads small.
+"""The Telegram channel, built on aiogram.
 
-Import it late: `bot.__main__` does, in a thread, when the client of the model is loaded.
+Importing this package loads aiogram with few models. `bot.__main__` imports it in a thread, after the client
+of the model provider is loaded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls to Telegram: their outcomes, and the queue that keeps the rate limits of each chat."""
+"""Outcomes of calls to Telegram, and the queue that keeps the rate limits of each chat."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from aiohttp import ClientConnectorError, ConnectionTimeoutError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSent:
-    """Outcome: the message is in the chat, with this id."""
+    """Outcome: Telegram sent the message, which has the id `message_id` in its chat."""
 
     message_id: int
 
@@ -31,7 +31,7 @@ class CallDone:
     """Outcome: Telegram processed the call, or found nothing left to change."""
 
     result: Any = None
-    """Telegram's answer to a call that asks for data; None for other calls."""
+    """Result of a call that asks for data, as aiogram's type; None for other calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class CallNotSent:
     reason: str
     retry_after: float | None = None
     is_final: bool = field(default=False, compare=False)
-    """True if the call is not retried: the queue was full, or the deadline passed."""
+    """True if the middlewares must not retry the call: the queue was full, or the deadline passed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +70,14 @@ class ChatClosed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatMoved:
-    """Outcome: the group became a supergroup with this id, and the call was not processed."""
+    """Outcome: the group became the supergroup `new_chat_id`; the call was not processed."""
 
     new_chat_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRejected:
-    """Outcome: Telegram refuses the call for good; `status` is 400, 404 or 413."""
+    """Outcome: Telegram refuses the call and would refuse it again; `status` is HTTP 400, 404 or 413."""
 
     reason: str
     status: int = 400
@@ -121,6 +121,7 @@ _NO_MESSAGE = re.compile(
 )
 _TOO_MANY = re.compile(r"too many requests(?:: retry after (\d+))?", re.IGNORECASE)
 _USUAL_WAIT_SECONDS = 5.0
+"""Seconds to wait after a 429 that names no time."""
 
 
 def is_refused(outcome: CallOutcome) -> bool:
@@ -144,12 +145,15 @@ def is_missing_thread(outcome: CallOutcome) -> bool:
 
 
 def is_missing_message(outcome: CallOutcome) -> bool:
-    """Return whether the message to edit can never be edited again."""
+    """Return whether the call failed because the message to edit is gone or cannot be edited."""
     return isinstance(outcome, CallRejected) and _NO_MESSAGE.search(outcome.reason) is not None
 
 
 def classify_error(error: Exception) -> CallOutcome:
-    """Return the outcome for an exception of aiogram. Its reason never has a URL, which has the token."""
+    """Return the outcome that matches an exception of aiogram.
+
+    Its reason contains no URL, because the URL contains the token.
+    """
     if isinstance(error, exceptions.TelegramRetryAfter):
         return CallNotSent(reason="too many requests", retry_after=float(error.retry_after))
     if isinstance(error, exceptions.TelegramMigrateToChat):
@@ -175,6 +179,7 @@ def classify_error(error: Exception) -> CallOutcome:
 
 
 def _classify_bad_request(message: str) -> CallOutcome:
+    """Return the outcome for Telegram's error text; CallDone if the wanted state already exists."""
     if _UNMODIFIED in message or _ALREADY_DELETED in message:
         return CallDone()
     if _FILES_FORBIDDEN.search(message):
@@ -187,14 +192,19 @@ def _classify_bad_request(message: str) -> CallOutcome:
 
 
 def _is_of_the_chat(outcome: CallOutcome) -> bool:
-    """Return whether a 403, classified as `outcome`, means that the whole chat is unreachable."""
+    """Return whether a 403, first classified as `outcome`, means that the whole chat is unreachable.
+
+    False if only files are forbidden there, or if another sender wrote the message.
+    """
     if not isinstance(outcome, CallRejected):
         return isinstance(outcome, ChatUnreachable)
     return _FILES_FORBIDDEN.search(outcome.reason) is None and _NOT_THE_AUTHOR not in outcome.reason
 
 
 def _classify_connection_error(error: exceptions.TelegramNetworkError) -> CallOutcome:
-    """Return CallNotSent if no connection was made; else CallUnknown, as the call may have arrived."""
+    """Return CallNotSent if no connection was made, else CallUnknown, since Telegram may have got the
+    call.
+    """
     if isinstance(error.__cause__, ClientConnectorError | ConnectionTimeoutError):
         return CallNotSent(reason=f"no connection: {error.message}")
     return CallUnknown(reason=f"connection lost: {error.message}")
@@ -208,7 +218,7 @@ def _classify_other(message: str) -> CallOutcome:
 
 
 class ScaledClock:
-    """Monotonic clock in seconds; a `speed` above 1 shortens the waits of tests."""
+    """Monotonic clock in seconds; tests set `speed` above 1 to shorten waits."""
 
     def __init__(self, *, speed: float = 1.0) -> None:
         self._speed = speed
@@ -225,12 +235,12 @@ class ScaledClock:
 
 
 class Priority(IntEnum):
-    """Priority of a call in the queue; smaller values go first."""
+    """Priority of a call in the queue; calls with smaller values are sent first."""
 
     CALLBACK = 0
     FINAL = 1
     SETTLE = 2
-    """Notices about answers that may not have arrived, and searches for those answers."""
+    """Priority of notices about answers that may not have arrived, and of searches for those answers."""
     NOTICE = 3
     EDIT = 4
     TYPING = 5
@@ -239,7 +249,10 @@ class Priority(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """Rate limit of `limit` calls in `seconds`; edits and lower priorities leave `reserved` of them free."""
+    """Limit of `limit` calls per `seconds`.
+
+    Calls of priority EDIT and below leave `reserved` of them free for more urgent calls.
+    """
 
     limit: int
     seconds: float
@@ -248,14 +261,15 @@ class Rate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimits:
-    """Rate limits of one bot. Telegram allows 30 a second, 1 a second in a chat, 20 a minute in a group.
+    """Rate limits of one bot.
 
-    The windows are a little longer than Telegram's, since clocks differ.
+    Telegram allows 30 calls a second, 1 a second in a chat and 20 a minute in a group. The windows are a
+    little longer than Telegram's, since its clock differs.
     """
 
     overall: Rate = Rate(limit=28, seconds=1.1, reserved=5)
     typing: Rate = Rate(limit=5, seconds=1.0)
-    """Typing indicators of all chats together; they also leave room for the answers under way."""
+    """Limit for typing indicators of all chats together."""
     private: tuple[Rate, ...] = (Rate(limit=3, seconds=3.2, reserved=1),)
     group: tuple[Rate, ...] = (Rate(limit=3, seconds=3.2), Rate(limit=20, seconds=61.0, reserved=2))
     waiting: int = 1_000
@@ -264,14 +278,19 @@ class RateLimits:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class QueuedCall:
-    """Call that waits in the queue. It `counts` towards its chat's limits if the chat shows its effect."""
+    """Call in the queue.
+
+    `counts` says whether it counts towards the limits of its chat. `taken_at` is the time at which it was
+    started, -inf before.
+    """
 
     chat_id: int | None
     priority: Priority
     deadline: float = inf
     counts: bool = True
     message: Hashable = None
-    """Key of a message; only one of its calls is sent at a time. None for no such limit."""
+    """Key of the message that the call changes; only one call per key runs at a time. None for no such limit.
+    """
     number: int = field(default=0, init=False)
     taken_at: float = field(default=-inf, init=False)
 
@@ -280,19 +299,27 @@ class QueuedCall:
 
 
 class _RateWindow:
+    """Times of the newest calls under one `Rate`."""
+
     def __init__(self, rate: Rate) -> None:
         self._rate = rate
         self._moments: deque[float] = deque(maxlen=rate.limit)
 
     def get_ready_time(self, priority: Priority, *, expected: int = 0) -> float:
-        """Return when a call may start and leave room for `expected` others; -inf means now."""
+        """Return the time from which a call of this priority may start; -inf if it may start now.
+
+        `expected` calls are left free in addition to the reserved ones.
+        """
         limit = max(1, self._rate.limit - self._get_reserved(priority) - expected)
         if len(self._moments) < limit:
             return -inf
         return self._moments[-limit] + self._rate.seconds
 
     def _get_reserved(self, priority: Priority) -> int:
-        """Return how many calls this priority must leave free; cleanups leave a fifth of the limit more."""
+        """Return how many calls this priority must leave free.
+
+        CLEANUP leaves a fifth of the limit more than EDIT.
+        """
         if priority < Priority.EDIT:
             return 0
         more = max(1, self._rate.limit // 5) if priority is Priority.CLEANUP else 0
@@ -302,7 +329,9 @@ class _RateWindow:
         self._moments.append(now)
 
     def move(self, taken_at: float, now: float) -> None:
-        """Move a started call to `now`, the time of its answer: Telegram counts it then at the latest."""
+        """Move a call from its start to `now`, the time of its response, since Telegram may count it that
+        late.
+        """
         if taken_at in self._moments:
             self._moments.remove(taken_at)
         self._moments.append(now)
@@ -315,7 +344,10 @@ _SWEEP_ABOVE = 1_000
 
 
 class CallQueue:
-    """Queue of one bot's calls. It has no clock: the caller passes the time."""
+    """Queue of one bot's calls with the rate limits of each chat.
+
+    It reads no clock: the caller passes each time, in seconds of one clock.
+    """
 
     def __init__(self, limits: RateLimits) -> None:
         self._limits = limits
@@ -327,13 +359,13 @@ class CallQueue:
         self._busy: set[Hashable] = set()
         self._next = 1
         self.expected = 0
-        """Number of answers under way; typing indicators leave room for them."""
+        """Number of answers in progress; typing indicators leave room for them."""
 
     def __len__(self) -> int:
         return len(self._queued)
 
     def add(self, call: QueuedCall) -> bool:
-        """Add a call, and return whether the queue had room for it."""
+        """Add a call; return False without adding it if the queue is full."""
         if len(self._queued) >= self._limits.waiting:
             return False
         call.number, self._next = self._next, self._next + 1
@@ -345,14 +377,17 @@ class CallQueue:
             self._queued.remove(call)
 
     def hold(self, chat_id: int | None, until: float) -> None:
-        """Hold back a chat's calls until a time; with None, the calls that belong to no chat."""
+        """Start no call of a chat before the time `until`.
+
+        `chat_id` None means calls that belong to no chat.
+        """
         self._held_until[chat_id] = max(until, self.get_hold_until(chat_id))
 
     def get_hold_until(self, chat_id: int | None) -> float:
         return self._held_until.get(chat_id, -inf)
 
     def take_due(self, now: float) -> list[QueuedCall]:
-        """Remove and return the calls that may start now, and count them in their rate windows."""
+        """Remove and return the calls that may start now, and count them in the rate limits."""
         found = []
         for call in tuple(self._queued):
             if call.message in self._busy or self._get_ready_time(call) > now:
@@ -363,7 +398,7 @@ class CallQueue:
         return found
 
     def take_expired(self, now: float) -> list[QueuedCall]:
-        """Remove and return the calls that cannot start before their deadline."""
+        """Remove and return the calls whose deadline has passed or will pass during a hold of their chat."""
         found = [
             call for call in self._queued if max(now, self.get_hold_until(call.chat_id)) >= call.deadline
         ]
@@ -372,7 +407,7 @@ class CallQueue:
         return found
 
     def finish(self, call: QueuedCall, now: float) -> None:
-        """Count a call at the time of its answer, and let the next call for the same message start."""
+        """Count a call at the time of its response, and allow the next call for the same message."""
         if call.message is not None:
             self._busy.discard(call.message)
         self._overall.move(call.taken_at, now)
@@ -381,7 +416,7 @@ class CallQueue:
                 window.move(call.taken_at, now)
 
     def get_next_time(self) -> float | None:
-        """Return the time at which a call can start or expires; None if there is no such time."""
+        """Return the earliest time at which a call can start or expires; None if no call has such a time."""
         moments = [
             min(self._get_ready_time(t), t.deadline) for t in self._queued if t.message not in self._busy
         ]
@@ -420,21 +455,23 @@ class CallQueue:
         return found
 
     def _sweep(self, now: float) -> None:
-        """Delete the rate windows and holds of chats without recent calls."""
+        """Delete the rate windows and ended holds of chats without recent calls, to free memory."""
         self._chats = {c: ws for c, ws in self._chats.items() if not all(w.is_idle(now) for w in ws)}
         self._held_until = {chat_id: until for chat_id, until in self._held_until.items() if until > now}
 
 
 @dataclass(slots=True, kw_only=True)
 class Backoff:
-    """Random delays in seconds that grow up to `max_seconds`; call `reset` after a success."""
+    """Random delays in seconds that double up to `max_seconds`; `reset` starts again at `min_seconds`."""
 
     min_seconds: float = 1.0
     max_seconds: float = 15.0
     _tries: int = field(default=0, init=False)
 
     def next(self) -> float:
-        """Return the next delay: random, from half to all of a time that doubles with each try."""
+        """Return the next delay in seconds: random between half and all of a time that doubles with each
+        call.
+        """
         whole = min(self.max_seconds, self.min_seconds * 2.0 ** min(self._tries, 32))
         self._tries += 1
         return max(min(self.min_seconds, self.max_seconds), random.uniform(whole / 2, whole))
@@ -444,7 +481,10 @@ class Backoff:
 
 
 class RateLimiter:
-    """Queue in which callers wait for their turn; each acquired call must be released."""
+    """Queue in which callers wait until the rate limits allow their call.
+
+    After `acquire` returned None, the caller must call `release`.
+    """
 
     def __init__(self, clock: ScaledClock, limits: RateLimits) -> None:
         self._clock = clock
@@ -454,7 +494,7 @@ class RateLimiter:
         self._timer: asyncio.TimerHandle | None = None
 
     async def acquire(self, call: QueuedCall, *, replaceable: bool) -> CallOutcome | None:
-        """Wait until a call may start, then return None; else return the outcome.
+        """Wait until a call may start, then return None; otherwise return its outcome.
 
         The outcome is CallNotSent if the queue is full or the deadline passes. A later call for the same
         message replaces a waiting `replaceable` call, which returns CallDone.
@@ -485,7 +525,9 @@ class RateLimiter:
 
     @contextmanager
     def expect_answer(self) -> Iterator[None]:
-        """Leave room for an answer that is under way; typing indicators wait for free room."""
+        """Leave room for one answer while the context is open: typing indicators wait until more calls are
+        free.
+        """
         self._queue.expected += 1
         try:
             yield
@@ -493,21 +535,26 @@ class RateLimiter:
             self._queue.expected -= 1
 
     def release(self, call: QueuedCall) -> None:
+        """Report that an acquired call has got its response, and start the calls that are due."""
         self._queue.finish(call, self._clock.now())
         self._pump()
 
     def hold(self, chat_id: int | None, seconds: float) -> float:
-        """Hold back the chat's calls for `seconds`; return the end of the hold."""
+        """Start no call of a chat for `seconds`; return the end of the hold on the clock.
+
+        `chat_id` None means calls that belong to no chat.
+        """
         until = self._clock.now() + seconds
         self._queue.hold(chat_id, until)
         self._pump()
         return until
 
     def get_hold_seconds(self, chat_id: int | None) -> float:
+        """Return the seconds for which the chat's calls are held back; 0 if they are not."""
         return max(0.0, self._queue.get_hold_until(chat_id) - self._clock.now())
 
     def close(self) -> None:
-        """Stop the queue; waiting calls return CallNotSent."""
+        """Stop the queue; all waiting calls return CallNotSent."""
         if self._timer is not None:
             self._timer.cancel()
         for waiter in self._waiters.values():
@@ -515,6 +562,7 @@ class RateLimiter:
                 waiter.set_result(False)
 
     def _replace(self, call: QueuedCall) -> None:
+        """Make `call` the replaceable call of its message, and end an earlier one that still waits."""
         older = self._replaceable.get(call.message)
         self._replaceable[call.message] = call
         if older is not None and older in self._waiters and not self._waiters[older].done():
@@ -538,6 +586,7 @@ class RateLimiter:
             self._timer = asyncio.get_running_loop().call_later(delay, self._pump)
 
     def _resolve(self, call: QueuedCall, *, go: bool) -> None:
+        """Wake the caller of `call`: `go` True means that the call may start."""
         waiter = self._waiters.get(call)
         if waiter is not None and not waiter.done():
             waiter.set_result(go)

@@ -1,4 +1,4 @@
-"""The command menus that Telegram shows: who sees which commands, in which language."""
+"""Builds the command menus that Telegram shows, by kind of chat and language."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shared.core.commands.commands import Audience, Command, commands_for
 from shared.locales import ENGLISH, list_languages
 
 Scope = Literal["all_private_chats", "all_group_chats", "all_chat_administrators"]
-"""`type` of the Bot API's BotCommandScope."""
+"""Kind of chat that sees a menu: `type` of the Bot API's BotCommandScope."""
 NAME_CHARS = 32
 DESCRIPTION_CHARS = 256
 MAX_COMMANDS = 100
@@ -19,23 +19,30 @@ _HIDDEN_IN_GROUPS = frozenset({"start"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandMenu:
-    """The arguments of one `setMyCommands`."""
+    """Arguments of one call of `setMyCommands`."""
 
     scope: Scope
     language: str
-    """Two letters, or empty for languages without a menu."""
+    """Two-letter language code; empty for the menu of all languages without a menu."""
     commands: tuple[tuple[str, str], ...]
-    """Names without the slash, and descriptions."""
+    """Pairs of a command name without slash and its description."""
 
 
 def list_menu_languages() -> tuple[str, ...]:
-    """Telegram knows languages by two letters: of those that share them, the first is shown."""
+    """Return the language codes of the menus: empty for the English default, then each two-letter code once.
+
+    Of languages that share two letters, the first in the list gives the texts.
+    """
     return ("", *dict.fromkeys(language[:2] for language in list_languages() if language != ENGLISH))
 
 
 def build_command_menus(
     audience: Audience, *, humans: bool = True, speaks: bool = False
 ) -> tuple[CommandMenu, ...]:
+    """Return the menus of a bot for each kind of chat and language.
+
+    `humans` and `speaks` say whether the commands for handover and for voice answers are included.
+    """
     table = commands_for(channel="telegram", audience=audience, humans=humans, speaks=speaks)
     in_groups = tuple(command for command in table if command.name not in _HIDDEN_IN_GROUPS)
     commands_by_scope: dict[Scope, tuple[Command, ...]] = {

@@ -1,4 +1,4 @@
-"""Roles of people in groups by Telegram, asked at most once a minute."""
+"""Looks up whether people are administrators of their group, and keeps each result for a minute."""
 
 from __future__ import annotations
 
@@ -17,20 +17,23 @@ MAX_CACHED = 5_000
 _ADMINS = frozenset({"administrator", "creator"})
 
 GroupRole = Literal["admin", "member", "unknown"]
-"""Role of a person in a group; `unknown` while Telegram does not answer or puts the question off."""
+"""Role of a person in a group; `unknown` if Telegram does not answer or postpones the call."""
 
 
 class GroupAdmins:
-    """Administrators of groups for one bot."""
+    """Cached lookup of group roles by one bot."""
 
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
         self._cache: dict[tuple[int, int], tuple[float, GroupRole]] = {}
 
     async def find_role(self, chat_id: int, user_id: int, *, patience: float) -> GroupRole:
-        """Return the person's role, waiting at most `patience` seconds through a rate limit."""
+        """Return the role of a person, from the cache or from Telegram.
+
+        Waits at most `patience` seconds in the queue and through a rate limit, then returns `unknown`.
+        """
         if user_id == chat_id:
-            return "admin"  # an anonymous administrator speaks as the group itself
+            return "admin"  # an anonymous administrator writes with the id of the group
         cached = self._cache.get((chat_id, user_id))
         if cached is not None and time.monotonic() - cached[0] < CACHE_SECONDS:
             return cached[1]

@@ -1,7 +1,7 @@
-"""Session middlewares of a `Bot`: unreachable chats, retries, the turn of each call, and its outcome.
+"""Session middlewares of a `Bot`: unreachable chats, retries, rate limits and typed outcomes.
 
-They stand in this order around the request. A call made without `call_options` passes all of them: it belongs
-to no chat, and its caller handles aiogram's exceptions.
+Each request passes them in this order. A call without `call_options` skips all of them: it belongs to no
+chat, and its caller handles aiogram's exceptions.
 """
 
 from __future__ import annotations
@@ -39,19 +39,21 @@ from bot.telegram.client.calls import (
 log = structlog.get_logger(__name__)
 
 UNREACHABLE_SECONDS = 60.0
-"""Seconds without calls to a chat that blocked or removed the bot, unless it is heard of before."""
+"""Seconds without calls to a chat that blocked or removed the bot; a message from the chat ends them early.
+"""
 MAX_UNREACHABLE = 1_000
 MAX_SENT = 200
 MAX_CHATS_SENT = 1_000
 MAX_TRIES = 10
-"""Tries of one call; a chat that keeps answering 429 is left to the next look."""
+"""Maximum requests for one call, also through 429 responses; then its outcome is CallNotSent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendObserver:
-    """Callbacks for the row of a message: before its request is sent, and when Telegram surely refused it.
+    """Callbacks that keep the stored row of a message up to date.
 
-    If `before_send` raises, nothing is sent.
+    `before_send` runs before each request; if it raises, nothing is sent. `on_refused` gets the reason when
+    Telegram surely did not send the message.
     """
 
     before_send: Callable[[], Awaitable[None]]
@@ -60,30 +62,33 @@ class SendObserver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallOptions:
-    """How one call waits for its turn."""
+    """How a call is queued and retried; `Sender.call` describes the fields."""
 
     chat_id: int | None
     priority: Priority
     deadline: float
-    """Time on the bot's clock when waiting ends, through a 429 as well."""
+    """Time on the bot's clock until which the call may wait in the queue or through a 429."""
     tries: int
     repeatable: bool = False
-    """Doing it twice is the same as doing it once."""
+    """Whether a repeated call has no further effect, so that it can be retried after a lost response."""
     counts: bool = True
     message: tuple[int, int] | None = None
-    """Calls for the same message go one after the other."""
+    """Chat id and message id; calls for the same message are sent one after the other.
+
+    None for no such order.
+    """
     replaceable: bool = False
     observer: SendObserver | None = None
 
 
 call_options: ContextVar[CallOptions | None] = ContextVar("call_options", default=None)
-"""Options of the call that the current task makes."""
+"""Options of the call that the current task makes; None for a plain aiogram call."""
 
 Request = Callable[[], Awaitable[Any]]
 
 
 class CallMiddleware(BaseRequestMiddleware):
-    """A step around calls with options, which end as an outcome."""
+    """Base of middlewares that return a CallOutcome; calls without `call_options` skip them."""
 
     async def __call__(
         self, make_request: NextRequestMiddlewareType[Any], bot: Bot, method: TelegramMethod[Any]
@@ -94,18 +99,20 @@ class CallMiddleware(BaseRequestMiddleware):
 
     @abstractmethod
     async def run(self, request: Request, method: TelegramMethod[Any], options: CallOptions) -> CallOutcome:
-        """Make the request, or return the outcome of a call that is not made."""
+        """Return the outcome of the call: make it by `request`, or return an outcome without making it."""
 
 
 class ReachabilityMiddleware(CallMiddleware):
-    """Ends calls to chats that blocked the bot, and remembers the messages that arrived."""
+    """Refuses calls to chats that blocked the bot for `UNREACHABLE_SECONDS`, and records ids of sent
+    messages.
+    """
 
     def __init__(self, clock: ScaledClock) -> None:
         self._clock = clock
         self._unreachable: dict[int, tuple[float, ChatUnreachable]] = {}
-        """Chats that refused the bot, with the time of that: further calls would be refused, too."""
+        """Time and outcome of the refusal, by id of an unreachable chat."""
         self._sent: OrderedDict[int, deque[int]] = OrderedDict()
-        """Newest messages that this process sent, by chat."""
+        """Ids of the newest messages that this process sent, by chat id."""
 
     async def run(self, request: Request, method: TelegramMethod[Any], options: CallOptions) -> CallOutcome:
         if options.chat_id is None:
@@ -126,14 +133,18 @@ class ReachabilityMiddleware(CallMiddleware):
         return outcome
 
     def mark_reachable(self, chat_id: int) -> None:
-        """Allow calls to a chat again, after a person wrote in it or unblocked the bot."""
+        """Allow calls to a chat again; called when a person wrote in it or unblocked the bot."""
         self._unreachable.pop(chat_id, None)
 
     def list_sent(self, chat_id: int) -> tuple[int, ...]:
-        """Return ids of the newest messages that this process sent to a chat or edited there."""
+        """Return ids of the newest messages that this process sent or edited in a chat, oldest first.
+
+        At most `MAX_SENT` ids; empty if the chat is not known.
+        """
         return tuple(self._sent.get(chat_id, ()))
 
     def _find_unreachable(self, chat_id: int) -> ChatUnreachable | None:
+        """Return the stored refusal of a chat if it is less than `UNREACHABLE_SECONDS` old, else None."""
         known = self._unreachable.get(chat_id)
         if known is None or self._clock.now() - known[0] > UNREACHABLE_SECONDS:
             return None
@@ -141,7 +152,10 @@ class ReachabilityMiddleware(CallMiddleware):
 
 
 class RetryMiddleware(CallMiddleware):
-    """Holds a chat after a 429, and repeats what surely did not happen or may happen twice."""
+    """Retries calls that Telegram did not get, and holds a chat's calls after a 429.
+
+    A call with unknown result is retried only if it is `repeatable`.
+    """
 
     def __init__(self, rate_limiter: RateLimiter, clock: ScaledClock, *, backoff: float) -> None:
         self._rate_limiter = rate_limiter
@@ -173,7 +187,7 @@ class RetryMiddleware(CallMiddleware):
 
 
 class TurnMiddleware(CallMiddleware):
-    """Lets each call wait for its turn under the limits of its bot and its chat."""
+    """Makes each call wait until the rate limits of its bot and chat allow it, and runs its observer."""
 
     def __init__(self, rate_limiter: RateLimiter) -> None:
         self._rate_limiter = rate_limiter
@@ -203,7 +217,7 @@ class TurnMiddleware(CallMiddleware):
 
 
 class OutcomeMiddleware(CallMiddleware):
-    """Returns a typed outcome where aiogram returns a value or raises."""
+    """Turns aiogram's results and exceptions into a CallOutcome, and logs failures."""
 
     async def run(self, request: Request, method: TelegramMethod[Any], options: CallOptions) -> CallOutcome:
         try:

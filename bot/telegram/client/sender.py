@@ -1,4 +1,4 @@
-"""Sends all calls of a bot: each waits for its turn, and returns a typed outcome."""
+"""Client of one bot: queues each call under the rate limits, and returns a typed outcome."""
 
 from __future__ import annotations
 
@@ -68,33 +68,38 @@ log = structlog.get_logger(__name__)
 BACKOFF_SECONDS = 0.5
 TRIES = 3
 FINAL_PATIENCE_SECONDS = 120.0
+"""Seconds that a final message may wait for its turn."""
 EDIT_PATIENCE_SECONDS = 5.0
+"""Seconds that an edit may wait for its turn."""
 TYPING_SECONDS = 5
+"""Seconds until a request that shows an activity is given up."""
 CALLBACK_PATIENCE_SECONDS = 20.0
+"""Seconds that an answer to a button press or an inline query may wait for its turn."""
 GUEST_PATIENCE_SECONDS = 5.0
-"""Seconds that an answer to a guest waits for its turn; it is queued again while its question is open."""
+"""Seconds that an answer in a guest chat may wait for its turn; later the delivery loop tries again."""
 _GUEST_CHATS = 2**60
-"""Offset of a guest chat's id in rate limits: the same id may belong to another chat of the bot."""
+"""Offset that keeps a guest chat's rate limit apart from that of a chat with the same id."""
 _CUSTOMER_CHATS = 2**61
-"""Offset of a customer's id in rate limits: the customer may also have a chat with the bot."""
+"""Offset that keeps a customer's rate limit apart from that of the customer's own chat with the bot."""
 
 
 _TITLE_CHARS = 60
+"""Maximum characters of the title of an answer in a guest chat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatTarget:
-    """Chat to send to, and its topic if `thread_id` is not 0."""
+    """Chat to send to; `thread_id` is the id of its topic, 0 for the chat itself."""
 
     chat_id: int
     thread_id: int = 0
 
 
 class Sender:
-    """Client of one bot whose calls wait for their turn and return a CallOutcome.
+    """Client of one bot whose calls are queued under the rate limits and return a CallOutcome.
 
-    It registers the middlewares of the bot's session. `patience` is the number of seconds that a call may
-    wait for its turn, including the wait after a 429.
+    Registers its middlewares at the bot's session. `patience` is the number of seconds that a call may wait
+    for its turn, including the wait after a 429.
     """
 
     def __init__(
@@ -121,7 +126,7 @@ class Sender:
             bot.session.middleware(step)
 
     def get_hold_seconds(self, chat_id: int) -> float:
-        """Return the seconds for which a 429 holds back a chat's calls; 0 if they may be sent now."""
+        """Return the seconds for which a 429 holds back a chat's calls; 0 if calls are allowed now."""
         return self._rate_limiter.get_hold_seconds(chat_id)
 
     async def close(self) -> None:
@@ -146,7 +151,7 @@ class Sender:
     ) -> CallOutcome:
         """Send a message; it is repeated only if it surely did not arrive.
 
-        Formatting, a keyboard or a topic that Telegram refuses is left out.
+        If Telegram refuses the formatting, the keyboard or the topic, send the message without it.
         """
 
         def build_method(part: MessagePart, thread_id: int) -> SendMessage:
@@ -189,7 +194,10 @@ class Sender:
         patience: float = EDIT_PATIENCE_SECONDS,
         tries: int = 1,
     ) -> CallOutcome:
-        """Edit a message, replacing an edit of it that still waits; the replaced call returns CallDone."""
+        """Edit a message.
+
+        An earlier edit of the same message that still waits is dropped and returns CallDone.
+        """
 
         def build_method(part: MessagePart) -> EditMessageText:
             return EditMessageText(
@@ -220,7 +228,10 @@ class Sender:
         tries: int = TRIES,
         observer: SendObserver | None = None,
     ) -> CallOutcome:
-        """Send a file; `photo` or `voice` makes the chat show or play it."""
+        """Send a file to a chat, or as a photo with `photo`, or as a voice message with `voice`.
+
+        Sent to the chat itself if the topic no longer exists.
+        """
 
         def build_method(thread_id: int) -> SendDocument | SendPhoto | SendVoice:
             method_fields: dict[str, Any] = {
@@ -259,7 +270,7 @@ class Sender:
         )  # fmt: skip
 
     async def delete(self, chat_id: int, message_ids: Iterable[int]) -> CallOutcome:
-        """Delete messages; return CallDone if all are gone, else the first other outcome."""
+        """Delete messages one by one; return CallDone if all are deleted, else the first other outcome."""
         first: CallOutcome = CallDone()
         for message_id in message_ids:
             method = DeleteMessage(chat_id=chat_id, message_id=message_id)
@@ -274,11 +285,14 @@ class Sender:
     # -- typing, reactions, callbacks -----------------------------------------------------------------
 
     def expect_answer(self) -> AbstractContextManager[None]:
-        """Leave room for an answer that is under way before typing in any chat."""
+        """Return a context in which typing indicators of all chats leave room for one answer."""
         return self._rate_limiter.expect_answer()
 
     async def send_typing(self, target: ChatTarget, *, action: str = "typing") -> CallOutcome:
-        """Show an activity such as typing, at once or not at all, since a late one would be wrong."""
+        """Show an activity such as `typing` for about five seconds.
+
+        Not sent at all if it cannot be sent now.
+        """
 
         def build_method(thread_id: int) -> SendChatAction:
             return SendChatAction(
@@ -298,6 +312,7 @@ class Sender:
         *,
         patience: float = EDIT_PATIENCE_SECONDS,
     ) -> CallOutcome:
+        """Set the bot's reaction to a message; `emoji` None removes it."""
         wanted: list[Any] = [] if emoji is None else [ReactionTypeEmoji(emoji=emoji)]
         method = SetMessageReaction(chat_id=chat_id, message_id=message_id, reaction=wanted)
         return await self.call(
@@ -306,7 +321,10 @@ class Sender:
         )  # fmt: skip
 
     async def answer_callback(self, query_id: str, *, text: str = "", alert: bool = False) -> CallOutcome:
-        """Answer a pressed button, with a text if given; CallRejected if the answer is too late."""
+        """Answer a button press; `text` is shown briefly, or as a dialog with `alert`.
+
+        The outcome is CallRejected if the press is too old.
+        """
         method = AnswerCallbackQuery(
             callback_query_id=query_id, text=text or None, show_alert=alert or None
         )  # fmt: skip
@@ -318,7 +336,10 @@ class Sender:
     async def answer_inline(
         self, query_id: str, results: Sequence[Mapping[str, Any]], *, button: str = ""
     ) -> CallOutcome:
-        """Offer the results of an inline query; `button` leads to the private chat."""
+        """Send the results of an inline query.
+
+        `button` is the label of a link to the private chat, empty for none.
+        """
         method = AnswerInlineQuery.model_validate({
             "inline_query_id": query_id, "results": list(results), "cache_time": 0, "is_personal": True,
             "button": InlineQueryResultsButton(text=button, start_parameter="inline") if button else None,
@@ -331,9 +352,10 @@ class Sender:
     # -- guest chats ----------------------------------------------------------------------------------
 
     async def answer_guest(self, chat_id: int, query_id: str, part: MessagePart) -> CallOutcome:
-        """Answer a question in a chat where the bot is a guest; CallDone has aiogram's SentGuestMessage.
+        """Send the answer to a question from a chat where the bot is a guest.
 
-        Never repeated after a lost reply; refused formatting is left out.
+        The result of CallDone is aiogram's SentGuestMessage. Not repeated after a lost response; refused
+        formatting is left out.
         """
 
         def build_method(part: MessagePart) -> AnswerGuestQuery:
@@ -350,7 +372,7 @@ class Sender:
         return await self._call_guest(chat_id, build_method, part, priority=Priority.FINAL)
 
     async def edit_guest_answer(self, chat_id: int, inline_message_id: str, part: MessagePart) -> CallOutcome:
-        """Replace the placeholder message of a guest chat with the answer."""
+        """Replace the placeholder in a guest chat with the answer; refused formatting is left out."""
 
         def build_method(part: MessagePart) -> EditMessageText:
             return EditMessageText(
@@ -379,7 +401,10 @@ class Sender:
     async def send_for_owner(
         self, connection_id: str, chat_id: int, part: MessagePart, *, patience: float = FINAL_PATIENCE_SECONDS
     ) -> CallOutcome:
-        """Send a text to a customer in the owner's name, without formatting if Telegram refuses it."""
+        """Send a text to a customer in the name of the business account's owner.
+
+        Refused formatting is left out. `connection_id` is Telegram's id of the business connection.
+        """
 
         def build_method(part: MessagePart) -> SendMessage:
             return SendMessage(
@@ -396,17 +421,17 @@ class Sender:
     # -- chats and their members ------------------------------------------------------------------------
 
     async def get_member(self, chat_id: int, user_id: int, *, patience: float) -> CallOutcome:
-        """Ask Telegram for a member of a chat; `result` of CallDone is aiogram's type."""
+        """Ask Telegram for a member of a chat; the result of CallDone is aiogram's ChatMember."""
         return await self._ask(GetChatMember(chat_id=chat_id, user_id=user_id), chat_id, patience)
 
     async def get_chat(self, chat_id: int, *, patience: float) -> CallOutcome:
-        """Ask Telegram for a chat; `result` of CallDone is aiogram's type."""
+        """Ask Telegram for a chat; the result of CallDone is aiogram's ChatFullInfo."""
         return await self._ask(GetChat(chat_id=chat_id), chat_id, patience)
 
     async def create_topic(self, chat_id: int, name: str) -> CallOutcome:
-        """Create a topic; `result` of CallDone is aiogram's type.
+        """Create a topic in a chat; the result of CallDone is aiogram's ForumTopic.
 
-        The call is not repeated after a lost reply.
+        The call is not repeated after a lost response.
         """
         method = CreateForumTopic(chat_id=chat_id, name=name)
         return await self.call(method, chat_id=chat_id, patience=EDIT_PATIENCE_SECONDS)
@@ -429,7 +454,7 @@ class Sender:
     async def _call_formatted(
         self, build_method: Callable[[MessagePart], TelegramMethod[Any]], part: MessagePart, **options: Any
     ) -> CallOutcome:
-        """Make a call with a text, without formatting if Telegram refuses it."""
+        """Call the method for `part`; if Telegram refuses the formatting, call it again without."""
         outcome = await self.call(build_method(part), **options)
         if is_entity_error(outcome) and part.entities:
             log.warning("entities_rejected", bot_id=self.bot_id, chat_id=options["chat_id"])
@@ -439,7 +464,7 @@ class Sender:
     async def _call_in_topic(
         self, build_method: Callable[[int], TelegramMethod[Any]], target: ChatTarget, **options: Any
     ) -> CallOutcome:
-        """Make a call for a topic, and for the chat if the topic is gone."""
+        """Call the method for the target's topic; if the topic no longer exists, call it for the chat."""
         outcome = await self.call(build_method(target.thread_id), chat_id=target.chat_id, **options)
         if is_missing_thread(outcome) and target.thread_id:
             outcome = await self.call(build_method(0), chat_id=target.chat_id, **options)
@@ -460,14 +485,15 @@ class Sender:
         timeout: int | None = None,
         observer: SendObserver | None = None,
     ) -> CallOutcome:
-        """Make a call when its turn comes, and return its outcome; raise what the observer raises.
+        """Queue a call, make it when the rate limits allow, and return its outcome.
 
-        `chat_id` None is a call for no chat. `patience` is the number of seconds that the call may wait for
-        its turn; then the outcome is CallNotSent. `tries` is the most requests; a 429 may add some. Calls
-        that are `repeatable` are repeated after a lost reply, too. `counts` is False for calls that do not
-        count towards the limits of the chat. `message` is a chat and a message id: calls for the same
-        message are sent one after the other, and a `replaceable` one replaces an earlier one that still
-        waits, which returns CallDone. `timeout` is in seconds; None is the default of the session.
+        `chat_id` is None for a call that belongs to no chat. `patience` is the number of seconds that the
+        call may wait; after that the outcome is CallNotSent. `tries` is the maximum of requests; a 429 may
+        add some. A `repeatable` call is also repeated after a lost response. With `counts` False the call
+        does not count towards the limits of the chat. `message` is a chat id and a message id: calls for the
+        same message are sent one after the other, and a `replaceable` call drops an earlier waiting one,
+        which returns CallDone. `timeout` is in seconds, None for the session's default. Raises what
+        `observer` raises.
         """
         options = CallOptions(
             chat_id=chat_id, priority=priority, deadline=self._clock.now() + patience, tries=tries,
@@ -489,7 +515,10 @@ def to_reply_parameters(message_id: int | None) -> ReplyParameters | None:
 
 
 def strip_entities(part: MessagePart) -> MessagePart:
-    """Return a part without formatting; addresses of links are written out where they fit."""
+    """Return a part without formatting.
+
+    Link addresses are appended in brackets if they fit in the message.
+    """
     text, raw = part.text, part.text.encode("utf-16-le")
     for entity in reversed(part.entities):
         if entity.url is not None:

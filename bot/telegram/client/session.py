@@ -1,4 +1,6 @@
-"""The HTTP session of aiogram's `Bot`: bounded answers, replaceable connections, errors without the token."""
+"""HTTP session of aiogram's `Bot` with a size limit for responses, reconnection, and errors without the
+token.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,12 @@ from shared.core.values.errors import EvertalkError
 REQUEST_SECONDS = 30.0
 CONNECT_SECONDS = 5.0
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
-"""Bytes of one answer: a hundred updates have less than 10 MB."""
+"""Maximum bytes of one response; a hundred updates have less than 10 MB."""
 _TOKEN = re.compile(r"[0-9]{1,16}:[A-Za-z0-9_-]{20,128}")
 
 
 class InvalidBotToken(EvertalkError):
-    """Telegram does not know this bot token."""
+    """Raised for a bot token that is malformed or that Telegram refuses."""
 
     code = "telegram_token_refused"
     advice = (
@@ -40,13 +42,13 @@ class InvalidBotToken(EvertalkError):
 
 
 class FileTooLarge(EvertalkError):
-    """The file is larger than the limit."""
+    """Raised when a download or a response is larger than its limit."""
 
     code = "file_too_large"
 
 
 class DownloadFailed(EvertalkError):
-    """A file did not come; `status` is the server's answer, 0 without one."""
+    """Raised when a file could not be downloaded; `status` is the HTTP status, 0 without a response."""
 
     code = "download_failed"
 
@@ -56,13 +58,13 @@ class DownloadFailed(EvertalkError):
 
 
 class GetRawUpdates(GetUpdates):
-    """Method `getUpdates` whose updates stay raw JSON values, for the inbox."""
+    """Method `getUpdates` that returns updates as raw JSON values, for the inbox."""
 
     __returning__ = list[Any]
 
 
 class BoundedFile(BytesIO):
-    """Destination of a download that raises FileTooLarge instead of growing beyond `max_bytes`."""
+    """Buffer for a download; raises FileTooLarge instead of growing beyond `max_bytes`."""
 
     def __init__(self, max_bytes: int) -> None:
         super().__init__()
@@ -75,18 +77,18 @@ class BoundedFile(BytesIO):
 
 
 class TelegramSession(AiohttpSession):
-    """Session of aiogram with bounded answers; no error of it contains the token."""
+    """HTTP session of aiogram that limits the size of responses and keeps the token out of its errors."""
 
     def __init__(self, *, api: TelegramAPIServer, timeout: float) -> None:
         super().__init__(api=api, timeout=timeout, json_loads=partial(parse_json, strict=False))
         self._response_models = get_response_models()
         self._retired: list[aiohttp.ClientSession] = []
-        """Replaced sessions, whose last calls may still run."""
+        """Replaced HTTP sessions, which stay open while their last calls run."""
 
     async def create_session(self) -> aiohttp.ClientSession:
-        """Return the open HTTP session, or a new one.
+        """Return the open HTTP session, or open a new one.
 
-        Only Telegram's own server is reached through the environment's proxy.
+        The proxy from the environment is used for Telegram's own server only.
         """
         if self._session is None or self._session.closed:
             self._session = aiohttp.ClientSession(
@@ -96,10 +98,10 @@ class TelegramSession(AiohttpSession):
         return self._session
 
     async def make_request(self, bot: Bot, method: TelegramMethod[Any], timeout: Any = None) -> Any:
-        """Call a method of the Bot API and return its result; raises aiogram's exceptions.
+        """Call a method of the Bot API and return its result. Raises aiogram's exceptions.
 
-        `timeout` is the limit for the whole call in seconds, None for the session's own; connecting may take
-        at most `CONNECT_SECONDS` of it.
+        `timeout` is the limit of the whole call in seconds, None for the session's default; connecting may
+        take at most `CONNECT_SECONDS` of it.
         """
         session = await self.create_session()
         url = self.api.api_url(token=bot.token, method=method.__api_method__)
@@ -114,7 +116,7 @@ class TelegramSession(AiohttpSession):
         else:
             text = content.decode("utf-8", "replace")
             return self.check_response(bot, method, response.status, text).result
-        # Only these name no address: the token is part of it.
+        # Other causes may contain the URL, and so the token.
         named = isinstance(failure, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
         raise TelegramNetworkError(method=method, message=describe_failure(failure)) from (
             failure if named else None
@@ -128,9 +130,9 @@ class TelegramSession(AiohttpSession):
         chunk_size: int = 65536,
         raise_for_status: bool = True,
     ) -> AsyncGenerator[bytes, None]:
-        """Yield a file in chunks of at most `chunk_size` bytes; raises DownloadFailed.
+        """Yield a file in chunks of at most `chunk_size` bytes. Raises DownloadFailed.
 
-        `timeout` is in seconds. With `raise_for_status` false, an error page is yielded like a file.
+        `timeout` is in seconds. With `raise_for_status` False, the body of an error response is yielded too.
         """
         try:
             async for chunk in super().stream_content(url, headers, timeout, chunk_size, raise_for_status):
@@ -142,7 +144,7 @@ class TelegramSession(AiohttpSession):
         raise failure
 
     async def reconnect(self) -> None:
-        """Let the next call open new connections; calls under way keep theirs."""
+        """Make the next call open new connections; running calls keep theirs."""
         await self._close_retired()
         if self._session is not None:
             self._retired.append(self._session)
@@ -159,15 +161,15 @@ class TelegramSession(AiohttpSession):
 
 
 def create_bot(token: str, *, api_url: str | None = None, timeout: float = REQUEST_SECONDS) -> Bot:
-    """Return the client of one bot; the caller closes its session.
+    """Return the client of one bot; the caller must close its session.
 
-    Raises InvalidBotToken for a malformed token. `api_url` is the address of another server, None for
-    Telegram's own; `timeout` is in seconds for each call.
+    `api_url` is the address of another Bot API server, None for Telegram's own; `timeout` is the limit of
+    each call in seconds. Raises InvalidBotToken for a malformed token.
     """
     if not _TOKEN.fullmatch(token):
         raise InvalidBotToken("not of the form 123456:ABC…")
     server = PRODUCTION if api_url is None else TelegramAPIServer.from_base(api_url)
-    # `link_preview_is_disabled` would also be sent by a name that the Bot API has given up.
+    # The Bot API has deprecated the name `link_preview_is_disabled`, so it is not used here.
     usual = DefaultBotProperties(
         link_preview=LinkPreviewOptions(is_disabled=True), allow_sending_without_reply=True
     )
@@ -175,21 +177,22 @@ def create_bot(token: str, *, api_url: str | None = None, timeout: float = REQUE
 
 
 def get_session(bot: Bot) -> TelegramSession:
-    """Return the session of a bot that `create_bot` made."""
+    """Return the session of a bot that was made by `create_bot`."""
     return cast("TelegramSession", bot.session)
 
 
 def describe_call_error(error: Exception) -> str:
-    """Return Telegram's message, or a safe description of another error: its own text may hold the token."""
+    """Return the text of Telegram's error, or a description of another error without the token."""
     return error.message if isinstance(error, TelegramAPIError) else describe_failure(error)
 
 
 def get_retry_seconds(error: Exception) -> float:
-    """Return the seconds that Telegram asks to wait before the next call; 0 for other errors."""
+    """Return the seconds that Telegram demands before the next call; 0 for other errors."""
     return float(error.retry_after) if isinstance(error, TelegramRetryAfter) else 0.0
 
 
 async def _read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+    """Return the body of a response. Raises FileTooLarge if it is longer than `max_bytes`."""
     content = bytearray()
     while chunk := await response.content.readany():
         content += chunk

@@ -1,4 +1,4 @@
-"""JSON from Telegram: which of it can be stored, and which is an update."""
+"""Parses JSON from Telegram, and checks whether it is an update that can be stored."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 MAX_DEPTH = 64
-"""Maximum nesting of JSON that is stored; updates of Telegram have about 10 levels."""
+"""Maximum nesting of stored JSON; updates of Telegram have about 10 levels."""
 MAX_UPDATE_ID = 2**62
 
 
 class InvalidJson(ValueError):
-    """Bytes that are not JSON, or JSON that cannot be stored."""
+    """Raised for bytes that are not JSON, or for JSON that cannot be stored."""
 
 
 def parse_json(body: bytes, *, strict: bool = True) -> Any:
-    """Parse JSON from Telegram. Raises InvalidJson if it cannot be parsed.
+    """Parse JSON from Telegram. Raises InvalidJson for malformed JSON.
 
-    If `strict`, NaN, infinite numbers and more than 64 levels also raise. Otherwise such numbers become None,
-    and the caller checks the depth.
+    With `strict`, NaN, infinite numbers and more than `MAX_DEPTH` levels raise, too. Otherwise such numbers
+    become None, and the caller checks the depth.
     """
     constant, decimal = (_reject_constant, _parse_finite) if strict else (_return_none, _parse_finite_or_none)
     try:
@@ -33,7 +33,7 @@ def parse_json(body: bytes, *, strict: bool = True) -> Any:
 
 
 def is_update(found: Any) -> bool:
-    """Return whether parsed JSON is an object with a valid `update_id`; other fields are not checked."""
+    """Return whether parsed JSON is an object with a valid `update_id`; no other field is checked."""
     if not isinstance(found, Mapping):
         return False
     number = found.get("update_id")
@@ -41,6 +41,7 @@ def is_update(found: Any) -> bool:
 
 
 def is_shallow(found: Any, levels: int = MAX_DEPTH) -> bool:
+    """Return whether JSON has at most `levels` nested objects and lists."""
     match found:
         case dict():
             return levels > 0 and all(is_shallow(item, levels - 1) for item in found.values())

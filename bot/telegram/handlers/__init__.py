@@ -1,8 +1,8 @@
-"""The routers of one bot and their handlers.
+"""Routers of one bot and their handlers.
 
-`dispatcher` feeds them: a batch of messages, or any other update. In their order: `command_handlers` has
-commands, `message_handlers` what people say, `access_requests` and `button_handlers` presses,
-`inline_queries` what is asked from other chats, `chat_changes` the bot's standing, migrations, pins,
-reactions and stopped drafts. `chat_admission` stands before messages. `quick_actions`, `memory_list` and
-`search_results` serve commands and buttons. Begin with `dispatcher`.
+`dispatcher` passes them batches of messages and all other updates. Their order: `command_handlers` for
+commands, `message_handlers` for other messages, `access_requests` and `button_handlers` for button presses,
+`inline_queries` for inline queries, `chat_changes` for membership, migrations, pins, reactions and stopped
+drafts. `chat_admission` is the middleware of messages. `quick_actions`, `memory_list` and `search_results`
+carry out commands and button presses. Begin with `dispatcher`.
 """

@@ -1,4 +1,4 @@
-"""Access requests: asks the owners in their chats, and sends the decision to the person."""
+"""Asks the owners of a bot about access requests, and sends their decisions to the people who asked."""
 
 from __future__ import annotations
 
@@ -28,14 +28,19 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 MAX_PENDING_NOTICES = 10
-"""Requests of an hour that are shown, so that strangers cannot fill an owner's chat; `pairing list` has the
-rest.
+"""Maximum pending requests about which owners get a notice, so that strangers cannot fill an owner's chat.
+
+`pairing list` shows all.
 """
 _MAX_REMEMBERED = 1_000
+"""Maximum entries of each dictionary below."""
 
 
 class AccessRequests:
-    """Access requests of one bot; if it has no owner, the people among `alert_chats` are asked."""
+    """Access requests of one bot.
+
+    Owners get the notices; if the bot has none, the private chats among `alert_chats` do.
+    """
 
     def __init__(self, context: BotContext, *, notifier: Notifier, alert_chats: Sequence[int]) -> None:
         self._context = context
@@ -44,15 +49,19 @@ class AccessRequests:
         self._notifier = notifier
         self._alert_chats = tuple(chat for chat in alert_chats if chat > 0)
         self._languages: OrderedDict[int, str] = OrderedDict()
-        """Languages of chats with a request, the only data stored of them."""
+        """Language tags of people with a request, by chat id; nothing else of them is kept."""
         self._decisions_sent: OrderedDict[tuple[int, str], None] = OrderedDict()
-        """Decisions that were sent but are not yet marked as sent, by chat and state."""
+        """Decisions that were sent but not yet marked as sent in the database, by chat id and state."""
 
     async def ask_owners(self, decision: StrangerReply, chat_ref: ChatRef, sender: MessageAuthor) -> None:
-        """Send each owner one notice per request; the request stays in the list if the notice fails."""
+        """Send each owner a notice about a new request, with buttons to allow or deny it.
+
+        Beyond `MAX_PENDING_NOTICES` pending requests no notice is sent. An unavailable database is logged
+        only; the request stays in the list.
+        """
         self._remember_language(chat_ref.chat_id, sender.language_code)
         try:
-            # Later requests do not count: of many at the same time, the owners are asked about the first.
+            # Requests after this one are not counted, so of many at the same time the first get a notice.
             waiting = await self._access.count_waiting(self._bot_id, up_to=chat_ref.chat_id)
             if waiting > MAX_PENDING_NOTICES:
                 log.warning("access_request_notice_failed", bot=self._bot_id, limit=MAX_PENDING_NOTICES)
@@ -75,7 +84,10 @@ class AccessRequests:
         return router
 
     async def _handle_press(self, query: CallbackQuery, callback_data: ButtonPress, texts: Catalogue) -> None:
-        """Store an owner's decision and show it; only buttons in the owner's own chat count."""
+        """Store an owner's decision and show it in place of the notice.
+
+        A press outside the owner's chat is refused.
+        """
         press, owner = callback_data, query.from_user.id
         is_own_chat = query.message is not None and query.message.chat.id == owner
         if not is_own_chat or owner not in await self._list_owners():
@@ -98,14 +110,17 @@ class AccessRequests:
             await self._notifier.edit(ChatTarget(chat_id=owner), shown_id, decision_text)
 
     async def send_decision(self, row: AccessRow) -> None:
-        """Send a decision to its chat, and leave a group that was refused; channels get no message.
+        """Send a decision to the chat that asked, and leave the chat if it is a refused group.
 
-        The next round repeats what could not be sent. After a crash it may be sent twice.
+        Channels get no message. If Telegram postpones a call, the decision stays unsent and the next round
+        tries again. After a crash the message may be sent twice.
         """
         is_channel = await self._is_channel(row.chat_id)
         if is_channel is None:
-            return  # Telegram did not say: the next round asks again
-        if not is_channel and (row.chat_id, row.state) not in self._decisions_sent:  # its readers did not ask
+            return  # Telegram did not answer: the next round asks again
+        if (
+            not is_channel and (row.chat_id, row.state) not in self._decisions_sent
+        ):  # readers of a channel did not ask
             outcome = await self._notifier.attempt(
                 ChatTarget(chat_id=row.chat_id),
                 self._format_decision(row, await self._load_texts(row.chat_id)),
@@ -128,9 +143,9 @@ class AccessRequests:
         )
 
     async def _is_channel(self, chat_id: int) -> bool | None:
-        """Return whether a chat is a channel; None if Telegram put the call off or did not answer.
+        """Return whether a chat is a channel; None if Telegram postponed the call or did not answer.
 
-        False without a call for private chats, and if the bot reads no channels; False if Telegram refuses.
+        False without a call for a private chat or if the bot reads no channels; False if Telegram refuses.
         """
         if chat_id > 0 or not self._context.identity.reads_channels:
             return False
@@ -140,17 +155,22 @@ class AccessRequests:
         return isinstance(outcome, CallDone) and getattr(outcome.result, "type", "") == "channel"
 
     async def _leave(self, chat_id: int) -> bool:
-        """Leave a group; return False if Telegram put the call off or did not answer, to repeat it later."""
+        """Leave a group.
+
+        Return False if that has to be repeated because Telegram postponed or did not answer it.
+        """
         outcome = await self._context.sender.leave_chat(chat_id, patience=0.0)
         if not isinstance(outcome, CallDone):
             log.warning("group_leave_failed", bot=self._bot_id, outcome=str(outcome))
         return not is_undecided(outcome)
 
     async def _list_owners(self) -> list[int]:
+        """Return the private chat ids of the bot's owners; without an owner, those of the alert chats."""
         owners = [chat for chat in await self._access.list_owners(self._bot_id) if chat > 0]
         return owners or list(self._alert_chats)
 
     async def _load_texts(self, chat_id: int) -> Catalogue:
+        """Return the bot's texts in the language of a chat; English if it is unknown."""
         for chat in await self._context.stores.telegram_chats.list_threads(self._bot_id, chat_id):
             return get_chat_texts(chat)
         return get_texts(self._languages.get(chat_id, "en"))
@@ -160,7 +180,7 @@ class AccessRequests:
 
 
 def _remember(known: OrderedDict[K, V], key: K, value: V) -> None:
-    """Store an entry as the newest, and drop the oldest ones beyond `_MAX_REMEMBERED`."""
+    """Store an entry as the newest one, and drop the oldest ones beyond `_MAX_REMEMBERED`."""
     known[key] = value
     known.move_to_end(key)
     while len(known) > _MAX_REMEMBERED:

@@ -1,4 +1,4 @@
-"""Handles pressed buttons; callback data can be forged, so everything in it is checked."""
+"""Handles button presses; callback data can be forged, so all of it is checked."""
 
 from __future__ import annotations
 
@@ -49,12 +49,15 @@ _ADMINS_ONLY = frozenset({
     ButtonAction.ERASE_ALL, ButtonAction.CANCEL_ERASURE, ButtonAction.CHOOSE,
 })  # fmt: skip
 _MEMORY_ACTIONS = frozenset({ButtonAction.ARCHIVE_NOTE, ButtonAction.RESTORE_NOTE, ButtonAction.PAGE})
-"""Not available on public bots."""
+"""Actions that a public bot refuses."""
 _ANSWER_ACTIONS = frozenset({ButtonAction.REGENERATE, ButtonAction.CONTINUE, ButtonAction.SHORTER})
 
 
 class ButtonAccess(BaseMiddleware):
-    """Middleware that checks a press, since callback data can be forged, and passes `chat` and `press` on."""
+    """Middleware that refuses presses from other chats and from people without the needed role.
+
+    Passes `chat`, `press`, `texts` and `update_id` on to the handler.
+    """
 
     def __init__(
         self,
@@ -95,6 +98,9 @@ class ButtonAccess(BaseMiddleware):
         return await handler(event, {**data, "update_id": data["event_update"].update_id})
 
     async def _find_role(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> GroupRole:
+        """Return `admin` if the press is allowed, `member` if not, `unknown` if Telegram did not tell the
+        role.
+        """
         if self._context.public and press.action in _MEMORY_ACTIONS:
             return "member"
         if chat.chat_id > 0 or press.action not in _ADMINS_ONLY:
@@ -103,7 +109,7 @@ class ButtonAccess(BaseMiddleware):
         return await self._admins.find_role(chat.chat_id, user_id, patience=EDIT_PATIENCE_SECONDS)
 
     async def _is_from_chat(self, query: CallbackQuery, chat: ChatRow) -> bool:
-        """Return whether the press came from the button's own chat, and this chat may use the bot."""
+        """Return whether the button was pressed in its own chat and that chat has access to the bot."""
         if query.message is None:
             return False
         pressed = query.message.chat
@@ -113,7 +119,7 @@ class ButtonAccess(BaseMiddleware):
 
 
 class ButtonHandlers:
-    """Router of button presses for one bot."""
+    """Router of one bot for button presses, except those about access requests and drafts."""
 
     def __init__(
         self,
@@ -143,7 +149,7 @@ class ButtonHandlers:
         self._offered = offered
 
     def build_router(self) -> Router:
-        """Build the router: a handler for each action, and one that answers unknown buttons."""
+        """Build the router: one handler for each action, and one that calls all other buttons outdated."""
         known, unknown = Router(name="known_buttons"), Router(name="unknown_buttons")
         known.callback_query.middleware(self._access)
         handlers: dict[ButtonAction, Callable[..., Awaitable[None]]] = {
@@ -179,6 +185,7 @@ class ButtonHandlers:
         await self._notifier.answer_callback(query.id, texts.say("unknown_button"))
 
     async def _close(self, query: CallbackQuery, chat: ChatRow) -> None:
+        """Delete the message with the pressed button."""
         if (pressed_id := get_pressed_id(query)) is not None:
             await self._notifier.delete(get_chat_target(chat), pressed_id)
         await self._notifier.answer_callback(query.id)
@@ -191,7 +198,7 @@ class ButtonHandlers:
         )
 
     async def _resend(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> None:
-        """Send an answer again that may not have arrived; for a second press, only say that this was done."""
+        """Send an answer again that may not have arrived; a second press only says that it was sent again."""
         texts = get_chat_texts(chat)
         found = await self._delivery.uncertain.handle_press(
             chat,
@@ -205,6 +212,7 @@ class ButtonHandlers:
         await self._notifier.answer_callback(query.id, texts.say(keys[found.what]))
 
     async def _go_on(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress, update_id: int) -> None:
+        """Ask for a longer form or the rest of an answer."""
         text = get_chat_texts(chat).say("prompt_longer")
         asked = await self._quick_actions.go_on(chat, text, turn=press.subject, update_id=update_id)
         await self._answer_quick_action(query, chat, asked=asked)
@@ -215,7 +223,10 @@ class ButtonHandlers:
         await self._answer_quick_action(query, chat, asked=asked)
 
     async def _answer_quick_action(self, query: CallbackQuery, chat: ChatRow, *, asked: bool) -> None:
-        """Answer the press; unless `asked`, call the button outdated and remove its message's keyboard."""
+        """Answer the press.
+
+        If `asked` is False, call the button outdated and remove the keyboard of its message.
+        """
         if asked:
             await self._notifier.answer_callback(query.id)
             return
@@ -224,6 +235,7 @@ class ButtonHandlers:
             await self._context.sender.edit_keyboard(chat.chat_id, shown_id, None)
 
     async def _retry(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress, update_id: int) -> None:
+        """Request a new answer to a question; after an edit, also delete the message that offered it."""
         texts = get_chat_texts(chat)
         asked = await self._quick_actions.retry(chat, update_id=update_id, turn=press.subject or None)
         await self._notifier.answer_callback(
@@ -234,6 +246,10 @@ class ButtonHandlers:
             await self._notifier.delete(get_chat_target(chat), pressed_id)
 
     async def _view_summary(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> None:
+        """Send the text of the newest summary.
+
+        A press on an older summary's button is answered as outdated.
+        """
         summary = await self._context.stores.telegram_chats.load_newest_summary(chat.session_id)
         if summary is None or summary.compaction_id != press.subject:
             await self._answer_outdated(query, chat)
@@ -245,7 +261,7 @@ class ButtonHandlers:
         )
 
     async def _undo_summary(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> None:
-        """Undo the newest summary; answer a press on an older summary's button as outdated."""
+        """Undo the newest summary; a press on an older summary's button is answered as outdated."""
         summary = await self._context.stores.telegram_chats.load_newest_summary(chat.session_id)
         if summary is None or summary.compaction_id != press.subject:
             await self._answer_outdated(query, chat)
@@ -259,7 +275,10 @@ class ButtonHandlers:
             await self._notifier.send(get_chat_target(chat), text, silent=True)
 
     async def _change_reminder(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> None:
-        """Cancel, pause or resume a reminder that is still pending; answer an outdated press as such."""
+        """Cancel, pause or resume a pending reminder and show the list.
+
+        Any other press is answered as outdated.
+        """
         ids = [one.id for one in await list_reminders(self._context, chat)]
         if press.subject not in ids or press.word not in ("cancel", "pause", "resume"):
             await self._answer_outdated(query, chat)
@@ -270,7 +289,10 @@ class ButtonHandlers:
         await self._notifier.send_or_edit(chat, query, outcome.result, keyboard=buttons)
 
     async def _apply_choice(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> None:
-        """Run a command with one of its current choices; answer an outdated press as such."""
+        """Run a command with one of its current choices.
+
+        A press on another choice is answered as outdated.
+        """
         name, _, mark = press.word.partition("=")
         table = commands_for(
             channel="telegram", audience=self._context.config.audience, speaks=self._context.can_speak
@@ -288,7 +310,10 @@ class ButtonHandlers:
         await self._notifier.send_or_edit(chat, query, outcome.result, keyboard=buttons)
 
     async def _erase_all(self, query: CallbackQuery, chat: ChatRow) -> None:
-        """Run `/forget everything yes`; if it is refused, as without a recent preview, answer as outdated."""
+        """Run `/forget everything yes`.
+
+        If the command fails, as without a recent preview, answer the press as outdated.
+        """
         outcome = await self._run_command(chat, "forget", "everything yes")
         if not outcome.success:
             await self._answer_outdated(query, chat)
@@ -297,12 +322,16 @@ class ButtonHandlers:
         await self._notifier.send_or_edit(chat, query, outcome.result)
 
     async def _cancel_erasure(self, query: CallbackQuery, chat: ChatRow) -> None:
+        """Drop the pending confirmation of `/forget everything`."""
         await self._erasure.take_confirmation(chat.session_id)
         await self._notifier.answer_callback(query.id)
         await self._notifier.send_or_edit(chat, query, get_chat_texts(chat).say("nothing_erased"))
 
     async def _record_rating(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> None:
-        """Store a rating of 1 to 5 stars and show the stored one; later ratings do not change the first."""
+        """Store a rating of 1 to 5 stars and show it.
+
+        After the first rating, later presses show the first.
+        """
         rating = int(press.word) if press.word in ("1", "2", "3", "4", "5") else 0
         stored = rating and await self._context.stores.inbox.record_rating(
             chat.session_id, press.subject, rating
@@ -325,6 +354,7 @@ class ButtonHandlers:
         )  # fmt: skip
 
     async def _change_setting(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> None:
+        """Switch a setting of the chat, choose its language, or show the list of languages."""
         name, _, value = press.word.partition("=")
         known = (name in SWITCH_SETTINGS and name in self._offered) or (
             name == "language" and value in (CHOOSE, *list_languages())

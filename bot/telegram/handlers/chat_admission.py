@@ -1,4 +1,4 @@
-"""Admission of chats: the middleware of messages, and the replies to strangers."""
+"""Decides which chats may use the bot, and answers strangers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 
 
 class ChatAdmission:
-    """Opens admitted chats of one bot, and answers strangers."""
+    """Opens the chats of one bot that have access, and answers chats without access."""
 
     def __init__(
         self,
@@ -56,9 +56,14 @@ class ChatAdmission:
     async def reply_to_stranger(
         self, decision: AccessDecision, chat_ref: ChatRef, sender: MessageAuthor
     ) -> None:
+        """Send the reply that belongs to an access decision.
+
+        For a new request, ask the owners in the background. Allowed and NoReply send nothing; a channel gets
+        no message.
+        """
         match decision:
             case StrangerReply(key=key, args=args):
-                if chat_ref.kind != "channel":  # its readers have nothing to do with that
+                if chat_ref.kind != "channel":  # readers of a channel have not asked for access
                     notice = self._format_access_reply(get_texts(sender.language_code), key, args)
                     await self._notifier.send(get_reply_target(chat_ref), notice)
                 if key == "access_owner":
@@ -91,7 +96,10 @@ class ChatAdmission:
     async def open_chat(
         self, chat_ref: ChatRef, sender: MessageAuthor, *, known: ChatRow | None = None
     ) -> ChatRow:
-        """Return the chat's row, created if needed; `known` is the row that was loaded with its access."""
+        """Return the row of a chat, created if needed, and mark the chat as reachable.
+
+        `known` is the row if it was loaded before; the title and the person's app language are updated.
+        """
         title = chat_ref.title[:128]
         chat = known if known is not None and known.title == (title or known.title) else None
         chat = chat or await self._stores.telegram_chats.open(
@@ -112,7 +120,7 @@ class ChatAdmission:
 
 
 class _KnownChat:
-    """The row of a message's chat, which its access is loaded with; None without access or an own row."""
+    """Loader of a chat's row together with its access; `row` is None if the chat has no row or no access."""
 
     def __init__(self, chats: PostgresTelegramChats, bot_id: int, message: IncomingMessage) -> None:
         self._chats = chats
@@ -128,9 +136,10 @@ class _KnownChat:
 
 
 class BatchAdmission(BaseMiddleware):
-    """Lets a batch of messages reach its handler with `chat`, `texts` and `beginning`.
+    """Middleware that passes batches of chats with access on, with `chat`, `texts` and `beginning`.
 
-    `beginning` is the stored message that an edit or the rest of a message belongs to.
+    `beginning` is the stored message that an edit or a late part belongs to, None if there is none. Batches
+    of other chats are answered and marked as handled.
     """
 
     def __init__(self, context: BotContext, *, admission: ChatAdmission, uncertain: UncertainNotices) -> None:
@@ -146,11 +155,12 @@ class BatchAdmission(BaseMiddleware):
         data: dict[str, Any],
     ) -> Any:
         batch: MessageBatch | None = data.get("batch")
-        if batch is None:  # a change of the chat
+        if batch is None:  # an update about the chat itself
             return await handler(event, data)
         message = batch.addressed_message
         beginning = await (self.find_edited(message) if message.is_edited else self._find_beginning(batch))
-        # Only one part of a message mentions the bot: the rest of one that was stored is meant, too.
+        # Only one part of a split message mentions the bot, so a late part of a stored message counts as
+        # addressed.
         policy, known = self._admission.policy, _KnownChat(self._stores.telegram_chats, self._bot_id, message)
         decision = await (
             policy.admit(message, find=known.find_access) if beginning is None else policy.check(message.chat)
@@ -168,13 +178,13 @@ class BatchAdmission(BaseMiddleware):
         return await handler(event, data)
 
     async def _find_beginning(self, batch: MessageBatch) -> MessageRow | None:
-        """Return the stored first part of a message whose rest came late; None if there is none."""
+        """Return the stored first part of a message whose rest came late; None if this is no late part."""
         if batch.late_for is None or batch.first.is_edited:
             return None
         return await self._find(batch.first.chat.chat_id, batch.late_for)
 
     async def find_edited(self, message: IncomingMessage) -> MessageRow | None:
-        """Return the stored message that was edited; None if it was not stored."""
+        """Return the stored message that was edited; None if that message was not stored."""
         return await self._find(message.chat.chat_id, message.message_id)
 
     async def _find(self, chat_id: int, message_id: int) -> MessageRow | None:
@@ -182,7 +192,7 @@ class BatchAdmission(BaseMiddleware):
         return found if found is not None and found.seq is not None else None
 
     async def _handle_quotes(self, chat: ChatRow, batch: MessageBatch) -> None:
-        """Mark uncertain answers as arrived if a person replied to them."""
+        """Report replies to uncertain answers: a person replied, so the answer has arrived."""
         for message in batch.messages:
             quoted, message_id = message.quoted, message.reply_to_message_id
             if quoted is not None and quoted.by_bot and message_id is not None:
@@ -190,7 +200,10 @@ class BatchAdmission(BaseMiddleware):
 
 
 def _keep_addressed(batch: MessageBatch) -> MessageBatch:
-    """Drop messages of people in a group who did not address the bot; return the batch of the others."""
+    """Return the batch without messages of group members who did not address the bot.
+
+    Their updates count as read.
+    """
     if batch.addressed_message.chat.is_private:
         return batch
     asked = {one.sender.user_id for one in batch.messages if one.is_addressed}

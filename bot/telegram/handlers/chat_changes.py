@@ -1,4 +1,4 @@
-"""Updates about a chat itself: membership of the bot, migrations, pins, reactions, stopped drafts."""
+"""Handles updates about a chat itself: membership of the bot, migrations, pins, reactions, stopped drafts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NEGATIVE_REACTIONS = frozenset("👎💩🤮😢🤬😱🤯🖕😡")
 
 
 class ChatChanges:
-    """Handlers of one bot for updates about a chat itself, such as its membership, pins and reactions."""
+    """Router of one bot for updates about a chat itself, such as its membership, pins and reactions."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class ChatChanges:
     async def _join(self, change: ChatMemberUpdated) -> None:
         """Mark a chat as reachable after the bot was added or unblocked.
 
-        In a group or channel, also decide on its access and reply.
+        In a group or channel, also decide whether it has access, and reply.
         """
         await self._stay(change)
         if change.chat.type != "private":
@@ -67,16 +67,21 @@ class ChatChanges:
             await self._admission.reply_to_stranger(decision, chat_ref, by)
 
     async def _leave(self, change: ChatMemberUpdated) -> None:
-        """Mark a chat as unreachable after the bot was removed or blocked by a person."""
+        """Mark a chat as unreachable after the bot was removed or blocked."""
         await self._chats.set_reachable(self._bot_id, change.chat.id, reachable=False)
 
     async def _stay(self, change: ChatMemberUpdated) -> None:
-        """Mark a chat as reachable after the bot's rights changed, since refused calls may now pass."""
+        """Mark a chat as reachable after the bot's rights changed, since calls refused before may now
+        succeed.
+        """
         await self._chats.set_reachable(self._bot_id, change.chat.id, reachable=True)
         self._context.sender.mark_reachable(change.chat.id)
 
     async def _migrate_to(self, message: Message) -> None:
-        """Store the new id of a group that became a supergroup; Telegram reports it once in each chat."""
+        """Store the new id of a group that became a supergroup.
+
+        Telegram reports the change in the old and in the new chat; both handlers store the same.
+        """
         assert message.migrate_to_chat_id is not None
         await self._chats.migrate(self._bot_id, old_chat=message.chat.id, new_chat=message.migrate_to_chat_id)
 
@@ -87,6 +92,7 @@ class ChatChanges:
         )
 
     async def _pin(self, message: Message) -> None:
+        """Pin the message in the conversation too, if the chat has access."""
         chat_ref, sender = parse_chat_ref(message), parse_author(message)
         assert message.pinned_message is not None
         if sender is None or not isinstance(await self._admission.policy.check(chat_ref), Allowed):
@@ -95,7 +101,11 @@ class ChatChanges:
         await self._command_handlers.pin(chat, message.pinned_message.message_id)
 
     async def _rate(self, reaction: MessageReactionUpdated) -> None:
-        """Store a reaction to an answer as a good or bad rating, or clear the rating if it was withdrawn."""
+        """Store a reaction to an answer as a good or bad rating.
+
+        Clear the rating if the reaction was removed. Reactions to other messages, and emoji without an
+        opinion, are ignored.
+        """
         chat_ref = build_chat_ref(reaction.chat)
         if not isinstance(await self._admission.policy.check(chat_ref), Allowed):
             return
@@ -110,7 +120,7 @@ class ChatChanges:
         await self._chats.record_opinion(found.session_id, found.turn, opinion, source=source)
 
     async def _stop_answer(self, stopped: MessageGenerationStopped) -> None:
-        """Stop the answers of the topic whose native draft was stopped."""
+        """Stop the answers of the topic in which a person stopped the native draft."""
         chat_ref = build_chat_ref(stopped.chat, thread_id=stopped.message_thread_id or 0)
         for chat in await self._chats.list_threads(self._bot_id, chat_ref.chat_id):
             if chat.thread_id == chat_ref.thread_id:
@@ -122,6 +132,7 @@ def _list_emoji(reactions: list[ReactionTypeUnion]) -> frozenset[str]:
 
 
 def _rate_emoji(emojis: frozenset[str]) -> str | None:
+    """Return `good` or `bad` if an emoji has that meaning, else None; `good` wins."""
     if emojis & POSITIVE_REACTIONS:
         return "good"
     return "bad" if emojis & NEGATIVE_REACTIONS else None

@@ -1,4 +1,4 @@
-"""The router of commands: the shared ones, and those that only exist on Telegram."""
+"""Router of commands: those of all channels, and those that exist only on Telegram."""
 
 from __future__ import annotations
 
@@ -50,20 +50,22 @@ from shared.services.privacy.export import DataExporter
 log = structlog.get_logger(__name__)
 
 MAX_ARGUMENT_WORDS = 2
-"""Words after an unknown command; with more of them it is a message that begins with a slash."""
+"""Maximum words after an unknown command; with more, the text is a message that begins with a slash."""
 QUESTION_MARKS = ("?", "？", "؟")
 ROLE_PATIENCE_SECONDS = 30.0
-"""Seconds that a command waits for Telegram to say who its sender is, through a rate limit as well."""
+"""Seconds that a command may wait for Telegram's answer about the sender's role, including rate limits."""
 
 
 RUN_ONCE_COMMANDS = ("undo", "new", "separator", "unlink")
-"""Shared commands that must not run twice, like `compact`: after a crash they are dropped."""
+"""Shared commands, besides `compact`, that must not run twice: their update is marked as handled first, so a
+crash drops them.
+"""
 
 NextHandler = Callable[[TelegramObject, dict[str, Any]], Awaitable[Any]]
 
 
 class CommandHandlers:
-    """Handlers of the commands to one bot; a chat's access is checked before they run."""
+    """Handlers of one bot for commands; the middleware has checked the access of the chat before."""
 
     def __init__(
         self,
@@ -90,13 +92,16 @@ class CommandHandlers:
         self._memory_list = memory_list
         self._demo = demo
         self._offered = offered
-        """Settings that this deployment lets a chat change."""
+        """Names of settings that the operator lets a chat change."""
         self._search_results = search_results
         self._topics = topics
         self._start = start
 
     def build_router(self) -> Router:
-        """Build the router of commands; those with the flag `once` are marked as handled before they run."""
+        """Build the router.
+
+        Updates of commands with the flag `once` are marked as handled before they run.
+        """
         once = {"once": True}
         router = Router(name="commands")
         for observer in (router.message, router.channel_post, router.edited_message):
@@ -125,11 +130,12 @@ class CommandHandlers:
         return router
 
     def is_known(self, name: str) -> bool:
+        """Return whether the bot has a command of this name."""
         table = commands_for(channel="telegram", audience=self._context.config.audience, speaks=True)
         return name == "start" or any(one.name == name for one in table)
 
     def is_command(self, message: IncomingMessage) -> bool:
-        """Return whether the message is a command to this bot, known or not; edited messages never are."""
+        """Return whether a message is a command to this bot, known or unknown; an edited message never is."""
         command = message.command
         if command is None or command.is_for_other_bot or message.is_edited:
             return False
@@ -138,8 +144,8 @@ class CommandHandlers:
     def _may_be_meant(self, message: IncomingMessage) -> bool:
         """Return whether a message that begins with a slash is meant as a command.
 
-        An unknown command is an ordinary message if its text has several lines, or, in a private chat, if a
-        sentence or question follows and no known command has a similar name.
+        An unknown command is an ordinary message if its text has several lines. In a private chat it is one,
+        too, if a sentence or question follows and no known command has a similar name.
         """
         command = message.command
         if command is None or self.is_known(command.name):
@@ -159,9 +165,10 @@ class CommandHandlers:
         return command is not None and self.is_known(command.name)
 
     async def _check_role(self, handler: NextHandler, event: TelegramObject, data: dict[str, Any]) -> Any:
-        """Run the handler, unless the command is for a group's administrators and the sender is not one.
+        """Middleware: run the handler only if the sender may use the command; otherwise send a notice.
 
-        Middleware: also adds the message and its arguments to `data`. A refused sender gets a notice.
+        Some commands are for a group's administrators only. Adds the message as `said` and its arguments as
+        `args`.
         """
         said, chat = cast("MessageBatch", data["batch"]).addressed_message, cast("ChatRow", data["chat"])
         assert said.command is not None
@@ -178,18 +185,19 @@ class CommandHandlers:
         return None
 
     async def _mark_handled(self, handler: NextHandler, event: TelegramObject, data: dict[str, Any]) -> Any:
-        """Run the handler and mark the update as handled; commands with the flag `once` are marked first.
+        """Middleware: run the handler, then mark the update as handled; with the flag `once`, mark it first.
 
-        Middleware: such a command does not run if the update was already marked.
+        A command with that flag does not run if the update was already marked.
         """
         batch, run = cast("MessageBatch", data["batch"]), partial(handler, event, data)
         if not get_flag(data, "once"):
             await run()
             await self._mark(batch)
-        elif await self._mark(batch):  # else another holder of this bot has carried it out
+        elif await self._mark(batch):  # otherwise another process has run the command
             running = self._run_once(run, cast("ChatRow", data["chat"]), batch.addressed_message)
             if get_flag(data, "in_background"):
-                # A summary takes as long as its model does, and delays no message of its chat.
+                # Compaction waits for a model, so it runs in the background and delays no message of the
+                # chat.
                 self._start(running)
             else:
                 await running
@@ -197,9 +205,9 @@ class CommandHandlers:
     async def _run_once(
         self, run: Callable[[], Awaitable[Any]], chat: ChatRow, said: IncomingMessage
     ) -> None:
-        """Run a command whose update is already marked as handled; report an error to the chat.
+        """Run a command whose update is already marked as handled; it is not retried.
 
-        The command is not retried.
+        An EvertalkError is logged, and the chat gets a notice.
         """
         try:
             await run()
@@ -209,12 +217,15 @@ class CommandHandlers:
             await self._notifier.send(get_chat_target(chat), get_chat_texts(chat).say("not_now"))
 
     async def _mark(self, batch: MessageBatch) -> bool:
-        """Mark the updates as handled; return whether at least one had not been marked before."""
+        """Mark the updates as handled; return False if all of them had been marked before."""
         inbox = self._context.stores.telegram_inbox
         return await inbox.mark_handled(self._context.identity.bot_id, batch.update_ids) > 0
 
     async def _answer_unknown(self, _: Message, chat: ChatRow, said: IncomingMessage) -> None:
-        """Reply that a command is unknown, without a model; in a group only if the command names this bot."""
+        """Reply that a command is unknown, with similar names.
+
+        In a group only if the command names this bot.
+        """
         command = said.command
         if command is None or (not said.chat.is_private and not command.is_for_this_bot):
             return
@@ -228,7 +239,12 @@ class CommandHandlers:
         )
 
     async def _find_role(self, chat: ChatRow, message: IncomingMessage, name: str) -> GroupRole:
-        if may_in_group(name, admin=False) or message.chat.kind == "channel":  # only administrators post
+        """Return whether the sender may use the command: `admin` yes, `member` no, `unknown` if Telegram did
+        not answer.
+        """
+        if (
+            may_in_group(name, admin=False) or message.chat.kind == "channel"
+        ):  # only administrators post in a channel
             return "admin"
         user_id = message.sender.user_id
         return await self._admins.find_role(chat.chat_id, user_id, patience=ROLE_PATIENCE_SECONDS)
@@ -238,11 +254,15 @@ class CommandHandlers:
         await self._run(chat, said.command.name, args)
 
     async def _open_topic(self, _: Message, chat: ChatRow, args: str) -> None:
-        """Begin a conversation in a topic; where Telegram refuses topics, in the same place."""
+        """Open a topic for a new conversation.
+
+        If Telegram refuses, start the conversation in the same chat.
+        """
         if is_refused(await self._topics.open(chat, args)):
             await self._run(chat, "new", args)
 
     async def _run(self, chat: ChatRow, name: str, args: str) -> None:
+        """Run a shared command, and send its result with the buttons that belong to it."""
         texts = get_chat_texts(chat)
         outcome = await self._commands.run(
             session_id=chat.session_id, address_id=chat.address_id, name=name, args=args,
@@ -258,7 +278,7 @@ class CommandHandlers:
         await self._notifier.send(get_chat_target(chat), outcome.result, keyboard=buttons)
 
     async def _compact(self, _: Message, chat: ChatRow, args: str) -> None:
-        """Compact the conversation; the notice of its start is replaced by the result."""
+        """Compact the conversation, show a notice while it runs, and replace the notice by the result."""
         notices: list[int | None] = []
 
         async def report(_message: str, _percent: int | None) -> None:
@@ -282,7 +302,7 @@ class CommandHandlers:
         )
 
     async def _note_summary(self, chat: ChatRow) -> InlineKeyboardMarkup | None:
-        """Mark the newest summary as reported to its chat, and return its buttons."""
+        """Record that the chat knows the newest summary, and return its buttons; None without a summary."""
         chats = self._context.stores.telegram_chats
         if (summary := await chats.load_newest_summary(chat.session_id)) is None:
             return None
@@ -312,7 +332,11 @@ class CommandHandlers:
         await self.pin(chat, said.reply_to_message_id, reply_to=said.message_id)
 
     async def pin(self, chat: ChatRow, message_id: int | None, *, reply_to: int | None = None) -> None:
-        """Pin a message, or the newest answer if `message_id` is None, and report the result in the chat."""
+        """Pin a message of the chat, or the newest answer if `message_id` is None, and report the result in
+        the chat.
+
+        `reply_to` is the message id that the report replies to, None for no reply.
+        """
         await self._run_on_message(chat, "pin", message_id, reply_to=reply_to)
 
     async def _handle_unpin(self, _: Message, chat: ChatRow, said: IncomingMessage, args: str) -> None:
@@ -322,7 +346,7 @@ class CommandHandlers:
             await self._run_on_message(chat, "unpin", said.reply_to_message_id, reply_to=said.message_id)
 
     async def _explain(self, _: Message, chat: ChatRow, said: IncomingMessage, args: str) -> None:
-        """Explain the answer that was replied to, or the one that the arguments name."""
+        """Explain the answer that the command replies to, or the one that its arguments name."""
         if said.reply_to_message_id is None or args.strip():
             await self._run(chat, "why", args)
         else:
@@ -331,7 +355,10 @@ class CommandHandlers:
     async def _run_on_message(
         self, chat: ChatRow, name: str, message_id: int | None, *, reply_to: int | None
     ) -> None:
-        """Run a command about a message of this chat, and send its result; None runs it without arguments."""
+        """Run a command for one message of the chat and send its result.
+
+        `message_id` None runs it without arguments.
+        """
         seq = None if message_id is None else await self._find_seq(chat, message_id)
         texts = get_chat_texts(chat)
         if message_id is not None and seq is None:
@@ -348,7 +375,10 @@ class CommandHandlers:
         )  # fmt: skip
 
     async def _find_seq(self, chat: ChatRow, message_id: int) -> int | None:
-        """Return the number of a message's log entry; None if it belongs to no or another session."""
+        """Return the log entry number of a message, or of the answer that it shows.
+
+        None if it is of another session.
+        """
         chats = self._context.stores.telegram_chats
         found = await chats.find_message(chat.bot_id, chat.chat_id, message_id)
         if found is None or found.session_id != chat.session_id:
@@ -358,6 +388,7 @@ class CommandHandlers:
         )
 
     async def _send_export(self, _: Message, chat: ChatRow, args: str) -> None:
+        """Send the conversation as a Markdown file, or as JSON if the argument is `json`."""
         texts, exporter = get_chat_texts(chat), self._exporter
         kind: ExportFormat = "json" if args.strip().casefold() == "json" else "md"
         said = await exporter.count_messages(chat.session_id)
@@ -382,11 +413,18 @@ class CommandHandlers:
         )
 
     async def _stop_answer(self, _: Message, chat: ChatRow) -> None:
-        """Stop the running answer; send a message only if there is none, since a stopped answer shows it."""
+        """Stop the running answer.
+
+        Send a message only if no answer runs, since a stopped answer shows that itself.
+        """
         if not await self._quick_actions.stop(chat):
             await self._notifier.send(get_chat_target(chat), get_command_texts(chat).say("nothing_to_stop"))
 
     async def _retry_answer(self, _: Message, chat: ChatRow, said: IncomingMessage) -> None:
+        """Read messages again whose recordings or files failed.
+
+        Without such messages, request a new answer.
+        """
         if unheard := chat.settings.get("unheard"):
             stores = self._context.stores
             changes = {"unheard": None, "reread": list(unheard), "reread_by": said.update_id}
@@ -403,7 +441,10 @@ def _register(
     *names: str,
     flags: dict[str, Any] | None = None,
 ) -> None:
-    """Register a handler for commands of these names; the parser has checked which bot they are for."""
+    """Register a handler for the commands with these names.
+
+    The parser has checked that they are for this bot.
+    """
     observer.register(handler, _named(*names), flags=flags)
 
 
@@ -412,6 +453,6 @@ def _named(*names: str) -> Command:
 
 
 async def list_reminders(context: BotContext, chat: ChatRow) -> list[Reminder]:
-    """Return pending reminders in the order of their numbers."""
+    """Return the pending reminders of a chat's session, ordered by number."""
     found = await context.stores.reminders.list_for_session(chat.session_id)
     return [one for one in found if one.state == "pending"]

@@ -1,4 +1,4 @@
-"""The dispatcher of one bot: its routers in their order, fed from the durable inbox lane by lane."""
+"""Dispatcher of one bot: passes updates from the inbox to its routers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bot.telegram.texts import get_texts
 
 
 class Locale(BaseMiddleware):
-    """Gives handlers the texts in the language of the person's app, as `texts`."""
+    """Middleware that passes the texts in the language of the person's app on, as `texts`."""
 
     async def __call__(
         self,
@@ -27,7 +27,10 @@ class Locale(BaseMiddleware):
 
 
 class BotDispatcher:
-    """Feeds one bot's updates to its routers; a batch of messages goes as its addressed message."""
+    """Dispatcher of one bot's updates to its routers.
+
+    For a batch of messages, aiogram gets the update of its addressed message and the batch as an argument.
+    """
 
     def __init__(self, bot: Bot, *, routers: Sequence[Router], batch_admission: BaseMiddleware) -> None:
         self._bot = bot
@@ -42,11 +45,14 @@ class BotDispatcher:
         self._dispatcher.include_routers(*routers)
 
     async def feed_batch(self, batch: MessageBatch) -> None:
-        """Pass a batch, which is one turn or one command, to its handler. Raises what the handler raises."""
+        """Pass a batch of messages to its handler, which makes one turn or runs one command.
+
+        Raises what the handler raises.
+        """
         update = batch.addressed_message.update
         assert update is not None, "the parser sets it"
         await self._dispatcher.feed_update(self._bot, update, batch=batch)
 
     async def feed_other(self, update: Update) -> None:
-        """Any other update, which the reader marks as handled when this returns."""
+        """Pass an update without messages to its handler; the reader marks it as handled after that."""
         await self._dispatcher.feed_update(self._bot, update)

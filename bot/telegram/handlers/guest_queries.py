@@ -1,4 +1,4 @@
-"""Guest queries: questions from chats where the bot is no member, each answered by one turn."""
+"""Handles guest queries: questions from chats in which the bot is no member, each answered by one turn."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from shared.services.turns.session_service import SessionService
 log = structlog.get_logger(__name__)
 
 EXPIRED_SECONDS = 60.0
-"""Seconds after which a question is not asked any more: Telegram has stopped waiting for its answer."""
+"""Age in seconds from which a question gets no answer, because Telegram no longer waits for it."""
 
 
 class GuestQueryHandler:
-    """Stores the questions of one bot's guests; `GuestDelivery` brings the answers."""
+    """Stores the questions of one bot's guests as turns; `GuestDelivery` sends the answers."""
 
     def __init__(
         self,
@@ -40,7 +40,11 @@ class GuestQueryHandler:
         guests: TelegramGuests,
         most_per_hour: int,
     ) -> None:
-        """Create the handlers; `most_per_hour` limits the questions of one caller."""
+        """Create the handler.
+
+        `answer` starts the turns of a chat. `seconds_since` returns the age of a message. `most_per_hour`
+        limits the questions of one caller.
+        """
         self._context = context
         self._access_policy = access_policy
         self._sessions = sessions
@@ -82,14 +86,20 @@ class GuestQueryHandler:
         self._on_stored()
 
     async def _find_refusal(self, query: NewGuestQuery) -> str | None:
-        """Return the notice for a caller without access; empty with access, None for no answer at all."""
+        """Return the key of the notice for a caller without access.
+
+        Empty with access, None for no reply at all.
+        """
         decision = await self._access_policy.check(ChatRef(chat_id=query.caller_id))
         if isinstance(decision, NoReply):
             return None
         return "" if isinstance(decision, Allowed) or self._guests == "anyone" else REFUSED_NOTICE
 
     async def _ask(self, query: NewGuestQuery, message: IncomingMessage) -> str:
-        """Store the question and have it answered; return the notice of one that is not."""
+        """Store the question and start its turn.
+
+        Return the key of a notice if the hourly limit is reached, else empty.
+        """
         if not await self._store.record(query, most_per_hour=self._most_per_hour):
             return LIMIT_NOTICE
         chat = await self._store.open_chat(

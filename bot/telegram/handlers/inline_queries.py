@@ -1,4 +1,6 @@
-"""Inline queries: turns of the person's own conversation, whose answers are offered in any chat."""
+"""Handles inline queries: each becomes a turn in the person's private chat, and its answer is offered as
+result.
+"""
 
 from __future__ import annotations
 
@@ -27,17 +29,19 @@ from shared.services.turns.session_service import SessionService
 log = structlog.get_logger(__name__)
 
 PAUSE_SECONDS = 1.0
-"""A query comes with every few letters: one is asked only when the person stops typing."""
+"""Seconds without a further query before one is answered: Telegram sends a query with every few letters."""
 LEAST_CHARS = 3
+"""Minimum characters of a query that is answered."""
 ANSWER_SECONDS = 9.0
-"""Telegram waits little longer."""
+"""Seconds from query to result; Telegram waits only a little longer."""
 LOOK_SECONDS = 0.1
+"""Seconds between two checks whether the turn has ended."""
 SHORT = "(Asked from another chat, to be shown there: answer in three sentences at most.)"
 _TITLE_CHARS = 60
 
 
 class InlineQueryHandler:
-    """For one bot. Question and answer stand in the person's own chat as well."""
+    """Router of one bot for inline queries; question and answer also appear in the person's private chat."""
 
     def __init__(
         self,
@@ -56,7 +60,7 @@ class InlineQueryHandler:
         self._sessions = sessions
         self._answer = answer
         self._newest: dict[int, str] = {}
-        """By person, while they type."""
+        """Id of each person's newest query, by user id, while they type."""
 
     def build_router(self) -> Router:
         router = Router(name="inline_queries")
@@ -64,11 +68,11 @@ class InlineQueryHandler:
         return router
 
     async def _start_query(self, query: InlineQuery, event_update: Update) -> None:
-        """Answer in the background: nothing waits behind a query."""
+        """Answer a query in the background, so that no other update waits for it."""
         self._start(self._run(query, event_update.update_id))
 
     async def _run(self, query: InlineQuery, update_id: int) -> None:
-        """Never raises: the next letter typed is a new query."""
+        """Answer a query if no newer one follows within `PAUSE_SECONDS`; errors are logged only."""
         person = query.from_user.id
         self._newest[person] = query.id
         try:
@@ -82,6 +86,7 @@ class InlineQueryHandler:
                 del self._newest[person]
 
     async def _handle(self, query: InlineQuery, update_id: int) -> None:
+        """Store the query as a turn, and send its answer, or a button if there is no answer in time."""
         chat = await self._find_private_chat(query)
         if chat is None:
             await self._send_results(
@@ -112,7 +117,7 @@ class InlineQueryHandler:
             await self._send_results(query, [_build_article(ended, query.id)])
 
     async def _find_private_chat(self, query: InlineQuery) -> ChatRow | None:
-        """Return the private chat of a person with access; answers need an existing one."""
+        """Return the private chat of the person; None without access or if they have no chat with the bot."""
         chat_ref = ChatRef(chat_id=query.from_user.id)
         if not isinstance(await self._access_policy.check(chat_ref), Allowed):
             return None
@@ -122,6 +127,7 @@ class InlineQueryHandler:
         return next((one for one in chats if not one.thread_id and not one.unreachable), None)
 
     async def _wait_for_answer(self, session_id: int, turn: int) -> EndedTurn | None:
+        """Return the ended turn; None if it is not ended after `ANSWER_SECONDS - PAUSE_SECONDS`."""
         try:
             async with asyncio.timeout(ANSWER_SECONDS - PAUSE_SECONDS):
                 while True:

@@ -1,4 +1,4 @@
-"""The list of notes, with buttons that archive and restore them."""
+"""Shows the list of notes, with buttons that archive and restore them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from shared.ports import Announcer
 NOTES_PER_PAGE = 8
 MAX_PAGES = 50
 SEARCH_MARK = "found"
-"""In callback data: the button belongs to a search, whose query does not fit into callback data."""
+"""Mark in callback data of buttons below a search result; the query itself does not fit there."""
 _MAX_QUERY_CHARS = 300
 
 
 class MemoryList:
-    """For one bot. The caller has checked that the press came from this chat."""
+    """List of notes of one bot's chats; the caller has checked that a press came from the given chat."""
 
     def __init__(self, context: BotContext, *, notifier: Notifier, announcer: Announcer) -> None:
         self._notifier = notifier
@@ -34,7 +34,7 @@ class MemoryList:
         self._announcer = announcer
 
     async def show(self, chat: ChatRow, query_text: str) -> None:
-        """Send the first page of notes for `/memory`, or the notes that match a query."""
+        """Send the first page of notes, or the notes that match `query_text`."""
         if not query_text:
             await self._show_page(chat, None, page=0)
             return
@@ -57,7 +57,10 @@ class MemoryList:
         await self._show_page(chat, query, page=press.subject)
 
     async def archive(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> None:
-        """Archive a note; a second press has no effect. Notes of others and deleted ones are not found."""
+        """Archive the note of a button and show the list again; repeating the press has no effect.
+
+        A note of another owner or a deleted note counts as outdated.
+        """
         texts, source = get_chat_texts(chat), await self._load_source(chat)
         note = await self._notes.load_note(press.subject, source)
         result = await self._notes.archive(note.short_id, source) if note else None
@@ -75,6 +78,7 @@ class MemoryList:
         )
 
     async def restore(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> None:
+        """Restore the archived note of a button and show the list again."""
         texts, source = get_chat_texts(chat), await self._load_source(chat)
         note = await self._notes.load_note(press.subject, source)
         result = await self._notes.restore(note.short_id, source) if note else None
@@ -99,7 +103,11 @@ class MemoryList:
         *,
         undo: int | None,
     ) -> None:
-        """Show the same page again; below a search show one line, since its query is not stored."""
+        """Show the page of the press again with `line` below.
+
+        After a search show only `line`, as its query is unknown. `undo` is the id of a note for the button
+        that restores it, None for no such button.
+        """
         if press.word != SEARCH_MARK or line is None:
             await self._show_page(chat, query, page=_parse_page(press), line=line, undo=undo)
             return
@@ -115,7 +123,10 @@ class MemoryList:
         line: Markdown | None = None,
         undo: int | None = None,
     ) -> None:
-        """Show a page of notes; if it no longer exists, show the last page."""
+        """Show page `page`, counted from 0; if it no longer exists, show the last one.
+
+        `query` None sends a new message instead of editing one.
+        """
         owner = await self._notes.load_owner(chat.session_id)
         asked = min(page, MAX_PAGES - 1)
         found = await self._notes.find(owner, (), limit=(asked + 1) * NOTES_PER_PAGE)
@@ -151,13 +162,13 @@ class MemoryList:
         return note_list(title, notes, texts, first=first, more=more, by_subject=by_subject)
 
     async def _store_list(self, chat: ChatRow, notes: Sequence[KeptNote]) -> None:
-        """Store the list on the screen, so that `/forget 3` means its third note."""
+        """Store the ids of the listed notes, so that `/forget 3` means the third note of the list."""
         ids = [note.id for note in notes]
         if ids:
             await self._notes.store_list(chat.session_id, chat.address_id, "list", ids)
 
     async def _announce(self, chat: ChatRow, result: NoteResult) -> None:
-        """Other clients of the session refresh."""
+        """Announce a changed note, so that other clients of the session refresh."""
         if result.event_seq is not None:
             await self._announcer.announce(chat.session_id, {"event_seq": result.event_seq})
 
@@ -170,4 +181,5 @@ def _number_notes(notes: Sequence[KeptNote], *, first: int = 1) -> list[tuple[in
 
 
 def _parse_page(press: ButtonPress) -> int:
+    """Return the page of a button, counted from 0; 0 for a search or an invalid mark."""
     return int(press.word[1:]) if press.word[:1] == "p" and press.word[1:].isdecimal() else 0

@@ -1,4 +1,4 @@
-"""Stores messages as turns, and their edits; each handler gets a whole batch of messages."""
+"""Stores messages of people as turns, and edits of them; each handler gets a batch of messages."""
 
 from __future__ import annotations
 
@@ -68,27 +68,28 @@ from shared.services.voice.hearing import HearingService, NotHeard, RecordingEmp
 log = structlog.get_logger(__name__)
 
 MAX_FILES = 10
-"""Maximum files read per batch of messages; an album has at most 10."""
+"""Maximum files read from one batch of messages; an album has at most 10."""
 MAX_QUOTED_FILES = 3
-"""Maximum files read per turn from messages that a person replied to."""
+"""Maximum files read for one turn from messages that a person replied to."""
 STICKER_REACTION = "👍"
 EDIT_REACTION = "✍"
 """Reaction that confirms an edit for which no new answer is offered."""
 LATE_POLLS = 50
+"""Maximum checks, `LATE_POLL_SECONDS` apart, for the first part of a message whose rest came late."""
 LATE_POLL_SECONDS = 0.1
 MIB = 1024 * 1024
 MAX_DEFERRED = 20
-"""Maximum updates kept for `/retry`; the oldest are dropped first."""
+"""Maximum updates of unread recordings and files kept for `/retry`; the oldest are dropped first."""
 TRANSCRIPT_CHARS = 1_000
 """Maximum characters of a transcript that the bot shows in the chat."""
 EDIT_MINUTES = 15
-"""Minutes after sending within which an edited message can be answered again."""
+"""Minutes after sending within which an edit can still lead to a new answer."""
 STICKER_EMOJI = frozenset("👍❤🔥👏🎉🤩💯🙏🥰😍😁👌🏆⚡🤗🫡😎")
 """Emoji of stickers that Telegram also allows as reactions."""
 
 
 class MessageHandlers:
-    """Handlers of one bot for people's messages. Each marks the updates of its batch as handled.
+    """Handlers of one bot for messages; each marks the updates of its batch as handled.
 
     All methods may raise StorageUnavailable, and LeaseLost if another process has taken over the bot.
     """
@@ -119,9 +120,9 @@ class MessageHandlers:
         self._answer = answer
 
     def build_router(self) -> Router:
-        """Build the router, which tries in this order: edits, late parts, only stickers, all other messages.
+        """Build the router, which tries in this order: edits, late parts, stickers alone, all other messages.
 
-        An edit of a message that still waits for its batch arrives as that message.
+        An edit of a message that is still in the batcher arrives here as a new message.
         """
         router = Router(name="messages")
         for observer in (router.message, router.channel_post, router.edited_message):
@@ -134,9 +135,9 @@ class MessageHandlers:
         return router
 
     async def handle_late(self, message: IncomingMessage, late_for: int) -> None:
-        """Hold the turn of message `late_for` while the rest of that message arrives.
+        """Keep the turn of message `late_for` from being answered while the rest of that message arrives.
 
-        Wait up to 5 seconds until the first part is stored.
+        Waits up to 5 seconds until the first part is stored. `message` is the late part; it is stored later.
         """
         for _ in range(LATE_POLLS):
             beginning = await self._stores.telegram_chats.find_message(
@@ -146,10 +147,12 @@ class MessageHandlers:
                 if beginning.seq is not None:
                     await self._sessions.hold_for_rest(beginning.session_id, turn=beginning.turn)
                 return
-            await asyncio.sleep(LATE_POLL_SECONDS)  # the beginning is being stored just now
+            await asyncio.sleep(LATE_POLL_SECONDS)  # the first part is being stored by another task
 
     async def handle_failed_batch(self, batch: MessageBatch, error: Exception) -> None:
-        """Tell the chat about an internal error, store the reason for operators, and do not retry."""
+        """Tell the chat that something went wrong, and mark the batch as handled with the error, so it is not
+        retried.
+        """
         reason = f"{type(error).__name__}: {error}"[:500]
         await self._stores.telegram_inbox.mark_handled(self._bot_id, batch.update_ids, error=reason)
         message = batch.first
@@ -159,7 +162,7 @@ class MessageHandlers:
     # -- messages -------------------------------------------------------------------------------------
 
     async def _react_to_sticker(self, _: Message, chat: ChatRow, batch: MessageBatch) -> None:
-        """React to stickers, which need no answer; send a text if the chat forbids reactions."""
+        """React to stickers without text, which get no answer; if Telegram refuses reactions, send a text."""
         last = batch.messages[-1]
         emoji = last.media.note.rstrip("\ufe0f") if last.media is not None else ""
         mark = emoji if emoji in STICKER_EMOJI else STICKER_REACTION
@@ -170,7 +173,10 @@ class MessageHandlers:
     async def _react(
         self, chat: ChatRow, message_id: int, emoji: str, *, instead: Callable[[], Awaitable[None]]
     ) -> None:
-        """Set a reaction as soon as the rate limit allows; call `instead` only if Telegram refuses it."""
+        """Set a reaction as soon as the rate limit allows.
+
+        Call `instead` only if Telegram refuses the reaction.
+        """
         outcome = await self._context.sender.react(
             chat.chat_id, message_id, emoji, patience=FINAL_PATIENCE_SECONDS
         )
@@ -185,10 +191,10 @@ class MessageHandlers:
         await self._notifier.send(get_chat_target(chat), text, **options)
 
     async def _is_no_question(self, message: Message, batch: MessageBatch) -> bool:
-        """Return whether an edit of a message that was never stored is ignored.
+        """Return whether an edit of a message that was never stored is ignored: a command, an empty or an old
+        one.
 
-        Otherwise it is read as a new message. Commands, empty texts and messages older than 15 minutes are
-        ignored.
+        Otherwise the edit is read as a new message. Old means more than 15 minutes.
         """
         edit = batch.first
         return edit.command is not None or not edit.text.strip() or self._is_too_old(edit)
@@ -208,6 +214,10 @@ class MessageHandlers:
                 self._answer(chat)
 
     async def _accept(self, message: Message, chat: ChatRow, batch: MessageBatch) -> None:
+        """Store a batch of messages as a turn and start its answer.
+
+        An empty batch is only marked as handled.
+        """
         texts = get_chat_texts(chat)
         if set(batch.update_ids) & set(chat.settings.get("reread", ())):
             first = batch.first
@@ -262,7 +272,8 @@ class MessageHandlers:
     ) -> tuple[str, tuple[Block, ...], Mapping[int, str]] | None:
         """Return the batch's text with transcripts, its files as blocks, and the transcripts by message id.
 
-        None if a recording could not be transcribed: the batch then waits for `/retry`.
+        None if a recording could not be transcribed: the chat got a notice, and the updates wait for
+        `/retry`.
         """
         transcripts: dict[int, str] = {}
         try:
@@ -273,7 +284,7 @@ class MessageHandlers:
         return _add_transcripts(batch, transcripts).text, more, transcripts
 
     async def _keep_for_retry(self, chat: ChatRow, batch: MessageBatch, more: tuple[Block, ...]) -> None:
-        """Keep a batch's updates for `/retry` if Telegram failed to deliver one of its files."""
+        """Keep a batch's updates for `/retry` if one of its files may be readable later."""
         if any(isinstance(block, Text) and may_be_read_later(block.text) for block in more):
             waiting = [*chat.settings.get("unheard", ()), *batch.update_ids][-MAX_DEFERRED:]
             await self._stores.telegram_chats.change_settings(chat.address_id, {"unheard": waiting})
@@ -324,7 +335,7 @@ class MessageHandlers:
     ) -> None:
         """Send the transcripts to the chat, so that people can correct them.
 
-        Also clear the updates that wait for `/retry`.
+        Also clear the list of updates that wait for `/retry`.
         """
         for message_id, transcript in transcripts.items():
             shown = texts.say("heard", words=escape_markdown(transcript, most=TRANSCRIPT_CHARS))
@@ -333,9 +344,9 @@ class MessageHandlers:
             await self._stores.telegram_chats.change_settings(chat.address_id, {"unheard": None})
 
     async def _find_current_chat(self, chat: ChatRow) -> ChatRow:
-        """Load the chat again after its person linked or unlinked a channel.
+        """Return the chat's row again after its person linked or unlinked a channel.
 
-        Raises SessionMoved if the chat is gone or still has the same session.
+        Raises SessionMoved if the chat is deleted or still has the same session.
         """
         now = await self._stores.telegram_chats.find_chat(chat.address_id)
         if now is None or now.session_id == chat.session_id:
@@ -345,9 +356,10 @@ class MessageHandlers:
     async def _read_files(
         self, chat: ChatRow, batch: MessageBatch, texts: Catalogue, transcripts: dict[int, str]
     ) -> tuple[Block, ...]:
-        """Return a batch's files as pictures and texts for the model; add to `transcripts` by message id.
+        """Return a batch's files as blocks for the model, and add transcripts to `transcripts` by message id.
 
-        The chat gets one line for each file that cannot be read. Raises NotHeard, CapReached, CapHeld.
+        The chat gets a message for each file that cannot be read. Raises NotHeard, CapReached or CapHeld if a
+        recording could not be transcribed.
         """
         blocks: list[Block] = []
         room = MOST_FILE_CHARS
@@ -399,7 +411,9 @@ class MessageHandlers:
                 return (self._build_unread(media, reason, of=OF_REPLIED),)
 
     async def _hear_quoted(self, chat: ChatRow, recording: Recording, media: Media) -> Block:
-        """Transcribe a recording that a person replied to; return a note for the model if that fails."""
+        """Return the transcript of a recording that a person replied to, or a note for the model if that
+        failed.
+        """
         assert self._hearing is not None
         kept = await self._stores.attachments.store(
             chat.session_id, body=recording.body, mime=recording.mime, name=name_recording(recording.mime)
@@ -413,7 +427,7 @@ class MessageHandlers:
         return Text(text=file_text(media.name or media.kind, transcript_text(heard), of=OF_REPLIED))
 
     def _build_unread(self, media: Media, reason: str, *, of: str = "") -> Text:
-        """Return the line that tells the model the name of an unread file and the reason."""
+        """Return a note for the model with the name of an unread file and the reason."""
         most = self._files.get_max_bytes(media.kind) / MIB
         kind = media.kind.replace("_", " ")
         return Text(text=unread_file_text(media.name, kind, reason, megabytes=most, of=of))
@@ -426,9 +440,10 @@ class MessageHandlers:
         texts: Catalogue,
         transcripts: dict[int, str],
     ) -> Block | None:
-        """Store and transcribe a recording; if it is too long or empty, tell the chat and return None.
+        """Store and transcribe a recording; return its block, or None if it is too long or empty.
 
-        The transcript is put into `transcripts` by message id. Raises NotHeard, CapReached, CapHeld.
+        In the second case, also tell the chat. Puts the transcript into `transcripts` by message id. Raises
+        NotHeard, CapReached, CapHeld.
         """
         assert self._hearing is not None
         kept = await self._stores.attachments.store(
@@ -452,6 +467,10 @@ class MessageHandlers:
         return Text(text=RECORDING_NOTE, attachment_id=kept)
 
     def _explain_cannot_read(self, texts: Catalogue, reason: str, name: str, kind: str) -> str:
+        """Return the message to the chat about a file that cannot be read.
+
+        `name` is its name, `kind` its kind.
+        """
         match reason:
             case "cannot_hear" | "cannot_watch" | "cannot_see_sticker":
                 return explain_unreadable(texts, kind)
@@ -472,7 +491,10 @@ class MessageHandlers:
     async def _handle_edit(
         self, _: Message, chat: ChatRow, batch: MessageBatch, beginning: MessageRow
     ) -> None:
-        """Replace a message's text by its edited version; offer a new answer if the last turn is answered."""
+        """Store the edited text of a message in place of the old one.
+
+        An unanswered turn starts again; if the last turn is answered, a new answer is offered.
+        """
         message, known = batch.first, beginning
         assert known.seq is not None
         replaced: tuple[Block, ...] | None = None
@@ -512,7 +534,7 @@ class MessageHandlers:
     async def _read_replaced_file(
         self, chat: ChatRow, batch: MessageBatch
     ) -> tuple[IncomingMessage, tuple[Block, ...]]:
-        """Read the new file of an edited message; return the message with its transcript, and the blocks.
+        """Read the new file of an edited message; return the message with transcript, and the file as blocks.
 
         Raises NotHeard, CapReached, CapHeld.
         """
@@ -523,12 +545,15 @@ class MessageHandlers:
         return _add_transcripts(batch, transcripts).first, found
 
     async def _is_answer_shown(self, known: MessageRow) -> bool:
-        """Return whether a part of this turn's answer was sent, is being sent, or may have arrived."""
+        """Return whether a part of a turn's answer was sent, is being sent, or may have arrived."""
         parts = await self._stores.deliveries.list_parts(known.session_id, known.turn)
         return any(part.state not in ("queued", "dead") for part in parts)
 
     async def _offer_new_answer(self, chat: ChatRow, message: IncomingMessage, turn: int) -> None:
-        """Offer a new answer to an edited question, once per answer; a later edit only gets a reaction."""
+        """Send a message with a button for a new answer to an edited question.
+
+        Sent once per turn; after that, an edit is only confirmed by a reaction.
+        """
         if chat.settings.get("edit_offered") == turn:
             await self._confirm_edit(chat, message)
             return
@@ -542,7 +567,9 @@ class MessageHandlers:
         )
 
     async def _confirm_edit(self, chat: ChatRow, message: IncomingMessage) -> None:
-        """React to an edited message to show that the new text is read."""
+        """React to an edited message, or reply if Telegram refuses reactions, to confirm that the new text is
+        stored.
+        """
         message_id, text = message.message_id, get_chat_texts(chat).say("edited_older")
         instead = partial(self._send, chat, text, silent=True, reply_to=message_id)
         self._start(self._react(chat, message_id, EDIT_REACTION, instead=instead))
@@ -551,12 +578,12 @@ class MessageHandlers:
         return self._now() - message.sent_at > timedelta(minutes=EDIT_MINUTES)
 
     async def _mark_handled(self, *update_ids: int) -> bool:
-        """Mark updates as handled; return whether at least one had not been marked before."""
+        """Mark updates as handled; return False if all of them had been marked before."""
         return await self._stores.telegram_inbox.mark_handled(self._bot_id, update_ids) > 0
 
 
 def _add_transcripts(batch: MessageBatch, transcripts: Mapping[int, str]) -> MessageBatch:
-    """Return the batch with each recording's transcript added to the text of its message."""
+    """Return the batch with the transcript of each recording appended to the text of its message."""
     messages = (
         replace(one, text="\n\n".join(filter(None, (one.text, transcript_text(transcripts[one.message_id])))))
         if one.message_id in transcripts
@@ -567,13 +594,13 @@ def _add_transcripts(batch: MessageBatch, transcripts: Mapping[int, str]) -> Mes
 
 
 def _find_languages(chat: ChatRow) -> tuple[str, ...]:
-    """Return the language that a person chose and that of their app, as far as they are known."""
+    """Return the language tags that the person chose and of their app, as far as known, the chosen first."""
     found = (str(chat.settings.get(name) or "") for name in ("language", "app_language"))
     return tuple(filter(None, found))
 
 
 def _has_other_file(message: IncomingMessage, known: MessageRow) -> bool:
-    """Return whether an edit replaced the file of a message or added one."""
+    """Return whether an edited message has a file that its stored version does not have."""
     media = message.media
     return media is not None and bool(media.file_id) and media.unique_id != known.file_unique_id
 
@@ -584,13 +611,14 @@ def _reword_blocks(
     known: MessageRow,
     replaced: tuple[Block, ...] | None = None,
 ) -> tuple[Block, ...]:
-    """Return the blocks of a stored message after an edit; `replaced` are the blocks of its new file.
+    """Return the blocks of a stored message after an edit.
 
-    Other files stay. If no block would be left, the former blocks are returned.
+    `replaced` are the blocks of its new file, None without. Other files stay. If no block would be left, the
+    former blocks are returned.
     """
     if replaced is not None:
         place = known.files.index(message.message_id) if message.message_id in known.files else None
-        # Older rows do not say which message has which file, so their files stay.
+        # Older rows do not say which message a file belongs to, so their files stay.
         if known.files or not any(map(is_file, blocks)):
             blocks = swap_file(blocks, replaced, place=place)
     text = reword_prompt(own_text_of(blocks), message, former=known.own_text)
@@ -598,12 +626,12 @@ def _reword_blocks(
 
 
 def _is_readable(block: Block) -> bool:
-    """Return whether a block is anything but the line about an unreadable file."""
+    """Return whether a block is anything but a note about an unreadable file."""
     return not (isinstance(block, Text) and is_unread_file(block.text))
 
 
 async def is_batch(_: Message, batch: MessageBatch | None = None) -> bool:
-    """Return whether an update has people's messages; an update about the chat itself has none."""
+    """Return whether an update is a batch of messages; False for updates about the chat itself."""
     return batch is not None
 
 

@@ -1,4 +1,4 @@
-"""Turns that are not typed: an answer again, shorter or longer."""
+"""Actions by button or command that make a turn: answer again, shorter or longer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shared.services.turns.session_service import SessionService
 
 
 class QuickActions:
-    """Quick actions: each is a separate message, stored once per update."""
+    """Actions of one bot that request an answer without a typed message; each is stored once per update."""
 
     def __init__(
         self, sessions: SessionService, edits: PostgresEdits, answer: Callable[[ChatRow], None]
@@ -22,10 +22,11 @@ class QuickActions:
         self._answer = answer
 
     async def retry(self, chat: ChatRow, *, update_id: int, turn: int | None = None) -> bool:
-        """Ask the question of a turn again, as it reads now; return False when there is none.
+        """Request a new answer to the question of `turn`.
 
-        Without a `turn`, while one waits for its next attempt, that attempt is made now. A question that a
-        summary hides is asked again as a new message.
+        Return False if that question has no text or is unknown. `turn` None means the last turn; if it waits
+        for its next attempt, that attempt starts now. A question that is hidden by a summary is sent again as
+        a new message.
         """
         if turn is None and await self._edits.wake(chat.session_id):
             self._answer(chat)
@@ -47,13 +48,14 @@ class QuickActions:
         return True
 
     async def stop(self, chat: ChatRow) -> bool:
-        """Stop the running answer; return False when there is none."""
+        """Stop the running answer of a chat; return False if none is running."""
         return await self._sessions.stop(chat.session_id)
 
     async def go_on(self, chat: ChatRow, text: str, *, turn: int, update_id: int) -> bool:
-        """Ask for more of the newest answer; return False if something was said since.
+        """Send `text`, a request to continue or lengthen the answer of `turn`, as a message of the person.
 
-        An answer that was cut is continued once, however often and by whomever the button is pressed.
+        Return False without sending if that turn is not the newest. A cut answer is continued once, even if
+        the button is pressed again.
         """
         if not await self._edits.is_newest_turn(chat.session_id, turn):
             return False
@@ -63,14 +65,20 @@ class QuickActions:
         return True
 
     async def shorten(self, chat: ChatRow, text: str, *, turn: int, update_id: int) -> bool:
-        """Ask for a shorter form of the newest answer; return False if something was said since."""
+        """Send `text`, a request for a shorter answer, as a message of the person.
+
+        Return False without sending if `turn` is not the newest turn.
+        """
         if not await self._edits.is_newest_turn(chat.session_id, turn):
             return False
         await self.send_message(chat, text, update_id=update_id)
         return True
 
     async def send_message(self, chat: ChatRow, text: str, *, update_id: int, key: str | None = None) -> None:
-        """Store a message of the person; a second one with the same key changes nothing."""
+        """Store `text` as a message of the person and start its turn.
+
+        A second message with the same `key` has no effect; None makes a key of the update id.
+        """
         await self._sessions.accept_and_claim(
             Inbound(
                 session_id=chat.session_id,

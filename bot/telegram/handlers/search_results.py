@@ -1,4 +1,4 @@
-"""`/search` in a chat: results with their days, and a button each that leads to the message."""
+"""Handles `/search`: lists hits with their dates, and a button for each hit that shows the message."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from shared.services.commands.search import render_found, render_said
 HITS_PER_LIST = 8
 _ASKED = re.compile(r"/\w+(?:@\w+)?\s++(.+)", re.DOTALL)
 _SUPERGROUPS = -1_000_000_000_000
-"""Ids of chats whose messages have links lie below."""
+"""Chat ids below this number are supergroups, whose messages have links."""
 
 
 class SearchResults:
-    """For one bot. The caller has checked that the press came from this chat.
+    """Search results in one bot's chats; the caller has checked that a press came from the given chat.
 
-    The list replies to the command, so that a press on it comes with the query.
+    The list replies to the command, so a press on the list also brings the query.
     """
 
     def __init__(self, context: BotContext, *, notifier: Notifier, timezone: str) -> None:
@@ -34,6 +34,7 @@ class SearchResults:
         self._timezone = timezone
 
     async def show(self, message: Message, chat: ChatRow, args: str) -> None:
+        """Send the first page of results for `/search`; without a query, explain the command."""
         texts, query_text = get_command_texts(chat), args.strip()
         if not query_text:
             await self._notifier.send(
@@ -44,7 +45,7 @@ class SearchResults:
         await self._notifier.send(get_chat_target(chat), body, keyboard=keyboard, reply_to=message.message_id)
 
     async def show_page(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> None:
-        """Show the next page of results after the button's key; without one, the first page."""
+        """Show the page of results that follows the key in the button, or the first page without a key."""
         shown = query.message if isinstance(query.message, Message) else None
         replied = shown.reply_to_message if shown is not None else None
         asked = _ASKED.fullmatch((replied.text or "").strip() if replied is not None else "")
@@ -57,7 +58,10 @@ class SearchResults:
         await self._notifier.edit(get_chat_target(chat), shown.message_id, body, keyboard=keyboard)
 
     async def open_result(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> None:
-        """Reply to the message, for Telegram to jump there; one that is not in this chat is shown in full."""
+        """Send an excerpt as a reply to the found message, so that the person can jump to it.
+
+        If the message is not in this chat, send its whole text without a reply.
+        """
         search, texts = self._context.stores.message_search, get_chat_texts(chat)
         session_id = int(press.word) if press.word.isdecimal() else 0
         said = await search.load_message(
@@ -78,6 +82,10 @@ class SearchResults:
     async def _build_list(
         self, chat: ChatRow, query_text: str, before: SearchKey | None
     ) -> tuple[Markdown, InlineKeyboardMarkup | None]:
+        """Return the text and buttons of one page of results.
+
+        `before` is the key of the last hit shown, None at first.
+        """
         texts = get_command_texts(chat)
         found = await self._context.stores.message_search.search(
             chat.session_id, query_text, linked=not self._context.public, before=before, limit=HITS_PER_LIST
@@ -89,7 +97,10 @@ class SearchResults:
         return body, build_search_buttons(chat, found, linked=bool(links), is_first_page=before is None)
 
     async def _build_links(self, chat: ChatRow, hits: Sequence[MessageHit]) -> dict[str, str]:
-        """Return links to the hits by their keys; only messages in supergroups have links."""
+        """Return links to the found messages, by the key of each hit.
+
+        Empty unless the chat is a supergroup.
+        """
         if chat.chat_id > _SUPERGROUPS:
             return {}
         asked = [(hit.key.session_id, int(hit.mid[1:]), hit.turn) for hit in hits]

@@ -1,4 +1,4 @@
-"""Decisions of owners about drafts: buttons, and the text that an owner writes instead."""
+"""Handles owners' decisions about drafts: button presses, and an own text in place of a draft."""
 
 from __future__ import annotations
 
@@ -31,11 +31,17 @@ _ACTIONS = frozenset(
     }
 )  # fmt: skip
 _SAID = {"unknown": "unknown_button", "no_right": "secretary_no_right", "sending": "draft_approved"}
-"""Keys of what a press is answered; of a state that has none here, its own."""
+"""Keys of the texts that answer a press, by decision.
+
+A decision missing here has the key `draft_` plus its name.
+"""
 
 
 class SecretaryDrafts:
-    """Router of one bot's drafts; only the owner of the business account decides, in their own chat."""
+    """Router of one bot for decisions about drafts.
+
+    Only the owner of the business account can decide, in the owner's private chat.
+    """
 
     def __init__(
         self,
@@ -62,6 +68,7 @@ class SecretaryDrafts:
         return router
 
     async def _handle_press(self, query: CallbackQuery, callback_data: ButtonPress, texts: Catalogue) -> None:
+        """Carry out a press on a draft's button: send it, drop it, or ask for the owner's own text."""
         draft = await self._store.find_draft(self._bot_id, callback_data.subject)
         chat_id = query.message.chat.id if query.message is not None else 0
         if draft is None:
@@ -92,7 +99,7 @@ class SecretaryDrafts:
         await self._notifier.answer_callback(query.id, _explain(texts, decision))
 
     async def _ask_for_text(self, query: CallbackQuery, draft: CustomerDraft, texts: Catalogue) -> None:
-        """Ask for the owner's own text; their reply to this question is sent, and nothing else."""
+        """Ask the owner for their own text; only a reply to this question is sent to the customer."""
         if draft.state not in ("due", "showing", "shown"):
             await self._answer(query, texts, draft.state)
             return
@@ -106,6 +113,7 @@ class SecretaryDrafts:
             await self._store.record_change(draft, change_id)
 
     async def _close_question(self, draft: CustomerDraft, text: str) -> None:
+        """Replace the question for the owner's own text, if there is one, by `text`."""
         if draft.change_id is not None:
             await self._notifier.edit(ChatTarget(chat_id=draft.owner_chat_id), draft.change_id, text)
 
@@ -116,7 +124,7 @@ class SecretaryDrafts:
     ) -> bool | dict[str, Any]:
         """Return `{"draft": …}` if an owner replies to the question for their own text, else False.
 
-        aiogram's filter: a dict is passed to the handler as arguments.
+        A filter of aiogram, which passes the dict to the handler as arguments.
         """
         if batch is None or chat is None or chat.chat_id < 0 or batch.first.is_edited:
             return False
@@ -129,7 +137,9 @@ class SecretaryDrafts:
         return False if draft is None else {"draft": draft}
 
     async def _handle_own_text(self, message: Message, batch: MessageBatch, draft: CustomerDraft) -> None:
-        """Send the owner's own text instead of the draft, or say that only one short text is accepted."""
+        """Approve the owner's own text in place of the draft, or say that only a single short text is
+        accepted.
+        """
         texts = await self._delivery.load_texts(self._bot_id, draft.owner_chat_id, draft.language)
         text = batch.first.text.strip()
         is_alone = len(batch.messages) == 1 and batch.first.media is None
@@ -144,6 +154,7 @@ class SecretaryDrafts:
         await self._finish(batch)
 
     async def _finish(self, batch: MessageBatch) -> None:
+        """Wake the delivery, and mark the batch as handled."""
         self._delivery.wake()
         await self._context.stores.telegram_inbox.mark_handled(self._bot_id, batch.update_ids)
 

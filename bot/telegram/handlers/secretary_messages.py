@@ -1,4 +1,4 @@
-"""Updates of business accounts: connections, messages of customers and owners, edits and deletions."""
+"""Handles updates of business accounts: connections, messages, edits and deletions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 MIB = 1024 * 1024
 MOST_DELETED = 100
-"""Messages of one deletion that are erased; Telegram deletes at most 100 at once."""
+"""Maximum messages erased for one update; Telegram deletes at most 100 at once."""
 SECRETARY_RULES = (
     "(You write for {owner}, to whom {customer} sent this message. {customer} reads your answer as a message "
     "of {owner}: answer in one message of at most 2,000 characters, without files. Agree to nothing that "
@@ -45,7 +45,7 @@ SECRETARY_RULES = (
 
 
 class SecretaryMessages:
-    """Stores what is said in the chats of business accounts; `SecretaryDelivery` brings the drafts."""
+    """Stores the messages in chats of business accounts as turns; `SecretaryDelivery` delivers the drafts."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class SecretaryMessages:
     # -- connections ----------------------------------------------------------------------------------
 
     async def _handle_connection(self, connection: BusinessConnection) -> None:
-        """Store the state of a connection, and tell its owner what it means."""
+        """Store the state of a business connection, and tell its owner what has changed."""
         link = self._build_link(connection)
         before = await self._store.find_link(self._bot_id, link.connection_id)
         if not await self._store.record_link(link):
@@ -110,7 +110,11 @@ class SecretaryMessages:
         return "secretary_connected_auto" if self._rules.mode == "auto" else "secretary_connected"
 
     async def _find_link(self, connection_id: str) -> BusinessLink | None:
-        """Return the connection of a message; one that is not stored is asked of Telegram."""
+        """Return the connection with this id, from the database or from Telegram.
+
+        None if Telegram does not know it. Raises StorageUnavailable if Telegram does not answer, so that the
+        update is tried again.
+        """
         link = await self._store.find_link(self._bot_id, connection_id)
         if link is None:
             outcome = await self._context.sender.call(
@@ -118,7 +122,9 @@ class SecretaryMessages:
                 chat_id=None, patience=EDIT_PATIENCE_SECONDS, repeatable=True,
             )  # fmt: skip
             if is_undecided(outcome):
-                raise StorageUnavailable("Telegram did not name the connection")  # the update comes again
+                raise StorageUnavailable(
+                    "Telegram did not name the connection"
+                )  # the update is handled again
             if isinstance(outcome, CallDone) and isinstance(outcome.result, BusinessConnection):
                 link = self._build_link(outcome.result)
                 await self._store.record_link(link)
@@ -143,6 +149,7 @@ class SecretaryMessages:
         return isinstance(await self._access_policy.check(ChatRef(chat_id=link.owner_id)), Allowed)
 
     async def _tell(self, link: BusinessLink, key: str, **values: str) -> None:
+        """Send the owner of a connection the text with the given key."""
         texts = await self._delivery.load_texts(self._bot_id, link.owner_chat_id, link.language)
         await self._notifier.send(ChatTarget(chat_id=link.owner_chat_id), texts.say(key, **values))
 
@@ -162,7 +169,7 @@ class SecretaryMessages:
             await self._accept(link, chat, parsed)
 
     async def _open(self, message: Message) -> tuple[BusinessLink, CustomerChat] | None:
-        """Return the conversation of a message; None where the bot has nothing to read."""
+        """Return the connection and conversation of a message; None if the bot must not read the message."""
         link = await self._find_link(message.business_connection_id or "")
         customer = message.chat
         if link is None or not link.is_enabled or customer.type != "private":
@@ -170,7 +177,7 @@ class SecretaryMessages:
         if customer.id == link.owner_id or not self._rules.serves(customer.id):
             return None
         if message.sender_business_bot is not None and message.sender_business_bot.id == self._bot_id:
-            return None  # what this bot has sent for the owner
+            return None  # a message that this bot sent for the owner
         if not await self._is_allowed(link):
             return None
         chat = await self._store.open_chat(
@@ -181,7 +188,7 @@ class SecretaryMessages:
     async def _store_owners_words(
         self, link: BusinessLink, chat: CustomerChat, message: IncomingMessage
     ) -> None:
-        """Store what the owner wrote themselves; it answers what waited, so drafts are outdated."""
+        """Store a message that the owner wrote, stop the running turn, and mark open drafts as outdated."""
         if (running := await self._store.find_running_turn(chat.session_id)) is not None:
             await self._sessions.break_off(chat.session_id, turn=running)
         media = message.media
@@ -192,7 +199,7 @@ class SecretaryMessages:
         await self._delivery.settle(chat.session_id)
 
     async def _accept(self, link: BusinessLink, chat: CustomerChat, message: IncomingMessage) -> None:
-        """Store a customer's message and have a draft written; commands are words like others."""
+        """Store a customer's message and start the turn that writes a draft; commands are treated as text."""
         rules = SECRETARY_RULES.format(
             owner=sanitize_name(link.owner_name), customer=sanitize_name(message.sender.name)
         )
@@ -223,7 +230,7 @@ class SecretaryMessages:
     async def _read_file(
         self, link: BusinessLink, chat: CustomerChat, message: IncomingMessage
     ) -> tuple[Block, ...]:
-        """Read a file as other chats do; the owner gets one line about one that cannot be read."""
+        """Return a message's file as blocks for the model; tell the owner if it cannot be read."""
         media = message.media
         assert media is not None
         if not media.file_id:
@@ -245,7 +252,7 @@ class SecretaryMessages:
         return (self._build_unread(media, reason),)
 
     async def _hear(self, chat: CustomerChat, recording: Recording) -> str | None:
-        """Return the transcript of a recording; None if it cannot be had now."""
+        """Return the transcript of a recording; None if the recording could not be transcribed."""
         assert self._hearing is not None, "only then recordings are read"
         kept = await self._context.stores.attachments.store(
             chat.session_id, body=recording.body, mime=recording.mime, name=name_recording(recording.mime)
@@ -268,7 +275,11 @@ class SecretaryMessages:
     # -- edits and deletions --------------------------------------------------------------------------
 
     async def _handle_edit(self, message: Message, event_update: Update) -> None:
-        """Put the new wording in the place of the old one, and have the last question answered again."""
+        """Store the edited text of a customer's message, and request a new answer if it belongs to the last
+        turn.
+
+        An edited message that is not stored is handled as new; an edit by the owner is ignored.
+        """
         found = await self._open(message)
         parsed = parse_business_message(event_update, self._context.identity)
         if found is None or not isinstance(parsed, IncomingMessage):
@@ -281,7 +292,7 @@ class SecretaryMessages:
             await self._handle_message(message, event_update)
             return
         if known.seq is None or not known.is_customers:
-            return  # what was sent stands as it was sent
+            return  # messages that the owner sent are not changed
         key = f"tgb:{self._bot_id}:{parsed.message_id}:{event_update.update_id}"
         await self._sessions.break_off(known.session_id, turn=known.turn)
         edited = await self._sessions.reword(
@@ -299,7 +310,7 @@ class SecretaryMessages:
         self._answer(chat)
 
     async def _handle_deletion(self, deleted: BusinessMessagesDeleted) -> None:
-        """Erase deleted messages and all that was made of them; their drafts are outdated."""
+        """Erase deleted messages and everything derived from them, and mark their drafts as outdated."""
         link = await self._find_link(deleted.business_connection_id)
         if link is None:
             return

@@ -1,4 +1,4 @@
-"""Topics of private chats as conversations: `/new` opens one with a title."""
+"""Topics in private chats as separate conversations, opened by `/new`."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from shared.core.session.turns import title_of
 log = structlog.get_logger(__name__)
 
 TOPIC_CHARS = 128
-"""Characters of a topic's name that Telegram takes."""
+"""Maximum characters of a topic's name."""
 KEPT_SETTINGS = ("language", "app_language", "notices", "announce", "drafts", "rich")
-"""Settings of the chat that its new topic takes over."""
+"""Settings that a new topic copies from its chat."""
 _UNTITLED = "untitled"
-"""Setting of a topic that waits for its title."""
+"""Setting of a topic that has no title yet."""
 
 
 class TopicConversations:
-    """Opens and names the topics of one bot's private chats."""
+    """Opens and renames topics in the private chats of one bot."""
 
     def __init__(
         self,
@@ -42,12 +42,18 @@ class TopicConversations:
         self._start = start
 
     async def has_topics(self, _: Message, batch: MessageBatch) -> bool:
-        """Filter private chats that have topics."""
+        """Return whether a batch is from a private chat in which topics can be opened.
+
+        A filter of aiogram.
+        """
         chat = batch.addressed_message.chat
         return chat.is_private and (self._context.identity.has_topics or bool(chat.thread_id))
 
     async def open(self, chat: ChatRow, title: str) -> CallOutcome:
-        """Open a topic for a new conversation, and say where it is; return what Telegram said."""
+        """Open a topic for a new conversation, and post a message in the topic and one in the chat.
+
+        An empty `title` is replaced after the first question. Return the outcome of Telegram's call.
+        """
         texts, named = get_chat_texts(chat), " ".join(title.split())
         outcome = await self._context.sender.create_topic(
             chat.chat_id, (named or texts.say("topic_untitled"))[:TOPIC_CHARS]
@@ -73,7 +79,7 @@ class TopicConversations:
         return outcome
 
     async def name_after(self, chat: ChatRow, question: str) -> None:
-        """Name an untitled topic after its first question, in the background."""
+        """If a topic has no title yet, rename it after its first question in the background."""
         if not chat.settings.get(_UNTITLED) or not question.strip():
             return
         await self._context.stores.telegram_chats.change_settings(chat.address_id, {_UNTITLED: None})

@@ -1,5 +1,6 @@
-"""How updates come in.
+"""Receives updates from Telegram.
 
-`inbox` or `webhook` stores a batch before it acknowledges it. `inbox` then reads it in order, `update_parser`
-makes plain values of it, and `message_batching` decides which messages are one turn. Begin with `inbox`.
+The poller in `inbox` or the handler in `webhook` stores updates before it acknowledges them. The reader in
+`inbox` then reads them in order, `update_parser` makes plain values of them, and `message_batching` decides
+which messages make one turn. Begin with `inbox`.
 """

@@ -1,4 +1,4 @@
-"""Shared parts of one bot's handlers: configuration, API clients and stores."""
+"""Configuration, API clients and stores that the handlers of one bot share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shared.config.bots import BotConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BotContext:
-    """One bot."""
+    """Configuration, API clients and stores of one bot."""
 
     config: BotConfig
     identity: BotIdentity
@@ -22,10 +22,10 @@ class BotContext:
     sender: Sender
     stores: Stores
     public: bool
-    """Strangers use it: its texts do not mention models and accounts."""
+    """Whether anyone may use the bot; its texts then do not mention models and accounts."""
     has_handover: bool
-    """Operators can take over its conversations."""
+    """Whether operators can take over conversations."""
     can_speak: bool
-    """Its answers can be read aloud."""
+    """Whether answers can be read aloud."""
     compacting: set[int] = field(default_factory=set)
-    """Sessions whose summary a command of their chat makes and reports."""
+    """Ids of sessions that a command is compacting; the command itself reports the result."""

@@ -1,4 +1,4 @@
-"""Access rules of a Telegram bot, and its replies to people and groups without access."""
+"""Decides which chats may use a bot, and what chats without access get as reply."""
 
 from __future__ import annotations
 
@@ -26,30 +26,36 @@ AccessTextKey = Literal[
     "access_group_welcome",
 ]
 REPLY_INTERVAL_SECONDS = 60.0
-"""Minimum seconds between two replies to the same person without access."""
+"""Minimum seconds between two replies in a private chat without access."""
 GROUP_REPLY_INTERVAL_SECONDS = 3_600.0
-"""Minimum seconds between two replies in a group without access; an access code lasts as long."""
+"""Minimum seconds between two replies in a group without access; equals the lifetime of an access code."""
 OWNER_CODE_CHARS = 32
+"""Length of the one-time code that makes a person an owner."""
 _MAX_CACHED = 1_000
+"""Maximum chats whose last reply is remembered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowed:
+    """Decision: the chat has access; `owner` says whether its person is an owner of the bot."""
+
     owner: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrangerReply:
-    """Fixed line to send instead of an answer, by its key in the texts; no model is called."""
+    """Decision: send a fixed text, named by its key, instead of an answer; no model is called."""
 
     key: AccessTextKey
     args: Mapping[str, str] = field(default_factory=dict)
     is_new: bool = field(default=False, compare=False)
-    """True for a new access request, which the bot reports to its owners."""
+    """True for a new access request, about which the bot asks its owners."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoReply:
+    """Decision: send nothing; `reason` is for the log."""
+
     reason: str
 
 
@@ -58,7 +64,7 @@ AccessDecision = Allowed | StrangerReply | NoReply
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessRules:
-    """Configured access rules of a bot; `listed` has ids of people and negative ids of groups."""
+    """Access rules of a bot from its configuration; `listed` has ids of people and negative ids of groups."""
 
     mode: AccessMode = "pairing"
     listed: frozenset[int] = frozenset()
@@ -66,7 +72,10 @@ class AccessRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownChat:
-    """Chat without access. `key` names the reply, which is sent once per reply interval."""
+    """Chat without access; `key` names the text to send, at most once per reply interval.
+
+    `asks_for_code` says whether the text contains a code for an access request.
+    """
 
     asks_for_code: bool
     key: AccessTextKey
@@ -75,7 +84,10 @@ class UnknownChat:
 def evaluate_chat(
     chat: ChatRef, rules: AccessRules, row: AccessRow | None
 ) -> Allowed | UnknownChat | NoReply:
-    """Return whether a chat has access: Allowed, NoReply if it was refused, else UnknownChat."""
+    """Return whether a chat has access: Allowed, NoReply if it was refused, else UnknownChat.
+
+    `row` is the stored decision about the chat, None without one.
+    """
     if row is not None and row.state == "refused":
         return NoReply(reason="refused")
     if row is not None and row.state == "allowed":
@@ -94,7 +106,7 @@ def evaluate_message(
 ) -> Allowed | UnknownChat | NoReply:
     """Return whether a message may be answered; NoReply if it is not addressed to this bot.
 
-    `row` is the access row of the chat: a person's in private, the group's in a group.
+    `row` is the stored decision about the chat, None without one.
     """
     if not message.chat.is_private and not message.is_addressed:
         return NoReply(reason="not addressed")
@@ -104,12 +116,16 @@ def evaluate_message(
 
 
 def can_reply_again(chat: ChatRef, last_reply_at: datetime | None, now: datetime) -> bool:
+    """Return whether the chat's reply interval has passed; True if it never got a reply."""
     wait = REPLY_INTERVAL_SECONDS if chat.is_private else GROUP_REPLY_INTERVAL_SECONDS
     return last_reply_at is None or now - last_reply_at >= timedelta(seconds=wait)
 
 
 class ChatAccessPolicy:
-    """Access decisions of one bot. Every method may raise StorageUnavailable, before any reply is sent."""
+    """Decides on access for one bot.
+
+    Every method may raise StorageUnavailable, before any reply is sent.
+    """
 
     def __init__(
         self, store: PostgresTelegramAccess, *, bot_id: int, rules: AccessRules, now: Callable[[], datetime]
@@ -119,12 +135,12 @@ class ChatAccessPolicy:
         self._rules = rules
         self._now = now
         self._replied_at: dict[int, datetime] = {}
-        """Time of the last reply to each chat without an access row, for at most 1,000 chats."""
+        """Time of the last reply to chats without an access row, by chat id; at most `_MAX_CACHED` chats."""
 
     async def admit(self, message: IncomingMessage, *, find: FindAccess | None = None) -> AccessDecision:
-        """Decide whether a message may be answered; `find` loads the access row of its chat.
+        """Decide whether a message may be answered; records an access request and the reply if it may not.
 
-        Without `find`, the store is queried for that row alone.
+        `find` loads the access row of the chat; None queries the store.
         """
         if await self._claim_ownership(message):
             return StrangerReply(key="access_owner", args={"name": message.sender.name})
@@ -139,15 +155,15 @@ class ChatAccessPolicy:
         return found
 
     async def check(self, chat: ChatRef) -> Allowed | UnknownChat | NoReply:
-        """Return whether a chat has access, without a reply: for a pin, a reaction or a pressed button."""
+        """Return whether a chat has access, without a reply; for pins, reactions and button presses."""
         row = await self._store.find(self._bot_id, chat.chat_id)
         return evaluate_chat(chat, self._rules, row)
 
     async def handle_added(self, chat: ChatRef, by: MessageAuthor) -> AccessDecision:
-        """Decide on a group that a person added the bot to.
+        """Decide on a group or channel to which a person added the bot.
 
-        Returns a welcome if the group is allowed, which an owner does by adding the bot. Otherwise returns a
-        request for approval, or NoReply if the group was refused or got a reply in the last hour.
+        Return a welcome if it has access, which it gets when an owner adds the bot. Otherwise return a reply
+        with an access request, or NoReply if it was refused or got a reply in the last hour.
         """
         row = await self._store.find(self._bot_id, chat.chat_id)
         found = evaluate_chat(chat, self._rules, row)
@@ -169,13 +185,17 @@ class ChatAccessPolicy:
         return await self._reply_to_stranger(chat, by, found, row)
 
     async def _is_owner(self, person: MessageAuthor) -> bool:
+        """Return whether a person is an owner of the bot or listed in its configuration."""
         if person.user_id in self._rules.listed:
             return True
         row = await self._store.find(self._bot_id, person.user_id)
         return row is not None and row.state == "allowed" and row.owner
 
     async def _claim_ownership(self, message: IncomingMessage) -> bool:
-        """Make the sender an owner if a private message has a valid one-time code; return whether it had."""
+        """Make the sender an owner if a private message contains a valid one-time code.
+
+        Return whether it did.
+        """
         if not message.chat.is_private or message.is_edited or len(message.deep_link) != OWNER_CODE_CHARS:
             return False
         return await self._store.become_owner(

@@ -1,4 +1,4 @@
-"""A bot's inbox: the poller stores updates before it moves the offset, and the reader hands them on."""
+"""Inbox of a bot: the poller stores updates before it acknowledges them, and the reader passes them on."""
 
 from __future__ import annotations
 
@@ -53,10 +53,13 @@ WEBHOOK_RETURNED = (
 )
 RATE_LIMITED = "Telegram asks this bot to wait before it fetches messages again."
 BATCH_SIZE = 200
+"""Maximum updates per read."""
 INBOX_POLL_SECONDS = 5.0
-"""How often the inbox is looked into without a ring, for what another process has stored."""
+"""Seconds between two reads of the inbox without a wake-up; finds updates that another process stored."""
 CLOSE_SECONDS = 10.0
+"""Seconds to wait for running handlers when the reader closes."""
 CALL_SECONDS = 20
+"""Timeout in seconds of short calls to Telegram."""
 T = TypeVar("T")
 
 
@@ -72,25 +75,31 @@ class ProblemReporter(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollTimeouts:
-    """Seconds; tests choose shorter ones."""
+    """Times of the poller in seconds; tests use shorter ones."""
 
     poll: int = 30
     answer: float = 15.0
-    """How much longer than a poll its answer may take."""
+    """Seconds by which the response to a poll may exceed the poll."""
     first_wait: float = 1.0
+    """First delay of a retry."""
     max_wait: float = 15.0
     conflict_wait: float = 10.0
+    """Delay after another program polled with the same token."""
     watchdog: float = 120.0
     """Seconds without a completed poll after which connections are replaced."""
     idle: float = 3_600.0
-    """Seconds without an update after which the offset is loaded again, since ids may restart after a
-    quiet week.
+    """Seconds without an update after which the offset is loaded again, since ids may restart after a quiet
+    week.
     """
     report_after: float = 60.0
+    """Delay above which a rate limit is reported to operators."""
 
 
 async def fetch_bot_identity(bot: Bot, *, backoff: Backoff | None = None) -> BotIdentity:
-    """Return the identity of the bot, retrying while Telegram is unreachable. Raises InvalidBotToken."""
+    """Return the identity of a bot from Telegram; retries until Telegram answers.
+
+    Raises InvalidBotToken if Telegram refuses the token.
+    """
     backoff = backoff or Backoff()
     while True:
         try:
@@ -109,7 +118,7 @@ async def fetch_bot_identity(bot: Bot, *, backoff: Backoff | None = None) -> Bot
 
 
 class Poller:
-    """One bot's long polls. Only the holder of the bot's lease may run it."""
+    """Long poller of one bot; only the holder of the bot's lease may run it."""
 
     def __init__(
         self,
@@ -123,9 +132,10 @@ class Poller:
         allowed: Sequence[str] = ALLOWED_UPDATES,
         times: PollTimeouts | None = None,
     ) -> None:
-        """Create the reader of updates.
+        """Create the poller.
 
-        `hand_over` is called before `on_stored`, with updates that no other process has stored.
+        `on_stored` is called after updates were stored. Before that, `hand_over` gets those that no other
+        process has stored. `on_poll` is called before each poll.
         """
         self._hand_over = hand_over
         self._has_stored = False
@@ -140,10 +150,10 @@ class Poller:
         self._problem: str | None = None
         self._webhook_deleted = False
         self.completed_at: float | None = None
-        """When a poll was last completed, on the loop's clock."""
+        """Time of the last completed poll on the event loop's clock, in seconds; None before the first."""
 
     async def run(self) -> None:
-        """Until cancelled. Raises InvalidBotToken."""
+        """Poll until cancelled, through outages of Telegram and Postgres. Raises InvalidBotToken."""
         clock = asyncio.get_running_loop()
         offset = await self._retry_while_unavailable(lambda: self._inbox.load_next_offset(self._bot.id))
         last_update_at = connected_at = clock.time()
@@ -184,7 +194,7 @@ class Poller:
         return list(found)
 
     async def _store_updates(self, updates: Sequence[Any], offset: int) -> int:
-        """Store the updates, and return the next offset; what is not an update is dropped."""
+        """Store the valid updates and return the next offset; invalid ones are logged and dropped."""
         good = sorted((_make_storable(one) for one in updates if is_update(one)), key=_get_update_id)
         if len(good) < len(updates):
             log.error("invalid_updates_received", bot=self._bot.id, count=len(updates) - len(good))
@@ -196,7 +206,8 @@ class Poller:
             self._hand_over(
                 [StoredUpdate(update_id=_get_update_id(one), body=storable_json(one)) for one in good]
             )
-        self._has_stored = True  # what came before may be of another process: the first ones are read
+        # Updates of the first poll may follow updates of another process, so they are read from the inbox.
+        self._has_stored = True
         if stored:
             self._on_stored()
         return max(offset, _get_update_id(good[-1]) + 1)
@@ -208,7 +219,7 @@ class Poller:
         await asyncio.sleep(wait)
 
     async def _handle_conflict(self, webhook: bool) -> None:
-        """Delete an old webhook, once; after another conflict wait and report the problem."""
+        """After a conflict, delete a foreign webhook, once; otherwise report the problem and wait."""
         if webhook and not self._webhook_deleted:
             self._webhook_deleted = await self._delete_webhook()
             if self._webhook_deleted:
@@ -226,12 +237,13 @@ class Poller:
         return True
 
     async def _record_success(self) -> None:
+        """Reset the delays, and clear the reported problem."""
         self._backoff.reset()
         if self._problem != "":
             await self._report_problem("")
 
     async def _report_problem(self, problem: str) -> None:
-        """Store the problem for operators; the next poll tries again if that fails."""
+        """Store the problem for operators, empty for none; after a failure the next poll tries again."""
         if problem == self._problem:
             return
         try:
@@ -241,7 +253,10 @@ class Poller:
             log.warning("problem_report_failed", bot=self._bot.id, reason=str(error))
 
     async def _retry_while_unavailable(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Repeat while Postgres is unavailable; Telegram keeps the updates."""
+        """Return the result of `ask`.
+
+        Repeat it while Postgres is unavailable, since Telegram keeps the updates.
+        """
         backoff = Backoff(min_seconds=min(0.5, self._times.first_wait), max_seconds=5.0)
         while True:
             try:
@@ -256,7 +271,9 @@ def _get_update_id(update: Mapping[str, Any]) -> int:
 
 
 def _make_storable(update: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Replace an update that is nested too deeply to be stored, so that later ones are handled."""
+    """Return the update, or a stand-in if it is nested too deeply to be stored, so that later ones are
+    handled.
+    """
     return update if is_shallow(update) else {"update_id": update["update_id"], "nested_too_deeply": True}
 
 
@@ -266,11 +283,11 @@ def _is_migration(update: Update) -> bool:
 
 
 class InboxReader:
-    """Reader of one bot's inbox; only the holder of the bot's lease runs it.
+    """Reader of one bot's inbox; only the holder of the bot's lease may run it.
 
-    `on_other` gets each update that is not a message, without the batcher, so that a button never waits. Its
-    row is marked as handled when it returns; it is called again when it raises StorageUnavailable. The
-    batcher's callbacks mark the rows of messages.
+    Messages go to the batcher, whose callbacks mark them as handled. `on_other` gets every other update at
+    once, so that a button press never waits; the update is marked as handled when it returns, and passed
+    again after StorageUnavailable.
     """
 
     def __init__(
@@ -294,23 +311,29 @@ class InboxReader:
         self._woken = asyncio.Event()
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._lanes: dict[Hashable, asyncio.Task[None]] = {}
-        """Task of the newest update of each lane."""
+        """Task of the newest update in each lane, which the next one waits for."""
         self._handed: list[StoredUpdate] = []
         self._is_complete = False
-        """All that waits in the inbox, but for `_handed`, was started here."""
+        """Whether every waiting update of the inbox, except those in `_handed`, has been started by this
+        reader.
+        """
         self._dropped = 0
 
     def hand_over(self, updates: Sequence[StoredUpdate]) -> None:
-        """Take updates that were just stored, in their order, so that they are not read back; then `wake`."""
+        """Accept updates that were just stored, in order, so that they need not be read from the inbox.
+
+        The caller then calls `wake`.
+        """
         self._handed.extend(updates)
 
     def wake(self) -> None:
-        """Signal that the inbox has an update."""
+        """Read the inbox now, because an update was stored."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Read the inbox until cancelled; updates in progress are cancelled and read again by the next
-        reader.
+        """Read the inbox until cancelled.
+
+        Handlers under way are cancelled, and the next reader repeats them.
         """
         backoff = Backoff(min_seconds=0.2, max_seconds=5.0)
         self._is_complete = False
@@ -330,7 +353,7 @@ class InboxReader:
             await self._close()
 
     async def read(self) -> bool:
-        """Read one batch of the inbox and start its updates; return True if there may be more.
+        """Read one batch of updates and start their handling; return True if there may be more.
 
         Raises StorageUnavailable.
         """
@@ -346,7 +369,7 @@ class InboxReader:
                 case Update(message=Message()) as other if _is_migration(other):
                     self._batcher.put(messages)
                     messages = []
-                    await self._handle_other(other)  # what follows belongs to the new chat already
+                    await self._handle_other(other)  # updates after this one belong to the new chat
                 case other:
                     self._start(other)
         self._batcher.put(messages)
@@ -355,7 +378,10 @@ class InboxReader:
         return not self._is_complete
 
     def _take_handed(self) -> list[StoredUpdate]:
-        """Return the updates that were handed over, if nothing in the inbox comes before them."""
+        """Return the updates that were handed over.
+
+        Empty if earlier updates of the inbox must be read first.
+        """
         if not self._is_complete or self._dropped != self._batcher.dropped:
             return []
         rows, self._handed = self._handed, []
@@ -383,8 +409,8 @@ class InboxReader:
     def _start(self, other: Update) -> None:
         """Start a task that handles an update after the earlier updates of its lane.
 
-        Lanes keep the order of membership changes in a chat and of messages in a customer's chat; `find_lane`
-        defines them.
+        Lanes, which `find_lane` defines, keep the order of membership changes in a chat and of messages in a
+        customer's chat.
         """
         lane = find_lane(other)
         before = self._lanes.get(lane) if lane is not None else None
@@ -405,6 +431,7 @@ class InboxReader:
         await self._handle_other(other)
 
     async def _handle_other(self, other: Update) -> None:
+        """Pass an update to `on_other` and mark it as handled; repeats while the database is unavailable."""
         backoff = Backoff(min_seconds=0.2, max_seconds=5.0)
         error = ""
         while True:

@@ -1,4 +1,4 @@
-"""Fetches what people send as files, and turns it into a picture or a text that a model can read."""
+"""Downloads the files that people send, and opens them as a picture, text or recording."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ _TEXT_ENDINGS = frozenset({
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadMethod:
-    """Way to read a file: as a picture, as text, by transcription, or by its first bytes.
+    """Way to read a file: as picture, as text, by transcription, or by looking at its first bytes (`look`).
 
-    `none` comes with the `refusal`.
+    With `none` the file is not read; `refusal` says why.
     """
 
     kind: Literal["picture", "text", "look", "listen", "none"]
@@ -79,7 +79,10 @@ AUDIO_KINDS = frozenset({"voice", "audio", "video_note"})
 
 
 def choose_read_method(media: Media, *, can_transcribe: bool = False) -> ReadMethod:
-    """Choose how to read a file by its kind, MIME type and ending; `can_transcribe` admits recordings."""
+    """Return how to read a file by its kind, MIME type and file ending.
+
+    Recordings are read only if `can_transcribe` is True.
+    """
     mime, ending = media.mime.lower().partition(";")[0], media.name.lower().rpartition(".")[2]
     spoken = media.kind in AUDIO_KINDS or (media.kind == "document" and mime.startswith("audio/"))
     if can_transcribe and spoken and media.file_id:
@@ -92,7 +95,9 @@ def choose_read_method(media: Media, *, can_transcribe: bool = False) -> ReadMet
         return ReadMethod(kind="picture")
     if mime.startswith("audio/"):
         return ReadMethod(kind="none", refusal="cannot_hear")
-    if mime.startswith("video/") and ending not in _TEXT_ENDINGS:  # Telegram takes .ts for a film
+    if (
+        mime.startswith("video/") and ending not in _TEXT_ENDINGS
+    ):  # Telegram gives TypeScript files (.ts) a video type
         return ReadMethod(kind="none", refusal="cannot_watch")
     if mime.startswith("text/") or mime in _TEXT_MIMES or ending in _TEXT_ENDINGS:
         return ReadMethod(kind="text")
@@ -102,9 +107,13 @@ def choose_read_method(media: Media, *, can_transcribe: bool = False) -> ReadMet
 log = structlog.get_logger(__name__)
 
 DOWNLOAD_SECONDS = 60
+"""Seconds for the download of one file."""
 CALL_SECONDS = 20
+"""Seconds for the call that asks for a file's address."""
 TRIES = 3
+"""Maximum attempts at a download."""
 FILES_AT_ONCE = 2
+"""Maximum simultaneous downloads of one bot."""
 
 UnreadableReason = Literal[
     "file_too_large",
@@ -122,7 +131,7 @@ UnreadableReason = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CannotRead:
-    """File that was refused or could not be read; `reason` is the key of the text shown to the person."""
+    """File that was refused or could not be read; `reason` is the key of the text for the person."""
 
     reason: UnreadableReason
     name: str
@@ -132,11 +141,11 @@ FileResult = Picture | Document | Recording | CannotRead
 
 
 class _NoFilePath(Exception):
-    """Telegram described a file without a usable path."""
+    """Raised if Telegram describes a file without a usable path."""
 
 
 class FileReader:
-    """Reader of files sent to one bot; `read` returns CannotRead for bad content, raises InvalidBotToken."""
+    """Reader of files that were sent to one bot."""
 
     def __init__(
         self,
@@ -148,7 +157,11 @@ class FileReader:
         pause_seconds: float = 1.0,
         recording_limits: RecordingLimits | None = None,
     ) -> None:
-        """Create a reader; without `recording_limits` it cannot transcribe recordings and refuses them."""
+        """Create a reader.
+
+        Without `recording_limits`, recordings are refused. `open_seconds` limits the opening of one file;
+        `pause_seconds` is the delay before a retry.
+        """
         self._recording_limits = recording_limits
         self._bot = bot
         self._max_bytes = max_bytes
@@ -159,9 +172,10 @@ class FileReader:
         self._openings = SandboxClient()
 
     async def read(self, media: Media, *, sender: str = "", languages: tuple[str, ...] = ()) -> FileResult:
-        """Download a file and return it as a picture, document or recording, or CannotRead.
+        """Download a file and open it; return CannotRead if that is refused or fails.
 
-        Files of one `sender` are opened one at a time. Raises InvalidBotToken.
+        Files of one `sender` are opened one at a time. `languages` are the person's language tags, a hint for
+        text encodings. Raises InvalidBotToken.
         """
         method = choose_read_method(media, can_transcribe=self._recording_limits is not None)
         name = media.name or media.kind
@@ -176,7 +190,10 @@ class FileReader:
         return await self._open(found, media, method, name, sender, languages)
 
     def _check_limits(self, media: Media, method: ReadMethod) -> UnreadableReason | None:
-        """Return why a file is too large or too long by Telegram's numbers; None if it may be fetched."""
+        """Return why a file is too large or too long by the size and length that Telegram states.
+
+        None if it is not.
+        """
         if (
             method.kind == "listen"
             and self._recording_limits
@@ -186,7 +203,7 @@ class FileReader:
         return "file_too_large" if (media.size or 0) > self.get_max_bytes(media.kind) else None
 
     def get_max_bytes(self, kind: str) -> int:
-        """Return the largest size in bytes for this kind of file."""
+        """Return the maximum size in bytes for this kind of file."""
         heard = self._recording_limits is not None and kind in AUDIO_KINDS
         return (
             min(self._max_bytes, self._recording_limits.bytes)
@@ -195,7 +212,8 @@ class FileReader:
         )
 
     async def _fetch(self, media: Media, name: str) -> bytes | CannotRead:
-        """Download a file; return CannotRead if it is too large, refused or not reached after TRIES attempts.
+        """Return the content of a file, or CannotRead if it is too large, refused, or unavailable after TRIES
+        attempts.
 
         Network faults and server errors are retried, refusals are not. Raises InvalidBotToken.
         """
@@ -278,9 +296,10 @@ class FileReader:
 
 
 def _build_recording(content: bytes, media: Media) -> Recording | None:
-    """Return a recording by the audio format of its first bytes; None if they show none.
+    """Return a recording whose audio format its first bytes show; None if they show none.
 
-    Its length is the larger of Telegram's and the header's; None if both are unknown. Nothing is decoded.
+    Its length is the larger of those that Telegram and the file's header state, None if both are unknown.
+    Nothing is decoded.
     """
     if (mime := audio_mime(content)) is None:
         return None

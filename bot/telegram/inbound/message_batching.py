@@ -1,7 +1,8 @@
-"""Groups incoming messages into turns, and hands the batches on in order.
+"""Groups incoming messages into turns, and passes the batches on in order.
 
-The parts of long pastes, albums and forwards wait for each other; other messages go at once. A `SenderBuffer`
-decides, as a pure value per chat and person; each chat's queue wakes when one of its buffers is due.
+Parts of long pastes, albums and forwards wait for each other; other messages are passed on at once. A
+`SenderBuffer` decides for each chat and person as a pure value, and each chat's queue wakes when one of its
+buffers is due.
 """
 
 from __future__ import annotations
@@ -26,50 +27,68 @@ from shared.ports import StorageLimiter
 log = structlog.get_logger(__name__)
 
 IMMEDIATE_COMMANDS = frozenset({"stop", "help", "status", "context", "usage", "budget"})
-"""Commands that stop or inform: they do not wait, not even for earlier messages."""
+"""Commands that stop or inform; they are handled at once, even before earlier messages."""
 CLOSE_SECONDS = 10.0
+"""Seconds to wait for running handlers when the batcher closes."""
 _ALL_SENDERS = 0
+"""Key of the buffer that collects messages of all senders."""
 
 OnLate = Callable[[IncomingMessage, int], Awaitable[None]]
-"""With the earlier message that it belongs to."""
+"""Callback for a late part, with the id of the earlier message that it belongs to."""
 ChatKey = tuple[int, int]
+"""Chat id and thread id."""
 BatchKind = Literal["plain", "paste", "album", "forward", "stale"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchTimeouts:
-    """How long a message waits for others of its batch, in seconds, and what makes it wait."""
+    """Rules of waiting: how long a message waits for others of its batch, in seconds, and what makes it
+    wait.
+    """
 
     paste_units: int = 3_800
+    """Minimum UTF-16 units of a message that may be the beginning of a long paste."""
     paste_tail_units: int = 2_048
-    """Apps cut behind the middle of a message: a shorter one is the last part."""
+    """Units below which a message ends a paste: apps cut a text after the middle of a message."""
     paste: float = 1.5
+    """Seconds to wait for the next part; names with `_max` limit the wait of the whole batch."""
     paste_max: float = 8.0
     album: float = 1.5
     album_max: float = 10.0
     forward: float = 0.3
     forward_max: float = 8.0
     late: float = 5.0
-    """Seconds after a paste within which a possible next part names it in `late_for`."""
+    """Seconds after a paste within which a further part gets the id of its beginning as `late_for`."""
     comment: float = 0.0
-    """Apps send the comment before what is forwarded. Waiting for it would delay every message, so only what
-    arrives together is joined; what comes within `forward` later names it in `late_for`."""
+    """Seconds for which an ordinary message waits for a forward.
+
+    Apps send the comment before the forwarded messages. Waiting would delay every message, so only messages
+    that arrive together are joined; a forward up to `forward` seconds later gets the comment's id as
+    `late_for`.
+    """
     stale_after: float = 600.0
+    """Age in seconds from which messages are old, and those of all senders make one turn."""
     stale: float = 0.5
     stale_max: float = 8.0
     max_units: int = 100_000
-    """A turn is no larger; the rest is the next one."""
+    """Maximum UTF-16 units of a turn; further messages make the next turn."""
     max_messages: int = 100
+    """Maximum messages of a turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageBatch:
-    """Messages that make one turn, or one command; `late_for` names an earlier message that it belongs to."""
+    """Messages that make one turn or one command.
+
+    `late_for` is the id of an earlier message they belong to, or None.
+    """
 
     messages: tuple[IncomingMessage, ...]
     late_for: int | None = None
     superseded: tuple[int, ...] = ()
-    """Updates that an edit replaced before they were handled."""
+    """Ids of updates that were replaced before they were handled, by an edit or because they are not for the
+    bot.
+    """
 
     @property
     def first(self) -> IncomingMessage:
@@ -77,7 +96,10 @@ class MessageBatch:
 
     @property
     def addressed_message(self) -> IncomingMessage:
-        """The message that mentions the bot, if any: only one part of a paste can."""
+        """Message that is addressed to the bot, else the first.
+
+        Only one part of a paste can mention the bot.
+        """
         return next((one for one in self.messages if one.is_addressed), self.first)
 
     @property
@@ -90,13 +112,13 @@ class MessageBatch:
 
     @property
     def text(self) -> str:
-        """Text as the model reads it."""
+        """Text of the batch as the model reads it."""
         return build_prompt(self.messages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingBatch:
-    """Messages that wait for others of their batch."""
+    """Messages that wait for others of their batch, until `due` or at most until `latest`."""
 
     kind: BatchKind
     messages: tuple[IncomingMessage, ...]
@@ -109,14 +131,14 @@ class PendingBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleasedBatch:
-    """A batch that was released, so that a late part finds its turn."""
+    """Batch that was released, remembered so that a late part finds its beginning."""
 
     kind: BatchKind
     message_id: int
     at: datetime
     album: str = ""
     open_ended: bool = False
-    """A paste whose last part was as long as apps cut them."""
+    """True for a paste whose last part was long enough to be followed by another."""
 
 
 def _has_command(message: IncomingMessage) -> bool:
@@ -125,7 +147,10 @@ def _has_command(message: IncomingMessage) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SenderBuffer:
-    """The messages of one person in one chat. Immutable: methods return the next buffer and batches."""
+    """Waiting messages of one person in one chat.
+
+    Immutable: methods return the next buffer, and the batches that are complete.
+    """
 
     timeouts: BatchTimeouts = field(default_factory=BatchTimeouts)
     is_command: Callable[[IncomingMessage], bool] = _has_command
@@ -134,13 +159,13 @@ class SenderBuffer:
 
     @property
     def next_due(self) -> datetime | None:
-        """When `release_due` has something to release; None while nothing waits."""
+        """Time from which `release_due` releases the waiting batch; None if no message waits."""
         return None if self.pending is None else min(self.pending.due, self.pending.latest)
 
     def add(self, message: IncomingMessage, now: datetime) -> tuple[SenderBuffer, tuple[MessageBatch, ...]]:
-        """Add a message; return the new buffer and the batches that are complete.
+        """Add a message; return the next buffer and the complete batches.
 
-        A batch that is due at `now` still accepts a message of the same time, as both arrived together.
+        A batch that is due at `now` still accepts the message, since both may have arrived together.
         """
         buffer, out = self._release_overdue(now)
         if message.is_edited:
@@ -156,6 +181,7 @@ class SenderBuffer:
         return replace(buffer, pending=buffer._open_batch(message, now)), out
 
     def release_due(self, now: datetime) -> tuple[SenderBuffer, tuple[MessageBatch, ...]]:
+        """Return the waiting batch if it is due at `now`."""
         due = self.next_due
         return (self, ()) if due is None or now < due else self._release(now)
 
@@ -166,7 +192,7 @@ class SenderBuffer:
     def _add_command(
         self, message: IncomingMessage, out: tuple[MessageBatch, ...], now: datetime
     ) -> tuple[SenderBuffer, tuple[MessageBatch, ...]]:
-        """Return a command at once as its own batch; a batch of single messages is released before it."""
+        """Return a command as a separate batch; a waiting batch of single messages is released before it."""
         buffer = self
         if buffer.pending is not None and buffer.pending.kind in ("plain", "stale"):
             buffer, more = buffer._release(now)
@@ -176,7 +202,7 @@ class SenderBuffer:
     def _add_edit(
         self, message: IncomingMessage, out: tuple[MessageBatch, ...]
     ) -> tuple[SenderBuffer, tuple[MessageBatch, ...]]:
-        """Replace a waiting message by its edit; other edits are separate batches."""
+        """Put an edit in place of the waiting message; an edit of another message is a separate batch."""
         pending = self.pending
         if pending is None or message.message_id not in {one.message_id for one in pending.messages}:
             return self, (*out, MessageBatch(messages=(message,)))
@@ -187,6 +213,7 @@ class SenderBuffer:
         return replace(self, pending=changed), out
 
     def _release(self, now: datetime) -> tuple[SenderBuffer, tuple[MessageBatch, ...]]:
+        """Return the waiting batch, and remember it for late parts."""
         pending = self.pending
         if pending is None:
             return self, ()
@@ -204,6 +231,7 @@ class SenderBuffer:
         return replace(self, pending=None, released=(*self.released, released)[-4:]), (batch,)
 
     def _open_batch(self, message: IncomingMessage, now: datetime) -> PendingBatch:
+        """Return a new batch with this message, and with the deadlines of its kind."""
         kind = _classify(message, now, self.timeouts)
         wait, max_wait = _get_wait_seconds(kind, self.timeouts)
         return PendingBatch(
@@ -216,6 +244,7 @@ class SenderBuffer:
         )
 
     def _find_earlier_part(self, message: IncomingMessage, kind: BatchKind, now: datetime) -> int | None:
+        """Return the id of the released message that a late part belongs to; None if there is none."""
         if self.released and self.released[-1].open_ended and kind in ("plain", "paste"):
             earlier = self.released[-1]
             if message.media is None and (now - earlier.at).total_seconds() <= self.timeouts.late:
@@ -230,6 +259,7 @@ class SenderBuffer:
 
 
 def _classify(message: IncomingMessage, now: datetime, timeouts: BatchTimeouts) -> BatchKind:
+    """Return the kind of batch that a message begins."""
     if (now - message.sent_at).total_seconds() > timeouts.stale_after:
         return "stale"
     if message.media_group_id:
@@ -240,7 +270,7 @@ def _classify(message: IncomingMessage, now: datetime, timeouts: BatchTimeouts) 
 
 
 def _get_wait_seconds(kind: BatchKind, timeouts: BatchTimeouts) -> tuple[float, float]:
-    """Return the seconds to wait for the next message, and the longest wait."""
+    """Return the seconds to wait after each message, and those for the whole batch."""
     match kind:
         case "plain":
             return timeouts.comment, timeouts.comment
@@ -257,7 +287,7 @@ def _get_wait_seconds(kind: BatchKind, timeouts: BatchTimeouts) -> tuple[float, 
 def _join_batch(
     pending: PendingBatch, message: IncomingMessage, now: datetime, timeouts: BatchTimeouts
 ) -> PendingBatch | None:
-    """Return the batch with one more message; None if the message does not belong to it."""
+    """Return the batch with one more message; None if the message does not belong to it or it is full."""
     room = timeouts.max_units - sum(utf16_units(one.text) for one in pending.messages)
     if utf16_units(message.text) > room or len(pending.messages) >= timeouts.max_messages:
         return None
@@ -283,6 +313,7 @@ def _classify_joined(pending: PendingBatch, message: IncomingMessage, kind: Batc
 def _extend_batch(
     pending: PendingBatch, message: IncomingMessage, kind: BatchKind, now: datetime, timeouts: BatchTimeouts
 ) -> PendingBatch:
+    """Return the batch with one more message and new deadlines; the last part of a paste makes it due now."""
     wait, max_wait = _get_wait_seconds(kind, timeouts)
     last = kind == "paste" and utf16_units(message.text) < timeouts.paste_tail_units
     latest = now + timedelta(seconds=max_wait) if kind != pending.kind else pending.latest
@@ -297,13 +328,13 @@ def _extend_batch(
 
 @dataclass(slots=True, kw_only=True)
 class _ChatQueue:
-    """One chat or topic: a buffer for each person, and the batches that are ready, in order."""
+    """Queue of one chat or topic: a buffer for each person, and the complete batches in order."""
 
     buffers: dict[int, SenderBuffer] = field(default_factory=dict)
     ready: deque[MessageBatch] = field(default_factory=deque)
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     busy: bool = False
-    """A batch is being handled; immediate commands do not wait for it."""
+    """True while a batch is being handled; immediate commands do not wait for it."""
 
     def get_next_due(self) -> datetime | None:
         dues = [due for buffer in self.buffers.values() if (due := buffer.next_due) is not None]
@@ -311,13 +342,13 @@ class _ChatQueue:
 
 
 class MessageBatcher:
-    """Calls `on_batch` with the batches of a chat in order; chats do not wait for each other.
+    """Passes the messages of each chat to `on_batch` in batches and in order.
 
-    While `on_batch` raises StorageUnavailable it is called again, and the chat waits. When it raises
-    LeaseLost, another process has handled some of these updates: the chat's waiting messages are dropped, to
-    be read again in order. After any other error `on_failed` is called. `on_late` is called at once with a
-    late part that still waits. `wait_for_lease` is awaited before each batch. An update that is put again
-    before its callback has returned is not taken twice.
+    Chats do not wait for each other. While `on_batch` raises StorageUnavailable it is repeated, and the chat
+    waits. After LeaseLost another process has handled some of these updates, so the chat's waiting messages
+    are dropped and read from the inbox again. After any other error `on_failed` is called. `on_late` is
+    called with a late part as soon as it arrives. `wait_for_lease` is awaited before each batch. An update is
+    ignored while an earlier call with it is being handled.
     """
 
     def __init__(
@@ -343,15 +374,15 @@ class MessageBatcher:
         self._tasks: set[asyncio.Future[None]] = set()
         self._known_ids: set[int] = set()
         self.dropped = 0
-        """How often messages that waited were dropped, to be read again."""
+        """Number of times that waiting messages were dropped, to be read from the inbox again."""
 
     @property
     def pending_updates(self) -> frozenset[int]:
-        """Updates that wait here or are being handled."""
+        """Ids of updates that wait here or are being handled."""
         return frozenset(self._known_ids)
 
     def put(self, messages: Iterable[IncomingMessage]) -> None:
-        """Add messages that arrived together; those that belong together are then found without waiting."""
+        """Add messages that arrived together, so that those of one batch are joined without waiting."""
         now = self._now()
         touched: dict[ChatKey, _ChatQueue] = {}
         for message in messages:
@@ -367,7 +398,10 @@ class MessageBatcher:
             queue.woken.set()
 
     async def close(self) -> None:
-        """Drop what waits; its updates are not marked as handled and come again. It may be used again."""
+        """Cancel running handlers and drop waiting messages; their updates stay unhandled in the inbox.
+
+        The batcher can be used again.
+        """
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
@@ -381,6 +415,7 @@ class MessageBatcher:
         return command is not None and not message.is_edited and command.name in IMMEDIATE_COMMANDS
 
     def _enqueue(self, key: ChatKey, message: IncomingMessage, now: datetime) -> _ChatQueue:
+        """Add a message to its chat's queue, which is started if needed."""
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = _ChatQueue()
@@ -404,14 +439,17 @@ class MessageBatcher:
             log.warning("late_part_notice_failed", update=message.update_id, reason=str(error))
 
     def _choose_buffer(self, queue: _ChatQueue, message: IncomingMessage, now: datetime) -> int:
-        """Choose the buffer; old messages and those that arrive meanwhile make one turn for all senders."""
+        """Return the key of the buffer for a message: its sender, or that of all senders.
+
+        Old messages, and those that arrive while old ones wait, make one turn for all senders.
+        """
         everybody = queue.buffers.get(_ALL_SENDERS)
         waiting = everybody is not None and everybody.pending is not None
         old = now - message.sent_at > timedelta(seconds=self._empty_buffer.timeouts.stale_after)
         return _ALL_SENDERS if waiting or old else message.sender.user_id
 
     async def _run_queue(self, key: ChatKey, queue: _ChatQueue) -> None:
-        """Handle the batches of a chat in order, until none is left and no late part is expected."""
+        """Handle the batches of a chat in order; return when none is left and no late part can follow."""
         try:
             while True:
                 queue.woken.clear()
@@ -430,7 +468,7 @@ class MessageBatcher:
                 del self._queues[key]
 
     async def _handle_next(self, queue: _ChatQueue) -> None:
-        """Handle one batch and wait for it; immediate commands start right behind it."""
+        """Handle one batch and wait until it is done; immediate commands start at the same time."""
         task = self._start(self._handle_batch(queue, queue.ready.popleft()))
         self._start_immediate(queue)
         queue.busy = True
@@ -446,7 +484,7 @@ class MessageBatcher:
             self._start(self._handle_batch(queue, one))
 
     def _expects_late_part(self, queue: _ChatQueue) -> bool:
-        """Return whether a late part could still arrive; the buffers are kept until then."""
+        """Return whether a late part may still arrive; the chat's buffers are kept until then."""
         timeouts, now = self._empty_buffer.timeouts, self._now()
         return any(
             (now - earlier.at).total_seconds() < _get_late_seconds(earlier, timeouts)
@@ -475,7 +513,7 @@ class MessageBatcher:
     async def _retry_while_unavailable(
         self, batch: MessageBatch, work: Callable[[], Awaitable[None]]
     ) -> None:
-        """Repeat while Postgres is unavailable; newer batches wait."""
+        """Run `work`, repeated while Postgres is unavailable; later batches of the chat wait."""
         backoff = Backoff(min_seconds=0.2, max_seconds=5.0)
         while True:
             try:
@@ -489,6 +527,7 @@ class MessageBatcher:
                 await asyncio.sleep(backoff.next())
 
     def _drop_waiting(self, queue: _ChatQueue) -> None:
+        """Forget the waiting messages of a chat, so that the reader reads them from the inbox again."""
         self.dropped += 1
         groups = [buffer.pending for buffer in queue.buffers.values() if buffer.pending is not None]
         for pending in groups:
@@ -511,6 +550,7 @@ class MessageBatcher:
 
 
 def _get_late_seconds(earlier: ReleasedBatch, timeouts: BatchTimeouts) -> float:
+    """Return the seconds after its release in which a late part can follow a batch."""
     if earlier.album:
         return timeouts.album_max
     return timeouts.late if earlier.open_ended else timeouts.forward

@@ -1,4 +1,4 @@
-"""Parses a raw update into one of our own values; never raises, and names what it ignores."""
+"""Parses raw updates into plain values; an update without use becomes an IgnoredUpdate with the reason."""
 
 from __future__ import annotations
 
@@ -27,22 +27,29 @@ ALLOWED_UPDATES = (
     "message", "edited_message", "callback_query", "my_chat_member", "message_reaction",
     "stopped_message_generation",
 )  # fmt: skip
+"""Kinds of updates that every bot requests."""
 _CHANNEL_POST = "channel_post"
 BUSINESS_UPDATES = (
     "business_connection", "business_message", "edited_business_message", "deleted_business_messages",
 )  # fmt: skip
 MAX_ID_VALUE = 2**53
-"""Largest id: Telegram promises 52 bits, and columns must hold it."""
+"""Maximum of an id; Telegram uses at most 52 bits, and database columns must hold it."""
 NOTE_CHARS = 4_000
-"""Characters of a place, contact, poll or checklist; the longest checklist has 30 tasks of 100."""
+"""Maximum characters of the description of a place, contact, poll or checklist.
+
+A checklist can have 30 tasks of 100.
+"""
 MOST_PIXELS = 100_000
 GENERAL_TOPIC = 1
-"""General topic of forums; in private chats it is a topic like others."""
+"""Id of the General topic in forums, which is treated as no topic.
+
+In private chats it is an ordinary topic.
+"""
 _ESSENTIAL = (
     "message_id", "date", "chat", "from", "sender_chat", "text", "caption", "is_topic_message",
     "message_thread_id", "business_connection_id",
 )  # fmt: skip
-# An animation stands before `document`, which Telegram sets beside it.
+# `animation` comes before `document`, because Telegram sets both for an animation.
 _FILES: tuple[MediaKind, ...] = (
     "animation", "document", "voice", "audio", "video", "video_note", "sticker",
 )  # fmt: skip
@@ -54,7 +61,9 @@ _DEEP_LINK = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def list_allowed_updates(bot: BotIdentity) -> list[str]:
-    """Return the kinds of updates to request from Telegram."""
+    """Return the kinds of updates to request from Telegram, depending on what the bot is allowed to
+    answer.
+    """
     optional = (
         (_CHANNEL_POST, bot.reads_channels),
         ("inline_query", bot.answers_inline),
@@ -65,9 +74,10 @@ def list_allowed_updates(bot: BotIdentity) -> list[str]:
 
 
 def parse_update(raw: Mapping[str, Any], *, bot: BotIdentity, client: Bot | None = None) -> IncomingUpdate:
-    """Never raises: an update that cannot be decoded is an IgnoredUpdate with the reason.
+    """Return a message, another update, or IgnoredUpdate with a reason; never raises.
 
-    Updates belong to `client`, so that a dispatcher takes them as they are.
+    An update that cannot be decoded is an IgnoredUpdate. Parsed updates belong to `client`, as aiogram's
+    dispatcher expects.
     """
     number = _get_update_id(raw)
     try:
@@ -89,13 +99,16 @@ def parse_update(raw: Mapping[str, Any], *, bot: BotIdentity, client: Bot | None
 
 
 def _parse(update: Update, number: int, bot: BotIdentity) -> IncomingUpdate:
-    """Choose the lane of an update: a message, another one of use, or none."""
+    """Return a message, another update that a router handles, or IgnoredUpdate.
+
+    Raises ValueError for unknown chats.
+    """
     message, edited = update.message or update.channel_post, update.edited_message
     chat = find_chat(update)
     if chat is not None and chat.type == "channel" and not bot.reads_channels:
         return IgnoredUpdate(update_id=number, reason="of a channel")
     if chat is not None:
-        build_chat_ref(chat)  # raises for kinds that are not answered
+        build_chat_ref(chat)  # raises for unknown kinds of chats
     if message is not None and not is_change_of_chat(message):
         return _parse_message(message, update, bot, edited=False)
     if edited is not None:
@@ -105,13 +118,16 @@ def _parse(update: Update, number: int, bot: BotIdentity) -> IncomingUpdate:
 
 
 def parse_guest_message(update: Update, bot: BotIdentity) -> IncomingMessage | IgnoredUpdate:
-    """Return the question of a guest chat as a message; its chat's id says nothing of other chats."""
+    """Return the question from a guest chat as a message.
+
+    Its chat id is unrelated to the bot's other chats.
+    """
     assert update.guest_message is not None, "the router takes no other updates"
     return _parse_message(update.guest_message, update, bot, edited=False)
 
 
 def parse_business_message(update: Update, bot: BotIdentity) -> IncomingMessage | IgnoredUpdate:
-    """Return a message of a customer's chat; its chat's id can be that of another chat of the bot."""
+    """Return a message from a customer's chat; its chat id may equal that of another chat of the bot."""
     edited = update.edited_business_message
     message = update.business_message or edited
     assert message is not None, "the router takes no other updates"
@@ -119,7 +135,7 @@ def parse_business_message(update: Update, bot: BotIdentity) -> IncomingMessage 
 
 
 def find_lane(update: Update) -> Hashable | None:
-    """Return what updates must share to be handled in their order; None for no order."""
+    """Return a key shared by updates that must be handled in order; None if the order does not matter."""
     if update.my_chat_member is not None:
         return update.my_chat_member.chat.id
     message = update.business_message or update.edited_business_message or update.deleted_business_messages
@@ -129,12 +145,12 @@ def find_lane(update: Update) -> Hashable | None:
 
 
 def is_change_of_chat(message: Message) -> bool:
-    """Return whether a message tells of its chat and is no message of a person."""
+    """Return whether a message reports a migration or a pin, and is not one that a person wrote."""
     return bool(message.migrate_to_chat_id or message.migrate_from_chat_id or message.pinned_message)
 
 
 def find_chat(update: Update) -> Chat | None:
-    """Return the chat of an update of use; inline queries have none."""
+    """Return the chat of an update; None if it has no chat, such as an inline query, or is of no use."""
     if update.callback_query is not None:
         held = update.callback_query.message
         return held.chat if held is not None else None
@@ -146,7 +162,7 @@ def find_chat(update: Update) -> Chat | None:
 
 
 def _reason_of_no_use(update: Update, bot: BotIdentity) -> str:
-    """Return why the routers have nothing to do for it, or an empty string."""
+    """Return why no router handles the update, for the log; empty if one does."""
     if (message := update.message or update.channel_post) is not None:
         pinned_by_nobody = message.pinned_message is not None and parse_author(message) is None
         return "pinned by nobody we know" if pinned_by_nobody else ""
@@ -165,7 +181,7 @@ def _reason_of_no_use(update: Update, bot: BotIdentity) -> str:
 
 
 def _list_ids(update: Update) -> Iterator[int]:
-    """Yield the ids that are stored of an update, so that impossible ones are not."""
+    """Yield the ids of an update that are stored, to check them against MAX_ID_VALUE."""
     foreign = (
         update.guest_message or update.business_message or update.edited_business_message
         or update.deleted_business_messages
@@ -185,7 +201,10 @@ def _list_ids(update: Update) -> Iterator[int]:
 
 
 def _decode(raw: Mapping[str, Any], client: Bot | None) -> Update:
-    """Parse an update by aiogram; with unknown fields, parse the essential ones."""
+    """Parse an update with aiogram; if unknown fields make that fail, parse only the essential fields.
+
+    Raises ValueError if it has no text and cannot be parsed.
+    """
     try:
         return Update.model_validate(dict(raw), context={"bot": client})
     except ValueError:
@@ -205,6 +224,7 @@ def _decode(raw: Mapping[str, Any], client: Bot | None) -> Update:
 
 
 def build_author(user: types.User) -> MessageAuthor:
+    """Return the author that a Telegram user is."""
     return MessageAuthor(
         user_id=user.id,
         name=user.full_name,
@@ -214,6 +234,7 @@ def build_author(user: types.User) -> MessageAuthor:
 
 
 def _get_update_id(raw: Mapping[str, Any]) -> int:
+    """Return the id of a raw update; 0 if it has none."""
     number = raw.get("update_id")
     return number if type(number) is int else 0
 
@@ -258,7 +279,7 @@ def _parse_message(
 
 
 def parse_chat_ref(message: types.Message) -> ChatRef:
-    """Return the chat and topic of a message; `thread_id` is 0 in the General topic and outside of topics.
+    """Return the chat and topic of a message; `thread_id` is 0 for the General topic and outside of topics.
 
     Raises ValueError for an unknown kind of chat.
     """
@@ -268,6 +289,7 @@ def parse_chat_ref(message: types.Message) -> ChatRef:
 
 
 def build_chat_ref(chat: types.Chat, *, thread_id: int = 0, topic: str = "") -> ChatRef:
+    """Return a chat or its topic `thread_id`. Raises ValueError for an unknown kind of chat."""
     if chat.type not in ("private", "group", "supergroup", "channel"):
         raise ValueError("a chat of a kind that is not answered")
     return ChatRef(
@@ -283,7 +305,7 @@ def build_chat_ref(chat: types.Chat, *, thread_id: int = 0, topic: str = "") -> 
 def parse_author(message: types.Message) -> MessageAuthor | None:
     """Return the author of a message; None if Telegram names none.
 
-    A person who speaks as a group or channel gets its name. The author of a channel's post is the channel.
+    A person who writes as a group or channel gets its name. The author of a channel's post is the channel.
     """
     user, chat = message.from_user, message.sender_chat
     if user is None and message.chat.type == "channel":
@@ -300,7 +322,7 @@ def parse_author(message: types.Message) -> MessageAuthor | None:
 
 
 def _reason_to_ignore(message: types.Message, bot: BotIdentity, *, edited: bool) -> str:
-    """Return the reason to ignore a message, or an empty string."""
+    """Return why a message is ignored, for the log; empty if it is not."""
     if message.via_bot is not None and message.via_bot.id == bot.bot_id:
         return "an answer of this bot, sent inline"
     if message.is_automatic_forward:
@@ -315,7 +337,7 @@ def _reason_to_ignore(message: types.Message, bot: BotIdentity, *, edited: bool)
 def _get_replied_message(message: types.Message) -> types.Message | None:
     """Return the message that is replied to; None without one.
 
-    In a topic, plain messages reply to the message that created it; that one counts as none.
+    In a topic, ordinary messages reply to the message that created the topic; that does not count.
     """
     replied = message.reply_to_message
     return None if replied is None or replied.forum_topic_created is not None else replied
@@ -365,7 +387,10 @@ def _parse_forward(message: types.Message, bot: BotIdentity) -> ForwardOrigin | 
 
 
 def _get_origin_name(origin: types.MessageOriginUnion) -> str:
-    """Return the name behind a forward: of a user, a hidden user, a group or a channel; empty if unknown."""
+    """Return the name of a forward's source: a user, a hidden user, a group or a channel.
+
+    Empty if unknown.
+    """
     user = getattr(origin, "sender_user", None)
     if user is not None:
         return str(user.full_name)
@@ -376,7 +401,7 @@ def _get_origin_name(origin: types.MessageOriginUnion) -> str:
 
 
 def _iterate_entities(message: types.Message) -> Iterator[tuple[types.MessageEntity, str]]:
-    """Yield each entity of a message's text or caption, with the piece of text that it covers.
+    """Yield each entity of a message's text or caption with the text that it covers.
 
     Offsets of entities count UTF-16 units.
     """
@@ -389,6 +414,7 @@ def _iterate_entities(message: types.Message) -> Iterator[tuple[types.MessageEnt
 
 
 def _is_mentioned(message: types.Message, bot: BotIdentity) -> bool:
+    """Return whether the text mentions the bot by name, by link, or in a command."""
     own = f"@{bot.username}".lower()
     for entity, content in _iterate_entities(message):
         match entity.type:
@@ -402,9 +428,9 @@ def _is_mentioned(message: types.Message, bot: BotIdentity) -> bool:
 
 
 def _parse_command(message: types.Message, bot: BotIdentity) -> ParsedCommand | None:
-    """Return the command at the beginning of a message; None without one, or if the message is forwarded.
+    """Return the command at the beginning of a message; None without one or in a forwarded message.
 
-    A path such as `/etc/passwd` is no command.
+    A path such as `/etc/passwd` is not a command.
     """
     text = message.text
     if text is None or message.forward_origin is not None:
@@ -425,6 +451,7 @@ def _parse_command(message: types.Message, bot: BotIdentity) -> ParsedCommand | 
 
 
 def _parse_deep_link(command: ParsedCommand | None) -> str:
+    """Return the argument of `/start` if it can come from a link, else an empty text."""
     if command is None or command.name != "start" or not _DEEP_LINK.fullmatch(command.args):
         return ""
     return command.args
@@ -434,6 +461,7 @@ def _parse_deep_link(command: ParsedCommand | None) -> str:
 
 
 def _parse_media(message: types.Message | types.ExternalReplyInfo) -> Media | None:
+    """Return the file or other content of a message; None if it has only text."""
     if message.photo:
         largest = max(message.photo, key=lambda size: (size.width * size.height, size.file_size or 0))
         return Media(
@@ -453,7 +481,7 @@ def _parse_media(message: types.Message | types.ExternalReplyInfo) -> Media | No
 
 
 def _build_file(kind: MediaKind, found: object) -> Media:
-    """Build the media of a file; fields that files of this kind lack stay empty."""
+    """Return the media of a file; fields that files of this kind do not have stay empty."""
     return Media(
         kind=kind,
         file_id=getattr(found, "file_id", ""),
@@ -469,6 +497,10 @@ def _build_file(kind: MediaKind, found: object) -> Media:
 
 
 def _describe_contentless(message: types.Message | types.ExternalReplyInfo) -> Media | None:
+    """Return a place, contact, poll, checklist or dice as media with a description.
+
+    None for other content.
+    """
     if (venue := message.venue) is not None:
         at = f"{venue.location.latitude:.5f}, {venue.location.longitude:.5f}"
         return _build_note("location", f"{venue.title}, {venue.address} ({at})")
@@ -487,7 +519,7 @@ def _describe_contentless(message: types.Message | types.ExternalReplyInfo) -> M
 
 
 def _describe_checklist(checklist: types.Checklist) -> str:
-    """Return the title of a checklist, and each task with its mark, in one line."""
+    """Return a checklist on one line: its title, and each task with `[x]` or `[ ]`."""
     tasks = (
         f"{'[x]' if task.completion_date or task.completed_by_user else '[ ]'} {task.text}"
         for task in checklist.tasks
@@ -496,6 +528,10 @@ def _describe_checklist(checklist: types.Checklist) -> str:
 
 
 def _describe_other(message: types.Message | types.ExternalReplyInfo) -> Media | None:
+    """Return content that the bot cannot read, such as a story, as media with its kind.
+
+    None if there is none.
+    """
     name = next((name for name in _OTHER if getattr(message, name, None) is not None), None)
     return None if name is None else _build_note("other", name.replace("_", " "))
 

@@ -1,4 +1,6 @@
-"""Messages as a model reads them: author, quotes, forwards and files; other updates stay aiogram's."""
+"""Values of incoming messages, and the text that a model reads: authors, quotes, forwards, descriptions of
+files.
+"""
 
 from __future__ import annotations
 
@@ -25,35 +27,37 @@ MediaKind = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BotIdentity:
+    """Identity of a bot, and what it is allowed to answer."""
+
     bot_id: int
     username: str
     reads_all_messages: bool = False
-    """Privacy mode is off: it reads everything in its groups."""
+    """Whether privacy mode is off, so that the bot gets all messages of its groups."""
     reads_channels: bool = False
-    """Its operator lets it answer posts of channels."""
+    """Whether the operator lets the bot answer posts of channels."""
     answers_inline: bool = False
-    """Its operator lets people ask it from other chats."""
+    """Whether the operator lets people ask the bot from other chats by inline queries."""
     has_topics: bool = False
-    """Private chats with it have topics."""
+    """Whether private chats with the bot have topics."""
     answers_guests: bool = False
-    """Its operator lets people ask it in chats where it is no member."""
+    """Whether the operator lets people ask the bot in chats where it is no member."""
     is_secretary: bool = False
-    """Its operator lets it write drafts for owners of business accounts."""
+    """Whether the operator lets the bot write drafts for owners of business accounts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRef:
-    """A chat or a topic of one."""
+    """Chat, or one topic in it."""
 
     chat_id: int
     thread_id: int = 0
-    """0 for a chat without topics, and for the General topic."""
+    """Id of the topic; 0 for a chat without topics and for the General topic."""
     kind: ChatKind = "private"
     is_forum: bool = False
     title: str = ""
     """Title of the chat; in a private chat the person's name."""
     topic: str = ""
-    """The topic's name where the message has it."""
+    """Name of the topic if the message contains it, else empty."""
 
     @property
     def is_private(self) -> bool:
@@ -72,25 +76,26 @@ class MessageAuthor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Media:
-    """File of a message; content without a file, such as a location, is described in `note`."""
+    """File of a message, or other content such as a location, which `note` describes."""
 
     kind: MediaKind
     file_id: str = ""
     unique_id: str = ""
     size: int | None = None
-    """Size in bytes, as Telegram states it; None if unknown."""
+    """Size in bytes as stated by Telegram; None if unknown."""
     name: str = ""
     mime: str = ""
     width: int = 0
     height: int = 0
     seconds: int | None = None
-    """Length of a recording in seconds, as Telegram states it."""
+    """Length of a recording in seconds as stated by Telegram; None if unknown."""
     note: str = ""
+    """Description of content without a file, or the emoji of a sticker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwardOrigin:
-    """Author of a forwarded message."""
+    """Author of a forwarded message; `from_this_bot` says whether this bot wrote it."""
 
     name: str
     from_this_bot: bool = False
@@ -98,30 +103,33 @@ class ForwardOrigin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotedMessage:
-    """The message that is replied to, or the part of it that was selected."""
+    """Message that a person replied to, or the part of it that the person selected."""
 
     author: str
     text: str
     chosen: bool = False
-    """True if `text` is only the part that the person selected."""
+    """Whether `text` is only the part that the person selected."""
     by_bot: bool = False
-    """True if this bot wrote it."""
+    """Whether this bot wrote the message."""
     own: bool = False
-    """True if the person replies to their own message."""
+    """Whether the person replied to their own message."""
     elsewhere: bool = False
-    """True if it is in another chat or topic."""
+    """Whether the message is in another chat or topic."""
     media: MediaKind | None = None
     attachment: Media | None = None
-    """File or content of the quoted message; the model gets the file as if it came with the reply."""
+    """File or other content of the message; the model gets a file as if it came with the reply.
+
+    None without.
+    """
     whole: str = ""
-    """The whole text, where a part of it was selected."""
+    """Whole text of the message if `text` is a selected part, else empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedCommand:
-    """Command `/name@bot args` as it was typed, known to the bot or not.
+    """Command `/name@bot args` as it was typed, whether or not the bot knows it.
 
-    Both flags are False if no bot is named.
+    Both flags are False if the command names no bot.
     """
 
     name: str
@@ -132,7 +140,7 @@ class ParsedCommand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncomingMessage:
-    """A person's message, new or edited."""
+    """New or edited message of a person."""
 
     update_id: int
     chat: ChatRef
@@ -140,25 +148,25 @@ class IncomingMessage:
     message_id: int
     sent_at: datetime
     text: str = ""
-    """The caption where there is a picture or file."""
+    """Text of the message, or the caption of its file."""
     media: Media | None = None
     media_group_id: str = ""
     forward_origin: ForwardOrigin | None = None
     quoted: QuotedMessage | None = None
     reply_to_message_id: int | None = None
-    """In the same chat."""
+    """Id of the message in the same chat that this one replies to; None without a reply."""
     replies_to_bot: bool = False
     mentions_bot: bool = False
     command: ParsedCommand | None = None
     deep_link: str = ""
-    """Argument of `/start` by link, at most 64 of A-Z a-z 0-9 _ -."""
+    """Argument of `/start` from a link, at most 64 of A-Z a-z 0-9 _ -; empty without one."""
     is_edited: bool = False
     update: Update | None = field(default=None, compare=False, repr=False)
-    """The update as aiogram reads it, for the routers."""
+    """The update as parsed by aiogram, for its routers; None in tests."""
 
     @property
     def is_addressed(self) -> bool:
-        """True if a message in a group is meant for this bot."""
+        """Whether a message in a group is meant for this bot: by a command, a mention or a reply."""
         if self.command is not None:
             return not self.command.is_for_other_bot
         return self.mentions_bot or self.replies_to_bot
@@ -166,46 +174,49 @@ class IncomingMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IgnoredUpdate:
-    """Update that is not used; the reason is for operators, without quotations."""
+    """Update that is not used; `reason` is for operators and quotes no text of a person."""
 
     update_id: int
     reason: str
 
 
 IncomingUpdate = IncomingMessage | Update | IgnoredUpdate
-"""A message for the batcher, any other update as aiogram reads it, or none of use."""
+"""Parsed update: a message for the batcher, another update for the routers, or an ignored one."""
 
 
 # -- how a model reads messages ------------------------------------------------------------------------------
 
 QUOTE_CHARS = 2_000
+"""Maximum characters of a quoted message."""
 OWN_ANSWER_CHARS = 400
-"""Characters of the bot's quoted answer, enough to identify it, since the conversation has it."""
+"""Maximum characters of a quoted answer of the bot; enough to identify it, since the model has it already."""
 UNNAMED_AUTHOR = "somebody"
+"""Name of an author whose name has no visible character."""
 
 _SPEAKER = re.compile(r"^(?=[^\s:>][^:\n]{0,63}: )", re.MULTILINE)
 
 
 def build_prompt(messages: Sequence[IncomingMessage]) -> str:
-    """Return the messages of one turn as one text; without quotes, forwards and groups it is what was typed.
+    """Return the messages of one turn as one text for the model.
 
-    Pictures and files are not in it, but what has no file (a place, a contact, a poll) is described in text.
+    Ordinary messages in a private chat stay as typed. Quotes, forwards and authors in groups get labels;
+    files are left out, and other content such as a place or poll is described.
     """
     runs = (list(run) for _, run in groupby(messages, key=_get_run_key))
     return "\n\n".join(text for run in runs if (text := _render_run(run)))
 
 
 def list_own_texts(messages: Sequence[IncomingMessage], prompt: str) -> tuple[str | None, ...]:
-    """Return the text of each message; an empty tuple if the prompt is the text of the only message."""
+    """Return the own text of each message; empty if the prompt is exactly the text of the only message."""
     if len(messages) == 1 and messages[0].text == prompt:
         return ()
     return tuple(one.text for one in messages)
 
 
 def reword_prompt(prompt: str, message: IncomingMessage, *, former: str | None) -> str:
-    """Return the prompt of a turn after an edit of one of its messages, whose text was `former`.
+    """Return the prompt of a turn after an edit of `message`, whose own text was `former`.
 
-    Quotes, other messages and transcripts stay; `former` is None if the prompt is this message alone.
+    Quotes, other messages and transcripts stay. `former` None means that the prompt is this message alone.
     """
     whole = build_prompt((message,))
     recorded = message.media is not None and message.media.kind in ("voice", "audio", "video_note")
@@ -219,14 +230,17 @@ def reword_prompt(prompt: str, message: IncomingMessage, *, former: str | None) 
 
 
 def _render_own_text(message: IncomingMessage, text: str) -> str:
-    """Return a message's own text as prompts hold it; in a group, with its later lines indented."""
+    """Return a message's own text as it appears in a prompt.
+
+    In a group, lines that look like a speaker are indented.
+    """
     group = not message.chat.is_private
     own = strip_marks(text, foreign=group)
     return _indent_speakers(own) if group else own
 
 
 def join_texts(texts: Sequence[str]) -> str:
-    """Join texts, and repair a long text that an app has cut into several messages."""
+    """Join texts by line breaks; parts of a long text that an app has cut are joined without one."""
     whole = ""
     before = ""
     for text in texts:
@@ -238,20 +252,21 @@ def join_texts(texts: Sequence[str]) -> str:
 
 
 def sanitize_name(name: str) -> str:
-    """Return a name on one line, without signs that would begin or end a label."""
+    """Return a name on one line without characters that would begin or end a label."""
     return untrusted_text.label(name, nameless=UNNAMED_AUTHOR)
 
 
 def _get_run_key(message: IncomingMessage) -> tuple[int, str | None, object]:
-    """Return a key that is equal for messages of one person, own or forwarded from the same source.
+    """Return a key that is equal for messages that make one block: same person, and same source if forwarded.
 
-    The key of a message with a quote differs from all others.
+    A message with a quote has a unique key.
     """
     forwarded = message.forward_origin.name if message.forward_origin else None
     return message.sender.user_id, forwarded, message if message.quoted else None
 
 
 def _render_run(run: Sequence[IncomingMessage]) -> str:
+    """Return the text of one block of messages, with quote, source and author as needed."""
     first = run[0]
     group = not first.chat.is_private
     content = join_texts([message.text for message in run])
@@ -287,7 +302,7 @@ def _render_quote(quoted: QuotedMessage) -> str:
 
 
 def _describe_attachment(quoted: QuotedMessage) -> str:
-    """Content of the quoted message besides its text; a text alone stands for the kind."""
+    """Return a description of the quoted file or content; empty if a text without file was quoted."""
     media = quoted.attachment
     if media is None:
         return f"({_add_article(quoted.media)})" if quoted.media and not quoted.text else ""
@@ -297,13 +312,17 @@ def _describe_attachment(quoted: QuotedMessage) -> str:
 
 
 def _label_and_quote(label: str, content: str, *, limit: int) -> str:
-    """Return a label of the bot, and below it each line of a foreign text after a quote sign."""
+    """Return a label in brackets, and below it each line of `content` after a quote sign.
+
+    `limit` is the maximum of characters, 0 for no limit.
+    """
     shown = strip_marks(untrusted_text.strip_invisible(_shorten(content, limit)), foreign=True)
     lines = "\n".join(f"> {line}" for line in shown.splitlines())
     return f"[{label}]\n{lines}" if lines else f"[{label}]"
 
 
 def _shorten(content: str, limit: int) -> str:
+    """Return a text cut to `limit` characters with a note in the cut, 0 for no limit."""
     if not limit or len(content) <= limit:
         return content
     tail = limit // 4
@@ -312,7 +331,7 @@ def _shorten(content: str, limit: int) -> str:
 
 
 def _indent_speakers(content: str) -> str:
-    """Indent later lines that would look as if another person in the group spoke."""
+    """Indent the lines after the first that look as if another person in the group wrote them."""
     first, newline, rest = content.partition("\n")
     return f"{first}\n{_SPEAKER.sub('  ', rest)}" if newline else first
 
@@ -329,6 +348,9 @@ def _add_article(kind: str) -> str:
 
 
 def _is_cut_inside(before: str, after: str) -> bool:
-    """Cut at the limit, in the middle of a text; one unit below it where a wide sign did not fit."""
+    """Return whether an app has cut a text between these two messages.
+
+    Then the first has the maximum length, or one unit less if a character of two units did not fit.
+    """
     length = utf16_units(before)
     return length == MESSAGE_UNITS or (length == MESSAGE_UNITS - 1 and ord(after[0]) > 0xFFFF)

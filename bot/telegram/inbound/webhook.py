@@ -29,12 +29,16 @@ PATH = "/telegram/{bot_id}"
 SECRET_HEADER = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105 - the header's name
 MAX_BODY_BYTES = 1024 * 1024
 BODY_SECONDS = 15.0
+"""Seconds in which the body of a request must arrive."""
 RETRY_SECONDS = 5
+"""Seconds after which Telegram shall post again while the database is unavailable."""
 MAX_CONNECTIONS = 40
+"""Maximum simultaneous connections that Telegram may open."""
 MIN_SECRET_CHARS = 32
 CALL_SECONDS = 20
+"""Timeout in seconds of calls to Telegram."""
 WEBHOOK_CHECK_SECONDS = 60.0
-"""Seconds between looks at the webhook; another deployment with the same token may have set its own."""
+"""Seconds between two checks whether another deployment with the same token has set its own webhook."""
 WEBHOOK_TAKEN = (
     "Another program has changed the webhook of this bot. Two deployments cannot share a token: give one of "
     "them a bot of its own, then restart the other."
@@ -46,7 +50,7 @@ WebhookHandler = Callable[[web.Request], Awaitable[web.Response]]
 
 
 class BadWebhook(EvertalkError):
-    """The webhook cannot be used as it is configured."""
+    """Raised for a webhook that cannot be used as configured; its advice says why."""
 
     code = "bad_webhook"
 
@@ -57,10 +61,13 @@ class WebhookUpdateStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookConfig:
-    """Where Telegram posts a bot's updates. Raises BadWebhook with advice when that cannot be safe."""
+    """Webhook of a bot: address, secret and kinds of updates.
+
+    Raises BadWebhook with advice if the address or the secret cannot be used safely.
+    """
 
     url: str
-    """The public address of `PATH`."""
+    """Public address of `PATH`."""
     secret: str
     allowed_updates: tuple[str, ...] = ALLOWED_UPDATES
 
@@ -70,7 +77,10 @@ class WebhookConfig:
 
     @property
     def registered_url(self) -> str:
-        """With a trace of the secret, because Telegram does not tell which secret it has."""
+        """Address as registered at Telegram; its parameter depends on the secret, so a new secret changes it.
+
+        Telegram does not tell which secret it uses.
+        """
         trace = hashlib.sha256(b"evertalk webhook" + self.secret.encode()).hexdigest()[:8]
         return f"{self.url}{'&' if '?' in self.url else '?'}v={trace}"
 
@@ -91,7 +101,10 @@ def check_secret(secret: str) -> None:
 
 
 def check_url(url: str) -> None:
-    """Check the address. Raises BadWebhook; on loopback any address is allowed, for tests."""
+    """Check a webhook's address. Raises BadWebhook if Telegram would refuse it.
+
+    Any address on the local machine is accepted, for tests.
+    """
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
@@ -115,10 +128,10 @@ def check_url(url: str) -> None:
 
 
 async def register_webhook(bot: Bot, mode: WebhookConfig) -> bool:
-    """Set the webhook unless it is set already; True if it was set.
+    """Register the webhook unless it is already registered; return True if it was changed.
 
-    Tries for ever while Telegram cannot be reached. Raises InvalidBotToken; for a bad address,
-    TelegramBadRequest.
+    Retries without end while Telegram is unreachable. Raises InvalidBotToken, and TelegramBadRequest for an
+    address that Telegram refuses.
     """
     backoff = Backoff()
     while True:
@@ -134,7 +147,10 @@ async def register_webhook(bot: Bot, mode: WebhookConfig) -> bool:
 
 
 async def find_foreign_webhook(bot: Bot, mode: WebhookConfig) -> str | None:
-    """Return the problem if Telegram posts this bot's updates elsewhere now; None while it does not say."""
+    """Return the problem text if Telegram posts this bot's updates to another address; empty if not.
+
+    None if Telegram does not answer.
+    """
     try:
         info = await bot.get_webhook_info(request_timeout=CALL_SECONDS)
     except AiogramError as error:
@@ -144,6 +160,7 @@ async def find_foreign_webhook(bot: Bot, mode: WebhookConfig) -> str | None:
 
 
 async def _register(bot: Bot, mode: WebhookConfig) -> bool:
+    """Register the webhook if it differs from the registered one; return whether it did."""
     info = await bot.get_webhook_info(request_timeout=CALL_SECONDS)
     wanted = (mode.registered_url, MAX_CONNECTIONS, sorted(mode.allowed_updates))
     if (info.url, info.max_connections, sorted(info.allowed_updates or ())) == wanted:
@@ -158,9 +175,11 @@ async def _register(bot: Bot, mode: WebhookConfig) -> bool:
 def make_webhook_handler(
     inbox: WebhookUpdateStore, *, find_secret: Callable[[int], str | None], on_stored: Callable[[int], None]
 ) -> WebhookHandler:
-    """Return the handler of `POST PATH`. `find_secret(bot_id)` is None for a bot without a webhook here.
+    """Return the handler of `POST PATH`.
 
-    Serve it with `AppRunner(app, auto_decompress=False)`, or a broken encoding fills the log with traces.
+    `find_secret` takes a bot id and returns None for a bot without webhook here; `on_stored` gets the id
+    after an update was stored. Serve it with `AppRunner(app, auto_decompress=False)`, or a broken encoding
+    fills the log with tracebacks.
     """
 
     async def handle_post(request: web.Request) -> web.Response:
@@ -168,7 +187,9 @@ def make_webhook_handler(
         if not _has_secret(request, find_secret(bot_id)):
             return _build_response(401)
         if request.headers.get("Content-Encoding", "identity") != "identity":
-            return _build_response(415)  # Telegram never does; a small body could become a very large one
+            return _build_response(
+                415
+            )  # Telegram sends no encoded bodies; a small encoded one could expand to a large one
         try:
             body = await asyncio.wait_for(_read_body(request), BODY_SECONDS)
             update = parse_json(body)
@@ -193,10 +214,11 @@ def make_webhook_handler(
 
 
 class _TooLarge(Exception):
-    pass
+    """Raised if a body exceeds MAX_BODY_BYTES."""
 
 
 async def _read_body(request: web.Request) -> bytes:
+    """Return the body of a request. Raises _TooLarge."""
     if request.content_length is not None and request.content_length > MAX_BODY_BYTES:
         raise _TooLarge
     found = bytearray()
@@ -208,9 +230,10 @@ async def _read_body(request: web.Request) -> bytes:
 
 
 def _has_secret(request: web.Request, secret: str | None) -> bool:
-    """Return whether the request has the bot's secret.
+    """Return whether the request has the bot's secret; always False if `secret` is None.
 
-    Bytes are compared, because a header may hold any. An unknown bot takes as long as a known one.
+    Compares bytes, because a header may contain any. The comparison takes as long for an unknown bot as for a
+    known one.
     """
     given = request.headers.get(SECRET_HEADER, "").encode("utf-8", "surrogateescape")
     same = hmac.compare_digest(given, (secret or "-" * MIN_SECRET_CHARS).encode())
@@ -218,12 +241,13 @@ def _has_secret(request: web.Request, secret: str | None) -> bool:
 
 
 def _parse_bot_id(text: str) -> int:
+    """Return the bot id in a path; 0 if it is no number."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 16 else 0
 
 
 def _build_response(status: int, headers: Mapping[str, str] | None = None) -> web.Response:
-    """Return a response without a body, so that strangers learn nothing."""
+    """Return a response without a body, so that strangers learn nothing from it."""
     response = web.Response(status=status, headers=dict(headers or {}))
     if status != 200 and status != 503:
-        response.force_close()  # an unread body is not worth reading
+        response.force_close()  # the rest of an unread body is not read
     return response

@@ -1,5 +1,5 @@
-"""Answers as Telegram messages.
+"""Converts the Markdown of answers to Telegram messages.
 
-`block_tree` reads Markdown, `entity_text` makes text with entities of it and cuts that into messages, and
-`rich_blocks` makes rich messages. Begin with `entity_text`.
+`block_tree` parses Markdown into blocks, `entity_text` turns blocks into text with entities and splits that
+into messages, and `rich_blocks` makes rich messages. Begin with `entity_text`.
 """

@@ -1,4 +1,4 @@
-"""Parser from an answer's Markdown, finished or not, to a tree of blocks for messages."""
+"""Parses the Markdown of an answer, complete or still being written, into a tree of blocks."""
 
 from __future__ import annotations
 
@@ -35,28 +35,31 @@ from bot.telegram.markup.blocks import (
 # -- the parser: CommonMark with tables and strikethrough, that loses no text --------------------------------
 
 MAX_NESTING = 60
-"""Maximum levels of lists (two each) and quotes; deeper text stays plain, as the parser would drop it."""
+"""Maximum levels of lists (two each) and quotes.
 
-# Python's names with two underscores around them, used as in `__init__.py`, `__call__(` or `x.__dict__`.
+Deeper text is kept as plain text, since the parser drops it.
+"""
+
+# Names of Python with two underscores on each side, as in `__init__.py`, `__call__(` or `x.__dict__`.
 _DUNDER = re.compile(r"__[A-Za-z0-9_]+?__(?=\.\w|\()|(?<=\.)__[A-Za-z0-9_]+?__(?!\w)")
 _MATH_SIGNS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"))
 _MATH_FENCES = {"$$": "$$", "\\[": "\\]"}
 _TEX = re.compile(r"[\\^_={}]|\A\s*\w\s*\Z")
 MAX_FORMULA_CHARS = 500
 MAX_COLUMNS = 20
-"""Maximum columns of a table. Each row is padded to the header's width, so short text could grow large."""
+"""Maximum columns of a table; each row is padded to the widest one, so that a short text could grow large."""
 
 
 @cache
 def make_parser() -> MarkdownIt:
-    """Return the parser of answers: CommonMark with tables, strikethrough, task lists and formulas.
+    """Return the Markdown parser: CommonMark with tables, strikethrough, task lists and formulas.
 
-    References are off, because definitions vanish from the text; so are underlined headings, which
-    models do not write, while their rules below a line are common.
+    References are off, because their definitions vanish from the text. Underlined headings are off, because
+    models do not write them, but do write rules below a line.
     """
     made = MarkdownIt("commonmark", {"html": False, "tasklists": True, "maxNesting": MAX_NESTING})
     made.enable(["table", "strikethrough"]).disable(["reference", "lheading", "html_block", "html_inline"])
-    # Which addresses become links is decided by the tree, which can show the others as text.
+    # `_spans` decides which addresses become links, and shows the others as text.
     made.validateLink = lambda url: True  # type: ignore[method-assign]
     made.normalizeLink = lambda url: url  # type: ignore[method-assign]
     made.normalizeLinkText = lambda url: url  # type: ignore[assignment, method-assign]
@@ -68,6 +71,7 @@ def make_parser() -> MarkdownIt:
 
 
 def _narrow_table(state: StateBlock, first: int, last: int, silent: bool) -> bool:
+    """Parse a table of at most MAX_COLUMNS columns; return whether there was one."""
     columns = state.src.count("|", state.bMarks[first], state.eMarks[first])
     began = len(state.tokens)
     if columns > MAX_COLUMNS + 1 or not table(state, first, last, silent):
@@ -78,7 +82,10 @@ def _narrow_table(state: StateBlock, first: int, last: int, silent: bool) -> boo
 
 
 def _widen_table(state: StateBlock, tokens: list[Token]) -> list[Token]:
-    """Return a table's tokens as wide as its widest row; the parser drops cells beyond the header."""
+    """Return the tokens of a table, with all rows as wide as the widest one.
+
+    The parser drops cells beyond the header.
+    """
     cells_by_row = {
         row.map[0]: _split_row(state, row.map[0]) for row in tokens if row.type == "tr_open" and row.map
     }
@@ -101,7 +108,7 @@ def _widen_table(state: StateBlock, tokens: list[Token]) -> list[Token]:
 
 
 def _split_row(state: StateBlock, number: int) -> list[str]:
-    """Return the cells of a row; those beyond the widest table are joined to the last one."""
+    """Return the cells of a row; cells beyond MAX_COLUMNS are joined into the last one."""
     cells = escapedSplit(getLine(state, number).strip())
     if cells and not cells[0]:
         cells.pop(0)
@@ -118,9 +125,10 @@ def _cell(tag: str, content: str, row: int, level: int) -> tuple[Token, ...]:
 
 
 def _emphasis(state: StateInline, silent: bool) -> bool:
-    """Parse a run of `*` or `_` as CommonMark does; return whether one was there.
+    """Parse a run of `*` or `_`; return whether there was one.
 
-    Unlike CommonMark, 2*3*4 and __init__.py stay as they are, and CJK needs no spaces.
+    Unlike in CommonMark, 2*3*4 and __init__.py stay as they are, and CJK text needs no spaces around
+    emphasis.
     """
     marker = state.src[state.pos]
     if silent or marker not in "*_":
@@ -173,15 +181,15 @@ def _is_mark(char: str) -> bool:
 
 
 def _allows_emphasis_beside(char: str) -> bool:
-    """Return whether emphasis may meet punctuation next to this character.
+    """Return whether emphasis may border on punctuation next to this character.
 
-    CJK counts like a space, since it sets none between words.
+    A CJK character counts like a space, since CJK text has no spaces between words.
     """
     return char.isspace() or _is_mark(char) or unicodedata.east_asian_width(char) in "WF"
 
 
 def _math(state: StateInline, silent: bool) -> bool:
-    """Keep a formula as it is written, without emphasis or escapes inside; return whether one was there."""
+    """Parse a formula in a line, whose text stays as written; return whether there was one."""
     if state.src[state.pos] not in "\\$":
         return False
     for opening, closing in _MATH_SIGNS:
@@ -200,9 +208,9 @@ def _math(state: StateInline, silent: bool) -> bool:
 
 
 def _is_formula(tex: str, opening: str, after: str) -> bool:
-    """Return whether text between math signs is TeX or a single letter, and no price or escaped bracket.
+    """Return whether the text between math signs is a formula: TeX or a single letter, and not a price.
 
-    `after` is the character that follows the closing sign.
+    `opening` is the sign before it, `after` the character that follows the closing sign.
     """
     if opening == "$$":
         return bool(tex.strip())
@@ -212,9 +220,9 @@ def _is_formula(tex: str, opening: str, after: str) -> bool:
 
 
 def _math_block(state: StateBlock, first: int, last: int, silent: bool) -> bool:
-    """Parse a formula from `$$` or `\\[` at a line's beginning to its partner at a line's end.
+    r"""Parse a formula from `$$` or `\[` at the start of a line to the closing sign at the end of a line.
 
-    Returns whether one was there.
+    Return whether there was one.
     """
     if state.is_code_block(first):
         return False
@@ -239,7 +247,7 @@ def _line(state: StateBlock, number: int) -> str:
 
 
 def _is_outside(state: StateBlock, number: int) -> bool:
-    """Return whether a line is blank, or no longer belongs to the list item or quote that is being read."""
+    """Return whether a line is blank or does not belong to the list item or quote that is being parsed."""
     return state.isEmpty(number) or state.sCount[number] < state.blkIndent
 
 
@@ -250,10 +258,10 @@ def _is_closing_line(state: StateBlock, number: int, first: int, closing: str) -
 
 # -- the end of a text that is still being written -----------------------------------------------------------
 
-# A last line of only these signs may yet become a list, a heading, a fence, a rule, a table or a quote.
+# A last line of only these characters may become a list, heading, fence, rule, table or quote.
 _MARKERS_ONLY = re.compile(r"[-=+*#|:~`_$\\ \t]*|\d{1,9}[.)]?|[-+*] \[[ xX]?\]?")
 _PIPE = re.compile(r"(?<!\\)\|")
-# Possessive quantifiers, so that a hostile text cannot cause endless backtracking.
+# Quantifiers are possessive, so that a hostile text cannot cause endless backtracking.
 _ADDRESS = (
     r"\]\(\s*+(?:<[^<>\n]*+>?+|(?:[^()\s<]|\([^()\s]*+\)?+)*+)(?:\s++(?:\"[^\"]*+\"?+|'[^']*+'?+)?+)?+\s*+"
 )
@@ -265,7 +273,9 @@ _TICKS = re.compile(r"(?P<escaped>\\`)|(?P<run>`+)")
 
 
 def drop_pending_line(source: str) -> str:
-    """Return unfinished Markdown without a last line of only markers or an incomplete table header."""
+    """Return unfinished Markdown without a last line that has only markers or is an incomplete table
+    header.
+    """
     lines = source.split("\n")
     if _MARKERS_ONLY.fullmatch(lines[-1].strip(_AROUND)) and not _completes_table(lines):
         lines.pop()
@@ -290,14 +300,16 @@ def _cells(line: str) -> list[str]:
 
 
 def close_open_markers(tokens: Sequence[Token]) -> None:
-    """Close the markers that are open in the last text token; the token is changed in place."""
+    """Close the emphasis, code and links that are open at the end of the last text token, which is
+    changed.
+    """
     last = _find_last_text(tokens)
     if last is not None:
         last.content = _close_markers(last.content)
 
 
 def _find_last_text(tokens: Sequence[Token]) -> Token | None:
-    """Return the token that further text would extend; None if that is code or not text."""
+    """Return the token that further text would extend; None if that is code or no text."""
     for token in reversed(tokens):
         if token.type == "inline":
             if token.content:
@@ -308,6 +320,7 @@ def _find_last_text(tokens: Sequence[Token]) -> Token | None:
 
 
 def _close_markers(content: str) -> str:
+    """Return a text whose last line has no open markers and no incomplete ones at its end."""
     head, line = content[: content.rfind("\n") + 1], content[content.rfind("\n") + 1 :]
     ticks = _find_open_code(line)
     if ticks is None:
@@ -322,9 +335,9 @@ def _close_markers(content: str) -> str:
 
 
 def _drop_open_link(line: str) -> str:
-    """Return a line with its unfinished last link replaced by the link's label.
+    """Return a line with its unfinished last link replaced by the label of the link.
 
-    A visible address would vanish as soon as it is complete.
+    A visible address would vanish as soon as the link is complete.
     """
     end = line.rfind("](")
     start = _find_label_start(line, end) if end >= 0 and _OPEN_ADDRESS.match(line, end) else None
@@ -335,7 +348,7 @@ def _drop_open_link(line: str) -> str:
 
 
 def _find_label_start(line: str, end: int) -> int | None:
-    """Return the index of the opening bracket for the closing one at `end`; None without one."""
+    """Return the index of the opening bracket that belongs to the closing one at `end`; None without one."""
     depth = 0
     for at in range(end, -1, -1):
         depth += {"]": 1, "[": -1}.get(line[at], 0)
@@ -345,7 +358,10 @@ def _find_label_start(line: str, end: int) -> int | None:
 
 
 def _find_open_code(line: str) -> tuple[int, str] | None:
-    """Return index and backticks of the first inline code without an end in the line; None if none."""
+    """Return index and backticks of the first inline code that is not closed in the line.
+
+    None if there is none.
+    """
     at = 0
     while found := _TICKS.search(line, at):
         at = found.end()
@@ -374,14 +390,15 @@ def _list_closers(content: str) -> str:
 # -- what stands in a block ----------------------------------------------------------------------------------
 
 MAX_URL_CHARS = 2048
+"""Maximum length of an address that becomes a link or is shown."""
 
-# Telegram makes these clickable by itself wherever it finds them, but not within code.
+# Telegram makes these addresses clickable wherever it finds them, except in code.
 _LIVE_SCHEMES = re.compile(r"\b(?:tg|ton|tonsite)://\S*", re.IGNORECASE)
 _STYLES = {"strong_open": "bold", "em_open": "italic", "s_open": "strikethrough"}
 
 
 def parse_spans(tokens: Sequence[Token]) -> TextSpans:
-    """Return the text spans of inline tokens; equal neighbours are merged into one span."""
+    """Return the text spans of inline tokens; neighbours with equal style and link are merged."""
     merged: list[TextSpan] = []
     for span in _spans(tokens):
         last = merged[-1] if merged else None
@@ -393,7 +410,7 @@ def parse_spans(tokens: Sequence[Token]) -> TextSpans:
 
 
 def _spans(tokens: Sequence[Token]) -> list[TextSpan]:
-    """Return the text spans of inline tokens as a flat list, since emphasis can nest without limit."""
+    """Return the text spans of inline tokens as a flat list, since emphasis can be nested without limit."""
     found: list[TextSpan] = []
     stack: list[TextStyles] = [frozenset()]
     links: list[tuple[str, int]] = []
@@ -423,7 +440,7 @@ def _span(token: Token, styles: TextStyles, url: str | None) -> TextSpan:
         case "softbreak" | "hardbreak":
             return TextSpan(text="\n", styles=styles, url=url)
         case "code_inline":
-            # Telegram lets nothing stand around or inside code, so a link shows it as plain text.
+            # Telegram allows no other style around or in code, so code in a link is shown as plain text.
             return TextSpan(text=token.content, styles=styles if url else frozenset(("code",)), url=url)
         case "math":
             return TextSpan(text=token.content, styles=styles | {"math"}, url=url, tex=token.info)
@@ -432,6 +449,7 @@ def _span(token: Token, styles: TextStyles, url: str | None) -> TextSpan:
 
 
 def _image(token: Token, styles: TextStyles, url: str | None) -> Iterator[TextSpan]:
+    """Yield the label of an image, as a link if its address can be one, else with the address after it."""
     address = str(token.attrGet("src") or "")
     label = "🖼 " + (token.content or "image")
     if url is None and is_linkable(address):
@@ -442,13 +460,15 @@ def _image(token: Token, styles: TextStyles, url: str | None) -> Iterator[TextSp
 
 
 def _append_unlinked_address(address: str, label: str, styles: TextStyles) -> Iterator[TextSpan]:
-    """Yield the address after the label, if it is no link."""
+    """Yield the address in parentheses if it cannot be a link and the label does not show it."""
     if not is_linkable(address) and label != _format_address(address):
         yield from _append_address(address, styles)
 
 
 def _append_address(address: str, styles: TextStyles) -> Iterator[TextSpan]:
-    """Yield an address in parentheses: mail and telephone as text, others as code, which is never linked."""
+    """Yield an address in parentheses: mail and telephone as text, others as code, which Telegram never
+    links.
+    """
     if shown := _format_address(address):
         yield TextSpan(text=" (", styles=styles)
         yield TextSpan(text=shown, styles=styles if shown != address else frozenset(("code",)))
@@ -456,9 +476,9 @@ def _append_address(address: str, styles: TextStyles) -> Iterator[TextSpan]:
 
 
 def _format_address(address: str) -> str:
-    """Return an address as it is shown: mail and telephone without their scheme.
+    """Return an address as shown: mail and telephone without their scheme.
 
-    Returns an empty text for an address that holds a picture or is longer than MAX_URL_CHARS.
+    Empty if the address contains a picture or is longer than MAX_URL_CHARS.
     """
     scheme, _, rest = address.partition(":")
     if scheme.lower() in ("mailto", "tel") and rest:
@@ -469,7 +489,7 @@ def _format_address(address: str) -> str:
 def is_linkable(url: str) -> bool:
     """Return whether Telegram accepts an address as a text link.
 
-    It drops names without a dot, and misreads mailto and tel.
+    Telegram drops links to names without a dot, and misreads mailto and tel.
     """
     if len(url) > MAX_URL_CHARS or any(char.isspace() or not char.isprintable() for char in url):
         return False
@@ -483,6 +503,9 @@ def is_linkable(url: str) -> bool:
 
 
 def _defuse_links(span: TextSpan) -> Iterator[TextSpan]:
+    """Yield the span with addresses such as `tg://` as code, so that Telegram does not make them
+    clickable.
+    """
     if "code" in span.styles or not _LIVE_SCHEMES.search(span.text):
         yield span
         return
@@ -498,7 +521,7 @@ def _defuse_links(span: TextSpan) -> Iterator[TextSpan]:
 
 # -- blocks --------------------------------------------------------------------------------------------------
 
-# What Telegram turns into spaces or takes out of messages; bidi overrides could also disguise code.
+# Characters that Telegram replaces or removes. Bidi overrides could also make code look different.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _TAKEN_OUT = re.compile(r"[\u2028-\u202e]|\r(?=\n)")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
@@ -507,23 +530,23 @@ _LANGUAGE = re.compile(r"[\w+#.-]{1,32}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenNode:
-    """Token with the tokens between it and its closing partner."""
+    """Token with the nodes between it and its closing token."""
 
     token: Token
     children: list[TokenNode] = field(default_factory=list)
 
 
 def clean_text(markdown: str) -> str:
-    """Remove or replace characters that Telegram does not keep, and unify line ends."""
+    r"""Return Markdown without characters that Telegram does not keep, and with `\n` as the only line end."""
     text = _TAKEN_OUT.sub("", markdown).replace("\r", "\n")
     return _SURROGATE.sub("\ufffd", _CONTROL.sub(" ", text))
 
 
 def parse_blocks(markdown: str, *, live: bool = False) -> tuple[MarkdownBlock, ...]:
-    """Parse Markdown into blocks; text that is nested too deeply becomes one plain paragraph.
+    """Return the blocks of a Markdown text; text nested too deeply becomes one plain paragraph.
 
-    A `live` text is still being written: open markers are closed, and a last line that may yet become markup
-    is left out.
+    With `live`, the text is still being written: open markers are closed, and a last line that may become
+    markup is left out.
     """
     source = drop_pending_line(clean_text(markdown)) if live else clean_text(markdown)
     tokens = _parse(source, live=live)
@@ -533,7 +556,7 @@ def parse_blocks(markdown: str, *, live: bool = False) -> tuple[MarkdownBlock, .
 
 
 def _parse(source: str, *, live: bool) -> list[Token]:
-    """Parse blocks first and inline text afterwards; return the tokens.
+    """Return the tokens of a text: first its blocks, then their inline text.
 
     With `live`, open markers are closed between the two steps.
     """
@@ -550,6 +573,7 @@ def _parse(source: str, *, live: bool) -> list[Token]:
 
 
 def _nest(tokens: Sequence[Token]) -> list[TokenNode]:
+    """Return flat tokens as a tree."""
     top: list[TokenNode] = []
     stack = [top]
     for token in tokens:
@@ -591,11 +615,13 @@ def _block(node: TokenNode, lines: Sequence[str]) -> Iterator[MarkdownBlock]:
 
 
 def _is_spaced(token: Token, lines: Sequence[str]) -> bool:
+    """Return whether a blank line precedes the token."""
     above = (token.map or [0])[0] - 1
     return 0 <= above < len(lines) and not lines[above].strip(" \t>")
 
 
 def _language(info: str) -> str | None:
+    """Return the language of a code block from its info string; None if it has none."""
     found = _LANGUAGE.match(info.strip().lstrip("{."))
     return found.group() if found else None
 

@@ -1,4 +1,7 @@
-"""Blocks of an answer, and spans of their text."""
+"""Values of an answer's Markdown: blocks, and spans of their text.
+
+The field `spaced` of a block says whether a blank line precedes it.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,15 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 TextStyles: TypeAlias = frozenset[str]
-"""Styles of a span: bold, italic, strikethrough, code and math."""
+"""Styles of a text span: bold, italic, strikethrough, code and math."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextSpan:
-    """`tex` is the formula without its signs, which `text` has."""
+    """Piece of text with one style; `url` is the address if it is a link.
+
+    `tex` is a formula without its math signs, None for other text.
+    """
 
     text: str
     styles: TextStyles = frozenset()
@@ -24,12 +30,16 @@ TextSpans: TypeAlias = tuple[TextSpan, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParagraphBlock:
+    """Paragraph."""
+
     spans: TextSpans
     spaced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadingBlock:
+    """Heading of level 1 to 6."""
+
     level: int
     spans: TextSpans
     spaced: bool = False
@@ -37,6 +47,8 @@ class HeadingBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeBlock:
+    """Block of code; `language` is None if unknown."""
+
     text: str
     language: str | None = None
     spaced: bool = False
@@ -44,7 +56,7 @@ class CodeBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormulaBlock:
-    """`text` as it was written, `tex` without the signs around."""
+    """Formula on separate lines: `text` as it was written, `tex` without the math signs."""
 
     text: str
     tex: str
@@ -53,12 +65,14 @@ class FormulaBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DividerBlock:
+    """Horizontal rule."""
+
     spaced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableBlock:
-    """The first row is the header; `aligns` has left, center or right for each column."""
+    """Table whose first row is the header; `aligns` has left, center or right for each column."""
 
     aligns: tuple[str, ...]
     rows: tuple[tuple[TextSpans, ...], ...]
@@ -67,6 +81,8 @@ class TableBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListItem:
+    """Item of a list; `checked` is None unless it is a task."""
+
     blocks: tuple[MarkdownBlock, ...]
     checked: bool | None = None
     spaced: bool = False
@@ -74,7 +90,7 @@ class ListItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListBlock:
-    """`start` is the first number, None means bullets."""
+    """List; `start` is its first number, None for bullets."""
 
     items: tuple[ListItem, ...]
     start: int | None = None
@@ -83,11 +99,13 @@ class ListBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuoteBlock:
+    """Quote with its blocks."""
+
     blocks: tuple[MarkdownBlock, ...]
     spaced: bool = False
 
 
-# Every block's `spaced` says whether a blank line stood before it.
+# `spaced` is True if a blank line precedes the block.
 MarkdownBlock: TypeAlias = (
     ParagraphBlock
     | HeadingBlock

@@ -1,6 +1,6 @@
-"""The tree as text with entities, which every Telegram client shows, and the text as messages.
+"""Renders Markdown as text with entities, which every Telegram client shows, and splits it into messages.
 
-Entities point into the text by UTF-16 units, as Telegram counts.
+Entities count UTF-16 units, as Telegram does.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ _HANGUL_TAILS = range(0x1160, 0x1200)
 
 
 def is_grapheme_boundary(text: str, at: int) -> bool:
-    """Return whether a person sees the characters before and at index `at` as separate ones."""
+    """Return whether the characters before and at index `at` are seen as separate, not as one emoji or
+    letter.
+    """
     if not 0 < at < len(text):
         return True
     before, after = text[at - 1], text[at]
@@ -51,6 +53,7 @@ def is_grapheme_boundary(text: str, at: int) -> bool:
 
 
 def _is_extending(char: str) -> bool:
+    """Return whether a character belongs to the one before it."""
     code = ord(char)
     in_tail = code in _SKIN_TONES or code in _TAGS or code in _HANGUL_TAILS
     return in_tail or unicodedata.category(char) in ("Mn", "Me", "Mc")
@@ -61,6 +64,7 @@ def _is_flag(char: str) -> bool:
 
 
 def _count_flags_before(text: str, at: int) -> int:
+    """Return the number of flag letters directly before index `at`."""
     start = at
     while start and _is_flag(text[start - 1]):
         start -= 1
@@ -68,7 +72,7 @@ def _count_flags_before(text: str, at: int) -> int:
 
 
 def is_visible(text: str) -> bool:
-    """Return whether Telegram accepts a text: it must hold a letter, number, punctuation mark or symbol."""
+    """Return whether Telegram accepts a text: it must contain a letter, digit, punctuation mark or symbol."""
     return any(unicodedata.category(char)[0] in "LNPS" for char in text)
 
 
@@ -85,6 +89,7 @@ def measure_width(text: str) -> int:
 
 
 def _cluster_width(cluster: str) -> int:
+    """Return the columns of one grapheme."""
     if _EMOJI_STYLE in cluster or _is_flag(cluster[0]):
         return min(2, 2 * len(cluster))
     return max(_char_width(char) for char in cluster)
@@ -101,7 +106,7 @@ EntityType = Literal["bold", "italic", "strikethrough", "code", "pre", "text_lin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextEntity:
-    """Formatting of a part of a text; `offset` and `length` count UTF-16 code units."""
+    """Format of a piece of text; `offset` and `length` count UTF-16 units."""
 
     type: EntityType
     offset: int
@@ -125,22 +130,22 @@ class TextEntity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedText:
-    """Whole answer of any length as plain text with entities.
+    """Answer of any length as plain text with entities.
 
-    The entities are sorted and never empty. Two of them are nested or apart.
+    Entities are sorted and not empty; any two are nested or apart.
     """
 
     text: str = ""
     entities: tuple[TextEntity, ...] = ()
 
     def append_note(self, note: str) -> RenderedText:
-        """Return the text with a note of the bot below it, outside of all entities."""
+        """Return the text with a note below it, outside of all entities."""
         return RenderedText(text=f"{self.text}\n\n{note}" if self.text else note, entities=self.entities)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagePart:
-    """Text of one message; `gap` is the blank space up to the next part, which is not sent."""
+    """Text of one message; `gap` is the whitespace before the next part, which is not sent."""
 
     text: str
     entities: tuple[TextEntity, ...] = ()
@@ -150,12 +155,13 @@ class MessagePart:
 # -- the tree as text with entities --------------------------------------------------------------------------
 
 MAX_COLUMN_CHARS = 32
-"""One long cell must not push every row off the screen: it stands out, and its row alone is crooked."""
+"""Maximum columns to which a table's column is padded; a longer cell makes only its own row uneven."""
 
 _BETWEEN = " | "
 
 
 def render_table(table: TableBlock) -> str:
+    """Return a table as lines of text with padded columns."""
     rows = [[render_cell(cell) for cell in row] for row in table.rows]
     widths = [min(MAX_COLUMN_CHARS, max(map(measure_width, column))) for column in zip(*rows, strict=True)]
     lines = [_line(row, widths, table.aligns) for row in rows]
@@ -164,11 +170,12 @@ def render_table(table: TableBlock) -> str:
 
 
 def render_cell(spans: TextSpans) -> str:
+    """Return the text of a table cell on one line."""
     return " ".join("".join(span.text for span in spans).split())
 
 
 def _line(row: Sequence[str], widths: Sequence[int], aligns: Sequence[str]) -> str:
-    """Return a table row as a line of text, without the empty cells at its end."""
+    """Return a table row as a line of text; empty cells at its end are left out."""
     filled = max((n for n, cell in enumerate(row, start=1) if cell), default=0)
     cells = (_pad(*each) for each in zip(row[:filled], widths, aligns, strict=False))
     return _BETWEEN.join(cells).rstrip()
@@ -181,9 +188,9 @@ def _pad(cell: str, columns: int, align: str) -> str:
 
 
 def find_table_links(table: TableBlock) -> Iterator[TextSpan]:
-    """Yield each different link of a table's cells.
+    """Yield each different link in a table.
 
-    A line below the table repeats them, because links in fixed-width text cannot be clicked.
+    They are repeated below the table, because links in fixed-width text cannot be clicked.
     """
     seen: set[tuple[str, str]] = set()
     for span in (span for row in table.rows for cell in row for span in cell):
@@ -200,7 +207,10 @@ _BOXES = {True: "☑", False: "☐"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityMark:
-    """The style of an entity. Equal marks side by side become one; `serial` keeps blocks apart."""
+    """Style of an entity.
+
+    Neighbours with equal marks become one entity, so `serial` keeps two blocks apart.
+    """
 
     type: EntityType
     url: str | None = None
@@ -210,20 +220,26 @@ class EntityMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StyledRun:
+    """Piece of text with its marks."""
+
     text: str
     marks: frozenset[EntityMark] = frozenset()
 
 
 def render(markdown: str, *, live: bool = False) -> RenderedText:
-    """Render Markdown as text with Telegram's entities.
+    """Return Markdown as text with Telegram's entities.
 
-    A `live` text is still being written: pending markers are held back or closed.
+    With `live`, the text is still being written: open markers are closed, and a last line that may become
+    markup is left out.
     """
     return _assemble(_EntityWriter().blocks(parse_blocks(markdown, live=live), indent="", depth=0))
 
 
 class _EntityWriter:
-    """Walks the tree once; counts code blocks and quotes, so that two in a row stay two."""
+    """Writer of a tree of blocks as styled runs.
+
+    Numbers code blocks and quotes, so that two in a row stay two.
+    """
 
     def __init__(self) -> None:
         self._serial = 0
@@ -235,7 +251,7 @@ class _EntityWriter:
             yield from self._block(block, indent=indent if number else "", rest=indent, depth=depth)
 
     def _block(self, block: MarkdownBlock, *, indent: str, rest: str, depth: int) -> Iterator[StyledRun]:
-        """Yield the styled runs of a block; `indent` precedes its first line, `rest` the others."""
+        """Yield the styled runs of a block; `indent` precedes its first line, `rest` all others."""
         match block:
             case CodeBlock(text=text, language=language):
                 yield self._make_code_run(text, language)
@@ -266,7 +282,10 @@ class _EntityWriter:
             yield from self._lines((link,), "", "")
 
     def _quote(self, blocks: Sequence[MarkdownBlock]) -> Iterator[StyledRun]:
-        """Yield the runs of a quote; Telegram has no nested quotes, and code within one is separate."""
+        """Yield the styled runs of a quote.
+
+        Nested quotes become one, and code in a quote stays outside of it.
+        """
         self._serial += 1
         mark = EntityMark(type="blockquote", serial=self._serial)
         runs = list(self.blocks(blocks, indent="", depth=0))
@@ -287,7 +306,10 @@ class _EntityWriter:
             yield from self._item(item, label, indent=rest + _INDENT, depth=depth + 1)
 
     def _item(self, item: ListItem, label: str, *, indent: str, depth: int) -> Iterator[StyledRun]:
-        """Yield the runs of a list item; only paragraphs, headings and formulas begin on the label's line."""
+        """Yield the styled runs of a list item.
+
+        Paragraphs, headings and formulas begin on the line of the label.
+        """
         blocks = [block for block in item.blocks if not _is_empty(block)]
         if not blocks:
             yield StyledRun(text=label)
@@ -307,6 +329,7 @@ class _EntityWriter:
 
 
 def _bold(spans: TextSpans) -> TextSpans:
+    """Return the spans in bold, except code."""
     return tuple(
         span
         if "code" in span.styles
@@ -328,6 +351,7 @@ def _is_empty(block: MarkdownBlock) -> bool:
 
 
 def _make_label(listing: ListBlock, number: int, item: ListItem, depth: int) -> str:
+    """Return the bullet, number or box in front of a list item."""
     if item.checked is not None:
         return _BOXES[item.checked]
     if listing.start is None:
@@ -341,7 +365,10 @@ def _make_marks(span: TextSpan) -> frozenset[EntityMark]:
 
 
 def _assemble(runs: Iterable[StyledRun]) -> RenderedText:
-    """Join the runs, without surrounding whitespace; a first run with marks keeps its indentation."""
+    """Return the runs as one text without surrounding whitespace.
+
+    A formatted beginning keeps its indentation. Empty if nothing is visible.
+    """
     pieces = [run for run in runs if run.text]
     if not any(is_visible(run.text) for run in pieces):
         return RenderedText()
@@ -353,7 +380,10 @@ def _assemble(runs: Iterable[StyledRun]) -> RenderedText:
 
 
 def _build_entities(runs: Sequence[StyledRun]) -> tuple[TextEntity, ...]:
-    """Return the entities of all marks, one for neighbouring runs; those that would cross are cut."""
+    """Return the entities of all marks, one for neighbouring runs with the same mark.
+
+    Crossing ones are cut.
+    """
     starts = [0, *accumulate(utf16_units(run.text) for run in runs)]
     reach = _find_mark_ends(runs)
     spans: list[tuple[EntityMark, int, int]] = []
@@ -373,7 +403,7 @@ def _build_entities(runs: Sequence[StyledRun]) -> tuple[TextEntity, ...]:
 
 
 def _find_mark_ends(runs: Sequence[StyledRun]) -> dict[tuple[int, EntityMark], int]:
-    """Return, for each run's number and mark, the number of the next run without the mark."""
+    """Return the number of the next run without the mark, by each run's number and mark."""
     reach: dict[tuple[int, EntityMark], int] = {}
     for number in range(len(runs) - 1, -1, -1):
         for mark in runs[number].marks:
@@ -388,31 +418,35 @@ def _build_entity(mark: EntityMark, start: int, end: int) -> TextEntity:
 # -- a text as messages --------------------------------------------------------------------------------------
 
 MESSAGE_UNITS = 4_096
+"""Maximum UTF-16 units of a message."""
 LIVE_UNITS = 3_800
-"""While an answer is being written, so that its next words still fit."""
+"""UTF-16 units of a message while an answer is being written, so that its next words still fit."""
 MESSAGE_ENTITIES = 100
+"""Maximum entities of a message."""
 ENTITY_BYTES = 8_000
-"""Telegram refuses messages whose entities take about 9,500 bytes; addresses of links take most."""
+"""Maximum bytes of a message's entities; Telegram refuses about 9,500. Link addresses take most of them."""
 
 _ENTITY_OVERHEAD_BYTES = 24
+"""Bytes counted for an entity besides its address or language."""
 _EMPTIEST = 2
-"""Divisor of a part's length: a cut at a better place keeps more than this fraction of it."""
+"""Divisor of a part's length: a part is cut in its last half at the earliest."""
 _CUT_UNITS = 800
-"""Units at the end of a part in which it may be cut, so that a growing answer holds few words back."""
+"""UTF-16 units at the end of a part in which it may be cut, so that a growing answer holds back few words."""
 _BEST = 5
-"""The rank of a place that cannot be better."""
+"""Rank of the best place for a cut: a blank line outside of code."""
 MAX_PARTS = 5
+"""Maximum messages of one answer; a longer answer is also sent as a file."""
 DOCUMENT_NAME = "answer.md"
 
 
 def split(
     rendered: RenderedText, *, limit: int = MESSAGE_UNITS, grows: bool = False
 ) -> tuple[MessagePart, ...]:
-    """Split a text into messages of at most `limit` UTF-16 units; none if nothing is visible.
+    """Return a text as message parts of at most `limit` UTF-16 units each; empty if nothing is visible.
 
-    Texts and gaps joined are the rendered text. While a text grows, all parts but the last two stay the
-    same, if the limit does. With `grows`, words at the end of an almost full message are left out that may
-    move to the next one: no message becomes shorter when that is opened.
+    Texts and gaps together are the rendered text. While a text grows, all parts but the last two stay the
+    same for the same limit. With `grows`, words at the end of an almost full message are left out, since they
+    may move to the next message: no message becomes shorter then.
     """
     text = _MeasuredText.measure(rendered)
     parts: list[MessagePart] = []
@@ -428,7 +462,7 @@ def split(
         part, start = text.make_part(start, cut)
         if is_visible(part.text):
             parts.append(part)
-        elif parts:  # nothing to send: thousands of spaces in a line of code
+        elif parts:  # nothing visible, such as thousands of spaces in a line of code
             parts[-1] = replace(parts[-1], gap=parts[-1].gap + part.text + part.gap)
         if is_last:
             break
@@ -437,10 +471,10 @@ def split(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MeasuredText:
-    """Text with the offsets that are needed to cut it into messages.
+    """Text with the offsets needed to split it into messages.
 
-    `offsets` has the UTF-16 offset of each character and of the end. `blocks` has the code blocks' ranges, in
-    characters. `ends` has the largest end of an entity up to each one, for a binary search.
+    `offsets` are the UTF-16 offsets of all characters and of the end. `blocks` are the ranges of code blocks
+    in characters. `ends` has for each entity the largest end up to it, for a binary search.
     """
 
     text: str
@@ -451,6 +485,7 @@ class _MeasuredText:
 
     @classmethod
     def measure(cls, rendered: RenderedText) -> _MeasuredText:
+        """Return the text with its offsets."""
         offsets = [0, *accumulate(2 if ord(char) > 0xFFFF else 1 for char in rendered.text)]
         at = {offset: index for index, offset in enumerate(offsets)}
         blocks = tuple((at[e.offset], at[e.end]) for e in rendered.entities if e.type == "pre")
@@ -458,7 +493,7 @@ class _MeasuredText:
         return cls(text=rendered.text, offsets=offsets, entities=rendered.entities, ends=ends, blocks=blocks)
 
     def _entities_from(self, offset: int) -> Iterator[TextEntity]:
-        """Yield the entities in order, from the first whose end is greater than `offset`, in UTF-16 units.
+        """Yield the entities in order, from the first one whose end is after `offset`, in UTF-16 units.
 
         Later ones may end before the offset.
         """
@@ -466,7 +501,7 @@ class _MeasuredText:
         return (self.entities[number] for number in range(first, len(self.entities)))
 
     def find_end(self, start: int, limit: int) -> int:
-        """Return the last index at which a part from `start` exceeds no limit of a message.
+        """Return the largest index at which a part from `start` can end within the limits of a message.
 
         The limits are `limit` UTF-16 units, and the number and bytes of entities.
         """
@@ -485,17 +520,22 @@ class _MeasuredText:
         return end
 
     def is_full(self, start: int, limit: int) -> bool:
-        """Return whether a part from `start` to the end may be cut when more words follow."""
+        """Return whether a part from `start` to the end of the text is so long that further words may cut
+        it.
+        """
         return len(self.text) > self._find_first_cut(start, limit)
 
     def _find_first_cut(self, start: int, limit: int) -> int:
+        """Return the earliest index at which a part from `start` may be cut."""
         kept = max(limit // _EMPTIEST, limit - _CUT_UNITS)
         return bisect_right(self.offsets, self.offsets[start] + kept) - 1
 
     def find_cut(self, start: int, end: int, limit: int) -> int:
-        """Return the best index up to `end` to cut at: blank line, line, space, or between two characters."""
+        """Return the best index up to `end` for a cut: at a blank line, a line, a space, or between two
+        characters.
+        """
         first = self._find_first_cut(start, limit)
-        if first >= end:  # cut short by the number of its entities
+        if first >= end:  # shortened by the number of its entities
             first = start + (end - start) // _EMPTIEST
         best, best_rank = 0, 0
         for at in range(min(end, len(self.text) - 1), first, -1):
@@ -509,7 +549,7 @@ class _MeasuredText:
         return next((at for at in range(end, start, -1) if is_grapheme_boundary(self.text, at)), end)
 
     def _rank(self, at: int) -> int:
-        """Rank a cut before the character at `at`, from 0 for no place to `_BEST`."""
+        """Return the rank of a cut before index `at`, from 0 for no suitable place to `_BEST`."""
         char, before = self.text[at], self.text[at - 1]
         if char == "\n":
             blank = self.text.startswith("\n\n", at) or before == "\n"
@@ -517,14 +557,14 @@ class _MeasuredText:
         return 1 if char in " \t" and not before.isspace() else 0
 
     def is_in_block(self, at: int) -> bool:
-        """Return whether a code block has characters on both sides of `at`."""
+        """Return whether index `at` is inside a code block."""
         number = bisect_right(self.blocks, (at, -1)) - 1
         return number >= 0 and self.blocks[number][0] < at < self.blocks[number][1]
 
     def make_part(self, start: int, cut: int) -> tuple[MessagePart, int]:
         """Return the part up to `cut`, and the index at which the next part begins.
 
-        The next part begins after whitespace, but with the indentation of code.
+        The next part begins after whitespace, but keeps the indentation of code.
         """
         end = cut
         while end > start + 1 and self.text[end - 1].isspace():
@@ -541,6 +581,7 @@ class _MeasuredText:
         ), after
 
     def _slice_entities(self, start: int, end: int) -> tuple[TextEntity, ...]:
+        """Return the entities between two indexes, cut to that range and shifted to its beginning."""
         first, last = self.offsets[start], self.offsets[end]
         found = []
         for entity in self._entities_from(first):
@@ -554,16 +595,19 @@ class _MeasuredText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerMessages:
-    """With a `document` the parts are the beginning; the document holds the whole as it was written."""
+    """Answer as message parts.
+
+    If the answer is too long, the parts are its beginning and `document` is the whole Markdown; else None.
+    """
 
     parts: tuple[MessagePart, ...]
     document: str | None = None
 
 
 def build_messages(markdown: str) -> AnswerMessages:
-    """Return an answer as message parts; none if no text is visible.
+    """Return an answer as message parts; no part if nothing is visible.
 
-    An answer of too many parts is cut, and a document has its whole Markdown.
+    An answer of more than MAX_PARTS parts is cut, and `document` is its whole Markdown.
     """
     parts = split(render(markdown))
     if len(parts) <= MAX_PARTS:

@@ -1,4 +1,4 @@
-"""The tree as typed blocks of a rich message, for answers that the classic form shows poorly."""
+"""Converts Markdown to the blocks of a rich message, for answers that text with entities shows poorly."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from bot.telegram.markup.blocks import (
 )
 from shared.core.session.turns import utf16_units
 
-# Telegram's limits, as the TDLib of July 2026 has them; list items and table rows count as blocks.
+# Limits of rich messages, from TDLib of July 2026; list items and table rows count as blocks.
 RICH_UNITS = 32_768
 RICH_BLOCKS = 500
 RICH_DEPTH = 16
@@ -37,12 +37,12 @@ _CLOSING = re.compile(r"(?<!\s)\s*+</details>\s*+\Z")
 _STYLES = ("bold", "italic", "strikethrough", "code")
 
 RichBlock: TypeAlias = dict[str, Any]
-"""An InputRichBlock of the Bot API (typed blocks came with 10.2)."""
+"""InputRichBlock of the Bot API, which has typed blocks since version 10.2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetailsBlock:
-    """Block that a person unfolds."""
+    """Block that a person can unfold; `is_open` means that it is shown unfolded."""
 
     summary: TextSpans
     blocks: tuple[FoldedBlock, ...]
@@ -64,9 +64,9 @@ class _Size:
 
 
 def build_rich_blocks(markdown: str) -> tuple[RichBlock, ...] | None:
-    """Return an answer as the blocks of a rich message; None if it is sent in the classic form.
+    """Return an answer as blocks of a rich message; None if it is sent as text with entities.
 
-    That is so if no block gains by the rich form, a block cannot be sent in it, or a limit is exceeded.
+    None if no block gains from a rich message, if a block is not possible in one, or if a limit is exceeded.
     """
     tree = _fold(parse_blocks(markdown))
     if not any(map(_is_worth_it, tree)) or not all(map(_is_possible, tree)):
@@ -76,7 +76,10 @@ def build_rich_blocks(markdown: str) -> tuple[RichBlock, ...] | None:
 
 
 def _fold(blocks: Sequence[MarkdownBlock]) -> tuple[FoldedBlock, ...]:
-    """Return the blocks with all blocks between `<details>` tags as one; an unmatched tag stays text."""
+    """Return the blocks, with all blocks between `<details>` tags folded into one.
+
+    An unmatched tag stays text.
+    """
     folded: list[FoldedBlock] = []
     rest = list(blocks)
     while rest:
@@ -90,6 +93,7 @@ def _fold(blocks: Sequence[MarkdownBlock]) -> tuple[FoldedBlock, ...]:
 
 
 def _details(blocks: Sequence[MarkdownBlock]) -> tuple[DetailsBlock, list[MarkdownBlock]] | None:
+    """Return the folded block at the beginning, and the blocks after it; None if there is none."""
     opening = _OPENING.match(_text(blocks[0]))
     end = _find_closing_block(blocks) if opening else None
     if opening is None or end is None:
@@ -109,7 +113,7 @@ def _details(blocks: Sequence[MarkdownBlock]) -> tuple[DetailsBlock, list[Markdo
 
 
 def _find_closing_block(blocks: Sequence[MarkdownBlock]) -> int | None:
-    """Return the index of the block whose closing tag ends what the first block opens; None without one."""
+    """Return the index of the block with the tag that closes the first block's; None without one."""
     depth = 0
     for number, block in enumerate(blocks):
         depth += bool(_OPENING.match(_text(block)))
@@ -130,6 +134,7 @@ def _cut(block: MarkdownBlock, start: int, found: re.Match[str] | None) -> Markd
 
 
 def _slice(spans: TextSpans, start: int, end: int) -> TextSpans:
+    """Return the spans between two indexes of their joined text."""
     pieces, at = [], 0
     for span in spans:
         text = span.text[max(0, start - at) : max(0, end - at)]
@@ -140,6 +145,7 @@ def _slice(spans: TextSpans, start: int, end: int) -> TextSpans:
 
 
 def _is_worth_it(block: FoldedBlock) -> bool:
+    """Return whether a rich message shows a block better: a table, formula, task list or folded block."""
     match block:
         case TableBlock() | FormulaBlock() | DetailsBlock():
             return True
@@ -154,9 +160,9 @@ def _is_worth_it(block: FoldedBlock) -> bool:
 
 
 def _is_possible(block: FoldedBlock) -> bool:
-    """Return whether a rich message can hold a block: neither empty, nor a table of over 20 columns.
+    """Return whether a rich message can contain a block: not empty, and not a table of more than 20 columns.
 
-    The same applies to the blocks and items within it. Other answers are sent in the classic form.
+    The same applies to the blocks within it.
     """
     match block:
         case TableBlock(aligns=aligns):
@@ -265,6 +271,7 @@ def _is_block(value: RichBlock) -> bool:
 
 
 def _sum(depth: int, counts: bool, sizes: Iterable[_Size]) -> _Size:
+    """Return the sizes added up, with one more block if `counts`, and with the greatest depth."""
     found = list(sizes)
     return _Size(
         units=sum(each.units for each in found),

@@ -1,4 +1,4 @@
-"""Sends alerts to operators' chats: by the first configured bot, from the process that holds it."""
+"""Sends alerts to operators' chats by the first configured bot, from the process that holds its lease."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from shared.services.admin.alert_sender import AlertChannel, AlertSender
 
 
 class TelegramAlertChannel:
-    """One chat. A group that became a supergroup is followed."""
+    """Alert channel for one Telegram chat; follows a group that became a supergroup."""
 
     def __init__(self, sender: Sender, chat_id: int, *, dashboard_url: str) -> None:
         self._sender = sender
@@ -35,6 +35,7 @@ class TelegramAlertChannel:
         self._dashboard_url = dashboard_url
 
     async def send(self, sending: Sending) -> Outcome:
+        """Send one alert and return its outcome in terms of the alert service."""
         text = alerts.message(sending.alert, sending.phase, dashboard_url=self._dashboard_url)
         outcome = await self._attempt(text)
         if isinstance(outcome, ChatMoved):
@@ -61,7 +62,7 @@ class TelegramAlertChannel:
 
 
 class TelegramAlertSender:
-    """Sender of alerts to Telegram; claims none while another process holds the bot."""
+    """Sender of due alerts to the configured chats; sends none while another process holds the bot."""
 
     def __init__(
         self,
@@ -82,12 +83,15 @@ class TelegramAlertSender:
         self._channels: dict[str, AlertChannel] = {}
 
     async def send_due(self) -> int:
-        """Send due alerts by Telegram; return how many were tried. Raises StorageUnavailable."""
+        """Send the due alerts and return how many were tried. Raises StorageUnavailable."""
         channels = self.open_channels()
         return await self._alert_sender.send_due(channels) if channels else 0
 
     def open_channels(self) -> Mapping[str, AlertChannel]:
-        """Return a channel per chat; none while another process holds the bot."""
+        """Return an alert channel for each chat, by channel name.
+
+        Empty while another process holds the bot.
+        """
         sender = (
             self._senders.get(self._bot_id)
             if self._bot_id in self._list_held_bots() and self._bot_id
@@ -102,7 +106,10 @@ class TelegramAlertSender:
 
 
 def build_outage_channels(settings: Settings) -> Mapping[str, AlertChannel]:
-    """Build the channels of a bot process that has no database yet, from its settings alone."""
+    """Return the alert channels by name for a bot process without database, made from its settings alone.
+
+    Empty without a bot or without alert chats.
+    """
     bots = load_bots(settings)
     if not bots or not settings.alert_telegram_chats:
         return {}

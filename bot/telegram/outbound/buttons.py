@@ -1,6 +1,6 @@
-"""Builds inline keyboards, and formats and parses their callback data, which has a version.
+"""Builds inline keyboards, and formats and parses the callback data of their buttons.
 
-Callback data can be forged: the handler of a press checks that it came from the chat of that address.
+Callback data can be forged: the handler of a press checks that it came from the chat of `address_id`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ VERSION = "v1"
 
 
 class ButtonAction(StrEnum):
-    """Action of a button; its value must not change, because old messages keep their buttons."""
+    """Action of a button; a value must never change, because buttons of old messages contain it."""
 
     STOP = "stop"
     REGENERATE = "again"
@@ -60,19 +60,23 @@ _DATA = re.compile(rf"{VERSION}:[a-z]{{1,8}}:{_NUMBER}:{_NUMBER}(?P<word>:[a-z0-
 
 
 class ButtonPress(CallbackData, prefix=VERSION, frozen=True):
-    """`address_id` is the chat the button was made for, 0 for a question to an owner; `subject` a turn,
-    summary, note, page, notice, chat, reminder, message, handover, draft, or the time of one."""
+    """Content of callback data.
+
+    `address_id` is the chat that the button was made for, 0 for a question to an owner. `subject` is the id
+    or number of what the action is about, such as a turn, summary, note, page or reminder.
+    """
 
     action: ButtonAction
     address_id: int
     subject: int = 0
     word: str = ""
-    """Argument by action: name and value of a setting, round of a notice, group flag of a chat, verb of a
-    reminder, session of a message, time and message of a search, command and hash of a choice.
+    """Argument of the action, such as `name=value` of a setting or the verb for a reminder.
+
+    Empty if it has none.
     """
 
     def pack(self) -> str:
-        """Return the callback data of the button; an empty word is left out, as in buttons of older versions.
+        """Return the callback data of a button; an empty word is left out, as in buttons of older versions.
 
         Raises ValueError if the data does not fit the format of a button.
         """
@@ -83,7 +87,10 @@ class ButtonPress(CallbackData, prefix=VERSION, frozen=True):
 
     @classmethod
     def unpack(cls, value: str) -> Self:
-        """Return the press of callback data. Raises ValueError for data of other programs and versions."""
+        """Return the press that callback data describes.
+
+        Raises ValueError for data of another program or version.
+        """
         found = _DATA.fullmatch(value)
         if found is None:
             raise ValueError("not of a button of this version")
@@ -91,9 +98,9 @@ class ButtonPress(CallbackData, prefix=VERSION, frozen=True):
 
 
 def build_keyboard(rows: Iterable[Sequence[InlineKeyboardButton]]) -> InlineKeyboardMarkup | None:
-    """Build an inline keyboard without empty rows; return None if there are no buttons.
+    """Return an inline keyboard without empty rows.
 
-    Telegram refuses an empty keyboard in some calls.
+    None if no button is left, since Telegram refuses that.
     """
     filled = [list(row) for row in rows if row]
     return InlineKeyboardMarkup(inline_keyboard=filled) if filled else None
@@ -107,20 +114,23 @@ def build_button(
 
 
 SWITCH_SETTINGS = ("notices", "announce", "drafts", "rich")
-"""Settings of a chat that are on or off."""
+"""Names of the settings of a chat that are on or off."""
 BUTTONS_PER_ROW = 4
 CHOOSE = "choose"
-"""In place of a language: show them all."""
+"""Value of the language setting in a button that shows the list of languages."""
 CHOSEN_BY_BUTTON = frozenset({"mode", "model", "voice"})
-"""Commands whose choices stand as buttons below what they say. Notes have buttons by id in the list of
-`/memory`: a number below an old preview would erase another note for good."""
+"""Commands whose choices are shown as buttons below their result.
+
+`/forget` is not one of them: a number below an old preview could erase another note.
+"""
 ON_BY_DEFAULT = frozenset({"notices", "drafts", "rich"})
 
 
 def build_answer_buttons(chat: ChatRow, turn: int, state: str) -> InlineKeyboardMarkup | None:
-    """Build the buttons of an answer: Stop while it is written, then actions on it.
+    """Return the buttons of an answer: Stop while the model writes it, later actions such as Regenerate.
 
-    A group gets Stop, and one that continues an answer that reached its length limit; else None.
+    `state` is that of the turn, or `cut` for an answer at its length limit. A group only gets Stop and
+    Continue; None if no button is left.
     """
     if state == "running":
         return _row(chat, turn, ("stop", ButtonAction.STOP))
@@ -141,7 +151,7 @@ def build_answer_buttons(chat: ChatRow, turn: int, state: str) -> InlineKeyboard
 
 
 def build_rating_buttons(chat: ChatRow, handover_id: int) -> InlineKeyboardMarkup | None:
-    """Build a row of one to five stars that rate an operator's help; return None for a group."""
+    """Return a row of buttons with one to five stars, to rate an operator's help; None for a group."""
     if chat.chat_id < 0:
         return None
     stars = range(1, 6)
@@ -162,10 +172,11 @@ def build_note_buttons(
     on: int | None = None,
     all_notes: bool = False,
 ) -> InlineKeyboardMarkup | None:
-    """Build a delete button for each note, and buttons to undo and to turn pages; None if there are none.
+    """Return a delete button for each note, and buttons to undo and to turn pages; None if there are none.
 
-    `notes` are pairs of shown number and id; `mark` names the list that a press came from. `undo` is the id
-    of a deleted note, `back` and `on` are page numbers; None leaves out the button.
+    `notes` are pairs of a note's shown number and its id. `mark` names the list, so that a press can show it
+    again. `undo` is the id of an archived note, `back` and `on` are page numbers; None leaves out that
+    button.
     """
     texts = get_chat_texts(chat)
     bins = [
@@ -184,9 +195,9 @@ def build_note_buttons(
 def build_search_buttons(
     chat: ChatRow, found: MessagesFound, *, linked: bool, is_first_page: bool
 ) -> InlineKeyboardMarkup | None:
-    """Build a button for each result and buttons to turn pages; return None if there are none.
+    """Return a button for each hit, and buttons to turn pages; None if there are none.
 
-    `linked` leaves out the buttons of results, which are links in the text then.
+    With `linked` the hits are links in the text, and get no buttons.
     """
     texts = get_chat_texts(chat)
     numbers = [
@@ -202,7 +213,10 @@ def build_search_buttons(
 
 
 def build_place_buttons(chat: ChatRow, places: Sequence[Place]) -> InlineKeyboardMarkup | None:
-    """Build a row for each message that a text cites by number, with a button that leads to it."""
+    """Return one button for each cited message of a text, one below the other.
+
+    Pressing it shows the message.
+    """
     rows = []
     for place in places:
         label = f"→ {place.number}  {place.label}".rstrip()
@@ -211,7 +225,7 @@ def build_place_buttons(chat: ChatRow, places: Sequence[Place]) -> InlineKeyboar
 
 
 def build_reminder_buttons(chat: ChatRow, waiting: Sequence[Reminder]) -> InlineKeyboardMarkup | None:
-    """Return a row of buttons per reminder: cancel for each, and pause or resume for repeating ones."""
+    """Return one row of buttons for each reminder: cancel, and pause or resume if it repeats."""
     rows = []
     for number, one in enumerate(waiting, 1):
         pause = ("▶", "resume") if one.paused else ("⏸", "pause")
@@ -225,7 +239,7 @@ def build_reminder_buttons(chat: ChatRow, waiting: Sequence[Reminder]) -> Inline
 def build_choice_buttons(
     chat: ChatRow, command: str, choices: Sequence[Choice]
 ) -> InlineKeyboardMarkup | None:
-    """Return one button per choice that a command offers, one below the other."""
+    """Return one button for each choice of a command, one below the other."""
     return build_keyboard(
         [
             [_button(chat, 0, one.label, ButtonAction.CHOOSE, f"{command}={hash_choice(one.args)}")]
@@ -235,12 +249,12 @@ def build_choice_buttons(
 
 
 def hash_choice(name: str) -> str:
-    """Return 12 characters that stand for a choice, whose name may be too long for a button's data."""
+    """Return the first 12 hex digits of the SHA-256 of a choice, whose name may not fit in callback data."""
     return sha256(name.encode()).hexdigest()[:12]
 
 
 def build_erase_buttons(chat: ChatRow) -> InlineKeyboardMarkup | None:
-    """Return the buttons that confirm or cancel the erasure of everything."""
+    """Return the two buttons that confirm or cancel the erasure of everything."""
     texts = get_chat_texts(chat)
     return build_keyboard(
         [
@@ -251,24 +265,28 @@ def build_erase_buttons(chat: ChatRow) -> InlineKeyboardMarkup | None:
 
 
 def build_edit_buttons(chat: ChatRow, turn: int) -> InlineKeyboardMarkup | None:
+    """Return the buttons below an offer to answer an edited question again."""
     return _row(chat, turn, ("edited_yes", ButtonAction.ANSWER_EDITED), ("edited_no", ButtonAction.CLOSE))
 
 
 def build_uncertain_buttons(chat: ChatRow, notice_id: int, round_number: int) -> InlineKeyboardMarkup | None:
-    """Below the notice that an answer may not have arrived."""
+    """Return the button that sends an uncertain answer again; `round_number` makes older buttons outdated."""
     label = get_chat_texts(chat).say("bring")
     return build_keyboard([[_button(chat, notice_id, label, ButtonAction.RESEND, str(round_number))]])
 
 
 def build_access_buttons(texts: Catalogue, chat_id: int) -> InlineKeyboardMarkup | None:
-    """Below the notice to an owner about an access request."""
+    """Return the two buttons for an owner that allow or deny access to a chat."""
     rows = [(texts.say("allow"), ButtonAction.ALLOW_ACCESS), (texts.say("deny"), ButtonAction.DENY_ACCESS)]
     word = "group" if chat_id < 0 else ""
     return build_keyboard([[build_button(0, abs(chat_id), label, action, word) for label, action in rows]])
 
 
 def build_draft_buttons(texts: Catalogue, draft_id: int, state: str) -> InlineKeyboardMarkup | None:
-    """Below a draft for a customer; one that may have arrived can be sent again."""
+    """Return the buttons below a draft by its state: `shown`, `changing` or `uncertain`.
+
+    None for other states.
+    """
     keys = {
         "shown": (
             ("draft_send", ButtonAction.SEND_DRAFT), ("draft_change", ButtonAction.CHANGE_DRAFT),
@@ -283,7 +301,7 @@ def build_draft_buttons(texts: Catalogue, draft_id: int, state: str) -> InlineKe
 
 
 def build_settings_buttons(chat: ChatRow, *, offered: frozenset[str]) -> InlineKeyboardMarkup | None:
-    """Return one button per setting, with its present value; pressing it changes the setting."""
+    """Return one button per setting with its current value; pressing it changes the setting."""
     texts = get_chat_texts(chat)
     rows = []
     for name in SWITCH_SETTINGS:
@@ -298,7 +316,7 @@ def build_settings_buttons(chat: ChatRow, *, offered: frozenset[str]) -> InlineK
 
 
 def build_language_buttons(chat: ChatRow) -> InlineKeyboardMarkup | None:
-    """Return one button per language, with the language's own name."""
+    """Return one button per language with its own name, two in a row."""
     buttons = [
         _button(chat, 0, name_language(language), ButtonAction.SETTING, f"language={language}")
         for language in list_languages()
@@ -307,11 +325,12 @@ def build_language_buttons(chat: ChatRow) -> InlineKeyboardMarkup | None:
 
 
 def is_setting_on(chat: ChatRow, name: str) -> bool:
+    """Return whether a setting of the chat is on; a chat that did not choose has the default."""
     return bool(chat.settings.get(name, name in ON_BY_DEFAULT))
 
 
 def _row(chat: ChatRow, subject: int, *buttons: tuple[str, ButtonAction]) -> InlineKeyboardMarkup | None:
-    """Return a row of buttons, given as keys of their labels and actions."""
+    """Return a keyboard of one row; each button is a pair of the key of its label and its action."""
     say = get_chat_texts(chat).say
     return build_keyboard([[_button(chat, subject, say(key), action) for key, action in buttons]])
 
@@ -323,4 +342,5 @@ def _button(
 
 
 def _number_rows(buttons: Sequence[InlineKeyboardButton]) -> list[Sequence[InlineKeyboardButton]]:
+    """Return the buttons in rows of `BUTTONS_PER_ROW`."""
     return [buttons[at : at + BUTTONS_PER_ROW] for at in range(0, len(buttons), BUTTONS_PER_ROW)]

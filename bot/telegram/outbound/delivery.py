@@ -1,4 +1,4 @@
-"""Answers turns for the bots that this process holds, and delivers again what did not arrive."""
+"""Answers turns from Telegram, and delivers answers that have not arrived."""
 
 from __future__ import annotations
 
@@ -33,13 +33,18 @@ log = structlog.get_logger(__name__)
 
 MAX_PARALLEL_SESSIONS = 8
 RECOVERY_SECONDS = 1.0
+"""Seconds between two checks for undelivered answers."""
 DRAIN_SECONDS = 2.5
+"""Seconds that running answers may take to end when the process stops."""
 
 AfterAnswer = Callable[[ChatRow], Awaitable[None]]
 
 
 class TelegramTurnDispatcher:
-    """`list_held_bots` are the bots whose lease this process has now."""
+    """Starts the answers of turns from Telegram, for the bots whose lease this process holds.
+
+    `on_idle` is called with the chat after a session has no more turns to answer.
+    """
 
     def __init__(
         self,
@@ -74,22 +79,23 @@ class TelegramTurnDispatcher:
         self._loops.run_forever(self._run_recovery)
 
     def dispatch(self, chat: ChatRow) -> None:
-        """Answer the chat's session soon; several calls are one."""
+        """Start answering the chat's due turns; repeated calls have no further effect while it runs."""
         self._answers.dispatch(chat.session_id, partial(self._open_sink, chat))
 
     def dispatch_guest(self, chat: GuestChat) -> None:
-        """Answer a guest's question soon; its delivery is the guests' own."""
+        """Start answering a guest's question; `GuestDelivery` sends the answer."""
         self._answers.dispatch(chat.session_id, self._open_guest_sink)
 
     def dispatch_customer(self, chat: CustomerChat) -> None:
-        """Answer a customer's message soon; the answer becomes a draft."""
+        """Start answering a customer's message; the answer becomes a draft."""
         self._answers.dispatch(chat.session_id, partial(self._secretary.open_sink, chat.session_id))
 
     def wake(self) -> None:
+        """Look for due turns now."""
         self._answers.wake()
 
     def on_bot_serving(self) -> None:
-        """Look at once for deliveries that the last holder of the bot left."""
+        """Look now for answers that the last holder of the bot's lease did not deliver."""
         self._bot_serving.set()
         self._answers.wake()
 
@@ -101,6 +107,10 @@ class TelegramTurnDispatcher:
         return TelegramReplySink(chat, self._delivery.open_reply(chat), self._on_idle)
 
     async def _open_orphan_sink(self, session_id: int) -> OpenReplySink | None:
+        """Return how to show the answer of a session whose turn is due.
+
+        None if no Telegram chat waits for it.
+        """
         chat = await self._chats.find_chat_of_due_turn(session_id)
         if chat is not None:
             return partial(self._open_sink, chat)
@@ -110,7 +120,9 @@ class TelegramTurnDispatcher:
         return await self._secretary.open_orphan_sink(session_id)
 
     async def _run_recovery(self) -> None:
-        """Deliver unfinished answers, forever; a slow Telegram delays nothing else here."""
+        """Deliver unfinished answers every `RECOVERY_SECONDS` and when a bot's lease was taken, until
+        cancelled.
+        """
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(RECOVERY_SECONDS):
@@ -126,7 +138,7 @@ class TelegramTurnDispatcher:
 
 
 class TelegramReplySink:
-    """One chat as the reply sink of its session."""
+    """Reply sink that shows the answers of one session in its chat."""
 
     def __init__(self, chat: ChatRow, reply: StreamingReply, on_idle: AfterAnswer) -> None:
         self._chat = chat
@@ -144,7 +156,10 @@ class TelegramReplySink:
 
 
 class AnswerDelivery:
-    """One for all bots of the process; `open_reply` for what runs here, `resume_unfinished` for the rest."""
+    """Delivers answers for all bots of the process.
+
+    `open_reply` shows an answer that this process writes, `resume_unfinished` delivers ended ones.
+    """
 
     def __init__(
         self,
@@ -161,7 +176,10 @@ class AnswerDelivery:
         self._replies: dict[int, StreamingReply] = {}
 
     def open_reply(self, chat: ChatRow) -> StreamingReply:
-        """Open the reply that receives the events of the session's answers; close it at the end."""
+        """Return the reply that shows the events of a session's answers in the chat.
+
+        The caller must close it.
+        """
         answer = StreamingReply(
             self._context,
             self._final_delivery,
@@ -174,13 +192,13 @@ class AnswerDelivery:
         return answer
 
     async def resume_unfinished(self, accounts: Sequence[int]) -> int:
-        """Deliver ended turns that are not wholly in their chats; returns how many are done.
+        """Deliver the ended turns of these bots that are not complete in their chats.
 
-        For the start, after `recover_interrupted`, and for every second: what has to wait is left for the
-        next. Raises StorageUnavailable.
+        Return how many are now. Call it after `recover_interrupted`, then every second: a delivery that has
+        to wait is left for the next call. `accounts` are bot ids. Raises StorageUnavailable.
         """
         unfinished = await self._context.deliveries.list_unfinished(accounts)
-        # Of a session one after the other, as they were asked; sessions do not wait for each other.
+        # Turns of one session are delivered in their order; sessions do not wait for each other.
         sessions = [list(turns) for _, turns in groupby(sorted(unfinished), key=lambda found: found[0])]
         gate = asyncio.Semaphore(MAX_PARALLEL_SESSIONS)
         done = await asyncio.gather(
@@ -189,7 +207,7 @@ class AnswerDelivery:
         return sum(done)
 
     def deliver_soon(self, session_id: int, turn: int) -> None:
-        """Soon, although its session is at another answer: a button asked for this one."""
+        """Deliver one ended turn in the background, even while its session writes another answer."""
         self._tasks.start(self._recover_soon(session_id, turn))
 
     async def _recover_soon(self, session_id: int, turn: int) -> None:
@@ -199,6 +217,7 @@ class AnswerDelivery:
             log.warning("delivery_deferred", session_id=session_id, turn=turn, reason=str(error))
 
     async def _recover_session(self, turns: list[tuple[int, int]], gate: asyncio.Semaphore) -> int:
+        """Deliver ended turns of one session in order; return how many, up to the first that must wait."""
         done = 0
         async with gate:
             for session_id, turn in turns:
@@ -213,6 +232,7 @@ class AnswerDelivery:
         return done
 
     async def _recover_turn(self, session_id: int, turn: int) -> bool:
+        """Deliver one ended turn; return False if it must wait."""
         ended = await self._context.deliveries.load_ended_turn(session_id, turn)
         if ended is None:
             return False
@@ -232,7 +252,11 @@ class SummaryForecast(Protocol):
 
 
 class SummaryNotices:
-    """`find_context` and `find_notifier` by the bot's id; None for a bot that is not ours now."""
+    """Sends notices about summaries after answers.
+
+    `find_context` and `find_notifier` take a bot id and return None for a bot that this process does not
+    hold.
+    """
 
     def __init__(
         self,
@@ -247,7 +271,7 @@ class SummaryNotices:
     async def send_after_answer(self, chat: ChatRow) -> None:
         """Send the notices that are due after an answer, such as about a new summary.
 
-        Each is recorded before it is sent: after a crash it is missing rather than doubled. Raises
+        Each is recorded before it is sent, so a crash can lose one but not repeat it. Raises
         StorageUnavailable.
         """
         context, notifier = self._find_context(chat.bot_id), self._find_notifier(chat.bot_id)
@@ -280,7 +304,7 @@ class SummaryNotices:
     async def _announce(
         self, context: BotContext, notifier: Notifier, chat: ChatRow, *, after_compaction: int
     ) -> None:
-        """Announce the next summary, once after each."""
+        """Send a notice that a summary will be made soon, at most once after each compaction."""
         if chat.settings.get("announced") == after_compaction:
             return
         if not (await self._forecast.foresee_summary(chat.session_id)).soon:

@@ -1,4 +1,7 @@
-"""The draft of an unfinished answer: what its chat shows, and the next edit; the caller passes the time."""
+"""Decides how a chat shows an unfinished answer: which message to send and which to edit, and when.
+
+It reads no clock and calls nothing: the caller passes the time in seconds.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +12,27 @@ from bot.telegram.markup.entity_text import LIVE_UNITS, MAX_PARTS, MessagePart, 
 from shared.core.session.turns import Delta, utf16_units
 
 FILLER = MessagePart(text="…")
-"""In a bubble whose text the model took back."""
+"""Text of a shown message for which the answer has no more text, as after a new attempt."""
 ADOPTED = -1
-"""Attempt of a bubble from another process, whose text is unknown here."""
+"""Attempt number of a message that another process sent, whose shown text is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditPacing:
-    """Edits count like messages for Telegram, so they are kept few."""
+    """Timing of the messages that show an unfinished answer; edits count towards Telegram's rate limits."""
 
     first_chars: int = 30
+    """Minimum characters before the first message is sent."""
     first_seconds: float = 1.0
+    """Seconds after which the first message is sent even with fewer characters."""
     settle_seconds: float = 0.0
-    """Seconds before the first text is sent; an answer that ends earlier is one message without edits."""
+    """Seconds before the first message is sent; an answer that ends earlier is one message without edits."""
     edit_seconds: float = 1.5
+    """Seconds between two edits."""
     slowest_seconds: float = 10.0
+    """Maximum of `edit_seconds` after rate limits have doubled it."""
     new_chars: int = 20
+    """Minimum new characters for an edit."""
 
 
 PRIVATE_PACING = EditPacing(settle_seconds=0.25)
@@ -34,7 +42,10 @@ NATIVE_PACING = EditPacing(first_chars=1, edit_seconds=0.5, new_chars=1)
 
 @dataclass(slots=True, kw_only=True)
 class DraftMessage:
-    """A message that shows a piece of the draft; `is_last` is the one with the Stop button."""
+    """Message in the chat that shows a piece of the draft.
+
+    `shown` is its text, None if unknown. `is_last` marks the message with the Stop button.
+    """
 
     message_id: int
     shown: MessagePart | None = None
@@ -44,7 +55,7 @@ class DraftMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftEdit:
-    """Edit of a bubble."""
+    """Edit that is due: the new content of message `number` of the draft, counted from 0."""
 
     number: int
     message_id: int
@@ -55,7 +66,7 @@ class DraftEdit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftProgress:
-    """Measure of how much of the draft a view shows."""
+    """How much of a draft is shown: attempt, number of characters and status line."""
 
     attempt: int = 0
     chars: int = 0
@@ -64,14 +75,14 @@ class DraftProgress:
 
 @dataclass(slots=True, kw_only=True)
 class ReplyDraft:
-    """The text of the newest attempt and the bubbles that show it."""
+    """Text of the newest attempt at an answer, and the messages ("bubbles") that show it."""
 
     pacing: EditPacing
     most_messages: int = MAX_PARTS
     attempt: int = 0
     text: str = ""
     status: str | None = None
-    """A line below the text while a tool runs."""
+    """Line below the text while a tool runs; None for no line."""
     bubbles: list[DraftMessage] = field(default_factory=list)
     _units: int = 0
     _first_at: float | None = None
@@ -87,19 +98,20 @@ class ReplyDraft:
     # -- events ---------------------------------------------------------------------------------------
 
     def begin(self, attempt: int) -> None:
-        """Start a later attempt with an empty text; shown bubbles stay until there is new text."""
+        """Start a later attempt with an empty text; shown messages stay until there is new text."""
         if attempt > self.attempt:
             self.attempt, self.text, self._units, self.status = attempt, "", 0, None
             self._first_at, self._overflows = None, False
 
     def append(self, delta: Delta, now: float) -> None:
+        """Append a piece of text; a piece of an older attempt, or after a gap, is ignored."""
         if delta.attempt < self.attempt:
             return
         self.begin(delta.attempt)
         if delta.offset < self._units:
             self._truncate(delta.offset)
         if delta.offset > self._units:
-            return  # a piece is missing: the whole text comes with the end
+            return  # a piece is missing: the stored answer brings the whole text
         self.text += delta.text
         self._units += utf16_units(delta.text)
         self.status = None
@@ -107,15 +119,16 @@ class ReplyDraft:
             self._first_at = now
 
     def set_status(self, status: str | None) -> None:
+        """Show a line such as "searching …" below the text; None removes it."""
         self.status = status
 
     # -- next edits -----------------------------------------------------------------------------------
 
     def wants_bubble(self, now: float) -> bool:
-        """Return whether a new message should be sent now: the first, or one for text that fits no longer.
+        """Return whether a new message should be sent now: the first, or one for text that no longer fits.
 
-        The first one waits until enough text or time has come, but not while a tool runs. `render_opening`
-        returns its content.
+        The first waits for enough text or time, but not while a tool runs. `render_opening` returns the
+        content.
         """
         if self._ended or now < self._not_before:
             return False
@@ -129,7 +142,7 @@ class ReplyDraft:
         return enough or now - self._first_at >= self.pacing.first_seconds
 
     def render_opening(self) -> tuple[MessagePart, DraftProgress] | None:
-        """Return the content of the next new message and its progress; None if there is nothing to show."""
+        """Return content and progress of the next new message; None if there is no text for it."""
         views, number = self.render_views(), len(self.bubbles)
         if number >= len(views):
             self._overflows = False
@@ -137,7 +150,7 @@ class ReplyDraft:
         return views[number], self._get_progress()
 
     def next_edit(self, now: float) -> DraftEdit | None:
-        """Return the edit of the first bubble that needs one; None if no edit is due now."""
+        """Return the edit of the first message whose content is outdated; None if no edit is due now."""
         if not self.bubbles or self._ended or now < self._not_before or not self._has_news():
             return None
         views = self.render_views()
@@ -163,18 +176,25 @@ class ReplyDraft:
         return None
 
     def _may_replace(self, bubble: DraftMessage, part: MessagePart, *, is_full: bool) -> bool:
-        """Return whether an edit makes a bubble of a former attempt no shorter; else it waits for the end."""
+        """Return whether a message may get this content now.
+
+        A message of a former attempt must not become shorter while the text grows again.
+        """
         if bubble.attempt == self.attempt or is_full:
             return True
         return bubble.shown is not None and len(part.text) >= len(bubble.shown.text)
 
     def get_next_edit_time(self, now: float) -> float | None:
-        """Return the time from which `next_edit` may have an edit; None if there is nothing new to show."""
+        """Return the earliest time at which `next_edit` can return an edit.
+
+        None if there is nothing new to show.
+        """
         if not self.bubbles or self._ended or not self._has_news():
             return None
         return max(now, self._not_before)
 
     def render_views(self) -> tuple[MessagePart, ...]:
+        """Return the draft as message contents, one for each message it needs."""
         rendered = render(self.text, live=True)
         if self.status is not None:
             rendered = rendered.append_note(self.status)
@@ -183,12 +203,14 @@ class ReplyDraft:
     # -- outcomes -------------------------------------------------------------------------------------
 
     def record_opened(self, message_id: int, part: MessagePart, seen: DraftProgress, now: float) -> None:
+        """Record that a new message was sent, with the progress that it shows."""
         self.bubbles.append(DraftMessage(message_id=message_id, shown=part, attempt=seen.attempt))
         self._overflows = False
         self._not_before = now + self._interval
         self._shown_progress = seen
 
     def record_edited(self, edit: DraftEdit, now: float) -> None:
+        """Record that an edit was made."""
         bubble = self.bubbles[edit.number]
         bubble.shown, bubble.is_last, bubble.attempt = edit.part, edit.is_last, edit.seen.attempt
         self._not_before = now + self._interval
@@ -196,16 +218,16 @@ class ReplyDraft:
             self._shown_progress = edit.seen
 
     def slow_down(self, retry_after: float | None, now: float) -> None:
-        """Pause edits for `retry_after` seconds or the interval between edits, whichever is longer.
+        """Make no edit for `retry_after` seconds or the interval between edits, whichever is longer.
 
-        `retry_after` also doubles the interval, up to a limit; None leaves it as it is.
+        A value also doubles the interval, up to `slowest_seconds`; None does not change it.
         """
         if retry_after is not None:
             self._interval = min(2 * self._interval, max(self.pacing.slowest_seconds, self._interval))
         self._not_before = now + max(self._interval, retry_after or 0.0)
 
     def end(self) -> None:
-        """Stop showing it."""
+        """Make no more edits and messages."""
         self._ended = True
 
     @property
@@ -226,5 +248,6 @@ class ReplyDraft:
         return DraftProgress(attempt=self.attempt, chars=len(self.text), status=self.status)
 
     def _truncate(self, offset: int) -> None:
+        """Cut the text to the first `offset` UTF-16 units."""
         self.text = self.text.encode("utf-16-le")[: 2 * offset].decode("utf-16-le", "ignore")
         self._units = utf16_units(self.text)

@@ -1,4 +1,4 @@
-"""Loop of deliveries that are stored before they are sent, and whose outcome only this process knows."""
+"""Loop that finds due deliveries in the database and runs each of them once at a time."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from shared.runtime import BackgroundTasks
 log = structlog.get_logger(__name__)
 
 STORE_RETRY_SECONDS = 0.5
+"""Seconds between two tries to store an outcome."""
 
 
 class DueWork:
-    """Looks for due deliveries of held bots, and runs each of them once at a time.
+    """Finds due deliveries of held bots, and runs each of them once at a time.
 
-    `look` starts them for the bots that it is given, and returns the seconds until the next look.
+    `look` gets the ids of held bots, calls `start` for each due delivery, and returns the seconds until the
+    next look. `what` names the deliveries in the log.
     """
 
     def __init__(
@@ -45,11 +47,13 @@ class DueWork:
         self._swept_at: float | None = None
 
     def wake(self) -> None:
-        """Make `run` look at once, since something was stored."""
+        """Make `run` look now, because a delivery was stored."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Look until cancelled: at each wake-up, and after each pause."""
+        """Look for due deliveries until cancelled: after each wake-up and after the pause that `look`
+        returned.
+        """
         pause = 0.0
         while True:
             with suppress(TimeoutError):
@@ -63,17 +67,21 @@ class DueWork:
                 pause = self._retry_seconds
 
     def list_ready(self, held: Sequence[int]) -> list[int]:
-        """Return the bots that can send."""
+        """Return the bots among `held` that have a sender."""
         return [bot_id for bot_id in held if bot_id in self._senders]
 
     def start(self, key: Hashable, deliver: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run a delivery, unless it runs already; after an outage a later look starts it again."""
+        """Run `deliver` in the background; ignored while a delivery with the same key runs.
+
+        After StorageUnavailable the key is free again `retry_seconds` later, and the next look can start it
+        again.
+        """
         if key not in self._running:
             self._running.add(key)
             self._tasks.start(self._run_one(key, deliver))
 
     def is_sweep_due(self, seconds: float) -> bool:
-        """Return True if the last True is longer than `seconds` ago."""
+        """Return True at most once per `seconds`, for work that is done less often than each look."""
         now = asyncio.get_running_loop().time()
         if self._swept_at is not None and now - self._swept_at <= seconds:
             return False
@@ -88,11 +96,11 @@ class DueWork:
             await asyncio.sleep(self._retry_seconds)
         finally:
             self._running.discard(key)
-            self._woken.set()  # what became due meanwhile was not started
+            self._woken.set()  # deliveries that became due meanwhile were not started
 
 
 async def keep_storing(store: Callable[[], Awaitable[None]]) -> None:
-    """Call `store` every STORE_RETRY_SECONDS until storage is available."""
+    """Call `store` until it succeeds, every STORE_RETRY_SECONDS while it raises StorageUnavailable."""
     while True:
         try:
             await store()

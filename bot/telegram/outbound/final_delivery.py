@@ -1,4 +1,4 @@
-"""Delivery of an ended answer to its chat, exactly once: live and after a crash."""
+"""Delivers an ended answer to its chat exactly once, also after a crash."""
 
 from __future__ import annotations
 
@@ -46,26 +46,31 @@ from shared.work_marks import mark_work
 log = structlog.get_logger(__name__)
 
 COOL_DOWN_SECONDS = 60.0
+"""Seconds in which a chat gets no second notice with the same error code."""
 _MAX_ROUNDS = 3
+"""Maximum tries of one delivery after a moved chat or changed rows."""
 _MAX_REMEMBERED = 1_000
+"""Maximum entries of each dictionary of recent events."""
 
 
 class _DeliverLater(Exception):
-    """Raised if a part cannot be delivered now; the rows say what is left."""
+    """Raised if a part cannot be delivered now; its stored row makes a later delivery continue."""
 
 
 class _DeliverAgain(Exception):
-    """Raised if rows have changed, so that the delivery starts again from them."""
+    """Raised if stored parts have changed, so that the delivery must load them and start again."""
 
 
 class _ChatHasMoved(Exception):
+    """Raised if the group became the supergroup `new_chat_id`."""
+
     def __init__(self, new_chat_id: int) -> None:
         super().__init__(new_chat_id)
         self.new_chat_id = new_chat_id
 
 
 class _ChatTakesNothing(Exception):
-    """Raised if the chat refuses every message; the answer waits until it accepts them."""
+    """Raised if the chat refuses every message; the answer waits until the chat accepts messages."""
 
     def __init__(self, outcome: ChatUnreachable | ChatClosed) -> None:
         super().__init__(outcome.reason)
@@ -74,6 +79,8 @@ class _ChatTakesNothing(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FinalAnswer:
+    """Ended turn with the messages and options for its delivery; part numbers count from 0."""
+
     chat: ChatRow
     ended: EndedTurn
     sender: Sender
@@ -100,7 +107,10 @@ class _FinalAnswer:
 
 
 class FinalDelivery:
-    """Delivery of ended answers, live and after a crash. Methods raise StorageUnavailable."""
+    """Delivers ended answers part by part.
+
+    All methods raise StorageUnavailable if the database does not answer.
+    """
 
     def __init__(
         self, context: DeliveryContext, *, tasks: BackgroundTasks, notices: UncertainNotices
@@ -123,9 +133,10 @@ class FinalDelivery:
         tries: int = TRIES,
         maybe_shown: MaybeShown | None = None,
     ) -> bool:
-        """Deliver an ended turn; return True if nothing is left to do.
+        """Deliver an ended turn; return True if nothing is left to do, False if it must be delivered later.
 
-        `maybe_shown` is a message of its unfinished answer that may have arrived.
+        `patience` is in seconds for each call, `tries` the maximum of requests. `maybe_shown` is a message of
+        the unfinished answer that may have arrived, None if there is none.
         """
         self.mark_pending(ended.session_id, ended.turn)
         if self._context.want_voice_note is not None and ended.state == "answered" and not ended.operator:
@@ -142,24 +153,33 @@ class FinalDelivery:
         return delivered
 
     def is_in_order(self, session_id: int, *, turn: int, address_id: int) -> bool:
-        """Return whether this process has just delivered the preceding turn in the same chat."""
+        """Return whether the last delivery of this session was the preceding turn, in the chat of
+        `address_id`.
+        """
         return self._last_delivered.get(session_id) == (address_id, turn - 1)
 
     async def announce_uncertain(self, session_id: int, *, up_to: int) -> None:
-        """Send notices of answers that another process left uncertain, up to the turn `up_to`."""
+        """Send the notices about uncertain answers up to turn `up_to` that another process left."""
         await self._notices.send_now(session_id, up_to=up_to)
 
     def list_pending(self, session_id: int, *, before: int) -> list[int]:
-        """Return the undelivered turns before `before` in order; their answers must be sent first."""
+        """Return the undelivered turns of a session before turn `before`, in order.
+
+        They must be delivered first.
+        """
         return sorted(turn for turn in self._pending.get(session_id, ()) if turn < before)
 
     def mark_pending(self, session_id: int, turn: int) -> None:
-        """Mark a turn for delivery before later ones."""
+        """Record a turn as undelivered, so that it is delivered before later turns."""
         self._pending.setdefault(session_id, set()).add(turn)
 
     async def _deliver(
         self, chat: ChatRow, ended: EndedTurn, patience: float, tries: int, maybe_shown: MaybeShown | None
     ) -> bool:
+        """Deliver a turn, starting again after a moved chat or changed rows.
+
+        Return whether it is delivered.
+        """
         for _ in range(_MAX_ROUNDS):
             try:
                 await self._deliver_once(chat, ended, patience=patience, tries=tries, maybe_shown=maybe_shown)
@@ -189,11 +209,12 @@ class FinalDelivery:
             del self._last_delivered[next(iter(self._last_delivered))]
 
     def has_notified_recently(self, chat: ChatRow, code: str) -> bool:
-        """Return whether the chat got a notice with this code in the last 60 seconds."""
+        """Return whether the chat got a notice with this error code in the last `COOL_DOWN_SECONDS`."""
         notified_at = self._notified_at.get((chat.address_id, code), -inf)
         return self._context.clock.now() - notified_at < COOL_DOWN_SECONDS
 
     def record_notified(self, chat: ChatRow, code: str) -> None:
+        """Record that the chat has just got a notice with this error code."""
         now = self._context.clock.now()
         if len(self._notified_at) >= _MAX_REMEMBERED:
             self._notified_at = {k: at for k, at in self._notified_at.items() if now - at < COOL_DOWN_SECONDS}
@@ -204,6 +225,10 @@ class FinalDelivery:
     async def _deliver_once(
         self, chat: ChatRow, ended: EndedTurn, *, patience: float, tries: int, maybe_shown: MaybeShown | None
     ) -> None:
+        """Deliver a turn once.
+
+        Raises _DeliverLater, _DeliverAgain, _ChatTakesNothing, _ChatHasMoved or SendClaimedElsewhere.
+        """
         sender = self._context.senders.get(chat.bot_id)
         if sender is None or sender.get_hold_seconds(chat.chat_id) > patience:
             raise _DeliverLater
@@ -235,7 +260,7 @@ class FinalDelivery:
             self.record_notified(chat, ended.error_code)
 
     def _build_keyboard(self, chat: ChatRow, ended: EndedTurn) -> InlineKeyboardMarkup | None:
-        """Return the buttons below an answer; none below an operator's."""
+        """Return the buttons below an answer; None for an answer by an operator."""
         if ended.operator:
             return None
         is_cut = ended.state == "answered" and ended.stop == "length"
@@ -254,11 +279,11 @@ class FinalDelivery:
         await self._delete_surplus(answer, rows, count)
 
     async def _deliver_rich(self, answer: _FinalAnswer, blocks: tuple[RichBlock, ...]) -> bool:
-        """Deliver the answer as a rich message; return False if it must be sent in the classic form."""
+        """Deliver the answer as a rich message; return False if it must be delivered as plain parts."""
         rows = _index_by_part(
             await self._store.plan(*answer.key, address_id=answer.ended.address_id, count=1)
         )
-        # Delete first: after part 0 is delivered, these would look like parts of a classic answer.
+        # Delete first: once part 0 is delivered, the others would look like parts of a plain answer.
         await self._delete_surplus(answer, rows, 1)
         outcome = await self._send_or_edit_rich(answer, rows[0], blocks)
         if outcome is None:
@@ -272,6 +297,7 @@ class FinalDelivery:
     async def _send_or_edit_rich(
         self, answer: _FinalAnswer, row: PartRow, blocks: tuple[RichBlock, ...]
     ) -> CallOutcome | None:
+        """Send or edit the rich message; None if the message of an earlier attempt cannot be edited."""
         if row.remote_id is not None:
             if not await self._is_in_chat(answer, row.remote_id):
                 return None
@@ -288,9 +314,10 @@ class FinalDelivery:
     # -- one part -------------------------------------------------------------------------------------
 
     async def _deliver_part(self, answer: _FinalAnswer, row: PartRow) -> None:
+        """Do what the stored state of a part demands: send it, edit it, or settle whether it arrived."""
         if row.state == "sending":
             if not await self._attempts.store_pending_outcome((*answer.key, row.part)):
-                raise _DeliverLater  # on its way, or to be sent in the next round
+                raise _DeliverLater  # it is being sent, or must be sent in the next round
         elif row.state == "sent" and row.remote_id is not None:
             # Telegram cannot turn a text into a file, so a text in the place of a file is deleted.
             if answer.is_file(row.part) or not await self._edit(answer, row, row.remote_id):
@@ -303,16 +330,19 @@ class FinalDelivery:
             await self._send(answer, row.part)
 
     async def _settle(self, answer: _FinalAnswer, number: int) -> None:
-        """Search for an uncertain part, or notify the person; raise _DeliverAgain if its state changed."""
+        """Search the chat for uncertain parts, or ask the person.
+
+        Raises _DeliverAgain if that changed the state of part `number`.
+        """
         await self._notices.send_now(answer.key[0], up_to=answer.key[1])
         states = {row.part: row.state for row in await self._store.list_parts(*answer.key)}
         if states.get(number) != "uncertain":
             raise _DeliverAgain
 
     def _may_have_arrived(self, answer: _FinalAnswer, row: PartRow) -> bool:
-        """Return whether a lost message may be this part.
+        """Return whether the lost message may be this part.
 
-        Without a search in the chat, it may be only if it has the text of the whole answer.
+        Without searching the chat, this is assumed only for an answer of one part with the same text.
         """
         shown = answer.maybe_shown
         if shown is None or shown.part != row.part or answer.is_file(row.part):
@@ -322,7 +352,10 @@ class FinalDelivery:
         )
 
     async def _edit(self, answer: _FinalAnswer, row: PartRow, message_id: int) -> bool:
-        """Edit a sent message to the part's final text; return False if it can no longer be edited."""
+        """Edit a sent message to the final text of its part; return False if the message cannot be edited.
+
+        Raises _DeliverLater if Telegram did not process the edit.
+        """
         if not await self._is_in_chat(answer, message_id):
             return False
         self._context.crash_point("telegram_before_edit")
@@ -340,6 +373,7 @@ class FinalDelivery:
         return True
 
     async def _send(self, answer: _FinalAnswer, number: int) -> None:
+        """Send a queued part, and store the outcome."""
         outcome = await self._send_request(answer, number)
         self._context.crash_point("telegram_after_send")
         if isinstance(outcome, CallRejected) and outcome.status == 404:
@@ -350,7 +384,7 @@ class FinalDelivery:
             await self._record_outcome(answer, number, outcome, edited=False)
 
     async def _send_otherwise(self, answer: _FinalAnswer, number: int, refusal: CallRejected) -> None:
-        """Send a refused part as a file; if Telegram refuses that too, send one line that says so."""
+        """Send a refused part as a file; if Telegram refuses that too, send a line that says so."""
         log.error("message_rejected", session_id=answer.key[0], turn=answer.key[1], part=number,
                   reason=refusal.reason)  # fmt: skip
         attempt = self._attempts.observe((*answer.key, number))
@@ -377,7 +411,10 @@ class FinalDelivery:
             await self._record_outcome(answer, number, outcome, edited=False)
 
     async def _load_other_form(self, answer: _FinalAnswer, number: int) -> tuple[str, bytes] | None:
-        """Return name and content to send a refused text or picture as a file; None if not possible."""
+        """Return name and content to send a refused text or picture as a plain file.
+
+        None if that is impossible.
+        """
         if not answer.is_file(number):
             return DOCUMENT_NAME, answer.message.parts[number].text.encode()
         attached = answer.message.file_at(number)
@@ -392,7 +429,7 @@ class FinalDelivery:
         if (file := answer.message.file_at(number)) is not None:
             body = await self._context.files(answer.ended.session_id, file.id)
             if body is None:
-                return CallDone()  # forgotten meanwhile
+                return CallDone()  # the file was deleted meanwhile
             return await answer.sender.send_document(
                 answer.target, name=file.name, content=body, photo=file.mime in PICTURE_MIMES, silent=True,
                 keyboard=answer.get_keyboard(number), patience=answer.patience, tries=answer.tries,
@@ -414,10 +451,10 @@ class FinalDelivery:
     async def _record_outcome(
         self, answer: _FinalAnswer, number: int, outcome: CallOutcome, *, edited: bool
     ) -> None:
-        """Store the outcome of a part in its row.
+        """Store the outcome of a part's request.
 
-        Raises _DeliverLater, _ChatTakesNothing or _ChatHasMoved if the part must be delivered later or
-        elsewhere.
+        Raises _DeliverLater, _ChatTakesNothing or _ChatHasMoved if the part must be delivered later or to
+        another chat.
         """
         match outcome:
             case MessageSent():
@@ -442,7 +479,10 @@ class FinalDelivery:
     # -- surplus messages -----------------------------------------------------------------------------
 
     async def _restart_from(self, answer: _FinalAnswer, row: PartRow, message_id: int) -> None:
-        """Delete the messages of this and later parts; raise _DeliverAgain to send the parts again."""
+        """Delete the messages of this part and later ones, and reset their rows.
+
+        Always raises _DeliverAgain.
+        """
         here = [known for known in (message_id,) if await self._is_in_chat(answer, known)]
         shown = await self._store.restart_delivery(
             *answer.key, part=row.part, address_id=answer.ended.address_id, count=answer.message.count
@@ -451,9 +491,9 @@ class FinalDelivery:
         raise _DeliverAgain
 
     async def _is_in_chat(self, answer: _FinalAnswer, message_id: int) -> bool:
-        """Return whether a message id belongs to this answer.
+        """Return whether this message id in the chat belongs to this answer.
 
-        In a group that became a supergroup, the same id may be another message's.
+        In a group that became a supergroup, the id may belong to another message.
         """
         if answer.chat.chat_id > 0:
             return True
@@ -461,9 +501,9 @@ class FinalDelivery:
         return message is not None and (message.session_id, message.turn) == answer.key
 
     async def _delete_surplus(self, answer: _FinalAnswer, rows: Mapping[int, PartRow], count: int) -> None:
-        """Delete the parts from number `count` on: first their messages, then their rows.
+        """Delete the messages of parts from number `count` on, then their rows.
 
-        After a crash in between, the next delivery repeats it. Raises _DeliverLater if Telegram did not
+        After a crash in between, the next delivery repeats this. Raises _DeliverLater if Telegram did not
         answer.
         """
         surplus = [row.remote_id for row in rows.values() if row.part >= count]
@@ -477,7 +517,7 @@ class FinalDelivery:
         await self._store.drop_surplus(*answer.key, count=count)
 
     async def _withdraw(self, chat: ChatRow, ended: EndedTurn, sender: Sender) -> None:
-        """Delete this turn's messages after an operator answered it together with a later one."""
+        """Delete the messages of a turn that an operator answered together with a later turn."""
         known = [row.remote_id for row in ended.parts if row.state == "sent" and row.remote_id is not None]
         if known and isinstance(await sender.delete(chat.chat_id, known), CallNotSent | CallUnknown):
             raise _DeliverLater
@@ -487,9 +527,10 @@ class FinalDelivery:
     # -- notices --------------------------------------------------------------------------------------
 
     async def _skip_repeated_notice(self, chat: ChatRow, ended: EndedTurn) -> bool:
-        """Skip a notice that the chat got in the last 60 seconds; return whether it was skipped.
+        """Return whether this turn is a notice that the chat got less than a minute ago, and mark it as
+        delivered then.
 
-        A notice that replaces a message already sent is not skipped.
+        A notice that replaces a sent message is not skipped.
         """
         if not is_notice(ended) or any(row.remote_id is not None for row in ended.parts):
             return False

@@ -1,4 +1,4 @@
-"""Answers in chats where the bot is a guest: one message per question, stored before it is sent."""
+"""Sends answers to guest queries: Telegram allows one message per question, which can be edited later."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ from shared.runtime import BackgroundTasks, CrashPoint
 log = structlog.get_logger(__name__)
 
 HOLDING_SECONDS = 7.0
-"""Seconds after the question when a line takes the place of the answer; Telegram waits about ten."""
+"""Seconds after the question until a holding line is sent; Telegram waits about ten seconds for an answer."""
 RETRY_SECONDS = 0.5
 LOOK_SECONDS = 10.0
-"""Seconds between looks without a wake-up, in case one was lost."""
+"""Maximum seconds between two looks for due answers; a wake-up brings the look forward."""
 SWEEP_SECONDS = 30.0
+"""Seconds between two checks for answers that can no longer be delivered."""
 CUT_MARK = "\n\n…"
 REFUSED_NOTICE, LIMIT_NOTICE = "refused", "guest_limit"
-"""Texts in the place of an answer: for people without access, and above the hourly limit."""
+"""Keys of the texts sent in place of an answer: without access, and above the hourly limit."""
 
 
 class GuestReplySink:
-    """Reply sink of a guest's session: nothing is shown before the answer is stored."""
+    """Reply sink of a guest's session; shows nothing, and calls `on_ended` when an answer is stored."""
 
     def __init__(self, on_ended: Callable[[], None]) -> None:
         self._on_ended = on_ended
@@ -52,7 +53,7 @@ class GuestReplySink:
 
 
 class GuestDelivery:
-    """Delivery of answers to guests for all bots of the process; sends for the bots that it holds."""
+    """Delivers answers to guest queries for all bots of the process; sends for the bots that it holds."""
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class GuestDelivery:
         return GuestReplySink(self.wake)
 
     async def send_due(self, held: Sequence[int]) -> float:
-        """Start the due sends of these bots, and return the seconds until the next look.
+        """Start the due sends of held bots; return the seconds until the next look.
 
         Raises StorageUnavailable.
         """
@@ -100,7 +101,10 @@ class GuestDelivery:
             await self._answer(query)
 
     async def _answer(self, query: DueGuestQuery) -> None:
-        """Send the only answer that Telegram allows: the text if it is ready, or a line to edit later."""
+        """Send the only message that Telegram allows: the answer if the turn has ended, else a holding line.
+
+        The holding line is later edited into the answer.
+        """
         sends: GuestSend = "answer" if query.notice or query.has_ended else "holding"
         part = await self._build_part(query, sends)
         if not await self._store.begin(*query.key, sends=sends):
@@ -121,7 +125,7 @@ class GuestDelivery:
             case CallNotSent(reason=reason):
                 await self._store.mark_not_sent(*query.key, error=reason)
             case CallUnknown(reason=reason) if sends == "holding":
-                # Perhaps it is there: then Telegram refuses the answer, which can replace nothing.
+                # The line may be there. Then Telegram refuses the next message, and there is no id to edit.
                 await self._store.mark_not_sent(*query.key, error=reason)
             case _:
                 reason = getattr(outcome, "reason", type(outcome).__name__)
@@ -129,13 +133,16 @@ class GuestDelivery:
                 await self._store.finish(*query.key, state="lost", error=reason)
 
     async def _edit(self, query: DueGuestQuery, inline_message_id: str) -> None:
-        """Replace the holding line by the answer; the next look tries again if Telegram gives no result."""
+        """Edit the holding line into the answer.
+
+        Try again at the next look if Telegram did not process the edit.
+        """
         part = await self._build_part(query, "answer")
         outcome = await self._senders[query.bot_id].edit_guest_answer(query.chat_id, inline_message_id, part)
         self._crash_point("telegram_after_guest")
         match outcome:
             case CallNotSent() | CallUnknown():
-                await asyncio.sleep(RETRY_SECONDS)  # the look after it tries again
+                await asyncio.sleep(RETRY_SECONDS)  # the next look tries again
             case CallDone():
                 await keep_storing(lambda: self._store.finish(*query.key, state="done"))
             case _:
@@ -159,7 +166,7 @@ class GuestDelivery:
 
 
 def _render(ended: EndedTurn, texts: Catalogue) -> RenderedText:
-    """Return the answer, or why there is none, without details of the installation for a stranger."""
+    """Return the answer, or the reason why there is none in the wording for strangers."""
     if is_notice(ended):
         return render(explain_failure(texts, code=ended.error_code, advice=ended.text, public=True))
     rendered = render(ended.text)
@@ -168,7 +175,7 @@ def _render(ended: EndedTurn, texts: Catalogue) -> RenderedText:
 
 
 def _cut(rendered: RenderedText) -> MessagePart:
-    """Return the part of a text that fits one message, with CUT_MARK if more follows."""
+    """Return as much of a text as fits in one message, with CUT_MARK if it was cut."""
     parts = split(rendered, limit=LIVE_UNITS)
     if not parts:
         return MessagePart(text=EMPTY_ANSWER)

@@ -1,4 +1,4 @@
-"""Sends a notice after a handover that the assistant answers again, once: the chat does not show it."""
+"""Sends a notice when an operator has left a conversation and the assistant answers again, once each."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ log = structlog.get_logger(__name__)
 
 
 class HandoverNotices:
-    """For all bots of the process. A row says `sending` while the request is under way, and not longer."""
+    """Sender of notices about ended handovers for all bots of the process.
+
+    A notice has the state `sending` only while its request runs.
+    """
 
     def __init__(
         self,
@@ -54,10 +57,13 @@ class HandoverNotices:
         self._find_context = find_context
         self._crash_point = crash_point
         self._outcomes: dict[int, Told] = {}
-        """Outcomes of requests that are not stored yet, by handover."""
+        """Outcomes of requests that are not stored yet, by handover id."""
 
     async def send_due(self, accounts: Sequence[int]) -> None:
-        """Send due notices; held ones are left for the next round. Raises StorageUnavailable."""
+        """Send the due notices of these bots; a notice to a chat that is being tried again waits.
+
+        Raises StorageUnavailable.
+        """
         for handover_id, outcome in tuple(self._outcomes.items()):
             await self._record_outcome(handover_id, outcome)
         for one in await self._handovers.list_unnotified(accounts):
@@ -70,9 +76,9 @@ class HandoverNotices:
                 await self._send(one, chat, sender)
 
     async def _begin_sending(self, handover_id: int) -> None:
-        """Store that sending begins. If this raises, the notice must not be sent.
+        """Store that the request for a notice begins; if this raises, the notice must not be sent.
 
-        Raises SendClaimedElsewhere and StorageUnavailable.
+        Raises SendClaimedElsewhere if another process has begun it, and StorageUnavailable.
         """
         try:
             begun = await self._handovers.begin_notifying(handover_id)
@@ -122,7 +128,7 @@ class HandoverNotices:
                 await self._record_outcome(handover_id, "queued")
                 await self._chats.record_refusal(chat.address_id, reason)
             case CallNotSent():
-                pass  # its row is as before: the next round sends it
+                pass  # its row is unchanged, so the next round sends it
 
     async def _record_outcome(self, handover_id: int, outcome: Told) -> None:
         self._outcomes[handover_id] = outcome

@@ -1,10 +1,9 @@
-"""Finds messages of the bot whose ids were lost with the reply to their request.
+"""Finds messages of the bot whose ids were lost, because Telegram's response to the request did not arrive.
 
-Telegram numbers messages in the order in which it takes them. A lost one lies between an older message and
-one that was sent afterwards; asking for each id between them finds it, or proves that it is not there. The
-question is a call that changes no message: the end of a live location, which none of them has. Telegram
-names different reasons for a message of the bot, one of another account, and one that is not in the chat. The
-Bot API does not promise these reasons: an unknown one leaves the decision to the person.
+Telegram numbers messages in the order in which it stores them, so a lost one has an id between an older
+message and one sent later. The bot probes each id in between by ending its live location, which no message of
+the bot has. The error differs for a message of the bot, of another account, and a missing one. The Bot API
+does not promise these errors: after an unknown one, the person decides.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from shared.adapters.postgres.telegram.uncertain_notices import PostgresUncertai
 log = structlog.get_logger(__name__)
 
 MOST_PROBES = 60
-"""Ids that are asked for; between two messages of one chat there are rarely more than a few."""
+"""Maximum ids that are probed; between two messages of a chat there are rarely more than a few."""
 _IS_OWN = re.compile(r"no live location", re.IGNORECASE)
 _IS_NOT = re.compile(r"not found|can't be edited|MESSAGE_ID_INVALID", re.IGNORECASE)
 
 
 class LostMessages:
-    """One for all bots of the process."""
+    """Search for lost messages, for all bots of the process."""
 
     def __init__(self, store: PostgresUncertainNotices) -> None:
         self._store = store
@@ -37,9 +36,11 @@ class LostMessages:
     async def find(
         self, notice: UncertainNotice, chat: ChatRow, sender: Sender, *, before: int
     ) -> tuple[int, ...] | None:
-        """Return unknown messages of the bot between the question and the message `before`, in their order.
+        """Return ids of unknown messages of the bot between a turn's question and the message `before`, in
+        order.
 
-        None if Telegram did not say, or if there are too many ids to ask for. Raises StorageUnavailable.
+        None if Telegram did not answer clearly, or if there are more than MOST_PROBES ids. Raises
+        StorageUnavailable.
         """
         span = await self._store.find_span(notice, bot_id=chat.bot_id, chat_id=chat.chat_id, before=before)
         if span is None:
@@ -61,12 +62,15 @@ class LostMessages:
 
 
 def _order_probes(candidates: Iterable[int], elsewhere: Collection[int]) -> list[int]:
-    """Private chats and small groups of a bot may share their numbers: ids of other chats come last."""
+    """Return ids in the order in which to probe them: those known from other chats of the bot last.
+
+    Private chats and small groups of a bot share one sequence of ids.
+    """
     return sorted(candidates, key=lambda number: (number in elsewhere, number))
 
 
 async def _is_own(sender: Sender, chat_id: int, message_id: int) -> bool | None:
-    """Return whether the bot sent this message; None if Telegram did not say."""
+    """Return whether the bot sent this message; None if Telegram's answer is unclear."""
     outcome = await sender.call(
         StopMessageLiveLocation(chat_id=chat_id, message_id=message_id),
         chat_id=chat_id, priority=Priority.SETTLE, patience=EDIT_PATIENCE_SECONDS,

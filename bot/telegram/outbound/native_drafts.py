@@ -1,6 +1,8 @@
-"""Newest forms of answers: native drafts, and rich messages for people who chose them. Clients and servers
-differ, so a refusal disables a form in its chat until the next start, and the answer continues in the classic
-form. A method that the server does not know in three chats is disabled in all of them.
+"""Newer forms of answers: native drafts, and rich messages in chats that chose them.
+
+Not every client and server supports them. A refused form is disabled in its chat until the process restarts,
+and the answer is sent as plain messages. If a server does not know the method in three chats, the form is
+disabled for all chats.
 """
 
 from __future__ import annotations
@@ -40,33 +42,34 @@ log = structlog.get_logger(__name__)
 
 AnswerForm = Literal["drafts", "rich"]
 KEEP_ALIVE_SECONDS = 20.0
-"""Telegram drops a draft after thirty."""
+"""Seconds between two calls that keep a draft; Telegram drops it after 30."""
 UNKNOWN_CHATS = 3
-"""Chats whose server does not know a method before no chat tries it: a proxy may answer 404 once."""
+"""Chats in which a method must be unknown until no chat tries it; a single 404 may come from a proxy."""
 _MAX_DRAFT_ID = 2**31 - 1
 _MAX_REFUSED = 1_000
-"""Chats that are remembered with a form that they refused."""
+"""Maximum pairs of form and chat remembered as refused."""
 
 
 def make_draft_id(session_id: int, turn: int) -> int:
-    """Return the draft id of a turn, equal for every attempt, so that its bubble continues after a crash."""
+    """Return the draft id of a turn; equal for each attempt, so that the draft continues after a crash."""
     return crc32(f"{session_id}:{turn}".encode()) % _MAX_DRAFT_ID + 1
 
 
 class FormSupport:
-    """Support of the newest forms by the server of a bot, and by its chats."""
+    """Knowledge of which newer forms the server of one bot and its chats accept."""
 
     def __init__(self) -> None:
         self._unknown: dict[AnswerForm, set[int]] = {"drafts": set(), "rich": set()}
-        """Chats in which the server did not know the method of a form."""
+        """Ids of chats in which the server did not know the method of a form."""
         self._refused: dict[tuple[AnswerForm, int], None] = {}
 
     def allows(self, form: AnswerForm, chat_id: int) -> bool:
+        """Return whether the form may be tried in a chat."""
         is_known = len(self._unknown[form]) < UNKNOWN_CHATS
         return is_known and (form, chat_id) not in self._refused
 
     def refuse(self, form: AnswerForm, chat_id: int, refusal: CallRejected) -> None:
-        """Disable a form for one chat; an unknown method in `UNKNOWN_CHATS` chats disables it for all."""
+        """Disable a form for one chat; after a 404 in `UNKNOWN_CHATS` chats, disable it for all."""
         if not self.allows(form, chat_id):
             return
         if refusal.status == 404:
@@ -79,10 +82,9 @@ class FormSupport:
 
 
 class NativeDraft:
-    """Native draft: the client's own bubble with a Stop button; `run` returns when it ends.
+    """Native draft of one answer: a message of Telegram's client with its own Stop button.
 
-    True if it was shown to the end. False if it was refused or outgrew one message; the answer then continues
-    in the classic form, whose messages survive a crash.
+    `draft` is the text to show, `every` the seconds between two looks at it.
     """
 
     def __init__(
@@ -108,9 +110,14 @@ class NativeDraft:
         self._shown_at = 0.0
 
     def stop(self) -> None:
+        """Make `run` return after the call under way."""
         self._over.set()
 
     async def run(self) -> bool:
+        """Show the draft until `stop` is called; return False if the answer must continue as plain messages.
+
+        That is the case if Telegram refuses drafts, or if the text outgrows one message.
+        """
         while not self._over.is_set():
             part = self._view()
             if part is None:
@@ -132,7 +139,10 @@ class NativeDraft:
         return True
 
     def _view(self) -> MessagePart | None:
-        """Return the part to show, without a placeholder; None if one message is too small."""
+        """Return the text to show, empty while there is none.
+
+        None if the draft needs more than one message.
+        """
         views = self._draft.render_views()
         if len(views) > 1:
             return None
@@ -168,7 +178,7 @@ async def send_rich(
     patience: float = FINAL_PATIENCE_SECONDS,
     observer: SendObserver | None = None,
 ) -> CallOutcome:
-    """Send a rich message; CallRejected means that the classic form must be sent."""
+    """Send a rich message; the outcome CallRejected means that the answer must be sent as plain messages."""
     method = SendRichMessage(
         chat_id=target.chat_id,
         message_thread_id=target.thread_id or None,
@@ -189,6 +199,7 @@ async def edit_rich(
     *,
     keyboard: InlineKeyboardMarkup | None,
 ) -> CallOutcome:
+    """Edit a message into a rich message."""
     method = EditMessageText(
         chat_id=chat_id, message_id=message_id, rich_message=_rich(blocks), link_preview_options=None,
         reply_markup=keyboard,
@@ -204,7 +215,7 @@ async def edit_rich(
 
 
 def is_form_refused(outcome: CallOutcome) -> TypeGuard[CallRejected]:
-    """Rejected for what it is, and not for the message that it was to replace."""
+    """Return whether Telegram refused the form itself, not the message to edit."""
     return isinstance(outcome, CallRejected) and not is_missing_message(outcome)
 
 

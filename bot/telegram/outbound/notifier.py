@@ -1,4 +1,4 @@
-"""Sends the bot's own messages: command results, notices and refusals."""
+"""Sends the bot's own messages, such as command results, notices and refusals."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from shared.adapters.postgres.telegram.chats import ChatRow, PostgresTelegramCha
 log = structlog.get_logger(__name__)
 
 PATIENCE_SECONDS = 30.0
+"""Seconds that a message may wait for its turn."""
 
 
 class Notifier:
-    """For one bot. A message that cannot be sent is logged and dropped."""
+    """Sender of one bot's own messages; a message that cannot be sent is logged and dropped."""
 
     def __init__(self, sender: Sender, chats: PostgresTelegramChats) -> None:
         self._sender = sender
@@ -39,7 +40,11 @@ class Notifier:
         silent: bool = False,
         reply_to: int | None = None,
     ) -> int | None:
-        """Send a text; return the id of its last message, or None if it was not sent."""
+        """Send a text, split if it is long; return the id of its last message, None if a part was not sent.
+
+        `keyboard` is shown below the last message, `reply_to` is the message id that the first one replies
+        to.
+        """
         outcome = await self.attempt(target, text, keyboard=keyboard, silent=silent, reply_to=reply_to)
         return outcome.message_id if isinstance(outcome, MessageSent) else None
 
@@ -52,7 +57,7 @@ class Notifier:
         silent: bool = False,
         reply_to: int | None = None,
     ) -> CallOutcome:
-        """Send the text, and return the outcome of its last part that was sent."""
+        """Send a text like `send`; return the outcome of the last part that was tried."""
         parts = split(render(text))
         outcome: CallOutcome = CallDone()
         for number, part in enumerate(parts):
@@ -72,7 +77,7 @@ class Notifier:
         return outcome
 
     async def send_file(self, target: ChatTarget, *, name: str, content: bytes, caption: str) -> None:
-        """Send a file."""
+        """Send a file with a caption."""
         outcome = await self._sender.send_document(
             target, name=name, content=content, caption=caption, patience=PATIENCE_SECONDS
         )
@@ -86,7 +91,7 @@ class Notifier:
         *,
         keyboard: InlineKeyboardMarkup | None = None,
     ) -> None:
-        """Replace the text and the buttons of a message of the bot."""
+        """Replace the text and the buttons of a message; a text longer than one message is cut."""
         parts = split(render(text))
         if parts:
             await self._sender.edit_text(target.chat_id, message_id, parts[0], keyboard=keyboard)
@@ -99,7 +104,9 @@ class Notifier:
         *,
         keyboard: InlineKeyboardMarkup | None = None,
     ) -> None:
-        """Turn a notice of the bot into another one; send it where the notice is gone or too short."""
+        """Edit a message, or send a new one if `message_id` is None, the text is too long, or the edit
+        fails.
+        """
         parts = split(render(text))
         if message_id is not None and len(parts) == 1:
             outcome = await self._sender.edit_text(
@@ -118,7 +125,10 @@ class Notifier:
         *,
         keyboard: InlineKeyboardMarkup | None = None,
     ) -> None:
-        """Edit the message whose button was pressed; without one send a message."""
+        """Edit the message whose button was pressed.
+
+        Send a new message if `query` is None or it is too old.
+        """
         target = get_chat_target(chat)
         if query is not None and (message_id := get_shown_id(query)) is not None:
             await self.edit(target, message_id, text, keyboard=keyboard)
@@ -129,7 +139,7 @@ class Notifier:
         await self._sender.delete(target.chat_id, [message_id])
 
     async def answer_callback(self, callback_id: str, text: str = "", *, alert: bool = False) -> None:
-        """End the waiting of a pressed button; one that is too old needs no answer."""
+        """Answer a button press, so that the client stops waiting; `alert` shows the text as a dialog."""
         await self._sender.answer_callback(callback_id, text=text, alert=alert)
 
     async def _handle_outcome(self, target: ChatTarget, outcome: CallOutcome) -> None:
@@ -146,14 +156,15 @@ class Notifier:
 
 
 def get_chat_target(chat: ChatRow) -> ChatTarget:
+    """Return where to send messages to a chat."""
     return ChatTarget(chat_id=chat.chat_id, thread_id=chat.thread_id)
 
 
 def get_pressed_id(query: CallbackQuery) -> int | None:
-    """Return the id of the message whose button was pressed, also of one that is too old to be shown."""
+    """Return the id of the message whose button was pressed; None if Telegram does not name it."""
     return query.message.message_id if query.message is not None else None
 
 
 def get_shown_id(query: CallbackQuery) -> int | None:
-    """Return the id of the message whose button was pressed; None if it cannot be edited any more."""
+    """Return the id of the message whose button was pressed; None if that message can no longer be edited."""
     return query.message.message_id if isinstance(query.message, Message) else None

@@ -1,4 +1,4 @@
-"""Drafts for owners of business accounts: shown in their chat, sent to the customer once approved."""
+"""Shows drafts to owners of business accounts, and sends approved drafts to customers."""
 
 from __future__ import annotations
 
@@ -27,18 +27,21 @@ log = structlog.get_logger(__name__)
 POLL_SECONDS = 1.0
 SWEEP_SECONDS = 5.0
 RETRY_SECONDS = 5.0
-"""Seconds until a call that was surely not made is tried again."""
+"""Seconds until a call that surely had no effect is tried again."""
 OWNER_AWAY_SECONDS = 60.0
-"""Seconds until a draft is shown again whose owner's chat takes no messages."""
+"""Seconds until a draft is shown again after the owner's chat refused it."""
 DRAFT_UNITS = 3_000
-"""UTF-16 units of an answer to a customer: with the question it is one message in the owner's chat."""
+"""Maximum UTF-16 units of an answer to a customer.
+
+Draft and question must fit in one message to the owner.
+"""
 QUESTION_CHARS = 500
-"""Characters of the customer's messages that a draft shows."""
+"""Maximum characters of the customer's messages above a draft; the end is kept."""
 CUT_MARK = "\n\n…"
 
 
 class CustomerReplySink:
-    """Reply sink of a customer's session: nothing is shown, and each end is settled before the next claim."""
+    """Reply sink of a customer's session; shows nothing, and calls `settle` after each ended answer."""
 
     def __init__(self, settle: Callable[[], Awaitable[None]]) -> None:
         self._settle = settle
@@ -55,7 +58,7 @@ class CustomerReplySink:
 
 
 class SecretaryDelivery:
-    """One for all bots of the process: shows and sends the drafts of its held bots."""
+    """Shows and sends the drafts of all bots that this process holds."""
 
     def __init__(
         self,
@@ -83,9 +86,9 @@ class SecretaryDelivery:
         self.wake = self._work.wake
 
     async def open_orphan_sink(self, session_id: int) -> Callable[[], CustomerReplySink] | None:
-        """Return a factory for the sink of a customer's session; None if no turn of a customer waits.
+        """Return a factory for the reply sink of a customer's session; None if no turn of a customer is due.
 
-        The session is settled first. Raises StorageUnavailable.
+        First calls `settle`. Raises StorageUnavailable.
         """
         if await self._store.find_chat_of_due_turn(session_id) is None:
             return None
@@ -96,7 +99,8 @@ class SecretaryDelivery:
         return CustomerReplySink(lambda: keep_storing(lambda: self.settle(session_id)))
 
     async def settle(self, session_id: int) -> None:
-        """Make drafts of the session's finished answers, mark outdated ones, and hide texts never sent.
+        """Make drafts of the session's ended answers, mark outdated drafts, and hide texts that were never
+        sent.
 
         Raises StorageUnavailable.
         """
@@ -104,7 +108,7 @@ class SecretaryDelivery:
         self.wake()
 
     async def load_texts(self, bot_id: int, owner_chat_id: int, language: str) -> Catalogue:
-        """Return texts in the language that the owner chose in their chat, or that their app speaks."""
+        """Return the texts in the language of the owner's chat, or in `language` if that chat has none."""
         for chat in await self._chats.list_threads(bot_id, owner_chat_id):
             if {"language", "app_language"} & chat.settings.keys():
                 return get_chat_texts(chat)
@@ -115,10 +119,10 @@ class SecretaryDelivery:
         await self._store.end_overdue(held)
 
     async def work(self, held: Sequence[int]) -> float:
-        """Settle finished answers of these bots, start a task for each due draft, and return the next pause.
+        """Make drafts of ended answers, and start a task for each due draft.
 
-        `held` are bot ids; bots without a sender are skipped. Expired drafts are ended every SWEEP_SECONDS.
-        Raises StorageUnavailable.
+        Return the seconds until the next call. `held` are bot ids; bots without a sender are skipped. Expired
+        drafts are ended every SWEEP_SECONDS. Raises StorageUnavailable.
         """
         if ready := self._work.list_ready(held):
             if self._work.is_sweep_due(SWEEP_SECONDS):
@@ -141,7 +145,7 @@ class SecretaryDelivery:
     # -- the owner's chat -----------------------------------------------------------------------------
 
     async def _show(self, draft: CustomerDraft) -> None:
-        """Show a draft to its owner; after a lost reply it is shown again."""
+        """Show a draft to its owner; after a lost response it is shown again."""
         texts = await self.load_texts(draft.bot_id, draft.owner_chat_id, draft.language)
         part = await self._build_prompt(draft, texts)
         if not await self._store.begin_showing(draft):
@@ -155,7 +159,10 @@ class SecretaryDelivery:
         await keep_storing(lambda: self._record_shown(draft, outcome, "shown"))
 
     async def _tell_end(self, draft: CustomerDraft) -> None:
-        """Edit the draft's message to tell its outcome; send a new one silently if it was never shown."""
+        """Edit the draft's message to show how the draft ended.
+
+        Send a silent message if the draft was never shown.
+        """
         sender = self._senders[draft.bot_id]
         texts = await self.load_texts(draft.bot_id, draft.owner_chat_id, draft.language)
         part = await self._build_prompt(draft, texts)
@@ -171,6 +178,7 @@ class SecretaryDelivery:
         await keep_storing(lambda: self._record_shown(draft, outcome, draft.state))
 
     async def _record_shown(self, draft: CustomerDraft, outcome: CallOutcome, state: DraftState) -> None:
+        """Store the outcome of showing a draft: shown, to be tried again later, or ended."""
         match outcome:
             case MessageSent(message_id=message_id):
                 await self._store.mark_shown(draft, prompt_id=draft.prompt_id or message_id, state=state)
@@ -182,11 +190,13 @@ class SecretaryDelivery:
                 reason = getattr(outcome, "reason", type(outcome).__name__)
                 log.warning("draft_not_shown", session_id=draft.session_id, reason=reason)
                 await self._store.put_off(draft, seconds=OWNER_AWAY_SECONDS, error=reason)
-            case _:  # its message is gone, or the owner's chat is: there is nothing to correct
+            case _:  # its message or the owner's chat is gone, so there is nothing to correct
                 await self._store.mark_shown(draft, prompt_id=draft.prompt_id, state=state)
 
     async def _build_prompt(self, draft: CustomerDraft, texts: Catalogue) -> MessagePart:
-        """Build the message for the owner's chat: customer, question, text and outcome of the draft."""
+        """Return the message for the owner's chat: customer, question, draft text, and a line about its
+        state.
+        """
         questions = await self._store.load_questions(draft.session_id, draft.turn)
         head = _format_head(texts, draft.customer, questions)
         if draft.state == "failed":
@@ -202,9 +212,9 @@ class SecretaryDelivery:
         return join_parts(f"{head}\n\n{texts.say('draft_label')}", text, note)
 
     async def _load_text(self, draft: CustomerDraft) -> RenderedText:
-        """Return the text for the customer: the owner's own, or the answer cut to one message.
+        """Return the text for the customer: the owner's own text, or the answer cut to DRAFT_UNITS.
 
-        The text is empty if the turn has no stored end.
+        Empty if the turn has no stored end.
         """
         if draft.own_text is not None:
             return RenderedText(text=draft.own_text)
@@ -216,8 +226,8 @@ class SecretaryDelivery:
     async def _send(self, draft: CustomerDraft) -> None:
         """Send an approved text to the customer, and store the outcome.
 
-        If the reply to the call is lost, the draft becomes `uncertain` and the owner decides; a call that was
-        surely not made is tried again. An empty text is refused.
+        After a lost response the draft becomes `uncertain`, and the owner decides. A call that surely had no
+        effect is tried again. An empty text is marked as refused.
         """
         text = await self._load_text(draft)
         if not text.text.strip():
@@ -254,7 +264,7 @@ class SecretaryDelivery:
 
 
 def cut_answer(ended: EndedTurn) -> RenderedText:
-    """Return at most the first DRAFT_UNITS UTF-16 units of an answer, followed by CUT_MARK if it was cut."""
+    """Return at most the first DRAFT_UNITS UTF-16 units of an answer, with CUT_MARK if it was cut."""
     parts = split(render(ended.text), limit=DRAFT_UNITS)
     if not parts:
         return RenderedText()
@@ -263,6 +273,7 @@ def cut_answer(ended: EndedTurn) -> RenderedText:
 
 
 def _format_head(texts: Catalogue, customer: str, questions: Sequence[str]) -> str:
+    """Return the first lines of a draft's message: the customer's name and the end of their messages."""
     question = "\n\n".join(filter(None, (one.strip() for one in questions)))
     if len(question) > QUESTION_CHARS:
         question = f"… {question[-QUESTION_CHARS:].lstrip()}"
@@ -270,7 +281,10 @@ def _format_head(texts: Catalogue, customer: str, questions: Sequence[str]) -> s
 
 
 def join_parts(head: str, body: RenderedText, note: str) -> MessagePart:
-    """Join plain lines of the bot around a formatted text."""
+    """Return one message of plain `head`, formatted `body` and plain `note`.
+
+    The entities are shifted to fit.
+    """
     before = f"{head}\n\n" if body.text else head
     shift = utf16_units(before)
     entities = tuple(replace(one, offset=one.offset + shift) for one in body.entities)

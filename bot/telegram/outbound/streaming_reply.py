@@ -1,4 +1,4 @@
-"""Streams an answer to its chat while it is being written, and delivers its end when it is stored."""
+"""Shows an answer in its chat while the model writes it, and delivers it once it is stored."""
 
 from __future__ import annotations
 
@@ -53,21 +53,23 @@ from shared.runtime import BackgroundTasks
 log = structlog.get_logger(__name__)
 
 BUBBLE_PATIENCE_SECONDS = 1.0
-"""The model's stream waits while a bubble is sent."""
+"""Seconds that a new message may wait for its turn; the model's stream waits as long."""
 STORAGE_PATIENCE_SECONDS = 5.0
-"""Seconds in which a bubble stays though storage is away; then it is deleted and comes back with the end."""
+"""Seconds of a database outage after which a message that cannot be recorded is deleted again."""
 STORAGE_PAUSE_SECONDS = 0.25
 LAST_EDIT_SECONDS = 5.0
+"""Seconds to wait for an edit under way when editing stops."""
 TYPING_INTERVAL_SECONDS = 4.0
-"""Seconds between typing indicators; Telegram shows each for five."""
+"""Seconds between typing indicators; Telegram shows each for five seconds."""
 TYPING_DELAY_SECONDS = 0.2
 """Seconds before the first typing indicator; a faster answer needs none."""
 LAST_CALL_SECONDS = 5.0
+"""Seconds to wait for a typing call under way when the indicator stops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyPacing:
-    """Pacing of edits and typing indicators; tests choose shorter intervals."""
+    """Timing of edits and typing indicators, in seconds; tests use shorter intervals."""
 
     private: EditPacing = PRIVATE_PACING
     group: EditPacing = GROUP_PACING
@@ -81,7 +83,10 @@ class ReplyPacing:
 
 
 class StreamingReply:
-    """The reply sink of one session, one turn after the other; `close` it when the session is idle."""
+    """Reply sink that shows the answers of one session in its chat, turn by turn.
+
+    The caller must `close` it when the session has no more turns.
+    """
 
     def __init__(
         self,
@@ -106,7 +111,7 @@ class StreamingReply:
         self._asked_at = 0
         self._has_checked_earlier = False
         self._is_unseen = False
-        """The turn is at its first attempt, and no message of its answer was sent."""
+        """True while the turn is at its first attempt and no message of its answer was sent."""
         self._epoch = 0
         self._draft_changed = asyncio.Event()
         self._is_idle = False
@@ -115,7 +120,11 @@ class StreamingReply:
         self._maybe_shown: MaybeShown | None = None
 
     async def __call__(self, event: ReplyEvent) -> None:
-        """Show an event in the chat. Never raises: `resume_unfinished` delivers later what failed here."""
+        """Show an event in the chat.
+
+        Never raises: after an error the draft is not shown further, and `resume_unfinished` delivers the
+        answer.
+        """
         try:
             await self._handle(event)
         except StorageUnavailable as error:
@@ -128,7 +137,7 @@ class StreamingReply:
     async def close(self) -> None:
         """Stop edits and the typing indicator, and report the reply as closed.
 
-        Waits up to `LAST_EDIT_SECONDS` for a running edit and `LAST_CALL_SECONDS` for a running typing call.
+        Waits up to `LAST_EDIT_SECONDS` for an edit and `LAST_CALL_SECONDS` for a typing call under way.
         """
         await self._stop_showing()
         await self._stop_typing()
@@ -173,6 +182,7 @@ class StreamingReply:
                 pass
 
     async def _handle_started(self, event: RunStarted) -> None:
+        """Prepare the draft of a new turn or attempt, after earlier turns were delivered."""
         self._epoch = event.epoch
         if event.turn == self._turn and not self._draft.is_ended:
             self._is_unseen = False
@@ -200,7 +210,7 @@ class StreamingReply:
         )  # fmt: skip
 
     async def _follow_chat(self, address_id: int) -> None:
-        """Switch to the chat of this address, which asked; 0 or an unknown address changes nothing."""
+        """Switch to the chat that asked, by its address id; 0 or an unknown id changes nothing."""
         if address_id in (0, self._chat.address_id):
             return
         chat = await self._context.chats.find_chat(address_id)
@@ -208,9 +218,9 @@ class StreamingReply:
             self._chat = chat
 
     async def _deliver_earlier(self, turn: int) -> bool:
-        """Deliver earlier turns of the session; False if one of them is still undelivered.
+        """Deliver earlier turns of the session; return False if one of them cannot be delivered now.
 
-        A turn whose predecessors are undelivered is not shown while it is written.
+        A turn after an undelivered one is not shown while the model writes it.
         """
         if await self._is_in_order(turn):
             return True
@@ -222,7 +232,7 @@ class StreamingReply:
     async def _is_in_order(self, turn: int) -> bool:
         """Return whether this process has just delivered the preceding turn in this chat.
 
-        If not, earlier turns that are unfinished are marked as pending.
+        If not, mark the unfinished earlier turns as pending, and send notices about uncertain ones.
         """
         await self._follow_chat(self._asked_at)
         session_id, address_id = self._chat.session_id, self._chat.address_id
@@ -247,9 +257,10 @@ class StreamingReply:
             await self._deliver(int(event.payload.get("turn", self._turn)), self._read_answer(event))
 
     def _read_answer(self, event: Stored) -> EndedTurn | None:
-        """Return the answer that this process has just stored, if no part of it was sent; else None.
+        """Return the stored answer of an event as an ended turn; None if it must be loaded from the database.
 
-        Its row is then as the answer's commit left it; `FinalDelivery` checks that before it sends anything.
+        Loading is needed unless this process stored the whole answer at its first attempt, before any message
+        of it was sent. The row is then known; `FinalDelivery` still checks it before it sends.
         """
         said, turn = event.payload, event.payload.get("turn")
         is_whole = event.ends == "answered" and said.get("role") == "assistant" and bool(said.get("text"))
@@ -263,7 +274,7 @@ class StreamingReply:
         )  # fmt: skip
 
     async def _deliver(self, turn: int, ended: EndedTurn | None) -> None:
-        """Deliver the turn, after earlier turns that had to wait; without `ended` it is loaded."""
+        """Deliver a turn after earlier turns that had to wait; `ended` None loads it from the database."""
         self._final_delivery.mark_pending(self._chat.session_id, turn)
         if turn == self._turn and not self._has_checked_earlier:
             await self._is_in_order(turn)
@@ -294,7 +305,7 @@ class StreamingReply:
         )
 
     async def _send_waiting_notice(self, event: Stored) -> None:
-        """Tell the chat once that an answer takes longer; a lost notice is not repeated."""
+        """Tell the chat that an answer takes longer, at most once per `COOL_DOWN_SECONDS`; not retried."""
         code, sender = str(event.payload.get("error", "")), self._sender
         if sender is None or self._final_delivery.has_notified_recently(self._chat, code):
             return
@@ -308,7 +319,9 @@ class StreamingReply:
     # -- bubbles --------------------------------------------------------------------------------------
 
     async def _adopt_bubbles(self) -> None:
-        """Take over the messages of an earlier attempt, perhaps of another process, and edit them."""
+        """Take over the messages of an earlier attempt, perhaps by another process, and edit them from now
+        on.
+        """
         rows = await self._context.deliveries.list_parts(self._chat.session_id, self._turn)
         known = [row for row in rows if row.state == "sent" and row.remote_id is not None]
         self._draft.bubbles = [DraftMessage(message_id=row.remote_id or 0) for row in known]
@@ -316,13 +329,17 @@ class StreamingReply:
             self._start_refreshing()
 
     async def _show(self) -> None:
-        """Send a new bubble right away, so that none is under way when the answer is committed."""
+        """Send a new message if one is due, and wake the task that edits.
+
+        New messages are sent here, so that none is under way when the answer is committed.
+        """
         if self._native is None and self._draft.wants_bubble(self._context.clock.now()):
             await self._open_bubble()
         if self._is_idle and self._draft.get_next_edit_time(0.0) is not None:
             self._draft_changed.set()
 
     async def _open_bubble(self) -> None:
+        """Send a new message for the draft, and record it."""
         opening, sender, number = self._draft.render_opening(), self._sender, len(self._draft.bubbles)
         if opening is None or sender is None:
             return
@@ -355,6 +372,10 @@ class StreamingReply:
     async def _record_opened(
         self, sender: Sender, message_id: int, part: MessagePart, seen: DraftProgress
     ) -> None:
+        """Store a new message.
+
+        Delete it from the chat if it does not belong to this attempt or cannot be stored.
+        """
         ours = False
         try:
             ours = await self._record_bubble(message_id)
@@ -369,9 +390,9 @@ class StreamingReply:
             self._start_refreshing()
 
     async def _record_bubble(self, message_id: int) -> bool:
-        """Return whether the bubble belongs to this attempt; a short outage of storage is waited out.
+        """Store a new message; return False if another attempt has taken over the turn.
 
-        Raises StorageUnavailable.
+        Retries for `STORAGE_PATIENCE_SECONDS`, then raises StorageUnavailable.
         """
         until = self._context.clock.now() + STORAGE_PATIENCE_SECONDS
         while True:
@@ -386,7 +407,7 @@ class StreamingReply:
             await self._context.clock.sleep(STORAGE_PAUSE_SECONDS)
 
     def _log_stray(self, reason: str) -> None:
-        """Log a message that may stand in the chat without a row."""
+        """Log that a message may be in the chat without a stored row."""
         log.warning(
             "draft_message_delivery_unknown",
             session_id=self._chat.session_id,
@@ -399,6 +420,7 @@ class StreamingReply:
             self._refreshing = self._tasks.start(self._refresh(self._draft))
 
     async def _refresh(self, draft: ReplyDraft) -> None:
+        """Edit the messages of the draft until it ends."""
         while not draft.is_ended:
             edit = draft.next_edit(self._context.clock.now())
             if edit is not None:
@@ -412,7 +434,7 @@ class StreamingReply:
                     await self._draft_changed.wait()
 
     def _seconds_until(self, at: float | None) -> float | None:
-        """Return real seconds until a time; None, for no time, waits until the next piece or the end."""
+        """Return the real seconds until `at`; None, meaning no timeout, if `at` is None."""
         return None if at is None else self._context.clock.to_real_seconds(at - self._context.clock.now())
 
     async def _edit(self, draft: ReplyDraft, edit: DraftEdit) -> None:
@@ -437,7 +459,7 @@ class StreamingReply:
             draft.end()
 
     async def _stop_showing(self) -> None:
-        """Stop editing; an edit under way may end, the next one for its message waits for it."""
+        """Stop editing; wait up to `LAST_EDIT_SECONDS` for an edit under way."""
         self._draft.end()
         self._draft_changed.set()
         if self._native is not None:
@@ -460,6 +482,7 @@ class StreamingReply:
         self._refreshing = self._tasks.start(self._run_native(self._native))
 
     async def _run_native(self, native: NativeDraft) -> None:
+        """Show the native draft; if it was refused or too long, the next event opens a plain message."""
         if not await native.run() and self._native is native:
             self._native, self._refreshing = None, None
 
@@ -479,7 +502,7 @@ class StreamingReply:
 
 
 class TypingIndicator:
-    """Shows "typing" in one chat; `stop` returns when no call is under way."""
+    """Shows `typing` in one chat until `stop`, at intervals of `every` seconds after a delay of `after`."""
 
     def __init__(
         self,
@@ -500,6 +523,7 @@ class TypingIndicator:
         self._task = tasks.start(self._run())
 
     async def stop(self) -> None:
+        """Stop the indicator; wait up to `LAST_CALL_SECONDS` for a call under way."""
         self._stopped.set()
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_CALL_SECONDS):

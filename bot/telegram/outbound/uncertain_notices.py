@@ -1,4 +1,4 @@
-"""Sends a notice for an answer that may not have arrived, with a button that sends it again."""
+"""Handles answers that may not have arrived: searches the chat, or sends a notice with a button to resend."""
 
 from __future__ import annotations
 
@@ -37,20 +37,21 @@ from shared.runtime import BackgroundTasks
 log = structlog.get_logger(__name__)
 
 IMMEDIATE_PATIENCE_SECONDS = 3.0
-"""How long an answer waits in all while notices of uncertain ones before it wait for their turn."""
+"""Maximum seconds for which an answer waits for the notices of earlier uncertain answers."""
 NOTICE_PATIENCE_SECONDS = 5.0
-"""Seconds that a notice waits for its turn among the calls of its chat."""
+"""Seconds that a notice may wait for its turn."""
 SETTLE_DELAY_SECONDS = 1.5
-"""Seconds after a request broke off: by then Telegram has taken it, or never will."""
+"""Seconds to wait after a broken request; by then Telegram has stored its message or never will."""
 PLACEHOLDER = "…"
-"""Text of a notice while its answer is searched for."""
+"""Text of a notice while the bot searches for the answer."""
 
 
 class UncertainNotices:
-    """For all bots of the process. A row says `sending` while the request is under way, and not longer.
+    """Notices about uncertain answers, for all bots of the process.
 
-    A notice whose delivery is unknown is sent again: two do no harm. When its button is pressed, the notice
-    is edited into the answer; that edit can be repeated.
+    A notice has the state `sending` only while its request runs. A notice that may not have arrived is sent
+    again, since a second one does no harm. When its button is pressed, the notice is edited into the answer;
+    that edit can be repeated.
     """
 
     def __init__(self, context: DeliveryContext, *, tasks: BackgroundTasks) -> None:
@@ -59,13 +60,13 @@ class UncertainNotices:
         self._tasks = tasks
         self._lost = LostMessages(context.notices)
         self._resumed: set[int] = set()
-        """Bots whose shown notices were searched for since they are held."""
+        """Bots for which notices shown by an earlier process were searched for."""
         self._running: dict[int, asyncio.Task[None]] = {}
         self._outcomes: dict[int, tuple[UncertainNotice, ChatRow, CallOutcome]] = {}
-        """Outcomes of requests that are not stored yet, by notice."""
+        """Outcomes of requests that are not stored yet, by notice id."""
 
     async def send_due(self, accounts: Sequence[int]) -> None:
-        """Send due notices; held ones are left for the next round. Raises StorageUnavailable."""
+        """Start to send the due notices of these bots. Raises StorageUnavailable."""
         for notice, chat, outcome in tuple(self._outcomes.values()):
             if notice.id not in self._running:
                 await self._record_outcome(notice, chat, outcome)
@@ -74,7 +75,10 @@ class UncertainNotices:
             self._start(notice)
 
     async def send_now(self, session_id: int, *, up_to: int) -> None:
-        """Send the notices of this turn and earlier ones now; `send_due` retries what fails."""
+        """Send the notices of this turn and earlier ones, waiting at most IMMEDIATE_PATIENCE_SECONDS.
+
+        Errors are logged; `send_due` tries again.
+        """
         try:
             due = await self._store.list_due_up_to(session_id, up_to)
         except StorageUnavailable as error:
@@ -86,6 +90,7 @@ class UncertainNotices:
             await asyncio.wait([self._start(notice, patience=left)])
 
     def _start(self, notice: UncertainNotice, *, patience: float = 0.0) -> asyncio.Task[None]:
+        """Return the task that handles a notice, started if none runs."""
         if (task := self._running.get(notice.id)) is None:
             task = self._running[notice.id] = self._tasks.start(self._process(notice, patience=patience))
         return task
@@ -93,7 +98,11 @@ class UncertainNotices:
     async def handle_press(
         self, chat: ChatRow, notice_id: int, *, round_number: int, message_id: int | None
     ) -> Pressed:
-        """Request the answer again; raises StorageUnavailable."""
+        """Store that the person wants the answer again, and return what to do.
+
+        `round_number` is that of the button, `message_id` the notice, None if it cannot be edited. Raises
+        StorageUnavailable.
+        """
         result = await self._store.press(
             notice_id, address_id=chat.address_id, round_number=round_number, message_id=message_id
         )
@@ -104,7 +113,7 @@ class UncertainNotices:
         return result
 
     async def handle_quote(self, chat: ChatRow, message_id: int, quoted: QuotedMessage) -> None:
-        """Mark an uncertain part as arrived if a person's reply quotes it, and no other part matches."""
+        """Mark an uncertain part as arrived if a person's reply quotes it and no other part has this text."""
         parts = await self._store.list_uncertain_parts(chat.session_id, address_id=chat.address_id)
         matching = [part for part in parts if await self._is_quote_of(chat, part, quoted)]
         if len(matching) == 1:
@@ -114,15 +123,15 @@ class UncertainNotices:
             )  # fmt: skip
 
     async def handle_answer_press(self, chat: ChatRow, turn: int, message_id: int) -> None:
-        """Mark the last part of an answer as arrived, since a person pressed a button below it."""
+        """Mark the last part of an answer as arrived, because a person pressed a button below it."""
         await self._store.mark_seen(
             chat.session_id, turn, None, address_id=chat.address_id, message_id=message_id
         )
 
     async def _begin_sending(self, notice: UncertainNotice, chat: ChatRow) -> None:
-        """Store that sending begins. If this raises, the notice must not be sent.
+        """Store that the request for a notice begins; if this raises, the notice must not be sent.
 
-        Raises SendClaimedElsewhere and StorageUnavailable.
+        Raises SendClaimedElsewhere if another process has begun it, and StorageUnavailable.
         """
         try:
             begun = await self._store.begin(notice)
@@ -137,6 +146,7 @@ class UncertainNotices:
     # -- one notice -----------------------------------------------------------------------------------
 
     async def _process(self, notice: UncertainNotice, *, patience: float = 0.0) -> None:
+        """Send a notice, or remove it if the answer has arrived; a database outage is logged only."""
         try:
             chat = await self._context.chats.find_chat(notice.address_id)
             sender = self._context.senders.get(chat.bot_id) if chat is not None else None
@@ -155,6 +165,7 @@ class UncertainNotices:
             self._running.pop(notice.id, None)
 
     async def _send(self, notice: UncertainNotice, chat: ChatRow, sender: Sender, patience: float) -> None:
+        """Send the notice: as a placeholder while the bot searches, else with its text and button."""
         begun = False
 
         async def begin_once() -> None:
@@ -169,7 +180,7 @@ class UncertainNotices:
         text = PLACEHOLDER if settles else self._context.texts.format_uncertain(chat)
         outcome = await sender.send_text(
             ChatTarget(chat_id=chat.chat_id, thread_id=chat.thread_id), MessagePart(text=text),
-            # Also in private chats: by now other questions may stand between.
+            # Replies in private chats, too: other questions may follow the one that was answered.
             reply_to=await self._context.chats.find_question_id(chat.session_id, notice.turn),
             keyboard=build_uncertain_buttons(chat, notice.id, notice.round), silent=settles,
             priority=Priority.SETTLE, patience=max(patience, NOTICE_PATIENCE_SECONDS), tries=1,
@@ -183,7 +194,10 @@ class UncertainNotices:
     # -- settling without the person --------------------------------------------------------------------
 
     async def _resume_search(self, accounts: Sequence[int]) -> None:
-        """Search once for the answers whose notices an earlier process showed."""
+        """Search once per bot for the answers whose notices an earlier process showed.
+
+        Raises StorageUnavailable.
+        """
         if not self._context.settles or not (new := set(accounts) - self._resumed):
             return
         for notice in await self._store.list_shown(list(new)):
@@ -203,7 +217,7 @@ class UncertainNotices:
                         reason=str(error))  # fmt: skip
 
     async def _may_settle(self, chat: ChatRow, notice: UncertainNotice) -> bool:
-        """Return whether all uncertain parts are texts, which an edit can put into any message of the bot."""
+        """Return whether all uncertain parts are texts; only a text can be edited into another message."""
         ended = await self._context.deliveries.load_ended_turn(notice.session_id, notice.turn)
         if ended is None:
             return False
@@ -211,9 +225,9 @@ class UncertainNotices:
         return all(row.part < texts for row in ended.parts if row.state == "uncertain")
 
     async def _settle(self, notice: UncertainNotice, chat: ChatRow, sender: Sender, message_id: int) -> None:
-        """Find the parts that arrived; a part that did not takes the place of the notice.
+        """Search for the uncertain parts in the chat, and edit the notice into a part that did not arrive.
 
-        Where Telegram does not say, the notice explains itself and keeps its button.
+        If the search is inconclusive, the notice gets its text and keeps its button.
         """
         found = await self._lost.find(notice, chat, sender, before=message_id)
         self._context.crash_point("telegram_after_search")
@@ -230,12 +244,13 @@ class UncertainNotices:
             return
         log.info("uncertain_delivery_settled", session_id=notice.session_id, turn=notice.turn,
                  found=resolved.taken)  # fmt: skip
-        # What is beyond the parts are notices whose own replies were lost.
+        # Further messages are notices whose own responses were lost.
         extra = found[resolved.taken :] if notice.tries else ()
         unused = () if resolved.is_notice_used else (message_id,)
         await sender.delete(chat.chat_id, (*extra, *unused))
 
     async def _record_outcome(self, notice: UncertainNotice, chat: ChatRow, outcome: CallOutcome) -> None:
+        """Store the outcome of sending a notice; kept in memory while the database is unavailable."""
         self._outcomes[notice.id] = notice, chat, outcome
         match outcome:
             case MessageSent(message_id=message_id):
@@ -257,19 +272,20 @@ class UncertainNotices:
         self._outcomes.pop(notice.id, None)
 
     async def _withdraw(self, chat: ChatRow, message_id: int) -> None:
-        """Another holder of the bot has sent the notice meanwhile."""
+        """Delete a notice that this process sent although another one has sent it meanwhile."""
         if (sender := self._context.senders.get(chat.bot_id)) is not None:
             await sender.delete(chat.chat_id, [message_id])
 
     async def _remove(self, notice: UncertainNotice, chat: ChatRow, sender: Sender) -> None:
-        """Delete the notice of an answer that has arrived, or replace its text.
+        """Delete the notice of an answer that has arrived, or replace its text if it is too old to be
+        deleted.
 
-        It stays in the chat if the group became a supergroup, where its id may be another message's.
+        It stays if the group became a supergroup, where its id may belong to another message.
         """
         if notice.message_id is not None and notice.chat_id == chat.chat_id:
             outcome = await sender.delete(chat.chat_id, [notice.message_id])
             if isinstance(outcome, CallRejected):
-                # Telegram deletes nothing that is older than two days.
+                # Telegram does not delete messages older than two days.
                 text = MessagePart(text=self._context.texts.format_arrived(chat))
                 outcome = await sender.edit_text(
                     chat.chat_id, notice.message_id, text, patience=EDIT_PATIENCE_SECONDS
@@ -279,7 +295,7 @@ class UncertainNotices:
         await self._store.settle(notice)
 
     async def _is_quote_of(self, chat: ChatRow, part: UncertainPart, quoted: QuotedMessage) -> bool:
-        """Return whether a quote is from this part, as the chat shows it."""
+        """Return whether a quote contains text of this part, or is of its file."""
         ended = await self._context.deliveries.load_ended_turn(part.session_id, part.turn)
         if ended is None:
             return False

@@ -19,12 +19,12 @@ from shared.services.voice.speaking import SpeakingService
 log = structlog.get_logger(__name__)
 
 VOICE_NOTE_SECONDS = 0.5
-"""How often is looked whether one is due."""
+"""Seconds between two checks for due voice notes."""
 FILE_NAME = "answer.ogg"
 
 
 class VoiceNotes:
-    """One for all bots of the process. Of a session one after the other, in their order."""
+    """Sends due voice notes for all bots of the process; those of one session one after the other."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class VoiceNotes:
         self._busy: set[int] = set()
 
     async def send_due(self, accounts: Sequence[int]) -> None:
-        """Start sending the voice notes that are due; raises StorageUnavailable."""
+        """Start to send the due voice notes of these bots in the background. Raises StorageUnavailable."""
         for session_id, turn, address_id in await self._store.list_due_notes(accounts):
             if session_id not in self._busy:
                 self._busy.add(session_id)
@@ -63,6 +63,10 @@ class VoiceNotes:
             self._busy.discard(session_id)
 
     async def _send(self, sender: Sender, chat: ChatRow, session_id: int, turn: int) -> None:
+        """Make and send one voice note.
+
+        If speech cannot be made, or after any outcome but CallNotSent, the note is not tried again.
+        """
         target, texts = get_chat_target(chat), get_command_texts(chat)
         await sender.send_typing(target, action="record_voice")
         try:

@@ -1,4 +1,5 @@
-"""One bot from its token to its last answer.
+"""Runs the bots of this process.
 
-`service` owns all bots of the process, `bot_runner` runs one under its lease. Begin with `service`.
+`service` starts and closes all of them, `bot_runner` runs one bot while this process holds its lease. Begin
+with `service`.
 """

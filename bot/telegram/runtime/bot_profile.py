@@ -1,4 +1,4 @@
-"""Keeps the command menus and descriptions of a bot up to date, without calls that change nothing."""
+"""Sets the command menus and descriptions of a bot, and sends only those that changed."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ log = structlog.get_logger(__name__)
 
 RETRY_SECONDS = 300.0
 PATIENCE_SECONDS = 1_800.0
-"""Seconds that one call waits for its turn, through rate limits as well: a start makes up to 100 calls."""
+"""Seconds that one call may wait in the queue and through rate limits; a start makes up to 100 calls."""
 
 ProfileMethod = Literal["setMyCommands", "setMyDescription", "setMyShortDescription"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileCall:
-    """A call that sets one menu or description."""
+    """Call of the Bot API that sets one command menu or description.
+
+    `key` names it, `params` are its arguments.
+    """
 
     method: ProfileMethod
     key: str
@@ -37,12 +40,13 @@ class ProfileCall:
 
     @property
     def digest(self) -> str:
+        """Short hash of the arguments, to compare with what was sent before."""
         content = json.dumps(self.params, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
 def list_profile_calls(context: BotContext) -> tuple[ProfileCall, ...]:
-    """Return the calls that set the whole profile of a bot."""
+    """Return the calls that set all command menus and descriptions of a bot, in all languages."""
     calls = []
     for menu in build_command_menus(
         context.config.audience, humans=context.has_handover, speaks=context.can_speak
@@ -77,7 +81,7 @@ class BotProfile:
         self._bots = context.stores.telegram_chats
 
     async def run(self) -> None:
-        """Update the profile, and retry every `RETRY_SECONDS` until no call is left.
+        """Update the profile; retry every `RETRY_SECONDS` until no call is left.
 
         A call that Telegram refuses is not repeated; an unavailable database is retried.
         """
@@ -90,9 +94,10 @@ class BotProfile:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def update(self) -> bool:
-        """Make the calls whose content was not sent before; False if one has to be repeated.
+        """Make the calls whose arguments changed since they were sent.
 
-        A call that Telegram refuses counts as made. Raises StorageUnavailable.
+        Return False if a call has to be repeated. A call that Telegram refuses counts as made. Raises
+        StorageUnavailable.
         """
         known = await self._bots.load_profile(self._bot_id)
         due = [call for call in list_profile_calls(self._context) if known.get(call.key) != call.digest]
@@ -110,13 +115,13 @@ class BotProfile:
         return True
 
     async def _make(self, call: ProfileCall) -> bool:
-        """Make one call; False if Telegram put it off or did not answer, so that it has to be repeated.
+        """Make one call; return False if it has to be repeated because it was postponed or not answered.
 
-        A refused call counts as made, since it would be refused again.
+        A refused call counts as made, since Telegram would refuse it again.
         """
         outcome = await self._context.sender.call(
             _build_method(call),
-            chat_id=self._bot_id,  # no chat has this id: a rate limit of the profile holds no other call
+            chat_id=self._bot_id,  # no chat has this id, so a rate limit of the profile delays no chat
             priority=Priority.CLEANUP,
             patience=PATIENCE_SECONDS,
             repeatable=True,

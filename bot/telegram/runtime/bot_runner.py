@@ -1,4 +1,4 @@
-"""Runs one bot: holds its lease, polls or registers its webhook, and reads its inbox."""
+"""Runs one bot while this process holds its lease: receives its updates and reads its inbox."""
 
 from __future__ import annotations
 
@@ -30,11 +30,13 @@ from shared.runtime import BackgroundTasks, CrashPoint, ignore_crash_point
 from shared.services.turns.session_service import LEASE_SECONDS
 
 VALID_SECONDS = LEASE_SECONDS - 1.0
-"""A process that was paused for longer may have been replaced, and checks its lease first."""
+"""Seconds for which a confirmed lease counts as held; after a longer pause another process may hold it."""
 
 
 class LeaseGuard:
-    """Whether this process holds the lease; the runner updates it, and exclusive work waits for it."""
+    """State of a bot's lease in this process: `BotRunner` updates it, and exclusive work waits until it is
+    valid.
+    """
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self.now = now
@@ -42,7 +44,10 @@ class LeaseGuard:
         self._seen = asyncio.Event()
 
     def mark_held(self, *, asked_at: float) -> None:
-        """Record that Postgres confirmed the lease; `asked_at` is the time before the query, in seconds."""
+        """Record that Postgres confirmed the lease.
+
+        `asked_at` is the clock's time in seconds before the query.
+        """
         self._seen_at = asked_at
         self._seen.set()
 
@@ -51,6 +56,7 @@ class LeaseGuard:
 
     @property
     def is_valid(self) -> bool:
+        """Whether Postgres confirmed the lease less than `VALID_SECONDS` ago."""
         return self._seen_at is not None and self.now() - self._seen_at < VALID_SECONDS
 
     async def wait_until_valid(self) -> None:
@@ -62,13 +68,13 @@ class LeaseGuard:
 log = structlog.get_logger(__name__)
 
 UPDATE_POLL_SECONDS = 0.5
-"""How often the inbox is read without a wake-up, for updates that another process has stored."""
+"""Seconds between two reads of the inbox without a wake-up; finds updates that another process stored."""
 LEASE_RENEW_SECONDS = 1.0
 CLOSE_SECONDS = 5.0
 
 
 class BotRunner:
-    """`start` it when its context is ready; it works whenever this process holds the bot's lease."""
+    """Runner of one bot: takes its lease, and receives and handles updates while it holds the lease."""
 
     def __init__(
         self,
@@ -95,10 +101,10 @@ class BotRunner:
         self._crash_point = crash_point
         self._has_profile = False
         self._intake_started = asyncio.Event()
-        """Polling has started, or the webhook is set."""
+        """Set once polling has started or the webhook is registered."""
         self._epoch: int | None = None
         self._is_recovered = False
-        """Deliveries that the last holder left were recovered: only then is anything sent."""
+        """Whether the interrupted deliveries of the last holder are marked; nothing is sent before that."""
         self._tasks = BackgroundTasks()
         self._intake: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -110,18 +116,22 @@ class BotRunner:
 
     @property
     def is_serving(self) -> bool:
+        """Whether this process holds the lease and has recovered the deliveries of the last holder."""
         return self._epoch is not None and self._is_recovered
 
     def start(self) -> None:
         self._tasks.run_forever(self._keep_lease)
 
     def wake(self) -> None:
-        """Wake the reader after an update was stored."""
+        """Read the inbox now; called after an update was stored."""
         self._crash_point("telegram_after_store")
         self._reader.wake()
 
     async def close(self) -> None:
-        """Close the bot; unhandled updates are polled again, and the lease is released."""
+        """Stop intake and drop buffered messages, then release the lease.
+
+        Unhandled updates stay in the inbox.
+        """
         await self._stop_intake()
         await self._batcher.close()
         await self._tasks.cancel()
@@ -133,7 +143,10 @@ class BotRunner:
     # -- the lease --------------------------------------------------------------------------------------
 
     async def _keep_lease(self) -> None:
-        """Take the lease when this process can answer, so that a cold one leaves it to a warm one."""
+        """Take the lease and renew it every `LEASE_RENEW_SECONDS`, starting when this process is warmed up.
+
+        A process that has just started thus leaves the bot to one that can answer at once.
+        """
         await self._wait_until_warm()
         while True:
             asked_at = self._lease_guard.now()
@@ -150,6 +163,11 @@ class BotRunner:
             await asyncio.sleep(LEASE_RENEW_SECONDS)
 
     async def _handle_lease(self, epoch: int | None) -> None:
+        """Start or stop the work of the bot by the result of a renewal: `epoch` is None if another process
+        holds it.
+
+        Raises StorageUnavailable.
+        """
         if epoch is None:
             if self._epoch is not None:
                 log.warning("lease_lost", bot=self._bot_id)
@@ -180,7 +198,7 @@ class BotRunner:
             self._tasks.start(self._keep_profile())
 
     async def _release(self) -> None:
-        """Stop intake and drop waiting messages after another process has taken over the bot's lease."""
+        """Stop intake and drop buffered messages after another process has taken the bot's lease."""
         self._lease_guard.mark_lost()
         self._epoch, self._is_recovered = None, False
         await self._stop_intake()
@@ -198,7 +216,10 @@ class BotRunner:
         await self._reader.run()
 
     async def _run_intake(self) -> None:
-        """Poll, or register the webhook; until cancelled or refused for good."""
+        """Receive updates by polling or webhook until cancelled.
+
+        If Telegram refuses the token, store the reason and return after 60 seconds.
+        """
         try:
             if self._webhook is not None:
                 await self._serve_webhook(self._webhook)
@@ -231,7 +252,11 @@ class BotRunner:
             await asyncio.sleep(60)
 
     async def _watch_webhook(self, webhook: WebhookConfig) -> None:
-        """Report another deployment with this token, without setting the webhook back again and again."""
+        """Log and store when Telegram delivers to a foreign webhook, a sign of another deployment with this
+        token.
+
+        The webhook is not set again, since two deployments would then take turns.
+        """
         reported = ""
         while True:
             await asyncio.sleep(WEBHOOK_CHECK_SECONDS)
@@ -246,20 +271,24 @@ class BotRunner:
             await self._context.stores.telegram_chats.record_problem(self._bot_id, problem)
 
     async def _keep_profile(self) -> None:
-        """Set menus and descriptions in the background: no answer waits for them."""
+        """Set command menus and descriptions after intake has started; no answer waits for them."""
         await self._intake_started.wait()
         await BotProfile(self._context).run()
 
 
 def make_steady_clock() -> Callable[[], datetime]:
-    """Return a clock that continues from the time at the start, whatever the system clock is set to.
+    """Return a clock that starts at the current time and is not affected by later changes of the system
+    clock.
 
-    Otherwise a buffered paste would wait for as long as the clock was set back.
+    Otherwise, a system clock set back by an hour would make a buffered message wait for an hour.
     """
     began, since = datetime.now(UTC), _seconds()
     return lambda: began + timedelta(seconds=_seconds() - since)
 
 
 def _seconds() -> float:
-    """Return seconds, including time asleep where the system counts it."""
+    """Return seconds of the boot-time clock, which includes time asleep.
+
+    The monotonic clock where it is missing.
+    """
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

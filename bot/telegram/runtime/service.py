@@ -1,4 +1,4 @@
-"""Telegram bots of this process: started once Telegram confirms their tokens, and closed in order."""
+"""Starts all Telegram bots of this process, connects their parts, and closes them in order."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ from shared.services.admin.alert_sender import SEND_SECONDS, AlertSender
 log = structlog.get_logger(__name__)
 
 HANDOVER_NOTICE_SECONDS = 0.7
-"""Seconds between two looks for handover notices; shorter than the delay of the answer that follows."""
+"""Seconds between two checks for handover notices; shorter than the delay of the answer that follows."""
 UNCERTAIN_NOTICE_SECONDS = 1.0
 DECISION_NOTICE_SECONDS = 1.0
 DRAFT_END_SECONDS = 60.0
-"""Seconds between two looks for drafts to end once secretary mode is off."""
+"""Seconds between two checks for open drafts of secretary mode, which expire while the mode is off."""
 
 
 class TelegramService:
@@ -151,9 +151,11 @@ class TelegramService:
 
     @property
     def has_webhooks(self) -> bool:
+        """Whether at least one bot receives its updates by webhook."""
         return any(bot.mode == "webhook" for bot in self._bots)
 
     def start(self) -> None:
+        """Start all loops and connect each bot in the background; returns without waiting."""
         self._tasks.start(self._warm_up())
         self._dispatcher.start()
         self._tasks.run_forever(self._listen_for_events)
@@ -184,7 +186,11 @@ class TelegramService:
             self._tasks.start(self._connect_bot(config))
 
     async def _warm_up(self) -> None:
-        """Load the model client, token and price tables, and prepared statements for the first answer."""
+        """Load the model client, token and price tables, and prepared statements, so that the first answer is
+        fast.
+
+        An unavailable database is only logged.
+        """
         await self._load()
         try:
             await self._app.announcer.connect()
@@ -197,10 +203,11 @@ class TelegramService:
 
     @property
     def is_warm(self) -> bool:
+        """Whether the model client and the tables for answers are loaded."""
         return self._warm.is_set()
 
     async def close(self) -> None:
-        """Stop intake, finish the answers under way, then close the connections."""
+        """Stop receiving updates, finish the running answers, then close all connections."""
         self._closing = True
         await asyncio.gather(*(runner.close() for runner in self._runners.values()))
         await self._dispatcher.close()
@@ -212,7 +219,7 @@ class TelegramService:
             await client.session.close()
 
     def add_routes(self, server: web.Application) -> None:
-        """Add the route to which Telegram posts updates of bots in webhook mode."""
+        """Add the route to which Telegram posts updates for bots in webhook mode."""
         modes = {bot.bot_id: bot.mode for bot in self._bots}
         secret = self._settings.telegram_webhook_secret
 
@@ -225,7 +232,9 @@ class TelegramService:
         server.router.add_post(PATH, handler)
 
     def _on_bot_serving(self) -> None:
-        """Look for answers and guest queries that the previous holder of the bot's lease did not deliver."""
+        """Look for undelivered answers and guest queries after this process became the holder of a bot's
+        lease.
+        """
         self._dispatcher.on_bot_serving()
         self._guests.wake()
 
@@ -235,9 +244,10 @@ class TelegramService:
             runner.wake()
 
     async def _listen_for_events(self) -> None:
-        """Wake the dispatcher when a turn is due, and show in the chat that an operator is typing.
+        """Wake the dispatcher when a turn is due, and show `typing` in a chat while an operator types.
 
-        A turn can become due when another channel has answered the turn before it.
+        Both are announced by other processes. A turn becomes due when another channel finished the turn
+        before it.
         """
         async for _, message in self._app.announcer.listen():
             if message.get("t") == TURN_DUE["t"]:
@@ -249,15 +259,19 @@ class TelegramService:
         try:
             chat = await self._stores.telegram_chats.find_chat(address_id)
         except StorageUnavailable:
-            return  # It is passing: the next key pressed says it again.
+            return  # The next key press of the operator announces it again.
         if chat is not None and not chat.unreachable and chat.bot_id in self._list_held_bots():
             await self._senders[chat.bot_id].send_typing(get_chat_target(chat))
 
     def _list_held_bots(self) -> list[int]:
+        """Return ids of the bots whose lease this process holds and whose deliveries are recovered."""
         return [bot_id for bot_id, runner in self._runners.items() if runner.is_serving]
 
     def _send_every(self, seconds: float, send: Callable[[list[int]], Awaitable[None]], failed: str) -> None:
-        """Call `send` with the ids of held bots every `seconds`; log StorageUnavailable as event `failed`."""
+        """Every `seconds`, call `send` with the ids of held bots, if there are any.
+
+        StorageUnavailable is logged as event `failed`.
+        """
 
         async def loop() -> None:
             while True:
@@ -271,7 +285,9 @@ class TelegramService:
         self._tasks.run_forever(loop)
 
     async def _send_decisions(self, held: list[int]) -> None:
-        """Send access decisions that an owner made here, on the dashboard or in a shell."""
+        """Tell people the access decisions that an owner made in Telegram, on the dashboard or by command
+        line.
+        """
         if ready := [bot_id for bot_id in held if bot_id in self._notifiers]:
             for row in await self._stores.telegram_access.list_unsent_decisions(ready):
                 await self._access_requests[row.bot_id].send_decision(row)
@@ -285,9 +301,9 @@ class TelegramService:
             await asyncio.sleep(SEND_SECONDS)
 
     async def _connect_bot(self, config: BotConfig) -> None:
-        """Connect a bot and start it; retry for ever while Telegram or Postgres is unavailable.
+        """Connect a bot and start it; retry without end while Telegram or Postgres is unavailable.
 
-        If Telegram rejects the token, the refusal is logged and recorded, and the bot does not start.
+        If Telegram rejects the token, log and store that, and do not start the bot.
         """
         try:
             client = create_bot(config.token.get_secret_value(), api_url=self._settings.telegram_api_url)
@@ -328,7 +344,10 @@ class TelegramService:
         self._dispatcher.on_bot_serving()
 
     def _start_bot(self, context: BotContext) -> Notifier:
-        """Build the bot's handlers and start its runner; nothing is sent before its sender is ready."""
+        """Build the handlers and the runner of a bot, and start the runner.
+
+        Return the notifier of the bot.
+        """
         app, bot_id, now = self._app, context.identity.bot_id, make_steady_clock()
         self._contexts[bot_id] = context
         notifier = Notifier(context.sender, self._stores.telegram_chats)
@@ -433,7 +452,7 @@ class TelegramService:
 
     @property
     def _offered(self) -> frozenset[str]:
-        """Return the names of settings that a chat can change.
+        """Names of the settings that people can change for a chat.
 
         `drafts` and `rich` are included only if the operator allows them.
         """
@@ -445,10 +464,13 @@ class TelegramService:
         return frozenset(allowed)
 
     def _find_guests(self, config: BotConfig) -> TelegramGuests:
-        """Return which callers in guest chats get answers; by default none for a public bot, else `known`."""
+        """Return whose questions in guest chats get an answer: the setting, else `off` for a public bot or
+        `known`.
+        """
         return self._settings.telegram_guests or ("off" if config.audience == "public" else "known")
 
     def _get_webhook(self, context: BotContext) -> WebhookConfig | None:
+        """Return where Telegram shall post updates of this bot; None if it polls."""
         config = context.config
         if config.mode != "webhook":
             return None
@@ -473,7 +495,10 @@ class TelegramService:
         )
 
     async def _record_refusal(self, config: BotConfig, advice: str) -> None:
-        """Store the reason for the dashboard and the doctor; the bot may not be registered yet."""
+        """Store why Telegram refused the bot, for the dashboard and the doctor.
+
+        Registers the bot if it is new.
+        """
         try:
             await self._register_bot(config, "")
             await self._stores.telegram_chats.record_problem(config.bot_id, advice)
