@@ -1,5 +1,6 @@
-"""Web process, started by `python -m web`. SIGTERM ends it cleanly: it says goodbye, finishes answers,
-releases its turns.
+"""Entry point of `python -m web`: serves chat, widget, pages and REST until SIGTERM.
+
+SIGTERM ends it cleanly: it tells clients to reconnect, finishes running answers and releases the other turns.
 """
 
 from __future__ import annotations
@@ -7,11 +8,11 @@ from __future__ import annotations
 import gc
 
 if __name__ == "__main__":
-    # Until all that follows is loaded: looking for garbage meanwhile takes a fifth of the start.
+    # The garbage collector stays off until all modules are loaded: its runs take a fifth of the start.
     gc.disable()
     from shared.supervision.watchdog import start_watchdog
 
-    # Before anything is imported: the watch-dog is small, and it sees a start that stands still.
+    # The watchdog starts before the large imports, so that it also notices a start that hangs.
     start_watchdog("web")
 
 import asyncio
@@ -44,6 +45,7 @@ log = structlog.get_logger(__name__)
 
 
 def main() -> int:
+    """Run the web process; return its exit code."""
     if not wait_as_spare(_load_as_spare):
         return 0
     try:
@@ -57,7 +59,7 @@ def main() -> int:
 
 
 def _load_as_spare() -> None:
-    """Import the provider's SDK, unless the built-in demo answers: it needs none."""
+    """Import the SDK of the model provider, unless the built-in demo answers, which needs none."""
     with suppress(BadSettings, EvertalkError, ValueError):
         if open_configured_models(load_settings(), VocabularyCounter()).offline:
             return
@@ -68,6 +70,10 @@ _WAITING = Waiting(channels=build_alert_channels, room=open_waiting_room)
 
 
 async def _serve(services: App, ending: Ending) -> int:
+    """Serve requests until `ending` is set; return the exit code.
+
+    On a renewal, keep the listening sockets open for the next process.
+    """
     settings = services.settings
     process = build_web_process(services, model=_model_of(services))
 
@@ -114,11 +120,12 @@ async def _serve(services: App, ending: Ending) -> int:
 
 
 def _model_of(services: App) -> ModelInfo:
+    """Return the name of the chat model, and whether it is the built-in demo."""
     return ModelInfo(name=services.models.chat, offline=services.models.offline)
 
 
 async def warm_up(services: App, warm: asyncio.Event) -> None:
-    """Load what an answer needs, then say that this process is ready."""
+    """Load what a first answer needs, then set `warm`; a database outage is only logged."""
     try:
         await services.warm_up.run()
         await services.announcer.connect()

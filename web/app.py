@@ -1,4 +1,4 @@
-"""Puts the web process together: the one root where its services, handlers and routes are built."""
+"""Builds the web process: the only place where its services, handlers and routes are put together."""
 
 from __future__ import annotations
 
@@ -79,10 +79,11 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 DRAIN_SECONDS = 10.0
+"""Seconds that running answers may take to end when the process stops."""
 
 
 class Services(Protocol):
-    """Services of `shared.bootstrap.app.open_app` that the web process uses."""
+    """Services of `shared.bootstrap.app.App` that the web process uses."""
 
     @property
     def settings(self) -> Settings: ...
@@ -119,14 +120,14 @@ class Services(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebProcess:
-    """Root of one web process: its services start, drain and end together. No handler gets it."""
+    """One web process: starts, drains and stops its parts together. No handler gets this object."""
 
     services: Services
     app: web.Application
     dashboard: Dashboard
     handlers: HandlerTable
     build_handlers: Callable[[], Iterable[object]]
-    """Builds the handlers of visitors and programs from what settings can replace."""
+    """Builds the handlers of visitors and programs from services and settings that may be replaced."""
     files: Files
     visitors: Visitors
     limiter: ClientLimiter
@@ -140,9 +141,9 @@ class WebProcess:
     tasks: BackgroundTasks
 
     def follow_settings(self, *, model: ModelInfo) -> None:
-        """Use what a change of settings has replaced in the services.
+        """Use the current services and settings after stored settings changed.
 
-        Open sockets and answers that are being written are kept.
+        Open connections and running answers are kept.
         """
         services, settings = self.services, self.services.settings
         self.visitors.settings = settings
@@ -161,19 +162,22 @@ class WebProcess:
         )
 
     def count_screens(self) -> dict[str, int]:
-        """Return the number of open connections: of chat pages, of dashboards, and by transport."""
+        """Return the number of open connections by kind: `chat`, `dashboard`, and each transport of the
+        chat.
+        """
         streams = self.dashboard.live.streams
         return {"chat": self.hub.screens, "dashboard": streams, **self.hub.count_transports()}
 
     def list_present(self) -> Present:
-        """Return the operators and addresses that have a page open in this process."""
+        """Return the operators and the addresses of visitors that have a page open in this process."""
         places = {subscriber.address_id for subscriber in self.hub.list_subscribers()} - {0}
         return Present(operators=tuple(self.dashboard.live.operators), addresses=tuple(places))
 
     def start(self, *, counts: Counts | None = None) -> None:
-        """Start the background work; `counts` applies rate limits to all processes together.
+        """Start the background work.
 
-        None means that each process counts for itself.
+        `counts` makes rate limits count the requests of all processes together; None makes each process count
+        alone.
         """
         if counts is not None:
             windows = {**self.limiter.common_windows, **self.uploads.windows}
@@ -183,13 +187,15 @@ class WebProcess:
         self.replies.start()
 
     def start_draining(self) -> None:
-        """Refuse new connections and messages, and tell connected clients to reconnect within 5 seconds."""
+        """Refuse new connections and messages, and ask connected clients to reconnect."""
         self.readiness.draining = True
         self.replies.begin_to_close()
         self.hub.close_all()
 
     async def stop(self, *, drain_seconds: float = DRAIN_SECONDS) -> None:
-        """Let answers end, release the others, and end the background work."""
+        """Drain, give running answers `drain_seconds` to end, release the other turns, and stop the
+        background work.
+        """
         self.start_draining()
         await self.replies.close(drain_seconds=drain_seconds)
         await self.services.sessions.release_unanswered()
@@ -199,9 +205,9 @@ class WebProcess:
 def build_web_process(
     services: Services, *, model: ModelInfo, limits: ClientLimits | None = None
 ) -> WebProcess:
-    """Build the web process; call its `start` before it serves and its `stop` after.
+    """Build the web process; the caller must `start` it before serving and `stop` it afterwards.
 
-    `limits` replaces the limits of all clients, also local ones.
+    `limits` replaces the rate limits of all clients, also of local ones; None uses the usual ones.
     """
     settings, stores, tasks = services.settings, services.stores, BackgroundTasks()
     proxies = Proxies(settings.trusted_proxies, public_url=settings.public_url)
@@ -334,7 +340,7 @@ def build_visitor_handlers(
     runs: Runs,
     description: DescriptionHandlers,
 ) -> tuple[object, ...]:
-    """Build the objects whose methods handle requests of visitors and programs, each with what it needs."""
+    """Build the objects whose methods handle requests of visitors and programs."""
     settings, stores = services.settings, services.stores
     return (
         description,
@@ -375,6 +381,7 @@ def build_visitor_handlers(
 def _build_app(
     services: Services, *, visitors: Visitors, limiter: ClientLimiter, files: Files
 ) -> web.Application:
+    """Return the aiohttp application with its middlewares and with the objects that they use."""
     app = web.Application(middlewares=[guard, check_api_key], client_max_size=MAX_BODY_BYTES)
     app[VISITORS], app[PROXIES], app[FILES] = visitors, limiter.proxies, files
     app[API] = ApiKeyAuth(

@@ -1,4 +1,4 @@
-"""Commands that people may give on the web: which, to whom, and how lists show them."""
+"""Commands that the web offers: which ones each audience gets, and how lists describe them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from web.ports import CommandRunner, ModelInfo
 
 @dataclass(slots=True, kw_only=True)
 class CommandOffer:
-    """Commands of this process and their runner. Changed settings replace the other fields."""
+    """Commands that the web offers, and their runner; the fields are replaced when settings change."""
 
     runner: CommandRunner
     model: ModelInfo
     has_handover: bool
-    """True if the settings let a person ask for an operator."""
+    """Whether the settings let a visitor ask for an operator."""
     speaks: bool
+    """Whether answers can be read aloud."""
 
     def list_for(self, audience: str, *, site: Site | None = None) -> tuple[Command, ...]:
-        """Return the commands of an audience; `/human` only where an operator can be asked."""
+        """Return the commands for an audience; `/human` only if the settings and the site allow handover."""
         humans = self.has_handover and (site is None or site.config.handover)
         return commands_for(
             channel="web",
@@ -34,12 +35,15 @@ class CommandOffer:
 
 
 def audience_of(word: str) -> Audience:
-    """Return the audience of a site's row; every unknown value is public."""
+    """Return the audience that a site's stored value means; any unknown value means `public`."""
     return "personal" if word == "personal" else "public"
 
 
 def build_command_entry(command: Command, language: str = "", *, typed: bool = False) -> dict[str, Any]:
-    """Return a command as an entry of a list; `typed` adds the schema of its arguments, for programs."""
+    """Return a command as JSON fields of a list.
+
+    `typed` adds the JSON schema of the arguments, for programs; otherwise the section for a menu is added.
+    """
     entry: dict[str, Any] = {"name": command.name, "description": command.describe(language)}
     if command.args:
         entry["args"] = command.args

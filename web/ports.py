@@ -1,4 +1,4 @@
-"""Needs of the web process, each as a protocol: turns, commands, files and erasure."""
+"""Protocols of the services that the web process needs: turns, commands, files and erasure."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from shared.services.voice.hearing import HearingService
 
 Progress = Callable[[str, int | None], Awaitable[None]]
+"""Callback with a message and the percentage done, None if unknown."""
 
 
 class TurnService(SessionAnswerer, Protocol):
-    """The one way in, as this channel uses it."""
+    """Service that stores messages and runs turns, as far as the web uses it."""
 
     async def accept_and_claim(self, inbound: Inbound) -> Accepted: ...
     async def edit(
@@ -38,7 +39,7 @@ class TurnService(SessionAnswerer, Protocol):
 
 
 class FileUploads(Protocol):
-    """Files that people and operators send, as this channel uses them."""
+    """Storage of files that people and operators send, as far as the web uses it."""
 
     hearing: HearingService | None
 
@@ -62,11 +63,15 @@ class FileUploads(Protocol):
 
 
 class WebEraser(Protocol):
+    """Service that erases messages and imports."""
+
     async def erase_import(self, session_id: int, actor: str) -> Report: ...
     async def erase_messages(self, session_id: int, seqs: Sequence[int], actor: str) -> Report: ...
 
 
 class CommandOutcome(Protocol):
+    """Result of a command that a client shows."""
+
     @property
     def command(self) -> str: ...
     @property
@@ -82,6 +87,8 @@ class CommandOutcome(Protocol):
 
 
 class CommandRunner(Protocol):
+    """Runner of commands."""
+
     async def run(
         self,
         *,
@@ -98,16 +105,18 @@ class CommandRunner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
+    """Name of the chat model; `offline` means the built-in demo."""
+
     name: str
     offline: bool
 
 
 @dataclass(slots=True)
 class Readiness:
-    """`draining` from the moment the process is asked to end."""
+    """State for the readiness check; `draining` is True once the process was asked to stop."""
 
     draining: bool = False
     is_warm: Callable[[], bool] = lambda: True
-    """Whether what an answer needs is loaded; tests load nothing ahead."""
+    """Returns whether everything for an answer is loaded; always True in tests."""
     write_state: Callable[[], WriteState] = lambda: "ok"
-    """State of the database by this process's newest written heartbeat; tests have no heartbeat."""
+    """Returns the state of the database as the last heartbeat found it; always `ok` in tests."""

@@ -1,4 +1,4 @@
-"""The one table of REST, which makes router, access and description, and the handlers of pages and health."""
+"""Table of all REST operations, and the handlers of pages and health checks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ description = OperationRouter("description")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescriptionHandlers:
-    """Handler of the description, with the text once it was asked for."""
+    """Handler of the OpenAPI description; keeps the text after the first request."""
 
     made: list[str] = field(default_factory=list)
 
@@ -75,29 +75,33 @@ FOR_VISITORS: tuple[Operation, ...] = (
     *push.router,
     *uploads.router,
 )
-"""Operations for visitors and programs; at addresses shared with operators they come first."""
+"""Operations for visitors and programs; at addresses shared with operators they are tried first."""
 OPERATIONS: tuple[Operation, ...] = (*FOR_VISITORS, *dashboard.OPERATIONS)
 ANYONE: Literal["anyone"] = "anyone"
 _OPENS = {(one.method, one.path): ANYONE if one.anyone else one.scope for one in FOR_VISITORS}
 
 
 def scope_of(method: str, path: str) -> Scope | Literal["anyone"] | None:
-    """Return the scope that opens a route to an API key; None where keys are not allowed."""
+    """Return the scope that an API key needs for a route.
+
+    `anyone` if none is needed, None if keys are not allowed.
+    """
     return _OPENS.get(("GET" if method == "HEAD" else method, path))
 
 
 READY_SECONDS = 3.0
+"""Seconds that the readiness check waits for the database."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatPageHandlers:
-    """Handlers of the page /chat, of the widget, and of their files."""
+    """Handlers of the chat page, the widget and static files."""
 
     files: Files
     visitors: Visitors
 
     async def chat_page(self, request: web.Request) -> web.StreamResponse:
-        """Serve the chat page; its cookie makes the browser a visitor for a year."""
+        """Serve the chat page, and set a cookie that identifies the visitor for a year."""
         site = request.query.get("site", "default")
         if not wire.is_site(site):
             raise web.HTTPNotFound
@@ -107,18 +111,27 @@ class ChatPageHandlers:
         return response
 
     async def widget(self, request: web.Request) -> web.StreamResponse:
+        """Serve the widget's script, which pages of other sites may load."""
         return serve(request, _known(self.files.widget), cache=ASK_AGAIN, foreign=True)
 
     async def push_worker(self, request: web.Request) -> web.StreamResponse:
-        """Serve the service worker that shows notifications, at the root so that it covers all pages."""
+        """Serve the service worker that shows push notifications.
+
+        At the root, so that it covers all pages.
+        """
         worker = _known(self.files.get("push.js"))
         return serve(request, worker, cache=ASK_AGAIN, foreign=False)
 
     async def static(self, request: web.Request) -> web.StreamResponse:
+        """Serve a static file that browsers must revalidate."""
         return self._serve_static(request, cache=ASK_AGAIN, packed=False)
 
     async def static_for_ever(self, request: web.Request) -> web.StreamResponse:
-        """Serve a file by its digest; a page from before an update gets the new file, not for ever."""
+        """Serve a static file at an address with the digest of all files.
+
+        Browsers may keep it for ever; if the digest is outdated, they get the current file and must
+        revalidate.
+        """
         newest = request.match_info["digest"] == self.files.digest
         return self._serve_static(request, cache=FOR_EVER if newest else ASK_AGAIN, packed=True)
 
@@ -129,13 +142,16 @@ class ChatPageHandlers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthHandlers:
-    """Handler of readiness."""
+    """Handler of the readiness check."""
 
     readiness: Readiness
     store: PostgresReadiness
 
     async def readyz(self, request: web.Request) -> web.StreamResponse:
-        """Report whether this process can store and answer: its newest written beat, schema and libraries."""
+        """Answer 200 if this process can store and answer messages, else 503.
+
+        Checks the last heartbeat, the database schema and loaded libraries; 503 while draining, too.
+        """
         draining = self.readiness.draining
         database: str = self.readiness.write_state()
         if database == "ok" and not draining:
@@ -155,15 +171,17 @@ class HealthHandlers:
 
 
 async def go_to_chat(request: web.Request) -> web.StreamResponse:
+    """Redirect to the chat page."""
     raise web.HTTPFound("/chat")
 
 
 async def healthz(request: web.Request) -> web.StreamResponse:
-    """Answer 200 while this process is alive."""
+    """Answer 200 as long as the process runs."""
     return web.json_response({"status": "ok"}, headers={"Cache-Control": "no-store"})
 
 
 def _known(file: File | None) -> File:
+    """Return the file. Raises HTTPNotFound for None."""
     if file is None:
         raise web.HTTPNotFound
     return file

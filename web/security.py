@@ -1,4 +1,6 @@
-"""Rules for every request: an id, errors without internals, strict headers, no writes from foreign pages."""
+"""Rules for every request: request id, errors without internals, security headers, no writes from foreign
+pages.
+"""
 
 from __future__ import annotations
 
@@ -42,12 +44,13 @@ from web.server.pages import FILES
 log = structlog.get_logger(__name__)
 
 BODY_SECONDS = 10.0
+"""Seconds in which the body of a request must arrive."""
 MAX_BODY_BYTES = 1024 * 1024
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _PROBES = frozenset({"/healthz", "/readyz"})
-"""Addresses of health checks, allowed under any host name."""
+"""Paths of health checks, which are served under any host name."""
 HELLO_PATH = "/api/v1/stream"
-"""Address where a page without a token says hello; its origin is checked, cookies do not count."""
+"""Path at which a page without token opens a chat; the page's origin is checked, and cookies do not count."""
 STATUS: tuple[tuple[type[EvertalkError], int], ...] = (
     (MessageTooLong, 413),
     (AgentTooLarge, 413),
@@ -78,12 +81,17 @@ STATUS: tuple[tuple[type[EvertalkError], int], ...] = (
     (StorageUnavailable, 503),
     (ModelError, 503),
 )
+"""HTTP status of each error class; the first class that fits counts."""
 REQUEST_ID: web.RequestKey[str] = web.RequestKey("request_id", str)
+"""Key of the request's id, which appears in errors and in the log."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class HttpRefusal(Exception):
-    """An answer of the protocol's own: status, code, and a sentence for people."""
+    """Raised to answer a request with this status, code and sentence for people.
+
+    `details` become fields of the JSON body.
+    """
 
     def __init__(
         self,
@@ -103,14 +111,14 @@ class HttpRefusal(Exception):
 
 
 HTTPS_FOR_A_YEAR = "max-age=31536000"
-"""For this host alone: what else lives under its domain is not ours to decide about."""
+"""Strict-Transport-Security for this host only; its subdomains are not affected."""
 
 
 @web.middleware
 async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turn errors into responses without internals, and add security headers and the request id.
 
-    It is the outermost middleware; only a cancellation and a lost connection pass it as exceptions.
+    Outermost middleware: only CancelledError and ConnectionError leave it as exceptions.
     """
     request[REQUEST_ID] = secrets.token_hex(8)
     connection = request.protocol
@@ -133,10 +141,10 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 async def _readable_headers(request: web.Request, response: web.StreamResponse) -> Mapping[str, str]:
-    """Return the CORS headers with which a script on an allowed page can read an error response.
+    """Return the CORS headers with which a script of an allowed page can read an error response.
 
-    Returns no headers without a bearer token or the widget's first request, if the response has them already,
-    or if the check of the page fails.
+    Empty if the request has no bearer token and does not open a chat, if the response has such headers, or if
+    the page is not allowed.
     """
     if not _by_token(request) or "Access-Control-Allow-Origin" in response.headers:
         return {}
@@ -147,6 +155,9 @@ async def _readable_headers(request: web.Request, response: web.StreamResponse) 
 
 
 async def _respond(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Check a request, run its handler, and return a response for any error but cancellation and lost
+    connection.
+    """
     try:
         _refuse_foreign_names(request)
         _refuse_packed_bodies(request)
@@ -172,6 +183,7 @@ async def _respond(request: web.Request, handler: Handler) -> web.StreamResponse
 
 
 def status_of(error: EvertalkError, other: int = 500) -> int:
+    """Return the HTTP status of an error; `other` for a class that is not in `STATUS`."""
     return next((status for kind, status in STATUS if isinstance(error, kind)), other)
 
 
@@ -191,13 +203,14 @@ def _details(error: EvertalkError, seconds: float | None) -> dict[str, Any]:
 
 
 def error_body(request: web.Request, error: EvertalkError) -> dict[str, Any]:
-    """Return the JSON body of an error for a response whose status was already sent."""
+    """Return the JSON fields of an error for a response whose status was already sent."""
     details = _details(error, getattr(error, "retry_after_seconds", None))
     shown = {"code": error.code, "message": wire.sentence(error), "request_id": request[REQUEST_ID]}
     return {**shown, "details": details}
 
 
 def _http_error(request: web.Request, error: web.HTTPException) -> web.Response:
+    """Return the response for an HTTP error of aiohttp; a browser gets a page for 404."""
     if error.status == 404 and _wants_page(request):
         page = request.app[FILES].page("missing.html", request.headers.get("Accept-Language", ""))
         assert page is not None
@@ -213,7 +226,7 @@ def _http_error(request: web.Request, error: web.HTTPException) -> web.Response:
 
 
 def _wants_page(request: web.Request) -> bool:
-    """Return whether a browser asks for a page; programs do not ask for HTML."""
+    """Return whether a browser asks for a page; programs do not accept HTML."""
     return (
         request.method == "GET"
         and "text/html" in request.headers.get("Accept", "")
@@ -230,6 +243,7 @@ def error_response(
     *,
     headers: Mapping[str, str] | None = None,
 ) -> web.Response:
+    """Return a JSON error response."""
     body: dict[str, Any] = {"code": code, "message": message, "request_id": request[REQUEST_ID]}
     if details:
         body["details"] = dict(details)
@@ -237,9 +251,9 @@ def error_response(
 
 
 def _refuse_foreign_names(request: web.Request) -> None:
-    """Refuse host names that are not ours, against DNS rebinding; raises HttpRefusal 421.
+    """Refuse requests for unknown host names, as a protection against DNS rebinding.
 
-    Health probes are served under any name.
+    Raises HttpRefusal with status 421. Health checks are allowed under any name.
     """
     if request.path not in _PROBES and not request.app[PROXIES].is_ours(request):
         message = "This host name is not served. The server's operator can set EVERTALK_PUBLIC_URL."
@@ -247,13 +261,16 @@ def _refuse_foreign_names(request: web.Request) -> None:
 
 
 def _refuse_packed_bodies(request: web.Request) -> None:
-    """Refuse a compressed body, since a small one can become very large; raises HttpRefusal 415."""
+    """Refuse compressed bodies, which could expand to a large size. Raises HttpRefusal with status 415."""
     if request.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
         raise HttpRefusal(415, "bad_encoding", "The body must not be compressed.")
 
 
 async def _refuse_foreign_writes(request: web.Request) -> None:
-    """Refuse writes that a foreign page makes with our cookies; bearer tokens are no cookies."""
+    """Refuse writes that a page of another origin makes with the visitor's cookies.
+
+    Raises HttpRefusal with status 403. Requests with a bearer token are allowed from pages of the site.
+    """
     if request.method in SAFE_METHODS:
         return
     fetch_site = request.headers.get("Sec-Fetch-Site")
@@ -272,12 +289,16 @@ async def _refuse_foreign_writes(request: web.Request) -> None:
 
 
 def _by_token(request: web.Request) -> bool:
+    """Return whether the request is authorised by a token or opens a chat, so that cookies do not matter."""
     bearer = request.headers.get("Authorization", "").lower().startswith("bearer ")
     return bearer or (request.path == HELLO_PATH and "Origin" in request.headers)
 
 
 async def read_json(request: web.Request) -> dict[str, Any]:
-    """Return the body as a JSON object. Raises BadFrame, HttpRefusal, and TimeoutError after 10 seconds."""
+    """Return the body as a JSON object.
+
+    Raises HttpRefusal for another content type, BadFrame for other JSON, TimeoutError after `BODY_SECONDS`.
+    """
     if request.content_type != "application/json":
         raise HttpRefusal(415, "not_json", "The body must be JSON, with Content-Type: application/json.")
     async with asyncio.timeout(BODY_SECONDS):
@@ -286,7 +307,10 @@ async def read_json(request: web.Request) -> dict[str, Any]:
 
 
 async def cross_origin_headers(request: web.Request, *, site: str | None = None) -> dict[str, str]:
-    """Return the CORS headers for an allowed page; they permit bearer tokens but no cookies."""
+    """Return the CORS headers of a response: for an allowed page those that let its scripts read it.
+
+    They permit bearer tokens but no cookies. `site` None means that the page may belong to any site.
+    """
     if "Origin" not in request.headers or not await request.app[VISITORS].is_page_allowed(request, site=site):
         return {"Vary": "Origin"}
     return {
@@ -297,7 +321,10 @@ async def cross_origin_headers(request: web.Request, *, site: str | None = None)
 
 
 def preflight(*headers: str) -> Handler:
-    """Return the handler of CORS preflights; `headers` are allowed in addition to the usual ones."""
+    """Return a handler of CORS preflight requests.
+
+    `headers` are request headers that are allowed in addition to the usual ones.
+    """
     usual = ("Authorization", "Content-Type", "Idempotency-Key")
 
     async def handle(request: web.Request) -> web.StreamResponse:

@@ -1,5 +1,5 @@
-"""Callers of the chat: a visitor by the page's cookie or a widget's token, a signed-in person by a
-site's token.
+"""Identifies the callers of the chat: visitors by the page's cookie or a widget's token, signed-in people by
+a token of the site.
 
 Begin with `visitors.Visitors`.
 """

@@ -1,4 +1,6 @@
-"""Identity tokens of sites: short-lived, and signed with a secret that the site and Evertalk share."""
+"""Reads identity tokens of sites: short-lived JWTs, signed with a secret that the site shares with
+Evertalk.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from shared.core.identity.identity_claims import Identity, identity_of
 from shared.core.values.errors import BadInput
 
 MOST_CHARS = 4_096
+"""Maximum characters of a token."""
 _HEADERS = frozenset({"alg", "typ", "kid"})
 
 
@@ -28,7 +31,7 @@ class IdentityExpired(BadIdentity):
     def __init__(self, reason: str, *, place: str = "") -> None:
         super().__init__(reason)
         self.place = place
-        """Address that the expired token named."""
+        """Address of the person that the expired token names; empty if unknown."""
 
 
 class IdentityRequired(BadIdentity):
@@ -47,9 +50,10 @@ class StillAnswering(BadInput):
 
 
 def read_identity(token: str, *, site: str, secrets: Iterable[bytes], now: float | None = None) -> Identity:
-    """Return the identity that a site signed. Raises BadIdentity or IdentityExpired.
+    """Return the identity in a token that a site signed with one of `secrets`.
 
-    The error does not say which check failed.
+    `now` is in seconds since 1970, None for the current time. Raises IdentityExpired for an old token, else
+    BadIdentity, which does not say what is wrong.
     """
     if len(token) > MOST_CHARS or not token.isascii():
         raise BadIdentity("too large")
@@ -65,7 +69,7 @@ def read_identity(token: str, *, site: str, secrets: Iterable[bytes], now: float
 def _verify(token: str, secrets: Iterable[bytes]) -> dict[str, Any]:
     """Return the claims of a token with a valid signature. Raises BadIdentity.
 
-    PyJWT is imported here, so that only sites with signed-in people load it.
+    PyJWT is imported here, so that only installations with signed-in visitors load it.
     """
     import jwt
 
@@ -75,7 +79,7 @@ def _verify(token: str, secrets: Iterable[bytes]) -> dict[str, Any]:
                 token,
                 secret,
                 algorithms=["HS256"],
-                # Every other check is ours, and strict about types; PyJWT takes "1e9" for a moment.
+                # `identity_of` does all other checks, strict about types; PyJWT accepts "1e9" as a time.
                 options={
                     "verify_exp": False, "verify_iat": False, "verify_nbf": False, "verify_aud": False,
                     "verify_iss": False, "verify_sub": False, "verify_jti": False,

@@ -1,4 +1,4 @@
-"""Check of open connections: closes those whose token has been revoked."""
+"""Closes open connections whose token or API key has been revoked."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ from web.server.hub import Hub, Subscriber
 log = structlog.get_logger(__name__)
 
 CHECK_SECONDS = 15.0
-"""Seconds between checks. A token must be missing twice, since a screen may sign in between."""
+"""Seconds between two checks. A token must be missing in two of them, since a visitor may sign in between."""
 
 
 class Tokens(Protocol):
+    """Store that finds tokens and API keys that are no longer valid."""
+
     async def find_ended(
         self, token_hashes: Iterable[bytes], key_ids: Iterable[int]
     ) -> tuple[frozenset[bytes], frozenset[int]]: ...
 
 
 class TokenRevocation:
-    """Check of all connections of this process by one statement; it works without Redis."""
+    """Regular check of all connections of this process, by one database query and without Redis."""
 
     def __init__(self, hub: Hub, tokens: Tokens, *, every: float = CHECK_SECONDS) -> None:
         self._hub = hub
@@ -35,12 +37,16 @@ class TokenRevocation:
         self._doubted: frozenset[Subscriber] = frozenset()
 
     async def watch(self) -> None:
+        """Check every `every` seconds until cancelled."""
         while True:
             await asyncio.sleep(self._every)
             await self.check()
 
     async def check(self) -> None:
-        """Close connections whose token was missing in this check and in the last one."""
+        """Close connections whose token was missing in this check and in the previous one.
+
+        A database outage skips the check.
+        """
         subscribers = [
             subscriber
             for subscriber in self._hub.list_subscribers()
@@ -75,6 +81,7 @@ class TokenRevocation:
 
 
 def _disconnect(subscriber: Subscriber) -> None:
+    """Send the error frame of an unknown token, and close the connection."""
     log.info("screen_disconnected", address_id=subscriber.address_id)
     subscriber.send_queue.put(wire.encode(wire.error(UnknownToken("ended"), public=subscriber.public)))
     subscriber.send_queue.close(wire.CLOSE_TOKEN, "unknown token")

@@ -1,4 +1,4 @@
-"""Visitors, who are recognised by the page's cookie or a widget's token, or created."""
+"""Recognises visitors by the page's cookie or a widget's token, signs them in, and creates new ones."""
 
 from __future__ import annotations
 
@@ -33,12 +33,16 @@ log = structlog.get_logger(__name__)
 
 COOKIE = "evertalk_visitor"
 SITE_HEADER = "X-Evertalk-Site"
-"""Header with the name of the site whose page sent the request; it selects the visitor's cookie."""
+"""Header with the name of the site whose page sent the request; it selects which visitor cookie counts."""
 DASHBOARD_HEADER = "X-Evertalk-Dashboard"
-"""Header of the dashboard's requests, which are made by the operator even if the browser has a visitor."""
+"""Header of the dashboard's requests, which come from an operator even if the browser has a visitor
+cookie.
+"""
 YEAR_SECONDS = 365 * 24 * 3600
 SITES_SECONDS = 2.0
+"""Seconds for which the sites are cached."""
 MOST_ORIGIN_CHARS = 200
+"""Maximum length of a refused origin that is stored."""
 
 
 class UnknownToken(BadInput):
@@ -56,7 +60,7 @@ class UnknownSite(BadInput):
 
 
 class NobodyYet(Exception):
-    """Visitor who has done nothing yet; nothing is stored for them until they do."""
+    """Raised by a first hello that needs no conversation yet; nothing is stored for such a visitor."""
 
     def __init__(self, site: Site, audience: Literal["public", "personal"]) -> None:
         super().__init__("nobody yet")
@@ -65,6 +69,8 @@ class NobodyYet(Exception):
 
 
 class VisitorStore(Protocol):
+    """Store of sites and visitors."""
+
     async def load_sites(self) -> Mapping[str, SiteRow]: ...
     async def find(self, token: str, *, network: str | None = None) -> VisitorRow | None: ...
     async def create(
@@ -76,6 +82,8 @@ class VisitorStore(Protocol):
 
 
 class IdentityStore(Protocol):
+    """Store that signs visitors in."""
+
     async def identify(
         self,
         *,
@@ -90,7 +98,7 @@ class IdentityStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Site that embeds a widget, as its database row describes it."""
+    """Site that embeds a widget, as described by its database row; an empty name means no site."""
 
     name: str = ""
     audience: str = ""
@@ -101,23 +109,26 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """Admitted visitor. `token` is set only if the browser must store a new one."""
+    """Admitted visitor.
+
+    `token` is set only if the browser must store a new one, else None.
+    """
 
     row: VisitorRow
     audience: str
     site: Site = field(default_factory=Site)
-    """Site that the visitor uses; an empty site on another channel."""
+    """Token that the browser sent or was given; empty if unknown."""
     token: str | None = field(default=None, repr=False)
     key: str = field(default="", repr=False)
-    """Token that the browser sent or was given."""
+    """Hash of the visitor's token, or id of the API key; the connection is closed when it is revoked."""
     admitted_by: bytes | int | None = field(default=None, repr=False)
-    """Hash of the token, or id of the API key; when it is revoked, the connection is closed."""
+    """Language tag that the site states for a signed-in visitor; empty if none."""
     locale: str = ""
-    """Language that the site states for a signed-in visitor; empty if none."""
+    """Whether signing in may have moved the visitor to another conversation."""
     moved: bool = False
-    """True if signing in may have moved the visitor away from an earlier conversation."""
+    """Hash of the client's network; None if it is not needed. Signing out does not change it."""
     network: str | None = None
-    """Hash of the client's network; signing out does not change it."""
+    """Whether this visitor may import earlier conversations; by default, only signed-in visitors may."""
 
     @property
     def may_import(self) -> bool:
@@ -126,10 +137,13 @@ class Known:
         return self.row.identified or self.audience == "personal" if wanted is None else wanted
 
     def build_site_config(self, language: str) -> dict[str, Any]:
+        """Return the public configuration of the site for the browser, in the given language."""
         return build_public_config(self.site.config, language or self.locale)
 
 
 class Visitors:
+    """Finds, creates and signs in the visitors of all sites."""
+
     def __init__(
         self,
         store: VisitorStore,
@@ -151,7 +165,7 @@ class Visitors:
         self._key: bytes | None = None
 
     async def sites(self) -> Mapping[str, Site]:
-        """Return sites by name, at most two seconds old."""
+        """Return all readable sites by name, at most `SITES_SECONDS` old. Raises StorageUnavailable."""
         now = time.monotonic()
         if now - self._sites_read > SITES_SECONDS:
             read = [self._site(row) for row in (await self._store.load_sites()).values()]
@@ -160,11 +174,14 @@ class Visitors:
         return self._sites
 
     def forget_sites(self) -> None:
-        """Discard the cached sites; the next call of `sites` reads them from the database."""
+        """Drop the cached sites, so that the next call of `sites` reads them from the database."""
         self._sites_read = float("-inf")
 
     def _site(self, row: SiteRow) -> Site | None:
-        """Return the site, or None if its settings cannot be read: they may have restricted access."""
+        """Return the site of a row.
+
+        None if its configuration cannot be read, since that may restrict access.
+        """
         try:
             config = read_site_config(row.config)
         except BadSiteConfig as error:
@@ -177,6 +194,7 @@ class Visitors:
         )  # fmt: skip
 
     def _secret(self, row: SiteRow, name: str) -> bytes | None:
+        """Return a decrypted signing secret of a site; None if it cannot be decrypted."""
         if self._encryption is None:
             self._encryption = Encryption(resolve_secret_key(self.settings))
         try:
@@ -186,7 +204,10 @@ class Visitors:
             return None
 
     async def is_page_allowed(self, request: web.Request, *, site: str | None = None) -> bool:
-        """Return whether the requesting page may use the site; with None, whether it may use any."""
+        """Return whether the requesting page may use the site; with `site` None, whether it may use any site.
+
+        Raises StorageUnavailable.
+        """
         said = request.headers.get("Origin", "null")
         origin = parse_origin(said)
         if origin is None and said != "null":
@@ -199,13 +220,13 @@ class Visitors:
         return any(origin_matches(origin, pattern) for one in asked for pattern in one.allowed_origins)
 
     def is_public(self, audience: str) -> bool:
-        """Return whether an audience counts as public: it does everywhere in a public installation."""
+        """Return whether visitors count as public; in an installation with profile `public` all do."""
         return "public" in (self.settings.profile, audience)
 
     async def note_refused(self, site: str, origin: str) -> None:
-        """Store a refused origin for the site's operators. Raises StorageUnavailable.
+        """Store the origin of a refused page for the site's operators. Raises StorageUnavailable.
 
-        An origin that is malformed or too long is not stored.
+        A malformed or too long origin is ignored.
         """
         if len(origin) <= MOST_ORIGIN_CHARS and parse_origin(origin) is not None:
             await self._store.note_refused(site, origin)
@@ -218,10 +239,11 @@ class Visitors:
     async def greet(
         self, request: web.Request, hello: wire.Hello, *, wait: Callable[[], float] = lambda: 0.0
     ) -> Known:
-        """Admit a visitor. `wait` returns seconds that a new visitor has to wait, 0 for none.
+        """Admit the visitor of a hello, created if new.
 
-        Raises UnknownToken, UnknownSite, BadIdentity, StillAnswering, RateLimited, StorageUnavailable, and
-        NobodyYet unless the hello asks for a conversation at once.
+        `wait` returns the seconds for which a new visitor must wait, 0 for none. Raises UnknownToken,
+        UnknownSite, BadIdentity, StillAnswering, RateLimited, StorageUnavailable, and NobodyYet for a new
+        visitor whose hello does not ask for a conversation.
         """
         network = self._network_of(request)
         known = await self._greet(request, hello, network=network, wait=wait)
@@ -229,10 +251,10 @@ class Visitors:
         return replace(known, network=network)
 
     async def open(self, known: Known, session: str) -> Known | None:
-        """Return the visitor with the conversation of this public id; None if it is not theirs.
+        """Return the visitor with another of their conversations; None if that conversation is not theirs.
 
-        An empty `session` selects the conversation last used. On a site with one conversation per visitor,
-        there is no other.
+        `session` is its public id, empty for the last used one. With one conversation per visitor, only that
+        one is found.
         """
         if known.site.config.conversations == "one":
             return known if session in ("", str(known.row.session_public_id)) else None
@@ -246,6 +268,7 @@ class Visitors:
     async def _greet(
         self, request: web.Request, hello: wire.Hello, *, network: str | None, wait: Callable[[], float]
     ) -> Known:
+        """Admit the visitor of a hello without choosing a conversation."""
         site = (await self.sites()).get(hello.site)
         if site is None or not await self.is_page_allowed(request, site=hello.site):
             raise UnknownSite(hello.site)
@@ -266,9 +289,10 @@ class Visitors:
         return self._build_known(site, row, key=token, token=None if cookie else token)
 
     async def _greet_signed(self, site: Site, signed: str, *, key: str | None, tz: str) -> Known:
-        """Admit a signed-in visitor; an expired signature counts while the visitor's token is valid.
+        """Admit a signed-in visitor.
 
-        The token must belong to the same person: on a shared computer it may be another one's.
+        An expired identity token counts as long as the visitor's own token is valid and belongs to the same
+        person; on a shared computer it may belong to another.
         """
         try:
             identity = self._read(site, signed)
@@ -280,16 +304,19 @@ class Visitors:
         return await self._sign_in(site, identity, key=key, tz=tz)
 
     async def identify(self, known: Known, signed: str) -> Known:
-        """Sign the visitor in. Raises BadIdentity, StillAnswering and StorageUnavailable."""
+        """Sign the visitor in with an identity token; return the signed-in visitor.
+
+        Raises BadIdentity, StillAnswering and StorageUnavailable.
+        """
         site = (await self.sites()).get(known.site.name, known.site)
         signed_in = await self._sign_in(site, self._read(site, signed), key=known.key, tz="")
         return replace(await self.open(signed_in, "") or signed_in, network=known.network)
 
     async def sign_out(self, known: Known) -> Known:
-        """Sign the visitor out and return an anonymous one with a new token.
+        """Sign the visitor out; return a new anonymous visitor with a new token.
 
-        A visitor who is not signed in is returned without a token. Raises IdentityRequired where anonymous
-        visitors are not allowed.
+        A visitor who is not signed in is returned without token. Raises IdentityRequired if the site admits
+        only signed-in visitors.
         """
         if not known.row.identified:
             return replace(known, token=None, moved=False)
@@ -302,11 +329,16 @@ class Visitors:
         return replace(self._build_known(site, row, key=token, token=token), network=known.network)
 
     def _read(self, site: Site, signed: str) -> Identity:
+        """Return the identity in a token that the site signed. Raises BadIdentity."""
         if site.config.verified == "off":
             raise BadIdentity("this site has no signed-in people")
         return read_identity(signed, site=site.name, secrets=site.secrets, now=self._clock())
 
     async def _sign_in(self, site: Site, identity: Identity, *, key: str | None, tz: str) -> Known:
+        """Sign a person in by their identity, and join the anonymous visitor of `key` with them.
+
+        `key` None joins none. Raises StillAnswering and UnknownSite.
+        """
         former = key if key is not None and wire.is_token(key) else None
         done = await self._identities.identify(
             site=site.name, place=identity.place, name=identity.name, timezone=_zone(tz), former=former,
@@ -323,19 +355,20 @@ class Visitors:
         return replace(known, locale=identity.locale, moved=former is not None)
 
     async def _keep_former(self, site: Site, identity: Identity, former: str, tz: str) -> Known:
-        """Keep an anonymous visitor who cannot be signed in now; the next visit signs them in.
+        """Admit the anonymous visitor while the person cannot be signed in; the next visit signs them in.
 
-        Where anonymous visitors are not allowed, sign in without the anonymous conversation.
+        If the site admits only signed-in visitors, sign in without joining the anonymous conversation.
         """
         if site.config.verified == "required":
             return await self._sign_in(site, identity, key=None, tz=tz)
         return self._build_known(site, await self._load_by_token(former, site.name), key=former)
 
     async def find_caller(self, request: web.Request, *, site: str | None = None) -> Known | None:
-        """Return the visitor of a REST call by bearer token, else by the page's cookie; None without one.
+        """Return the visitor of a REST request, by bearer token or by the page's cookie.
 
-        A browser may hold cookies of several sites, so the page names its site. Requests of the dashboard
-        have no visitor. Raises IdentityRequired.
+        None if there is none. A browser may hold cookies of several sites: `site` or a header selects one,
+        else only a single cookie counts. Requests of the dashboard have no visitor. Raises IdentityRequired
+        and StorageUnavailable.
         """
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
         if kind:
@@ -354,13 +387,17 @@ class Visitors:
         return found[0] if len(found) == 1 else None
 
     async def load_known(self, row: VisitorRow) -> Known:
-        """Return a visitor who was admitted before. Raises UnknownToken and IdentityRequired."""
+        """Return the visitor of a row as admitted. Raises UnknownToken and IdentityRequired.
+
+        Used for visitors who were admitted before, as by a ticket.
+        """
         site = (await self.sites()).get(row.site)
         if site is None:
             raise UnknownToken
         return self._build_known(site, row, key="")
 
     async def _find_by_bearer(self, token: str, network: str | None) -> Known | None:
+        """Return the visitor with this token; None if there is none. Raises IdentityRequired."""
         row = await self._store.find(token, network=network)
         site = (await self.sites()).get(row.site) if row is not None else None
         if row is None or site is None:
@@ -371,23 +408,25 @@ class Visitors:
             return None
 
     def cookie_name(self, request: web.Request, site: str) -> str:
-        """Return the name of a site's visitor cookie, with the prefix `__Host-` over https only.
+        """Return the name of a site's visitor cookie; over https it has the prefix `__Host-`.
 
-        Over plain http Safari would drop a cookie with this prefix, also on loopback.
+        Over http Safari would drop a cookie with that prefix, also on the local machine.
         """
         name = COOKIE if site == "default" else f"{COOKIE}_{site}"
         return f"__Host-{name}" if self._proxies.scheme(request) == "https" else name
 
     def read_cookie(self, request: web.Request, site: str) -> str | None:
+        """Return the token in a site's visitor cookie; None without a valid one."""
         token = request.cookies.get(self.cookie_name(request, site), "")
         return token if len(token) >= 40 and wire.is_token(token) else None
 
     def set_cookie(
         self, request: web.Request, response: web.StreamResponse, site: str, *, token: str = ""
     ) -> None:
-        """Set the visitor's cookie for a year; an empty `token` keeps the request's token or generates one.
+        """Set the visitor's cookie for a year.
 
-        A generated token has no visitor row until the first hello.
+        An empty `token` keeps the token of the request or generates one, for which the first hello creates a
+        visitor.
         """
         response.set_cookie(
             self.cookie_name(request, site),
@@ -400,11 +439,15 @@ class Visitors:
         )
 
     def is_own_page(self, request: web.Request) -> bool:
+        """Return whether the request comes from a page of this server."""
         origin: Origin | None = parse_origin(request.headers.get("Origin", ""))
         return origin is not None and self._proxies.is_same_origin(request, origin)
 
     def _network_of(self, request: web.Request) -> str | None:
-        """Return a keyed hash of the client's network; None where no spending cap needs it."""
+        """Return a keyed hash of the client's network.
+
+        None unless the profile is `public`, whose spending caps need it.
+        """
         network = self._proxies.network(request) if self.settings.profile == "public" else None
         if network is None:
             return None
@@ -413,6 +456,7 @@ class Visitors:
         return hmac.digest(self._key, b"evertalk.network.1 " + network.encode(), "sha256").hex()[:32]
 
     async def _load_by_token(self, token: str, site: str, *, network: str | None = None) -> VisitorRow:
+        """Return the visitor with this token on this site. Raises UnknownToken."""
         row = await self._store.find(token, network=network) if wire.is_token(token) else None
         if row is None or row.site != site:
             raise UnknownToken
@@ -427,6 +471,10 @@ class Visitors:
         network: str | None = None,
         wait: Callable[[], float] = lambda: 0.0,
     ) -> VisitorRow:
+        """Return the visitor with this token, created if new.
+
+        Raises IdentityRequired, RateLimited and UnknownSite.
+        """
         row = await self._store.find(token, network=network)
         if row is None or row.site != site.name:
             if site.config.verified == "required":
@@ -439,6 +487,10 @@ class Visitors:
         return row
 
     def _build_known(self, site: Site, row: VisitorRow, *, key: str, token: str | None = None) -> Known:
+        """Return an admitted visitor.
+
+        Raises IdentityRequired or UnknownToken if the site's setting for signed-in visitors forbids this one.
+        """
         if site.config.verified == "required" and not row.identified:
             raise IdentityRequired
         if site.config.verified == "off" and row.identified:
@@ -453,6 +505,7 @@ class Visitors:
 
 
 def _zone(name: str) -> str | None:
+    """Return the time zone's name if it is valid, else None."""
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -461,9 +514,9 @@ def _zone(name: str) -> str | None:
 
 
 def describe(known: Known) -> dict[str, Any]:
-    """Return a visitor's session id and site for logs, without tokens."""
+    """Return the session id and site of a visitor for the log, without tokens."""
     return {"session_id": known.row.session_id, "site": known.row.site}
 
 
 VISITORS = web.AppKey("visitors", Visitors)
-"""Application key of the visitors, for middleware, which gets no services as handlers do."""
+"""Application key of the visitors, for middlewares, which get no services as handlers do."""

@@ -1,5 +1,5 @@
-"""One visitor's conversation, over a WebSocket or over an event stream.
+"""Conversation with one visitor, over a WebSocket, an event stream or long polling.
 
-A message passes `socket_chat` (the wire), `socket_session` (what a frame does) and `message_intake` (store,
-then acknowledge). Begin with `socket_session.SocketSession`.
+A message passes `socket_chat` (reads frames), `socket_session` (carries a frame out) and `message_intake`
+(stores the message, then acknowledges it). Begin with `socket_session.SocketSession`.
 """

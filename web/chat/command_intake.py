@@ -1,4 +1,6 @@
-"""Commands that visitors give on a screen: checked at once, run in the background, shown when they end."""
+"""Runs commands that visitors give: checks them at once, runs them in the background, and sends the
+result.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,10 @@ from web.protocol import wire
 from web.server.hub import Hub, Replies
 
 COMMAND_SECONDS = 200.0
+"""Seconds after which a command is given up."""
 COMMAND_LATER = "That could not be done just now. Please give the command again in a moment."
 Send = Callable[[Mapping[str, Any]], None]
-"""Shows a frame to the screen that asked, and to no other."""
+"""Callback that sends a frame to the client that asked, and to no other."""
 
 
 class UnknownCommand(BadInput):
@@ -33,7 +36,7 @@ class UnknownCommand(BadInput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandIntake:
-    """Checks commands of screens, and runs them."""
+    """Checks and runs the commands of visitors."""
 
     commands: CommandOffer
     hub: Hub
@@ -50,9 +53,11 @@ class CommandIntake:
         language: str,
         send: Send,
     ) -> None:
-        """Run a command in the background: a summary takes a while, and messages must get through meanwhile.
+        """Check a command, and run it in the background, since a compaction takes longer than a message may
+        wait.
 
-        Raises UnknownCommand and UnreadableMessage.
+        `cid` is the client's id of the command, and `send` gets progress and result. Raises UnknownCommand
+        and UnreadableMessage.
         """
         offered = {one.name: one for one in self.commands.list_for(known.audience, site=known.site)}
         if name not in offered:
@@ -65,6 +70,8 @@ class CommandIntake:
         self.tasks.start(self._run(known, cid, name, words, language, send))
 
     async def _run(self, known: Known, cid: str, name: str, args: str, language: str, send: Send) -> None:
+        """Run a command, and send its progress and its result or error."""
+
         async def progress(message: str, percent: int | None) -> None:
             send(wire.command_progress(cid, name, message, percent))
 
@@ -88,13 +95,14 @@ class CommandIntake:
             self.replies.answer(row.session_id)
         frame = result_payload(cid, outcome)
         if outcome.event_seq:
-            # The service has told the other processes already.
+            # The service has already announced the result to the other processes.
             self.hub.publish_locally(row.session_id, outcome.event_seq, "command.result", frame)
         else:
             send({"t": "command.result", **frame})
 
 
 def result_payload(cid: str | None, outcome: Any) -> dict[str, Any]:
+    """Return the fields of a command's result frame; `cid` None or empty leaves it out."""
     payload = {"command": outcome.command, "success": outcome.success, "result": outcome.result}
     if cid:
         payload["cid"] = cid

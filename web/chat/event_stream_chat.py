@@ -1,4 +1,4 @@
-"""The same talk without a WebSocket: an event stream goes out, requests come in."""
+"""Chat without a WebSocket: the client reads an event stream, and sends frames by requests."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ TicketWord = Annotated[
     str, describe("ticket from `POST /api/v1/stream`", json_schema_extra={"maxLength": 200})
 ]
 COMMENT_SECONDS = 15.0
+"""Seconds between two heartbeats on a stream."""
 MAX_FRAMES = 32
-"""In one request."""
+"""Maximum frames in one request."""
 STILL_HERE = wire.encode(wire.pong(0))
 Hello = TypedDict("Hello", {
     "t": Literal["hello"], "v": Literal[1], "site": SiteName,
@@ -64,12 +65,14 @@ Close = TypedDict("Close", {"code": int, "reason": str})
 Frame = Annotated[dict[str, Any], describe("frame as on the WebSocket; `t` is its kind")]
 FramesAnswered = TypedDict("FramesAnswered", {"frames": list[Frame], "close": NotRequired[Close]})
 NAME = re.compile(r"^[a-z0-9]{16,64}$")
-"""Id of a client whose frames arrive by requests."""
+"""Pattern of a client's id, which connects its requests with its stream."""
 _NUMBER = re.compile(r"[0-9]{1,15}")
 
 
 class _ReplyFrames:
-    """Frames for the one who asks: in the answer while it is open, on their stream afterwards."""
+    """Frames for the client that sent a request: in its response while that is open, later on its event
+    stream.
+    """
 
     def __init__(self, hub: Hub, session_id: int, name: str) -> None:
         self._hub = hub
@@ -84,11 +87,14 @@ class _ReplyFrames:
             self._hub.send_to(self._session_id, frame, to=self._name)
 
     def close(self) -> list[Mapping[str, Any]]:
+        """Return the frames for the response; later frames go to the event stream."""
         frames, self._frames = self._frames or [], None
         return frames
 
 
 class _Stream:
+    """One open event stream: admits its client, sends heartbeats and ends with a close event."""
+
     def __init__(
         self,
         request: web.Request,
@@ -111,6 +117,7 @@ class _Stream:
         self._send_queue = SendQueue(EventSink(response), spawn=tasks.start, abort=self._abort)
 
     async def run(self) -> None:
+        """Serve the stream until it is closed."""
         if not self._places.take(self._address, self._limits.sockets_per_address):
             self._end(Closed(wire.CLOSE_RATE, "too many sockets", error=TooManySockets()))
             await self._until_closed(once=True)
@@ -134,8 +141,8 @@ class _Stream:
     async def _until_closed(self, *, once: bool = False) -> None:
         """Send a heartbeat every `COMMENT_SECONDS` until the stream is closed.
 
-        It is a comment for proxies, which cut off silent connections, and data for browser scripts, which
-        receive no comments. With `once`, abort the stream instead of the first heartbeat.
+        A heartbeat has a comment for proxies, which close silent connections, and data for browser scripts,
+        which get no comments. With `once`, abort the stream instead of the first heartbeat.
         """
         while not self._send_queue.is_closed:
             try:
@@ -158,7 +165,7 @@ class _Stream:
 
 
 class EventSink:
-    """The part of an event stream's response that a send queue needs."""
+    """Adapter that makes an event stream's response usable by a send queue."""
 
     def __init__(self, response: web.StreamResponse) -> None:
         self._response = response
@@ -167,7 +174,9 @@ class EventSink:
         await self._response.write(encode_event(data).encode())
 
     async def close(self, *, code: int = 1000, message: bytes = b"") -> bool:
-        """Send the close code as last event: an event stream has no close code."""
+        """Send the close code as the last event, since an event stream has no close code, and end the
+        response.
+        """
         said = json.dumps({"code": code, "reason": message.decode(errors="replace")})
         await self._response.write(f"event: close\ndata: {said}\n\n".encode())
         await self._response.write_eof()
@@ -176,7 +185,7 @@ class EventSink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamHandlers:
-    """Handlers of a talk without a WebSocket: an event stream out, requests in."""
+    """Handlers of the chat without a WebSocket."""
 
     limiter: ClientLimiter
     visitors: Visitors
@@ -193,7 +202,7 @@ class StreamHandlers:
         The body is the `hello` frame of the WebSocket. The returned ticket opens the event stream once,
         within seconds.
         """
-        # The address of an event stream is written into logs, so no token may be in it.
+        # Logs contain the address of an event stream, so no token may be in it.
         request = call.request
         call.check_draining()
         limits = self.limiter.limits_for(request)
@@ -222,7 +231,7 @@ class StreamHandlers:
         answer: dict[str, Any] = {"ticket": ticket, "stream": name, "expires_in": TICKET_SECONDS}
         return {**answer, "token": known.token} if known.token else answer
 
-    # Without HEAD: it would use up the ticket.
+    # HEAD is not offered, because it would use up the ticket.
     @router.on("GET /stream", anyone=True, refusals=(401,), media="text/event-stream", head=False)
     async def open_stream(
         self,
@@ -292,6 +301,10 @@ class StreamHandlers:
         return answer
 
     async def _redeem(self, ticket: str) -> TicketHolder:
+        """Return who holds a ticket, which is then used up.
+
+        Raises HttpRefusal with status 401 for an invalid one.
+        """
         admitted = None
         if wire.is_token(ticket):
             try:
@@ -305,7 +318,10 @@ class StreamHandlers:
 
 
 def encode_event(data: str) -> str:
-    """Return a frame as a server-sent event; its id is the frame's number in the conversation, if any."""
+    """Return a frame as a server-sent event.
+
+    Its id is the frame's number in the conversation, if it has one.
+    """
     if data == STILL_HERE:
         return f": still here\ndata: {data}\n\n"
     frame = json.loads(data)
@@ -314,18 +330,20 @@ def encode_event(data: str) -> str:
 
 
 async def _receive_frames(talk: SocketSession, frames: list[Any]) -> Closed | None:
+    """Carry out frames one after the other; return the close that one of them caused, else None."""
     try:
         for frame in frames:
             await talk.receive(frame if isinstance(frame, dict) else {})
     except Closed as closed:
         return closed
     except IdentityChanged:
-        # The stream belongs to whoever this was; its screen says hello again, as whom it is now.
+        # The stream belongs to the earlier identity; the client must open a new one.
         return Closed(wire.CLOSE_RESTART, "signed again")
     return None
 
 
 async def find_sender(visitors: Visitors, request: web.Request, site: Any) -> Known:
+    """Return the visitor of a request to a site. Raises BadFrame and UnknownToken."""
     if not isinstance(site, str) or not wire.is_site(site):
         raise wire.BadFrame("`site` is missing or malformed")
     try:
@@ -339,6 +357,7 @@ async def find_sender(visitors: Visitors, request: web.Request, site: Any) -> Kn
 
 
 def _build_hello(admitted: TicketHolder, last_event_id: str) -> wire.Hello:
+    """Return the hello of a ticket; the `Last-Event-ID` of a reconnect replaces its event number."""
     wishes = admitted.wishes
     seen = int(last_event_id) if _NUMBER.fullmatch(last_event_id) else int(wishes.get("last_seq", 0))
     return wire.Hello(
@@ -351,5 +370,6 @@ def _build_hello(admitted: TicketHolder, last_event_id: str) -> wire.Hello:
 
 
 def _read_word(body: Mapping[str, Any], name: str, pattern: re.Pattern[str]) -> str:
+    """Return a text field of a body; empty if it is missing or does not match the pattern."""
     value = body.get(name)
     return value if isinstance(value, str) and pattern.fullmatch(value) else ""

@@ -1,4 +1,4 @@
-"""Lets a visitor in: who they are, their place among the screens, and the frame that they start from."""
+"""Admits a client to its conversation and sends the welcome frame with the current state."""
 
 from __future__ import annotations
 
@@ -26,18 +26,20 @@ from web.server.send_queue import SendQueue
 log = structlog.get_logger(__name__)
 
 BACKLOG = 500
+"""Maximum missed events that a client gets when it resumes; with more, it starts from the newest messages."""
 HISTORY = 50
+"""Number of newest messages for a client that cannot resume."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScreenOffers:
-    """Offers that a welcome lists: commands, the model, and which files may be sent."""
+    """Offers in a welcome frame: commands, the model, and which files may be sent."""
 
     commands: CommandOffer
     uploads: FileUploads
 
     def build(self, site: Site, audience: str, locale: str) -> dict[str, Any]:
-        """Return the fields of a welcome for people of a site and an audience."""
+        """Return the offers for the visitors of a site and audience as fields of the welcome."""
         model, offered = self.commands.model, self.commands.list_for(audience, site=site)
         return {
             "audience": audience,
@@ -56,7 +58,10 @@ class TooManySockets(BadInput):
 
 
 class Handshake:
-    """One screen's place in its session; `leave` after every `take`, even one that failed."""
+    """Place of one client among those of its conversation.
+
+    Call `leave` after every `take`, even a failed one.
+    """
 
     def __init__(
         self,
@@ -84,7 +89,10 @@ class Handshake:
         self._transport = transport
 
     async def take(self, hello: wire.Hello, limits: ClientLimits) -> None:
-        """Join the conversation, and send the welcome. Raises Closed."""
+        """Join the conversation, and send the welcome.
+
+        Raises Closed if the conversation is open in too many places or cannot be loaded.
+        """
         row = self._known.row
         if not self._places.take(str(row.session_id), limits.sockets_per_session):
             raise Closed(wire.CLOSE_RATE, "too many sockets", error=TooManySockets())
@@ -96,13 +104,14 @@ class Handshake:
         await self._welcome(subscriber, hello)
 
     async def leave(self) -> None:
+        """Leave the conversation; no effect if `take` has not joined it."""
         if self._subscriber is not None:
             session_id = self._known.row.session_id
             self._places.leave(str(session_id))
             await asyncio.shield(self._hub.leave(session_id, self._subscriber))
 
     async def _welcome(self, subscriber: Subscriber, hello: wire.Hello) -> None:
-        """Send the welcome; events that come meanwhile are held back, not lost. Raises Closed."""
+        """Send the welcome; events that occur meanwhile are held back and sent after it. Raises Closed."""
         known = self._known
         session_id = known.row.session_id
         try:
@@ -145,7 +154,10 @@ class Handshake:
     async def _backlog(
         self, session_id: int, last_seq: int, head: int
     ) -> tuple[bool, Sequence[Mapping[str, Any]]]:
-        """Return whether the client can resume, and the events it missed, else the newest messages."""
+        """Return True and the events that the client missed.
+
+        If it cannot resume, False and the newest messages.
+        """
         if 0 < last_seq <= head and head - last_seq <= BACKLOG:
             rows = await self._events.list_after(session_id, last_seq, limit=BACKLOG)
             resumed = True
@@ -156,7 +168,9 @@ class Handshake:
         return resumed, [wire.durable(row.event_seq, row.kind, row.payload) for row in shown]
 
     def _state(self, session_id: int, stored: dict[str, Any], *, public: bool) -> dict[str, Any]:
-        """Return the state stored in Postgres with the draft text that only memory has."""
+        """Return the stored state of the conversation with the text of the running answer, which only memory
+        has.
+        """
         draft = self._hub.draft(session_id)
         run = stored.get("run")
         if draft is not None and (run is None or run.get("turn") == draft.turn):
@@ -168,11 +182,11 @@ class Handshake:
 
 
 OpenPlace = Callable[..., Handshake]
-"""Makes the place of a screen; all services are bound."""
+"""Callable that creates a client's place; its services are already bound."""
 
 
 def build_newcomer_welcome(offers: ScreenOffers, nobody: NobodyYet, locale: str) -> wire.Frame:
-    """Return the welcome of a visitor without a conversation."""
+    """Return the welcome for a visitor who has no conversation yet."""
     return wire.welcome(
         session="", token=None, log_epoch=None, head=0, resumed=False, events=(), pinned=(), ctx=None,
         state={}, site=build_public_config(nobody.site.config, locale),
@@ -181,5 +195,5 @@ def build_newcomer_welcome(offers: ScreenOffers, nobody: NobodyYet, locale: str)
 
 
 def _strip_hidden(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the events as a public site's visitor may see them, without the hidden ones."""
+    """Return the events as a visitor of a public site may see them, without hidden ones."""
     return [shown for event in events if (shown := wire.for_public(event))["t"] != "hidden"]

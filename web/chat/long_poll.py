@@ -1,4 +1,4 @@
-"""The same talk where event streams are held back, too: each request waits for what comes next."""
+"""Chat by long polling, for networks that hold back event streams: each request waits for the next frames."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from web.server.send_queue import SendQueue
 
 router = OperationRouter("stream")
 HOLD_SECONDS = 25
-"""Longest wait of a request: many proxies cut what is silent for 30 seconds."""
+"""Maximum seconds that a request waits; many proxies close connections that are silent for 30 seconds."""
 Polled = TypedDict("Polled", {
     "frames": list[Frame],
     "batch": Annotated[str, describe("name of this answer; the next request repeats it")],
@@ -35,7 +35,7 @@ Polled = TypedDict("Polled", {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollHandlers:
-    """Handler of a talk by long polling."""
+    """Handler of long polling."""
 
     visitors: Visitors
     limiter: ClientLimiter
@@ -44,7 +44,7 @@ class PollHandlers:
     tasks: BackgroundTasks
     hub: Hub
 
-    # Without HEAD: it would take the frames.
+    # HEAD is not offered, because it would consume the frames.
     @router.on(
         "GET /stream/events",
         visitor=True,
@@ -96,7 +96,10 @@ class PollHandlers:
         return answer
 
     async def _open_line(self, request: web.Request, known: Known, hello: wire.Hello, name: str) -> PollLine:
-        """Welcome a client, in place of its former line. Raises Closed."""
+        """Admit a client and return its new line, which replaces its former one.
+
+        Raises Closed, and HttpRefusal with status 503 if too many clients poll.
+        """
         lines, session_id = self.poll_lines, known.row.session_id
         await lines.end_named(session_id, name)
         limits, address = self.limiter.limits_for(request), self.limiter.client_key(request)
@@ -124,7 +127,7 @@ class PollHandlers:
         return line
 
     async def _wait_for_frames(self, line: PollLine, seconds: float) -> Reply:
-        """Return what came, or None after `seconds` without anything."""
+        """Return the next frames of a line; None if there is none within `seconds`."""
 
         def current_draft(turn: int) -> wire.Frame | None:
             draft = self.hub.draft(line.session_id)
@@ -132,7 +135,7 @@ class PollHandlers:
                 return None
             if draft.whole:
                 return wire.stream(turn=turn, attempt=draft.attempt, text=draft.text)
-            # A piece with a hole before it: the client asks for the whole text.
+            # This piece starts after a gap, so the client asks for the whole text.
             return wire.delta(turn=turn, attempt=draft.attempt, offset=draft.units + 1, text=" ")
 
         self.poll_lines.use(line)

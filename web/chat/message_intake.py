@@ -1,4 +1,4 @@
-"""One way in for messages: how often, with which files, under which id; the same on every wire."""
+"""Accepts messages from every transport: checks the rate, loads their files, stores and announces them."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ from web.server.hub import Hub, Replies
 from web.server.rate_limits import ClientLimits
 
 ACCEPT_SECONDS = 15.0
+"""Seconds for storing one message."""
 CHARS_OF_ONE = 8_000
-"""Characters of one message; a longer one counts as several against the rate limit."""
+"""Characters per message for the rate limit; a longer message counts as several."""
 
 
 def dedupe_key(cid: str) -> str:
-    """Return the key by which a repeated message is recognised, over WebSocket or event stream."""
+    """Return the key by which a repeated message is recognised, for the client's id of the message."""
     return f"web:{cid}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageIntake:
-    """Stores messages of visitors and programs, then shows them on screens and starts their answers."""
+    """Stores messages of visitors and programs, shows them in all clients, and starts their answers."""
 
     sessions: TurnService
     uploads: FileUploads
@@ -47,9 +48,10 @@ class MessageIntake:
     async def check_rate(
         self, limits: ClientLimits, known: Known, *, cid: str, address: str | None, chars: int
     ) -> None:
-        """Check rate limits; a message that was accepted before always passes. Raises RateLimited.
+        """Check the rate limits for a message of `chars` characters. Raises RateLimited.
 
-        Without an address the caller is a program that writes for many people.
+        A message that was accepted before always passes. `address` is None for a program that writes for many
+        people.
         """
         session_id = known.row.session_id
         weight = 1 + min(chars, wire.MAX_CHARS) // CHARS_OF_ONE
@@ -60,7 +62,7 @@ class MessageIntake:
             raise wire.RateLimited(retry_after_seconds=wait)
 
     async def build_inbound(self, known: Known, *, text: str, cid: str, files: Sequence[str]) -> Inbound:
-        """Build the message of a visitor or a program with its files.
+        """Return the message of a visitor or program with its files, not yet stored.
 
         Raises UnreadableMessage, UnknownFile and StorageUnavailable.
         """
@@ -84,9 +86,9 @@ class MessageIntake:
         )
 
     async def store(self, inbound: Inbound) -> Accepted:
-        """Store a message; call `announce` next.
+        """Store a message; the caller then calls `announce`.
 
-        Raises CidUsed, and StorageUnavailable for unexpected errors while storage is failing.
+        Raises CidUsed if another message has this cid, SessionMoved, other BadInput, and StorageUnavailable.
         """
         try:
             async with self.storage_limiter(), asyncio.timeout(ACCEPT_SECONDS):
@@ -98,7 +100,7 @@ class MessageIntake:
         return accepted
 
     def announce(self, inbound: Inbound, accepted: Accepted) -> None:
-        """Show a message on every screen, and start its answer; a repeated message is not shown again."""
+        """Show a message in every client and start its answer; a repeated message is not shown again."""
         if not accepted.repeated:
             self.hub.publish(
                 inbound.session_id, accepted.event_seq, "msg", message_payload(inbound, accepted)
@@ -106,7 +108,7 @@ class MessageIntake:
         self.replies.answer(inbound.session_id)
 
     async def accept(self, inbound: Inbound) -> Accepted:
-        """Store and announce a message. Raises CidUsed, StorageUnavailable."""
+        """Store and announce a message. Raises what `store` raises."""
         accepted = await self.store(inbound)
         self.announce(inbound, accepted)
         return accepted
@@ -114,10 +116,10 @@ class MessageIntake:
     async def store_edit(
         self, known: Known, *, seq: int, text: str, cid: str
     ) -> tuple[Accepted, Stored | None]:
-        """Replace the text of a person's message; call `announce_edit` next with what this returns.
+        """Replace the text of a person's message; pass the result to `announce_edit`.
 
-        Returns the stored message, and the event for screens, which is None if nothing changed. Raises
-        CannotEdit, CidUsed, UnknownMessage and other BadInput, SessionMoved and StorageUnavailable.
+        Return the stored message and the event for clients, None if nothing changed. Raises CannotEdit,
+        CidUsed, UnknownMessage and other BadInput, SessionMoved and StorageUnavailable.
         """
         inbound = Inbound(
             session_id=known.row.session_id, address_id=known.row.address_id, text=text,
@@ -135,17 +137,17 @@ class MessageIntake:
         return accepted, shown
 
     def announce_edit(self, accepted: Accepted, shown: Stored | None) -> None:
-        """Announce an edited message to screens and start its answer."""
+        """Show an edited message in every client, and start its answer."""
         if shown is not None:
             self.hub.publish(accepted.session_id, shown.event_seq, shown.kind, shown.payload)
         self.replies.answer(accepted.session_id)
 
     async def delete(self, known: Known, *, seq: int) -> int:
-        """Erase a message of the person with everything made of it; return the event that tells screens, or
-        0.
+        """Erase a person's message with everything derived from it.
 
-        An answer that is being written to it restarts, or ends where nothing is left to answer. An erased
-        message stays erased. Raises OnHold, UnknownMessage and StorageUnavailable.
+        Return the number of the event for clients. Return 0 if the message was erased before. A running
+        answer to it starts again, or ends if no message is left. Raises OnHold, UnknownMessage and
+        StorageUnavailable.
         """
         session_id = known.row.session_id
         try:
@@ -168,14 +170,17 @@ class MessageIntake:
         return event_seq
 
     async def _is_other(self, inbound: Inbound, accepted: Accepted) -> bool:
-        """Return whether the stored message of this `cid` differs. An erased one counts as equal."""
+        """Return whether the stored message with this cid has another text.
+
+        An erased one counts as the same.
+        """
         rows = await self.events.list_after(inbound.session_id, accepted.event_seq - 1, limit=1)
         stored = rows[0].payload.get("text") if rows and rows[0].event_seq == accepted.event_seq else None
         return bool(stored) and stored != inbound.text
 
 
 def message_payload(inbound: Inbound, accepted: Accepted) -> dict[str, Any]:
-    """Return the payload with which screens get a message that was just accepted."""
+    """Return the JSON fields of a message that was just accepted, as clients get it."""
     payload: dict[str, Any] = {
         "mid": accepted.mid,
         "cid": inbound.cid,

@@ -1,4 +1,4 @@
-"""Actions of a screen beside messages and commands: stop an answer, judge it, mark as read, catch up."""
+"""Actions of a client besides messages and commands: stop an answer, rate it, mark as read, catch up."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from web.protocol import wire
 from web.server.hub import Hub
 
 STEP_SECONDS = 15.0
+"""Seconds that one action may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScreenActions:
-    """Carries out what a screen asks for about answers that are written or shown."""
+    """Carries out a client's requests about running and shown answers."""
 
     sessions: TurnService
     events: PostgresEvents
@@ -30,16 +31,17 @@ class ScreenActions:
     crash_point: CrashPoint
 
     async def stop(self, known: Known, frame: wire.Stop, send: Send) -> None:
+        """Stop the running answer; a client that shows an ended one as running gets its end."""
         session_id = known.row.session_id
         async with asyncio.timeout(STEP_SECONDS):
             stopping = await self.sessions.stop(session_id)
         draft = self.hub.draft(session_id)
         if not stopping and draft is None and frame.mid and frame.mid.startswith("t"):
-            # Nothing runs: this screen missed the end, and must not go on waiting for it.
+            # No answer runs: this client missed the end, and must not wait for it.
             send(wire.run(int(frame.mid[1:]), "done"))
 
     async def judge(self, known: Known, frame: wire.Judgement, send: Send) -> None:
-        """Store a judgement of an answer. Raises MessageTooLong, UnknownMessage."""
+        """Store a rating of an answer, and acknowledge it. Raises MessageTooLong and UnknownMessage."""
         session_id, words = known.row.session_id, wire.clean(frame.text)
         if len(words) > FEEDBACK_CHARS:
             raise MessageTooLong(chars=len(words), limit=FEEDBACK_CHARS)
@@ -63,6 +65,7 @@ class ScreenActions:
             self.hub.publish(session_id, judged.event_seq, "feedback", event)
 
     async def mark_read(self, known: Known, event_seq: int) -> None:
+        """Store up to which event the visitor has read, and announce it to the visitor's other clients."""
         row = known.row
         async with asyncio.timeout(STEP_SECONDS):
             number = await self.events.mark_read(row.address_id, row.session_id, event_seq)
@@ -71,7 +74,11 @@ class ScreenActions:
             self.hub.publish_read(row.session_id, row.address_id, number)
 
     async def resync(self, known: Known, turn: int, send: Send) -> None:
-        """Send the text of a running answer: from here if all of it is known, else from its writer."""
+        """Send the text of the running answer: from memory if it is complete there, else ask the process that
+        writes it.
+
+        Raises UnknownMessage if that turn does not run.
+        """
         session_id = known.row.session_id
         draft = self.hub.draft(session_id)
         if draft is not None and draft.turn == turn and draft.whole:

@@ -1,4 +1,6 @@
-"""One WebSocket: hello, then messages and commands in, everything that happens in the session out."""
+"""Chat over a WebSocket: expects a hello, then carries out frames and sends the events of the
+conversation.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,17 @@ from web.server.rate_limits import ClientLimits, Window
 from web.server.send_queue import SendQueue
 
 HELLO_SECONDS = 10.0
+"""Seconds in which the hello must arrive."""
 HARD_FRAME_BYTES = 2 * wire.MAX_FRAME_BYTES
-"""aiohttp closes without a word beyond this; up to here we say why."""
+"""Maximum bytes of a frame that aiohttp accepts.
+
+Up to here a too large frame gets an error, beyond it none.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketHandlers:
-    """Handler of WebSockets."""
+    """Handler of WebSocket connections."""
 
     readiness: Readiness
     visitors: Visitors
@@ -42,9 +48,10 @@ class SocketHandlers:
     open_place: OpenPlace
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
-        """Serve the chat over a WebSocket. Raises HttpRefusal before the upgrade.
+        """Serve the chat over a WebSocket until it closes.
 
-        The origin is checked first, since after the upgrade a foreign page could read the response.
+        Raises HttpRefusal before the upgrade. The origin is checked first, since after the upgrade a foreign
+        page could read the response.
         """
         if self.readiness.draining:
             raise HttpRefusal(503, "restarting", "The server restarts. Please come back in a moment.")
@@ -68,6 +75,8 @@ class SocketHandlers:
 
 
 class _Chat:
+    """One WebSocket connection, from the hello to its close."""
+
     def __init__(
         self,
         request: web.Request,
@@ -95,6 +104,7 @@ class _Chat:
         self._public = False
 
     async def run(self) -> None:
+        """Serve the connection until it is closed."""
         if not self._limiter.address_places.take(self._address, self._limits.sockets_per_address):
             self._end(Closed(wire.CLOSE_RATE, "too many sockets", error=TooManySockets()))
             await self._wait_for_close()
@@ -108,6 +118,7 @@ class _Chat:
             self._limiter.address_places.leave(self._address)
 
     async def _talk(self) -> None:
+        """Admit the visitor and serve frames, again after each change of identity."""
         hello = await self._hello()
         request = self._request
 
@@ -126,7 +137,10 @@ class _Chat:
             first = None
 
     async def _wait_for_somebody(self, nobody: NobodyYet, hello: wire.Hello) -> str | None:
-        """Return the first frame that needs a conversation; None if the visitor left without one."""
+        """Return the first frame that needs a conversation; None if the visitor left without one.
+
+        Raises Closed.
+        """
         self._public = nobody.audience == "public"
         self._send(build_newcomer_welcome(self._offers, nobody, hello.locale))
         take_frame = Window(self._limits.frames, self._limits.frames_seconds).take
@@ -148,7 +162,10 @@ class _Chat:
         return None
 
     async def _stay(self, known: Known, hello: wire.Hello, first: str | None) -> Known | None:
-        """Serve the socket until it closes or the visitor signs in or out; return the new identity then."""
+        """Serve the connection until it closes or the visitor signs in or out.
+
+        Return the new identity then, else None.
+        """
         self._public = known.audience == "public"
         session = self._open_session(
             known, limits=self._limits, address=self._address, language=hello.locale,
@@ -169,6 +186,7 @@ class _Chat:
         return None
 
     async def _hello(self) -> wire.Hello:
+        """Return the hello, which must be the first frame. Raises Closed."""
         try:
             async with asyncio.timeout(HELLO_SECONDS):
                 message = await self._socket.receive()
@@ -186,6 +204,7 @@ class _Chat:
         return frame
 
     async def _listen(self, session: SocketSession) -> None:
+        """Carry out frames until the connection closes. Raises Closed and IdentityChanged."""
         async for message in self._socket:
             if self._send_queue.closing:
                 return
@@ -196,18 +215,20 @@ class _Chat:
                 return
             await session.receive(message.data)
             if self._send_queue.crowded:
-                # Frames that came together are read without a pause: their replies must get away in between.
+                # Frames that arrived together are read without a pause, so let the event loop send their
+                # replies in between.
                 await asyncio.sleep(0)
 
-    # The ends.
+    # Ends of the connection.
 
     def _end(self, closed: Closed) -> None:
+        """Send the frames of a close, then close the connection."""
         for frame in closed.frames(public=self._public):
             self._send(frame)
         self._send_queue.close(closed.code, closed.reason)
 
     async def _wait_for_close(self) -> None:
-        """Wait until the send queue has closed the socket; abort after `STEP_SECONDS`."""
+        """Wait until the send queue has closed the connection; abort it after `STEP_SECONDS`."""
         try:
             async with asyncio.timeout(STEP_SECONDS):
                 await self._send_queue.wait_closed()

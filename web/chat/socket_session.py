@@ -1,4 +1,4 @@
-"""One visitor's talk, whatever carries it: what their frames do, and what is said to them in return."""
+"""Session of one client: carries out its frames, whatever the transport, and sends the replies."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from web.server.rate_limits import ClientLimits
 log = structlog.get_logger(__name__)
 
 RETRY_MS = 2_000
+"""Milliseconds after which a client shall reconnect."""
 
 
 class FrameTooLarge(BadInput):
@@ -36,7 +37,10 @@ class FrameTooLarge(BadInput):
 
 
 class Closed(Exception):
-    """The conversation on this line is over: with a code, and an error frame where there is one."""
+    """Raised to close a connection with a close code and a reason.
+
+    `error` is also sent as a frame, if given.
+    """
 
     def __init__(self, code: int, reason: str, *, error: EvertalkError | None = None) -> None:
         super().__init__(reason)
@@ -45,7 +49,10 @@ class Closed(Exception):
         self.error = error
 
     def frames(self, *, public: bool) -> list[Mapping[str, Any]]:
-        """Return the frames to send before the connection is closed."""
+        """Return the frames to send before the connection is closed.
+
+        `public` selects wording for public sites.
+        """
         said: list[Mapping[str, Any]] = []
         if self.error is not None:
             said.append(wire.error(self.error, public=public))
@@ -57,13 +64,16 @@ class Closed(Exception):
 
 
 def build_retry_close(error: Exception) -> Closed:
-    """Return a close that makes the browser send again under the same `cid`."""
+    """Return the close for a storage failure.
+
+    It makes the browser reconnect and send again under the same cid.
+    """
     log.warning("storage_unavailable", reason=str(error))
     return Closed(wire.CLOSE_SLOW, "try again", error=StorageUnavailable())
 
 
 class IdentityChanged(Exception):
-    """Change of the visitor's identity on an open connection."""
+    """Raised when the visitor signed in or out on an open connection; `known` is the new identity."""
 
     def __init__(self, known: Known) -> None:
         super().__init__("signed again")
@@ -71,7 +81,10 @@ class IdentityChanged(Exception):
 
 
 async def admit(hub: Hub, deciding: Awaitable[Known]) -> Known:
-    """Return the visitor once `deciding` is done. Raises Closed."""
+    """Await the admission of a visitor and return them.
+
+    Raises Closed, with a close code for each reason of refusal.
+    """
     try:
         async with asyncio.timeout(STEP_SECONDS):
             known = await deciding
@@ -93,7 +106,11 @@ async def admit(hub: Hub, deciding: Awaitable[Known]) -> Known:
 
 
 class SocketSession:
-    """Session of a visitor on a socket. `take_frame` returns seconds to wait before a frame, 0 for none."""
+    """Session of one client with a conversation.
+
+    `take_frame` returns the seconds to wait before another frame is allowed, 0 for none; `send` sends a frame
+    to this client.
+    """
 
     def __init__(
         self,
@@ -124,10 +141,13 @@ class SocketSession:
         self._public = known.audience == "public"
         self._strikes = 0
         self.signed_out = False
-        """True if other screens of the address must learn of the sign-out after this one has left."""
+        """Whether a sign-out must be announced to the visitor's other clients after this client has left."""
 
     async def receive(self, data: str | Mapping[str, Any]) -> None:
-        """Handle one frame, given as text or as its object. Raises IdentityChanged and Closed."""
+        """Carry out one frame, given as text or as parsed object; a refused one gets an error frame.
+
+        Raises IdentityChanged and Closed.
+        """
         if _bytes(data) > wire.MAX_FRAME_BYTES:
             raise Closed(
                 wire.CLOSE_TOO_BIG, f"{wire.MAX_FRAME_BYTES // 1024} KiB are the most", error=FrameTooLarge()
@@ -143,7 +163,7 @@ class SocketSession:
         except (StorageUnavailable, TimeoutError) as error:
             raise build_retry_close(error) from None
         except SessionMoved:
-            # The message is not refused: the browser sends it again after its next welcome.
+            # The message is not refused: the browser sends it again after the next welcome.
             raise Closed(wire.CLOSE_RESTART, "moved") from None
         except BadInput as error:
             self._strike()
@@ -152,6 +172,7 @@ class SocketSession:
             self._send(wire.error(error, cid=cid, public=self._public))
 
     def _strike(self) -> None:
+        """Count a refused frame. Raises Closed after too many."""
         self._strikes += 1
         if self._strikes > self._limits.strikes:
             raise Closed(wire.CLOSE_RATE, "too many refused frames")
@@ -182,7 +203,7 @@ class SocketSession:
                 raise wire.BadFrame("hello was said already")
 
     async def _identify(self, identity: str | None) -> None:
-        """Sign in or out. Raises IdentityChanged, after which a new welcome is sent."""
+        """Sign the visitor in, or out if `identity` is None; always raises IdentityChanged or Closed."""
         visitors = self._visitors
         anew = (
             visitors.sign_out(self._known) if identity is None else visitors.identify(self._known, identity)
@@ -191,7 +212,10 @@ class SocketSession:
         raise IdentityChanged(await admit(self._hub, anew))
 
     async def _message(self, frame: wire.Msg | wire.Edit | wire.DeleteAsked) -> None:
-        """Store a new, edited or deleted message; its writer gets its number before other screens see it."""
+        """Store a new, edited or deleted message.
+
+        Its sender gets the acknowledgement before other clients see it.
+        """
         if isinstance(frame, wire.DeleteAsked):
             await self._delete(frame)
             return
@@ -228,16 +252,20 @@ class SocketSession:
 
 
 OpenSession = Callable[..., SocketSession]
-"""Opens the session of a screen; all services are bound."""
+"""Callable that creates the session of a client; its services are already bound."""
 
 
 def _bytes(data: str | Mapping[str, Any]) -> int:
+    """Return the size of a frame in UTF-8 bytes."""
     text = data if isinstance(data, str) else wire.encode(data)
     return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
 
 def _cid_hint(data: str | Mapping[str, Any]) -> str | None:
-    """Return the cid of a refused frame, so that the browser can mark its message; None if unreadable."""
+    """Return the cid of a refused frame, so that the browser can mark its message.
+
+    None if it cannot be read.
+    """
     try:
         return getattr(wire.read_frame(data), "cid", None)
     except EvertalkError:

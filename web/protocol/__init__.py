@@ -1,3 +1,1 @@
-"""The words that browsers and the server exchange: frames of protocol v1 in `wire`. Everything from
-outside is parsed here into values, strictly.
-"""
+"""Protocol v1 between browsers and the server; `wire` parses and builds its frames."""

@@ -1,4 +1,9 @@
-"""Protocol v1: what browsers send is parsed strictly into values, what they get is made here."""
+"""Frames of protocol v1: those of clients are strictly parsed into values, those of the server are built
+here.
+
+`cid` is a client's id of its frame, `mid` an id of a message (`m12`) or of a turn (`t7`), `event_seq` the
+number of an event in the conversation.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +20,11 @@ from shared.core.values.errors import BadInput, EvertalkError, UnreadableMessage
 
 VERSION = 1
 MAX_FRAME_BYTES = 640 * 1024
-"""Holds a message of `MAX_CHARS`, even if each of them is escaped."""
+"""Maximum bytes of a client's frame; enough for `MAX_CHARS` characters even if each one is escaped."""
 HEARTBEAT_SECONDS = 25
+"""Seconds between two pings of the server."""
 MAX_CHARS = 100_000
+"""Maximum characters of a message."""
 
 CLOSE_TOO_BIG = 1009
 CLOSE_BINARY = 1003
@@ -31,7 +38,7 @@ CLOSE_NO_HELLO = 4408
 CLOSE_RATE = 4429
 
 MOST_FILES = 5
-"""Files of one message."""
+"""Maximum files of one message."""
 _FILE = re.compile(r"[0-9a-f]{32}")
 _CID = re.compile(r"[A-Za-z0-9_.:\-]{1,64}")
 _MID = re.compile(r"[a-z][0-9]{1,18}")
@@ -42,6 +49,7 @@ _SITE = re.compile(SITE_PATTERN)
 _COMMAND = re.compile(r"[a-z][a-z0-9_\-]{0,31}")
 _TOKEN = re.compile(r"[A-Za-z0-9_\-]{16,128}")
 WORDS = re.compile(r"[A-Za-z0-9_+\-/]{0,64}")
+"""Pattern of short hints such as a locale, a time zone or a conversation id."""
 _MAX_INTEGER = 2**53
 
 _RUN_STATES = {
@@ -51,9 +59,11 @@ _RUN_STATES = {
     "failed": "failed",
     "waiting": "queued",
 }
+"""State of a `run` frame by the state in which a turn ended."""
 HIDDEN_FROM_PUBLIC = frozenset({"compaction", "memory", "pin"})
-"""Durable events that tell of the machinery; a shop's visitors get a bare number instead."""
+"""Kinds of stored events that visitors of public sites do not see; they get a bare number instead."""
 _CUT = frozenset({"t", "event_seq", "id", "state", "kind", "through_turn", "to_mid"})
+"""Fields of a compaction event that visitors of public sites may see."""
 
 
 class BadFrame(BadInput):
@@ -87,6 +97,11 @@ class CidUsed(BadInput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
+    """Frame that opens the chat of a site.
+
+    `last_seq` is the number of the last event that the client has, 0 for none.
+    """
+
     version: int
     site: str
     last_seq: int
@@ -94,15 +109,17 @@ class Hello:
     locale: str = ""
     tz: str = ""
     session: str = ""
-    """The one that `last_seq` counts in, where the screen knows it."""
+    """Conversation in which `last_seq` counts; empty if the client does not know it."""
     identity: str | None = None
-    """Identity token that the site has signed."""
+    """Identity token that the site has signed; None for an anonymous visitor."""
     begin: bool = True
-    """True if a new visitor gets a conversation at once, false if with the first action."""
+    """Whether a new visitor gets a conversation at once; False means with the first action."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Msg:
+    """Frame with a new message; `attachments` are ids of uploads."""
+
     cid: str
     text: str
     attachments: tuple[str, ...] = ()
@@ -110,7 +127,7 @@ class Msg:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """Another text for a message of the person; `m` and `seq` make the id of that message."""
+    """Frame with a new text for the person's message `m{seq}`."""
 
     cid: str
     seq: int
@@ -119,7 +136,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteAsked:
-    """Deletion of a message of the person."""
+    """Frame that deletes the person's message `m{seq}`."""
 
     cid: str
     seq: int
@@ -127,6 +144,8 @@ class DeleteAsked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandAsked:
+    """Frame that runs a command; `args` is its text, or its arguments by name."""
+
     cid: str
     command: str
     args: str | Mapping[str, Any]
@@ -134,11 +153,15 @@ class CommandAsked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
+    """Frame that stops the running answer; `mid` is the one that the client shows, None if unknown."""
+
     mid: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinAsked:
+    """Frame that pins or unpins a message."""
+
     cid: str
     mid: str
     pinned: bool
@@ -146,6 +169,8 @@ class PinAsked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
+    """Frame that rates an answer: `value` 1 is good, -1 bad, 0 withdraws the rating."""
+
     cid: str
     mid: str
     value: int
@@ -154,34 +179,40 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
+    """Frame that says up to which event the person has read."""
+
     seq: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resync:
+    """Frame that asks for the whole text of the running answer `mid`."""
+
     mid: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identify:
-    """Frame of a visitor who signs in or out on the page."""
+    """Frame with which a visitor signs in; `identity` None signs out."""
 
     identity: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Typing:
-    """Words are being written to the human who has the conversation."""
+    """Frame that says the visitor is typing, for an operator who has the conversation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ping:
+    """Frame that asks for a `pong` with the same number."""
+
     n: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """A frame of a later protocol; ignored."""
+    """Frame of an unknown kind, as of a later protocol; it is ignored."""
 
     t: str
 
@@ -205,7 +236,7 @@ ClientFrame = (
 
 
 def read_frame(data: str | Mapping[str, Any]) -> ClientFrame:
-    """Parse a frame of a browser. Raises BadFrame, with the action's cid if that can be read."""
+    """Return the value of a client's frame. Raises BadFrame, with the cid of the frame if it can be read."""
     frame = read_object(data) if isinstance(data, str) else data
     kind = frame.get("t")
     if not isinstance(kind, str):
@@ -239,7 +270,7 @@ def read_frame(data: str | Mapping[str, Any]) -> ClientFrame:
 
 
 def read_object(data: str | bytes) -> dict[str, Any]:
-    """Parse a JSON object; NaN and Infinity are refused. Raises BadFrame."""
+    """Return a JSON object; NaN and Infinity are refused. Raises BadFrame."""
     try:
         value = json.loads(data, parse_constant=_no_constant)
     except (ValueError, RecursionError):
@@ -250,7 +281,10 @@ def read_object(data: str | bytes) -> dict[str, Any]:
 
 
 def clean(text: str) -> str:
-    """Text that Postgres and JSON can carry; raises UnreadableMessage for NUL and lone surrogates."""
+    """Return the text unchanged if Postgres and JSON can store it.
+
+    Raises UnreadableMessage for NUL characters and lone surrogates.
+    """
     if "\0" in text:
         raise UnreadableMessage("NUL in text")
     try:
@@ -290,7 +324,7 @@ def _hello(frame: Mapping[str, Any]) -> Hello:
 
 
 def _identity(frame: Mapping[str, Any]) -> str | None:
-    """Return the identity token as text; its reader bounds the length."""
+    """Return the identity token of a frame; None if missing or empty. Its length is checked later."""
     identity = frame.get("identity")
     if identity is not None and not isinstance(identity, str):
         raise BadFrame("`identity` is not text", cid=_cid_of(frame))
@@ -348,6 +382,7 @@ def files(frame: Mapping[str, Any], cid: str | None = None) -> tuple[str, ...]:
 
 
 def _pattern(frame: Mapping[str, Any], name: str, pattern: re.Pattern[str]) -> str:
+    """Return a text field that matches a pattern. Raises BadFrame."""
     value = frame.get(name)
     if not isinstance(value, str) or pattern.fullmatch(value) is None:
         raise BadFrame(f"`{name}` is missing or malformed", cid=_cid_of(frame))
@@ -355,6 +390,7 @@ def _pattern(frame: Mapping[str, Any], name: str, pattern: re.Pattern[str]) -> s
 
 
 def _integer(frame: Mapping[str, Any], name: str) -> int:
+    """Return a field that is a whole number from 0 to 2**53 - 1. Raises BadFrame."""
     value = frame.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _MAX_INTEGER:
         raise BadFrame(f"`{name}` is not a whole number", cid=_cid_of(frame))
@@ -362,26 +398,29 @@ def _integer(frame: Mapping[str, Any], name: str) -> int:
 
 
 def _hint(frame: Mapping[str, Any], name: str) -> str:
-    """Return a locale or time zone that a client suggests; empty if it is missing or malformed."""
+    """Return an optional hint such as a locale; empty if it is missing or malformed."""
     value = frame.get(name, "")
     return value if isinstance(value, str) and WORDS.fullmatch(value) else ""
 
 
 def _cid_of(frame: Mapping[str, Any]) -> str | None:
+    """Return the cid of a frame; None without a valid one."""
     cid = frame.get("cid")
     return cid if isinstance(cid, str) and _CID.fullmatch(cid) else None
 
 
-# What browsers get.
+# Frames that clients get.
 
 Frame = dict[str, Any]
 
 
 def encode(frame: Mapping[str, Any]) -> str:
+    """Return a frame as compact JSON."""
     return json.dumps(frame, ensure_ascii=False, separators=(",", ":"))
 
 
 def durable(event_seq: int, kind: str, payload: Mapping[str, Any]) -> Frame:
+    """Return a stored event as a frame; a long message is shortened."""
     return {
         "t": kind,
         "event_seq": event_seq,
@@ -390,13 +429,13 @@ def durable(event_seq: int, kind: str, payload: Mapping[str, Any]) -> Frame:
 
 
 def for_public(frame: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a stored frame as a public site's visitors may see it.
+    """Return a stored event's frame as visitors of a public site may see it.
 
-    Frames about summaries, memory and pins keep only their number, except for what visitors did themselves;
-    messages lose `memory`, and errors get public wording.
+    Frames about summaries, memory and pins keep only their number, except for what visitors did themselves.
+    Messages lose `memory`, and errors get public wording.
     """
     if frame["t"] == "compaction" and frame.get("state") in ("new", "separator"):
-        # What they did themselves.
+        # Visitors caused these events themselves.
         return {name: value for name, value in frame.items() if name in _CUT}
     if frame["t"] in HIDDEN_FROM_PUBLIC:
         return hidden(frame["event_seq"])
@@ -409,29 +448,32 @@ def for_public(frame: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def hidden(event_seq: int) -> Frame:
-    """Return the frame that fills the number of an event which the visitor may not see."""
+    """Return the frame with the number of an event that the visitor may not see."""
     return {"t": "hidden", "event_seq": event_seq}
 
 
 def ack(cid: str, accepted: Accepted) -> Frame:
+    """Return the acknowledgement of a stored message; `dup` marks a repeated one."""
     frame: Frame = {"t": "ack", "cid": cid, "mid": accepted.mid, "event_seq": accepted.event_seq}
     return {**frame, "dup": True} if accepted.repeated else frame
 
 
 def delete_ack(cid: str, seq: int) -> Frame:
+    """Return the acknowledgement of a deleted message."""
     return {"t": "ack", "cid": cid, "mid": f"m{seq}"}
 
 
 def feedback_ack(cid: str, mid: str, *, repeated: bool) -> Frame:
+    """Return the acknowledgement of a rating."""
     frame: Frame = {"t": "ack", "cid": cid, "mid": mid}
     return {**frame, "dup": True} if repeated else frame
 
 
 def error(failure: EvertalkError, *, cid: str | None = None, public: bool = False) -> Frame:
-    """Build the error frame of a failure: its code, sentence and advice, never the reason.
+    """Return the error frame of a failure: its code, sentence and advice, without internal reasons.
 
-    `cid` is the client's id of the frame that failed, None without one. With `public`, advice for visitors of
-    public sites replaces the sentence, where there is one. `retry_after` is in seconds.
+    `cid` is that of the frame that failed, None without one. With `public`, advice for visitors of public
+    sites replaces the sentence, if there is one. `retry_after` is in seconds.
     """
     plain = advice_for_public(failure.code) if public else ""
     advice = plain or failure.advice
@@ -452,24 +494,27 @@ def error(failure: EvertalkError, *, cid: str | None = None, public: bool = Fals
 
 
 def sentence(failure: EvertalkError) -> str:
-    """Return the first line of the docstring of an error's class; its code without one."""
+    """Return the first line of the docstring of the error's class, which is its sentence for people."""
     return (type(failure).__doc__ or failure.code).strip().partition("\n")[0]
 
 
 def delta(*, turn: int, attempt: int, offset: int, text: str) -> Frame:
+    """Return the frame with a new piece of a running answer; `offset` counts UTF-16 units."""
     return {"t": "delta", "mid": f"t{turn}", "turn": turn, "attempt": attempt, "off": offset, "text": text}
 
 
 def stream(*, turn: int, attempt: int, text: str) -> Frame:
-    """Return the frame with the whole text so far, for a client that missed a piece."""
+    """Return the frame with the whole text of a running answer, for a client that missed a piece."""
     return {"t": "stream", "mid": f"t{turn}", "turn": turn, "attempt": attempt, "text": text}
 
 
 def read(event_seq: int) -> Frame:
+    """Return the frame that says up to which event the person has read."""
     return {"t": "read", "seq": event_seq}
 
 
 def run(turn: int, state: str, *, tool: str | None = None, subject: str = "") -> Frame:
+    """Return the frame with the state of a turn, and with the running tool and its subject if given."""
     frame: Frame = {"t": "run", "turn": turn, "state": state}
     if not tool:
         return frame
@@ -477,16 +522,18 @@ def run(turn: int, state: str, *, tool: str | None = None, subject: str = "") ->
 
 
 def organizing(event: Organizing) -> Frame:
-    """Return the first frame of a summary job's progress bar, at 0 percent; the job sends the later ones."""
+    """Return the first frame of a compaction's progress, at 0 percent; the job sends the later ones."""
     frame: Frame = {"t": "compaction.progress", "id": str(event.job_id), "percent": 0}
     return {**frame, "stage": "waiting", "state": "running"}
 
 
 def run_ended(ended: RunEnded) -> Frame:
+    """Return the frame that says how a turn ended."""
     return run(ended.turn, _RUN_STATES[ended.state])
 
 
 def ctx(measured: ContextMeasured) -> Frame:
+    """Return the frame with the fill level of the context."""
     frame: Frame = {
         "t": "ctx",
         "used": measured.used,
@@ -502,18 +549,20 @@ def ctx(measured: ContextMeasured) -> Frame:
 
 
 def _next_summary(measured: ContextMeasured) -> Frame:
-    """Return when the next automatic summary comes, or the reason why none does."""
+    """Return in how many turns the next automatic summary comes, or why none will."""
     if measured.summary_withheld:
         return {"withheld": measured.summary_withheld}
     return {"turns": measured.summary_turns, "soon": measured.summary_soon}
 
 
 def command_progress(cid: str, command: str, message: str, percent: float | None) -> Frame:
+    """Return the frame with a command's progress; `percent` None if unknown."""
     frame: Frame = {"t": "command.progress", "cid": cid, "command": command, "message": message}
     return frame if percent is None else {**frame, "percent": percent}
 
 
 def bye(code: int, reason: str, *, retry_ms: int) -> Frame:
+    """Return the frame that announces a close; the client shall reconnect after `retry_ms` milliseconds."""
     return {"t": "bye", "code": code, "reason": reason, "retry_ms": retry_ms}
 
 
@@ -541,6 +590,11 @@ def welcome(
     files: Mapping[str, Any] | None = None,
     imports: bool = False,
 ) -> Frame:
+    """Return the frame that starts a client: its conversation, missed events, offers and state.
+
+    `head` is the number of the newest event, `resumed` says that `events` continue those that the client has.
+    `token` is a new token to store, None to keep the old one.
+    """
     frame: Frame = {
         "t": "welcome",
         "v": VERSION,
@@ -568,7 +622,7 @@ def welcome(
 
 
 def hit_payload(hit: MessageHit) -> dict[str, Any]:
-    """Return the JSON fields of a message that a search found."""
+    """Return the JSON fields of a search hit."""
     return {
         "mid": hit.mid,
         "session_id": hit.session,

@@ -130,8 +130,8 @@ def check_url(url: str) -> None:
 async def register_webhook(bot: Bot, mode: WebhookConfig) -> bool:
     """Register the webhook unless it is already registered; return True if it was changed.
 
-    Retries without end while Telegram is unreachable. Raises InvalidBotToken, and TelegramBadRequest for an
-    address that Telegram refuses.
+    Retries without end while Telegram is unreachable. Raises InvalidBotToken. An
+    address that Telegram refuses leads to aiogram's TelegramBadRequest.
     """
     backoff = Backoff()
     while True:

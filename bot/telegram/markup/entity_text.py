@@ -520,8 +520,8 @@ class _MeasuredText:
         return end
 
     def is_full(self, start: int, limit: int) -> bool:
-        """Return whether a part from `start` to the end of the text is so long that further words may cut
-        it.
+        """Return whether a part from `start` to the end of the text has a length at which more words may
+        cut it.
         """
         return len(self.text) > self._find_first_cut(start, limit)
 
