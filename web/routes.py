@@ -181,7 +181,7 @@ async def healthz(request: web.Request) -> web.StreamResponse:
 
 
 def _known(file: File | None) -> File:
-    """Return the file. Raises HTTPNotFound for None."""
+    """Return the file; for None, answer with status 404."""
     if file is None:
         raise web.HTTPNotFound
     return file

@@ -1,4 +1,6 @@
-"""REST as one table: each operation is registered once, beside its handler, with who may come, what it
-takes and what it answers; the router, the access table and `/api/v1/openapi.json` come from it. Programs
-come with an API key. Begin with `operation`.
+"""Framework of the REST interface.
+
+Each operation is registered once, at its handler, with its callers, arguments and answers. Routes, access
+checks and `/api/v1/openapi.json` are made from that table. Programs authenticate with an API key. Begin with
+`operation`.
 """

@@ -1,4 +1,4 @@
-"""The door for programs: whose key it is, what it opens, how often, and that its writes are on record."""
+"""Authentication of programs by API key: scope, rate limit, and an audit record of each write."""
 
 from __future__ import annotations
 
@@ -24,32 +24,41 @@ from web.server.rate_limits import RateWindows
 log = structlog.get_logger(__name__)
 
 REQUESTS_PER_MINUTE = 600
+"""Maximum requests of one API key per minute."""
 _BEARER = {"WWW-Authenticate": "Bearer"}
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKeyAuth:
+    """Stores, scopes and rate limits for the check of API keys."""
+
     keys: PostgresApiKeys
     sessions: PostgresApiSessions
     visitors: Visitors
     scope_of: Callable[[str, str], Scope | Literal["anyone"] | None]
-    """Scope of a method and a route; None where API keys are not allowed."""
+    """Function from method and route to the needed scope; None where API keys are not allowed."""
     requests_per_minute: int = REQUESTS_PER_MINUTE
     windows: RateWindows = field(default_factory=lambda: RateWindows(KEY_SECONDS))
 
 
 ONLY_IN_PERSON = frozenset({"link", "unlink"})
-"""Commands that API keys cannot run: the code of a `/link` gives access to the conversation."""
+"""Commands that API keys cannot run: the code of `/link` would give access to the conversation."""
 
 API: web.AppKey[ApiKeyAuth] = web.AppKey("api", ApiKeyAuth)
+"""Application key of the API key check."""
 KEY: web.RequestKey[ApiKey] = web.RequestKey("api_key", ApiKey)
+"""Request key of the API key with which a request was admitted."""
 RECORDED: web.RequestKey[bool] = web.RequestKey("recorded", bool)
+"""Request key that is set once the action was recorded in the audit log."""
 
 
 @web.middleware
 async def check_api_key(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Check the API key of a request; requests without one are passed on."""
+    """Middleware that checks the API key of a request; a request without one is passed on.
+
+    Raises HttpRefusal with status 401 or 403, and RateLimited.
+    """
     token = _token(request)
     if token is None or request.match_info.http_exception is not None:
         return await handler(request)
@@ -80,9 +89,9 @@ async def check_api_key(request: web.Request, handler: Handler) -> web.StreamRes
 
 
 async def record(request: web.Request, action: str, *, about: str, **detail: Any) -> None:
-    """Record the action of an API key in the audit log; do nothing for other callers.
+    """Record an action in the audit log if an API key makes it; do nothing for other callers.
 
-    Call it before the write, so that an action that cannot be recorded is not done.
+    Call it before the write, so that an action that cannot be recorded is not carried out.
     """
     key = request.get(KEY)
     if key is not None:
@@ -91,9 +100,9 @@ async def record(request: web.Request, action: str, *, about: str, **detail: Any
 
 
 async def find_by_key(request: web.Request, public_id: str | None) -> Known | None:
-    """Return the session that an API key names, as if its person called; None without a key.
+    """Return the visitor of the conversation that a request with API key names; None without a key.
 
-    Raises UnknownSession if the key may not use it.
+    Raises UnknownSession if the key may not access that conversation.
     """
     key = request.get(KEY)
     if key is None:
@@ -109,7 +118,10 @@ async def find_by_key(request: web.Request, public_id: str | None) -> Known | No
 
 
 async def build_known(request: web.Request, reached: ApiSession) -> Known:
-    """Return the session as its visitor's; on a public site the key has no more rights than visitors."""
+    """Return the visitor to whom a conversation belongs.
+
+    On a public site the key gets a visitor's rights only.
+    """
     row = VisitorRow(
         site=reached.site,
         audience=reached.audience,
@@ -125,11 +137,12 @@ async def build_known(request: web.Request, reached: ApiSession) -> Known:
 
 
 NOWHERE = 0
-"""The address of a conversation that is not reached on the web."""
+"""Address id of a conversation that does not take place on the web."""
 NAME_THE_SESSION = "Name a conversation that this key may reach, by the id that it had when it was made."
 
 
 def _token(request: web.Request) -> str | None:
+    """Return the API key in the Authorization header; None if there is none."""
     kind, _, token = request.headers.get("Authorization", "").partition(" ")
     token = token.strip()
     return token if kind.lower() == "bearer" and token.startswith(TOKEN_MARK) else None

@@ -1,4 +1,6 @@
-"""Reads what a handler's signature asks for out of a request; what does not fit is refused in words."""
+"""Reads the arguments of a handler from a request, as its signature describes them, and refuses invalid
+ones.
+"""
 
 from __future__ import annotations
 
@@ -18,29 +20,34 @@ from web.rest.operation import Operation
 from web.security import HttpRefusal
 
 Json = Mapping[str, Any]
+"""JSON object of a request body."""
 Place = Literal["path", "query", "header", "body"]
+"""Part of a request that contains an argument."""
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """Marks a parameter that stands elsewhere than its method says."""
+    """Annotation that puts a parameter into another part of the request than its method implies."""
 
     place: Place
     name: str = ""
-    """Where Python cannot write it."""
+    """Name in the request, if it cannot be a Python name; empty for the parameter's own name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Marks a parameter that gets the whole body as it is: described so, and judged by the handler."""
+    """Annotation of a parameter that gets the whole body.
+
+    `of` is its type for the description, the handler checks it.
+    """
 
     of: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One parameter of a handler."""
+    """Parameter of a handler, with its place and name in the request."""
 
     name: str
     place: Place
@@ -49,17 +56,17 @@ class Parameter:
     default: Any
     shape: Shape | None = None
     spread: bool = False
-    """One of `**fields`, which the handler gets only where it is given."""
+    """Whether the parameter is one of `**fields`, which the handler gets only if the request contains it."""
 
 
 class Untitled(GenerateJsonSchema):
-    """Names of fields need no title made of them."""
+    """Generator of JSON schemas without titles made from field names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
     def field_is_required(self, field: Any, *given: Any, **more: Any) -> bool:
-        """Return whether a field is required; answers always have all fields, those with defaults, too."""
+        """Return whether a field is required; in answers every field is, even one with a default."""
         sent = self.mode == "serialization" and field["type"] == "dataclass-field"
         return sent or super().field_is_required(field, *given, **more)
 
@@ -76,7 +83,7 @@ class BadField(BadInput):
 
 @functools.cache
 def arguments_of(operation: Operation) -> tuple[Parameter, ...]:
-    """Return the parameters of an operation without the first, which is the caller, and `self`."""
+    """Return the parameters of an operation's handler, without `self` and the caller."""
     hints = get_type_hints(operation.handler, include_extras=True)
     parameters = [*inspect.signature(operation.handler).parameters.values()][2 if operation.owner else 1 :]
     parts = iter(re.findall(r"\{(\w+)\}", operation.path))
@@ -95,6 +102,7 @@ def arguments_of(operation: Operation) -> tuple[Parameter, ...]:
 
 
 def _argument(one: inspect.Parameter, hint: Any, parts: Any, usual: Place) -> Parameter:
+    """Return a parameter of a signature; positional ones are parts of the path, named in `parts`."""
     marks = getattr(hint, "__metadata__", ())
     shape = next((mark for mark in marks if isinstance(mark, Shape)), None)
     if one.kind is not inspect.Parameter.KEYWORD_ONLY:
@@ -109,7 +117,10 @@ def _argument(one: inspect.Parameter, hint: Any, parts: Any, usual: Place) -> Pa
 
 @functools.cache
 def model_of(operation: Operation, *, body: bool) -> type[BaseModel]:
-    """Build the model of address and headers, or of the body, when the first request comes."""
+    """Return the pydantic model of the body, or that of path, query and headers.
+
+    Built at the first request.
+    """
     fields = [one for one in arguments_of(operation) if (one.place == "body") is body and one.shape is None]
     made: Any = {one.name: (Annotated[one.hint, Field(alias=one.wire_name)], one.default) for one in fields}
     extra: Literal["forbid", "ignore"] = "forbid" if operation.strict and body else "ignore"
@@ -125,9 +136,10 @@ async def read_arguments(
     read_body: Callable[[bool], Awaitable[Json]],
     without_empty: bool = False,
 ) -> dict[str, Any]:
-    """Return arguments by the names of the handler's parameters.
+    """Return the handler's arguments by parameter name.
 
-    `read_body` receives whether a body is required. Raises BadField, HttpRefusal and what `read_body` raises.
+    `read_body` gets whether a body is required. `without_empty` treats empty texts outside the body as
+    missing. Raises BadField, HttpRefusal and what `read_body` raises.
     """
     asked = arguments_of(operation)
     outside = {one.wire_name: one.place for one in asked if one.place != "body"}
@@ -147,6 +159,10 @@ async def read_arguments(
 
 
 def _validate(operation: Operation, given: Json, places: Mapping[str, Place] | None) -> dict[str, Any]:
+    """Return the valid arguments.
+
+    Raises BadField; an invalid part of the path raises HttpRefusal with status 404.
+    """
     model = model_of(operation, body=places is None)
     try:
         found = model.model_validate(given)
@@ -161,6 +177,7 @@ def _validate(operation: Operation, given: Json, places: Mapping[str, Place] | N
 
 
 def _refusal(error: Any, model: type[BaseModel]) -> str:
+    """Return the sentence that says what is wrong with a field."""
     name, *inside = error["loc"]
     place = "".join(char for char in ".".join(map(str, error["loc"]))[:80] if char.isprintable())
     fields = _fields_of(model)
@@ -179,7 +196,7 @@ def _refusal(error: Any, model: type[BaseModel]) -> str:
 
 @functools.cache
 def _fields_of(model: type[BaseModel]) -> Json:
-    """Return the schema of a model; it is cached, so that invalid requests cost no more than valid ones."""
+    """Return the JSON schema of a model; cached, so that invalid requests cost no more than valid ones."""
     return model.model_json_schema(schema_generator=Untitled)
 
 
@@ -190,7 +207,7 @@ _WORDS = {
 
 
 def describe_schema(schema: Json) -> str:
-    """Return a short description of a value's type."""
+    """Return a few words that describe the values which a JSON schema allows."""
     if "anyOf" in schema:
         schema = {**schema, **schema["anyOf"][0]}
     if "title" in schema and " " in schema["title"]:

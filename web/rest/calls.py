@@ -1,4 +1,6 @@
-"""The door of visitors and programs: who asks, how often, and how they are answered."""
+"""Handling of REST calls by visitors and programs: identify the caller, check the rate, run the handler,
+answer.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,12 @@ from web.server.client_limiter import ClientLimiter
 _NO_STORE = {"Cache-Control": "no-store"}
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Others = Mapping[tuple[str, str], Handler]
-"""Operators' handlers by method and path, for addresses that visitors and keys share with them."""
+"""Handlers of operators by method and path, for paths that visitors and API keys share with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisitorDoor:
-    """Visitors, limits and readiness, by which a request of a visitor or a program is admitted."""
+    """Services that admit the request of a visitor or program."""
 
     visitors: Visitors
     limiter: ClientLimiter
@@ -36,8 +38,9 @@ class VisitorDoor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """Admitted request. `known` is None if everyone may call, or if the handler finds the caller
-    itself.
+    """Admitted request.
+
+    `known` is the visitor, None if everyone may call or if the handler itself identifies the caller.
     """
 
     request: web.Request
@@ -46,32 +49,35 @@ class Call:
 
     @property
     def person(self) -> Known:
+        """The visitor; only for operations that identify one."""
         assert self.known is not None, "the operation says that a visitor may come"
         return self.known
 
     @property
     def session_id(self) -> int:
+        """Id of the visitor's conversation."""
         return self.person.row.session_id
 
     @property
     def language(self) -> str:
-        """Language that the client names first; empty if it names none."""
+        """Language tag that the client prefers; empty if it states none."""
         return self.request.headers.get("Accept-Language", "").partition(",")[0].partition(";")[0].strip()
 
     def check_draining(self) -> None:
+        """Raise HttpRefusal with status 503 if the process is stopping."""
         if self.door.readiness.draining:
             words = "The server restarts. Please come back."
             raise HttpRefusal(503, "restarting", words, headers={"Retry-After": "2"})
 
     def check_rate(self, what: str) -> None:
-        """Count a request in the limits of its conversation and its client address; raise RateLimited.
+        """Count a request towards the limits of its conversation and client address. Raises RateLimited.
 
-        `what` is `reads`, or another word for the limits of messages. With a key, reads do not count here,
-        and other requests count by conversation only.
+        `what` is `reads`, or any other name for the limits of messages. With an API key, reads are not
+        counted, and other requests count for the conversation only.
         """
         limiter, key = self.door.limiter, KEY in self.request
         if what == "reads" and key:
-            return  # a key has its requests in a minute
+            return  # the requests per minute of a key are limited already
         limits = limiter.limits_for(self.request)
         most, mark = (limits.reads, "read ") if what == "reads" else (limits.messages, "")
         wait = limiter.sessions.take(f"{mark}{self.session_id}", most)
@@ -84,16 +90,19 @@ class Call:
 def unauthorized_error(
     words: str = "A visitor's token or a key is needed.", *, code: str = "unauthorized"
 ) -> HttpRefusal:
+    """Return the error with status 401 for a missing or invalid token."""
     return HttpRefusal(401, code, words, headers={"WWW-Authenticate": "Bearer"})
 
 
 def build_handler(
     operation: Operation, others: Others, *, door: VisitorDoor, handlers: HandlerTable
 ) -> Handler:
-    """Build the handler for visitors and keys; other callers go to the operators' handler, if there is
-    one.
+    """Return the request handler of an operation for visitors and API keys.
+
+    Other callers are passed to the operators' handler of the same path, if there is one. Raises KeyError if
+    the handler's object is missing.
     """
-    handlers.bind(operation)  # a class that was forgotten shows at the start
+    handlers.bind(operation)  # a missing object is found at the start of the process
 
     async def handle(request: web.Request) -> web.StreamResponse:
         itself = operation.anyone or operation.finds_caller
@@ -113,6 +122,7 @@ def build_handler(
 async def _run_operation(
     operation: Operation, handlers: HandlerTable, call: Call
 ) -> web.StreamResponse | None:
+    """Read the arguments and run the handler; None means that the object was not found."""
     if operation.rate:
         call.check_rate(operation.rate)
 
@@ -131,9 +141,9 @@ async def _run_operation(
 
 
 async def _find_visitor(request: web.Request, operation: Operation, visitors: Visitors) -> Known | None:
-    """Return the visitor, or for a key the person of the named session. Raises UnknownSession.
+    """Return the visitor, or with an API key the person of the named conversation; None if there is none.
 
-    None if the request comes from no visitor.
+    Raises UnknownSession if the caller may not access the named conversation.
     """
     named = "/sessions/{id}" in operation.path
     asked = request.match_info["id"] if named else request.query.get("session_id")
@@ -152,6 +162,7 @@ async def _find_visitor(request: web.Request, operation: Operation, visitors: Vi
 
 
 async def json_reply(request: web.Request, body: Any, *, status: int = 200) -> web.Response:
+    """Return a JSON response with CORS headers."""
     headers = {**_NO_STORE, **await cross_origin_headers(request)}
     return web.json_response(text=to_json(body), status=status, headers=headers)
 
@@ -164,7 +175,7 @@ def add_operations(
     door: VisitorDoor,
     handlers: HandlerTable,
 ) -> None:
-    """Add a route for each operation, and a preflight route where pages of other origins may call it."""
+    """Add a route for each operation, and a preflight route where pages of other origins may call."""
     asked_first: dict[str, list[str]] = {}
     for one in operations:
         handler = build_handler(one, others, door=door, handlers=handlers)

@@ -1,4 +1,4 @@
-"""Files that are sent while they are read: none is too long, each is whole or known to be cut off."""
+"""Downloads that are sent while they are read; a client can tell a complete file from an aborted one."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Format = Annotated[ExportFormat, In("query", "format"), describe("format of the 
 log = structlog.get_logger(__name__)
 
 NAME_HEADER = "X-File-Name"
-"""Percent-encoded; a header, because addresses end up in the logs of proxies."""
+"""Request header with the percent-encoded file name; not in the address, which proxies log."""
 MOST_AT_ONCE = 5
-"""Files of one message."""
+"""Maximum files of one message."""
 FileName = Annotated[
     str,
     In("header", NAME_HEADER),
@@ -36,12 +36,15 @@ Attachment = TypedDict("Attachment", {
     "heard": NotRequired[Annotated[str, describe("transcript of a recording, added to the message")]],
 })  # fmt: skip
 EXPORT_SECONDS = 600.0
+"""Seconds for a whole download."""
 WRITE_SECONDS = 30.0
-"""Seconds without progress after which a reader counts as gone."""
+"""Seconds without progress after which the client counts as disconnected."""
 PIECE_CHARS = 65_536
+"""Characters that are collected before they are sent."""
 _MARK = "\ufeff"
-"""Without it a widely used spreadsheet takes the file for Windows-1252."""
+"""Byte order mark; without it a common spreadsheet reads the file as Windows-1252."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""Characters at the beginning of a cell that make a spreadsheet compute it."""
 
 
 async def send_file(
@@ -53,7 +56,11 @@ async def send_file(
     headers: Mapping[str, str],
     seconds: float | None = EXPORT_SECONDS,
 ) -> web.StreamResponse:
-    """Send pieces as a file; an error before the first piece is answered as an error."""
+    """Send pieces of text as a file to download.
+
+    Errors before the first piece are raised. After that, an error or more than `seconds` aborts the
+    connection, so that the file is known to be incomplete; `seconds` None means no limit.
+    """
     first = await anext(pieces)
     told = {"Content-Type": kind, "Content-Disposition": f'attachment; filename="{name}"'}
     response = web.StreamResponse(headers={**headers, **told})
@@ -69,13 +76,14 @@ async def send_file(
         log.info("export_client_disconnected", file=name)
     except (EvertalkError, TimeoutError) as error:
         log.warning("export_aborted", file=name, reason=str(error))
-        # Cut off it is known to be incomplete; a second answer could not be told from the file.
+        # An aborted file is known to be incomplete; an error text would look like part of the file.
         if request.transport is not None:
             request.transport.abort()
     return response
 
 
 async def _write(response: web.StreamResponse, piece: str) -> None:
+    """Send one piece. Raises TimeoutError if the client does not read it in time."""
     async with asyncio.timeout(WRITE_SECONDS):
         await response.write(piece.encode("utf-8", "replace"))
 
@@ -88,7 +96,7 @@ async def send_csv(
     columns: Sequence[str],
     headers: Mapping[str, str],
 ) -> web.StreamResponse:
-    """Send rows as CSV; `name` has no suffix and holds no foreign text."""
+    """Send rows as a CSV file to download; `name` is without suffix and must not contain text of users."""
     pieces = _pieces(columns, rows)
     return await send_file(
         request, pieces, name=f"{name}.csv", kind="text/csv; charset=utf-8", headers=headers, seconds=None
@@ -96,6 +104,7 @@ async def send_csv(
 
 
 async def _pieces(columns: Sequence[str], rows: AsyncIterator[Sequence[object]]) -> AsyncIterator[str]:
+    """Yield the CSV file in pieces of about PIECE_CHARS."""
     written, chars = [_MARK + csv_line(columns)], 0
     async for row in rows:
         written.append(csv_line(row))
@@ -107,15 +116,16 @@ async def _pieces(columns: Sequence[str], rows: AsyncIterator[Sequence[object]])
 
 
 def csv_line(cells: Sequence[object]) -> str:
+    """Return a line of a CSV file."""
     line = io.StringIO()
     csv.writer(line, lineterminator="\r\n").writerow([safe_cell(cell) for cell in cells])
     return line.getvalue()
 
 
 def safe_cell(cell: object) -> object:
-    """Return a cell for a CSV file; a text that a spreadsheet would compute gets a quote mark before it.
+    """Return the value of a CSV cell; a text that a spreadsheet would compute gets an apostrophe before it.
 
-    None becomes an empty text, numbers stay numbers, and NUL characters are left out.
+    None becomes an empty text, numbers stay numbers, and NUL characters are removed.
     """
     if cell is None:
         return ""

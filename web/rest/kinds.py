@@ -1,4 +1,4 @@
-"""Kinds of values that several operations take or answer, and how answers are written."""
+"""Types that several operations accept or return, and the JSON encoding of answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from web.protocol.wire import SITE_PATTERN
 from web.rest.arguments import BadField, In
 
 Thing = dict[str, Any]
-"""An object whose fields the description leaves open."""
+"""Object whose fields are not described."""
 
 Success = TypedDict("Success", {"success": bool, "result": NotRequired[str]})
 Details = TypedDict("Details", {"advice": NotRequired[str], "retry_after": NotRequired[float]})
@@ -43,9 +43,11 @@ FoundMessage = TypedDict("FoundMessage", {
 
 
 DONE: Success = {"success": True}
+"""Answer of an operation that returns nothing else."""
 
 
 def to_json(value: Any) -> str:
+    """Return the JSON of an answer, which may contain dataclasses, dates and UUIDs."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
 
 
@@ -60,7 +62,7 @@ def _plain(value: Any) -> Any:
 
 
 def describe(words: str, **limits: Any) -> Any:
-    """Return the description of a value with its limits, for the OpenAPI document."""
+    """Return a field description with limits, for the OpenAPI document."""
     return Field(description=words, **limits)
 
 
@@ -69,12 +71,12 @@ BrowserKey = Annotated[str, describe("key of the push subscription, base64url", 
 
 
 def choice(words: str, *values: str) -> Any:
-    """Return the description of a value with its choices; the handler refuses others."""
+    """Return a field description with its possible values, which the handler itself checks."""
     return Field(description=words, json_schema_extra={"enum": list(values)})
 
 
 class Cut:
-    """A text of which only the beginning counts."""
+    """Annotation of a text of which only the first `most` characters are used, after `change`."""
 
     def __init__(self, most: int, words: str, *, change: Callable[[str], str] = str) -> None:
         self._most, self._words, self._change = most, words, change
@@ -89,7 +91,7 @@ class Cut:
 
 
 class Digits:
-    """A whole number in an address, where it is text: digits and nothing else."""
+    """Annotation of a whole number in an address: decimal digits only, within the limits."""
 
     def __init__(self, least: int = 0, most: int = 2**53) -> None:
         self._least, self._most = least, most
@@ -106,12 +108,14 @@ def _check_digits(given: Any) -> Any:
 
 
 def read_mid(raw: str) -> int:
+    """Return the number in the id of a message such as `m12`. Raises ValueError."""
     if re.fullmatch(r"m[0-9]{1,16}", raw) is None:
         raise ValueError("the `mid` of a message, such as m12")
     return int(raw[1:])
 
 
 def _parse_moment(raw: Any) -> Any:
+    """Return a date or time as a datetime, in UTC if it names no zone. Raises ValueError."""
     try:
         found = datetime.fromisoformat(raw) if isinstance(raw, str) else raw
     except ValueError:
@@ -120,6 +124,7 @@ def _parse_moment(raw: Any) -> Any:
 
 
 def _parse_exact_moment(raw: str) -> datetime:
+    """Return a time with its zone as a datetime. Raises ValueError."""
     try:
         found = datetime.fromisoformat(raw)
     except ValueError:
@@ -138,22 +143,22 @@ Counted = Annotated[
 ]
 Search = Annotated[str, Cut(200, "part of a name, or beginning of an id", change=str.strip)]
 Mid = Annotated[int | None, BeforeValidator(read_mid, json_schema_input_type=str)]
-"""The number in the id of a message."""
+"""Number of a message, given as its id such as `m12`; None if missing."""
 NamedMid = Annotated[
     int, BeforeValidator(read_mid, json_schema_input_type=str), describe("`mid` of a message")
 ]
-"""In an address."""
+"""Number of a message, given as its id in an address."""
 Moment = Annotated[
     datetime | None,
     BeforeValidator(_parse_exact_moment, json_schema_input_type=str),
     Field(json_schema_extra={"maxLength": 40}),
 ]
 Since = Annotated[datetime, BeforeValidator(_parse_moment), Field(json_schema_extra={"format": "date"})]
-"""A day or a moment."""
+"""Date or time; a date means its beginning in UTC."""
 SiteName = Annotated[str, Field(pattern=SITE_PATTERN)]
 FileId = Annotated[str, Field(description="id of a file", json_schema_extra={"pattern": "^[0-9a-f]{32}$"})]
 Id = Annotated[UUID, Field(strict=False)]
-"""In a body."""
+"""UUID in a body, where JSON has only text."""
 _CID = r"^[A-Za-z0-9_.:\-]{1,64}$"
 Cid = Annotated[
     str,
@@ -170,7 +175,10 @@ IdempotencyKey = Annotated[
 
 
 def read_cid(cid: object, key: str | None) -> str | None:
-    """Return the client's id of an action, from the body or else the header. Raises BadField if malformed."""
+    """Return the client's id of an action from the body, else from the header; None without one.
+
+    Raises BadField if it is malformed.
+    """
     given = key if cid is None else cid
     if given is not None and (not isinstance(given, str) or re.fullmatch(_CID[1:-1], given) is None):
         raise BadField("`cid` (or Idempotency-Key) has 1 to 64 letters, digits, dots, colons, _ or -.")

@@ -1,4 +1,4 @@
-"""`/api/v1/openapi.json`: the interface described from the table of its operations."""
+"""Builds `/api/v1/openapi.json` from the table of operations."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _COMMANDS = commands_for(channel="web", audience="personal", demo=True, speaks=T
 
 
 def document(operations: Sequence[Operation]) -> dict[str, Any]:
-    """Build the OpenAPI document. It builds every model, which takes a moment."""
+    """Return the OpenAPI document of these operations; takes a moment, since it builds every model."""
     described = [one for one in operations if one.group]
     bodies = {one: kind for one in described if (kind := _body_of(one)) is not None}
     sent = [Error, *(kind for one in described for kind in (*one.answers.values(), *one.events.values()))]
@@ -97,7 +97,10 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
 
 
 def _describe_defaults(schema: Schema) -> None:
-    """Move defaults to the descriptions: generators take a field with a default for one that must be sent."""
+    """Move the defaults of fields to their descriptions.
+
+    Client generators would treat a field with a default as required.
+    """
     for shape in schema.get("properties", {}).values():
         default = shape.pop("default", None)
         if default:
@@ -106,7 +109,10 @@ def _describe_defaults(schema: Schema) -> None:
 
 
 def _body_of(one: Operation) -> Any:
-    """Return the type of the whole body: a named shape, or a model of the handler's fields."""
+    """Return the type of the whole body: a named shape, or a model of the handler's fields.
+
+    None without a body.
+    """
     inside = [each for each in arguments_of(one) if each.place == "body"]
     shape = next((each.shape for each in inside if each.shape is not None), None)
     if shape is not None:
@@ -115,6 +121,7 @@ def _body_of(one: Operation) -> Any:
 
 
 def _operation(one: Operation, schemas: Mapping[int, Schema], body: Schema | None) -> dict[str, Any]:
+    """Return the description of one operation."""
     described: dict[str, Any] = {
         "operationId": one.name,
         "summary": one.summary,
@@ -133,7 +140,7 @@ def _operation(one: Operation, schemas: Mapping[int, Schema], body: Schema | Non
 
 
 def _together(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Merge two operations of one address, of which one is for its visitor and one for operators."""
+    """Return one description for two operations at the same address, for its visitor and for operators."""
     parameters = {(each["in"], each["name"]): each for each in first["parameters"]}
     for each in second["parameters"]:
         known = parameters.setdefault((each["in"], each["name"]), each)
@@ -152,6 +159,7 @@ def _together(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
 
 
 def _who(one: Operation) -> str:
+    """Return the sentence that says who may call an operation."""
     may = ["everyone"] if one.anyone else []
     may += ["visitors, in their own conversation"] if one.visitor else []
     may += [f"API keys with the scope `{one.scope}`"] if one.scope else []
@@ -205,7 +213,7 @@ def _answers(one: Operation, schemas: Mapping[int, Schema]) -> dict[str, Any]:
 
 
 def _file(media: str) -> Schema:
-    """Return the schema of a file: text, an open JSON object or bytes."""
+    """Return the schema of a file: text, a JSON object with any fields, or bytes."""
     if media == JSON:
         return {"type": "object", "additionalProperties": True, "description": "the file as one JSON object"}
     return {"type": "string"} if media.startswith("text/") else {"type": "string", "format": "binary"}
@@ -220,7 +228,7 @@ def _refusals(one: Operation, body: Schema | None) -> dict[str, Any]:
 
 
 def _add_arguments(fields: dict[str, Schema]) -> None:
-    """Add the arguments of all commands to the one body that they share; descriptions name the command."""
+    """Add the arguments of all commands to the schema of their common body; descriptions name the command."""
     for command in _COMMANDS:
         for name, kind in command.schema().items():
             told = f"/{command.name}: {kind.pop('description')}"

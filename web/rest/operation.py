@@ -1,4 +1,4 @@
-"""One operation of REST, and the router in which handlers register theirs; nothing else is served."""
+"""Operations of the REST interface, and the router in which handlers register them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ JSON = "application/json"
 
 
 class DataclassReply(Protocol):
-    """Dataclass whose fields are the fields of the JSON object."""
+    """Dataclass that is returned as a JSON object with its fields."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
 
 Reply = web.StreamResponse | Mapping[str, Any] | DataclassReply | None
-"""Result of a handler: a response, a JSON object as dataclass or mapping, or None for 404."""
+"""Result of a handler: a response, a JSON object as dataclass or mapping, or None for status 404."""
 Handler = Callable[..., Awaitable[Reply]]
 _Registered = TypeVar("_Registered", bound=Handler)
 _PATTERN = re.compile(r"\{(\w+):(?:[^{}]|\{[^{}]*\})*\}")
@@ -34,49 +34,55 @@ _PATTERN = re.compile(r"\{(\w+):(?:[^{}]|\{[^{}]*\})*\}")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Operation:
-    """The signature of `handler` says what is taken: after the request its parts of the path by position,
-    then fields of the query, or of the body where the method has one. Its docstring is the description.
-    A handler that needs services is a method of a class that is constructed with them.
+    """Operation of the REST interface.
+
+    The signature of `handler` says what it takes: the call, then parts of the path by position, then fields
+    of the query, or of the body for methods with a body. Its docstring is the description. A handler that
+    needs services is a method of a class that is constructed with them.
     """
 
     method: str
     pattern: str
-    """Pattern of the router; parts of the path may have a regular expression."""
+    """Path pattern of the router; parts of the path may have a regular expression."""
     handler: Handler
     group: str = ""
-    """The chapter of the description; what has none is a page, and not described."""
+    """Section of the OpenAPI document; empty for pages, which are not described."""
     anyone: bool = False
+    """Whether everyone may call it without authentication."""
     visitor: bool = False
-    """True if visitors may call it for their own conversation."""
+    """Whether visitors may call it for their own conversation."""
     scope: Scope | None = None
-    """Scope that an API key needs; None if keys are not allowed."""
+    """Scope that an API key needs; None if API keys are not allowed."""
     role: Role | None = None
-    """From which on an operator may."""
+    """Minimum role of an operator; None if operators are not allowed."""
     scraper: bool = False
-    """True if a scraper of metrics may call it."""
+    """Whether a scraper of metrics may call it."""
     finds_caller: bool = False
-    """The handler itself finds out who asks: it takes more than the address to know."""
+    """Whether the handler itself identifies the caller, because that needs more than the request's
+    headers.
+    """
     rate: Literal["", "reads", "commands", "exports"] = ""
-    """Rate limit of visitors that the operation counts for."""
+    """Rate limit of visitors for which the operation counts; empty for none."""
     answers: Mapping[int, Any] = field(default_factory=dict)
-    """Statuses and what comes with them; None is for what is no JSON."""
+    """Type of the JSON answer by status; None for an answer that is not JSON."""
     events: Mapping[str, Any] = field(default_factory=dict)
-    """With `Accept: text/event-stream`: names of events and what they hold."""
+    """Type of the data by event name, for requests with `Accept: text/event-stream`."""
     refusals: tuple[int, ...] = ()
-    """Statuses of errors, in addition to those of every operation."""
+    """Statuses of errors, in addition to those that every operation can return."""
     media: str | tuple[str, ...] = JSON
-    """Media types of an answer; several if the caller chooses between forms of a file."""
+    """Media type of the answer; several if the caller can choose a format."""
     takes: str = JSON
-    """The media type of the body."""
+    """Media type of the body."""
     body: str = ""
-    """Name of the body's schema; by default the name of the operation."""
+    """Name of the body's schema; empty for the name of the operation."""
     strict: bool = False
-    """True if unknown fields are refused instead of ignored."""
+    """Whether unknown fields of the body are refused instead of ignored."""
     most_bytes: int = 256 * 1024
+    """Maximum bytes of the body."""
     missing: str = "There is nothing at this address."
     """Message of the error with status 404."""
     head: bool = True
-    """False for streamed answers: to HEAD they would send their body."""
+    """Whether HEAD is allowed; False for streams, which would send their body."""
 
     def __post_init__(self) -> None:
         allowed = (self.anyone, self.visitor, self.scope, self.role, self.scraper)
@@ -84,6 +90,7 @@ class Operation:
 
     @property
     def path(self) -> str:
+        """Path without regular expressions."""
         return _PATTERN.sub(r"{\1}", self.pattern)
 
     @property
@@ -94,49 +101,56 @@ class Operation:
 
     @property
     def owner(self) -> str:
-        """Whole name of the class whose method the handler is; empty for a plain function."""
+        """Full name of the class whose method the handler is; empty for a function."""
         outer = self.handler.__qualname__.rpartition(".")[0]
         return f"{self.handler.__module__}.{outer}" if outer and not outer.endswith("<locals>") else ""
 
     @property
     def names_session(self) -> bool:
-        """True if API keys name the conversation by `?session_id=`; a visitor has exactly one."""
+        """Whether API keys name the conversation by `?session_id=`.
+
+        Visitors need not, since they have their own.
+        """
         themselves = self.anyone or self.finds_caller or self.scope is None
         return self.visitor and not themselves and "/sessions/{id}" not in self.path
 
     @property
     def summary(self) -> str:
-        """First paragraph of the handler's docstring on one line; empty without a docstring."""
+        """First paragraph of the handler's docstring as one line; empty without a docstring."""
         return (inspect.getdoc(self.handler) or "").partition("\n\n")[0].replace("\n", " ")
 
     @property
     def description(self) -> str:
+        """Further paragraphs of the handler's docstring as one line."""
         paragraphs = (inspect.getdoc(self.handler) or "").split("\n\n")[1:]
         return " ".join(" ".join(paragraphs).split())
 
 
 class HandlerTable:
-    """Objects whose methods are handlers, each with the services that its methods use."""
+    """Objects whose methods are handlers, by class."""
 
     def __init__(self, objects: Iterable[object] = ()) -> None:
         self._by_class: dict[str, object] = {}
         self.replace(objects)
 
     def replace(self, objects: Iterable[object]) -> None:
-        """Use other objects from the next request on, after a change of settings."""
+        """Use other objects from the next request on; called after settings changed."""
         self._by_class = {f"{type(one).__module__}.{type(one).__qualname__}": one for one in objects}
 
     def bind(self, operation: Operation) -> Handler:
-        """Return the handler as a method of its object, or the plain function. Raises KeyError."""
+        """Return the handler bound to its object, or the function itself.
+
+        Raises KeyError if the object is missing.
+        """
         owner = operation.owner
         return MethodType(operation.handler, self._by_class[owner]) if owner else operation.handler
 
 
 class OperationRouter(list[Operation]):
-    """List of the operations of one subject, in the order of the description."""
+    """List of the operations of one subject, in the order of the OpenAPI document."""
 
     def __init__(self, group: str = "dashboard", **usual: Any) -> None:
-        """Create a router; `usual` has default values for the fields of its operations."""
+        """Create an empty router; `usual` are default values for fields of its operations."""
         self._usual = {"group": group, **usual}
 
     def on(
@@ -144,9 +158,9 @@ class OperationRouter(list[Operation]):
     ) -> Callable[[_Registered], _Registered]:
         """Return a decorator that registers a handler: `@router.on("GET /jobs", Jobs, role="viewer")`.
 
-        `place` is the method and the path below `/api/v1`, `terms` are fields of `Operation`. The shape of
-        the answer is `answer`, else the dataclass or TypedDict that the handler returns. With a role,
-        refusals default to 404 and 409; for GET to 404, and only if the path has a parameter.
+        `place` is the method and the path below `/api/v1`, `terms` are fields of `Operation`. The type of the
+        answer is `answer`, else the dataclass or TypedDict that the handler returns. With a role, `refusals`
+        are 404 and 409 by default; for GET 404, and only if the path has a parameter.
         """
         method, path = place.split()
         terms = {**self._usual, **terms}
@@ -162,7 +176,7 @@ class OperationRouter(list[Operation]):
         return register
 
     def page(self, place: str, **terms: Any) -> Callable[[_Registered], _Registered]:
-        """Register a page or another route outside REST, for browsers and scrapers."""
+        """Return a decorator that registers a page or another route outside of REST."""
         method, path = place.split()
 
         def register(handler: _Registered) -> _Registered:
@@ -173,7 +187,7 @@ class OperationRouter(list[Operation]):
 
 
 def _returned_shape(handler: Handler) -> Any:
-    """Return the dataclass or TypedDict that the return annotation names; None if it names no shape."""
+    """Return the dataclass or TypedDict in the return annotation; None if it does not name exactly one."""
     named = get_type_hints(handler, include_extras=True).get("return")
     parts = get_args(named) if get_origin(named) in (Union, UnionType) else (named,)
     kinds = [kind for kind in parts if kind not in (NoneType, web.StreamResponse)]

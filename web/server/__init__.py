@@ -1,4 +1,5 @@
-"""How bytes come in and go out, whatever they mean: the HTTP server and its limits, where a request comes
-from, pages and static files, the hub that brings a session's events to every open screen, and the queue
-in front of each socket. Begin with `hub.Hub`.
+"""HTTP server of the web process.
+
+Contains its limits, the origin of requests, pages and static files, the hub that sends the events of a
+conversation to all connected clients, and the queue of each connection. Begin with `hub.Hub`.
 """

@@ -1,4 +1,4 @@
-"""Open streams of operators' pages: which topics changed, and how far a job is."""
+"""Live updates of open dashboard pages: which topics changed, the progress of jobs, and who is typing."""
 
 from __future__ import annotations
 
@@ -18,16 +18,22 @@ log = structlog.get_logger(__name__)
 
 TOPICS = tuple(LIVE_TOPICS)
 LOOK_SECONDS = 1.0
-"""Seconds between looks at Postgres while a stream is open; an announcement looks at once."""
+"""Seconds between two queries of the database while a stream is open.
+
+An announcement triggers one at once.
+"""
 STREAMS_AT_MOST = 10
-"""Open streams of one operator in one process."""
+"""Maximum open streams of one operator in one process."""
 SIGNED_OUT: Mapping[str, Any] = {"t": "signed_out"}
+"""Announcement that a login ended."""
 PROGRESS = "progress"
+"""Kind of an announcement with the progress of a job."""
 MOST_STAGE_CHARS = 60
+"""Maximum characters of a text from an announcement."""
 
 
 class DashboardNews(Protocol):
-    """Announcements on a connection separate from the chat's."""
+    """Announcements for the dashboard, on another Redis connection than those of the chat."""
 
     async def announce(self, session_id: int, message: Mapping[str, Any]) -> None: ...
     def listen(self) -> AsyncIterator[tuple[int, Mapping[str, Any]]]: ...
@@ -35,13 +41,13 @@ class DashboardNews(Protocol):
 
 
 class StreamConnection(Protocol):
-    """The connection below a stream."""
+    """Network connection of a stream."""
 
     def is_closing(self) -> bool: ...
 
 
 class Follower:
-    """One open stream: what changed since it was last written to."""
+    """Open stream of one page with the changes that it has not been sent yet."""
 
     __slots__ = ("_connection", "_wake", "changed", "check", "closed", "operator_id", "progress", "typing")
 
@@ -50,31 +56,37 @@ class Follower:
         self.operator_id = operator_id
         self.changed: set[str] = set()
         self.progress: dict[int, Mapping[str, Any]] = {}
-        """The newest of each job; each is a full value."""
+        """Newest progress of each job, by job id."""
         self.typing: set[str] = set()
-        """Conversations in which a person is writing just now."""
+        """Public ids of conversations in which a person is typing."""
         self.check = False
+        """Whether the login of the operator must be checked."""
         self.closed = ""
+        """Reason to close the stream; empty while it stays open."""
         self._wake = asyncio.Event()
 
     @property
     def gone(self) -> bool:
+        """Whether the client has disconnected."""
         return self._connection is None or self._connection.is_closing()
 
     def add_topics(self, topics: set[str]) -> None:
+        """Add topics that have changed."""
         self.changed |= topics
         self._wake.set()
 
     def add_progress(self, told: Mapping[str, Any]) -> None:
+        """Keep the newest progress of a job."""
         self.progress[told["job"]] = told
         self._wake.set()
 
     def add_typing(self, session: str) -> None:
+        """Add a conversation in which a person is typing."""
         self.typing.add(session)
         self._wake.set()
 
     def take_events(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """Return the events to write now, as pairs of name and data."""
+        """Return the collected events as pairs of name and data, and forget them."""
         told = [(PROGRESS, one) for one in self.progress.values()]
         told += [("typing", {"session": one}) for one in sorted(self.typing)]
         told += [("changed", {"topics": sorted(self.changed)})] if self.changed else []
@@ -82,15 +94,17 @@ class Follower:
         return told
 
     def request_login_check(self) -> None:
+        """Ask the stream to check whether its login is still valid."""
         self.check = True
         self._wake.set()
 
     def close(self, why: str) -> None:
+        """Ask the stream to close."""
         self.closed = why
         self._wake.set()
 
     async def wait_for_change(self, seconds: float) -> bool:
-        """Wait for a change, and return False if none came within `seconds`."""
+        """Wait for a change; return False if there is none within `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
@@ -101,7 +115,10 @@ class Follower:
 
 
 class Live:
-    """Watch on Postgres for open streams of the dashboard; idle while there is no stream."""
+    """Watcher of changes for open dashboard streams; does nothing while no stream is open.
+
+    `pulse` returns a mark for each topic, which changes with the topic.
+    """
 
     def __init__(
         self,
@@ -120,6 +137,7 @@ class Live:
 
     @property
     def streams(self) -> int:
+        """Number of open streams."""
         return len(self._followers)
 
     @property
@@ -128,7 +146,7 @@ class Live:
         return {one.operator_id for one in self._followers if not one.gone}
 
     def join(self, follower: Follower) -> bool:
-        """Add a follower; return False if its operator has too many streams open."""
+        """Add a stream; return False if its operator has too many open."""
         for one in [one for one in self._followers if one.gone]:
             self._followers.discard(one)
             one.close("gone")
@@ -143,6 +161,7 @@ class Live:
         return True
 
     async def leave(self, follower: Follower) -> None:
+        """Remove a stream; after the last one, stop watching."""
         self._followers.discard(follower)
         if not self._followers and self._tasks is not None:
             tasks, self._tasks = self._tasks, None
@@ -150,6 +169,7 @@ class Live:
             await tasks.cancel()
 
     async def close(self) -> None:
+        """Ask all streams to close, and stop watching."""
         for follower in self._followers:
             follower.close("restart")
         if self._tasks is not None:
@@ -162,6 +182,7 @@ class Live:
             await self._news.announce(DASHBOARD, SIGNED_OUT)
 
     async def _poll(self) -> None:
+        """Compare the marks of all topics every `look_seconds` or at a wake-up, until cancelled."""
         while True:
             try:
                 seen = await self._pulse()
@@ -199,6 +220,7 @@ class Live:
             self._poll_now.set()
 
     def _add_progress(self, message: Mapping[str, Any]) -> None:
+        """Pass a valid progress announcement to all streams."""
         job, percent, stage = (message.get(name) for name in ("job", "percent", "stage"))
         if type(job) is int and type(percent) is int and isinstance(stage, str):
             told = {"job": job, "percent": max(0, min(percent, 100)), "stage": stage[:MOST_STAGE_CHARS]}

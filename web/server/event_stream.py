@@ -1,4 +1,4 @@
-"""Server-sent events for one request: named events as JSON, comments as heartbeats, each wait with an end."""
+"""Server-sent events as the response to one request, with a time limit for each write."""
 
 from __future__ import annotations
 
@@ -13,16 +13,22 @@ from web.server.http_server import HEADERS
 
 MEDIA_TYPE = "text/event-stream"
 HEARTBEAT_SECONDS = 15.0
+"""Seconds between two heartbeats."""
 SEND_SECONDS = 10.0
+"""Seconds that one write may take."""
 
 
 def wants_events(request: web.Request) -> bool:
+    """Return whether the client accepts server-sent events."""
     accepted = request.headers.get("Accept", "").lower()
     return any(part.partition(";")[0].strip() == MEDIA_TYPE for part in accepted.split(","))
 
 
 class EventStream:
-    """Server-sent events; after the reader has gone `send` does nothing, and the work continues."""
+    """Response of server-sent events.
+
+    Once the client has disconnected, writing has no effect, so that the work can continue.
+    """
 
     def __init__(self, request: web.Request, *, request_id: str, headers: Mapping[str, str]) -> None:
         self._request = request
@@ -40,23 +46,27 @@ class EventStream:
 
     @property
     def gone(self) -> bool:
+        """Whether the client has disconnected."""
         transport = self._request.transport
         return self._gone or transport is None or transport.is_closing()
 
     async def open(self) -> None:
+        """Send the headers. Raises TimeoutError or ConnectionError if the client does not accept them."""
         async with asyncio.timeout(SEND_SECONDS):
             await self._response.prepare(self._request)
 
     async def send(self, event: str, data: Mapping[str, Any]) -> None:
+        """Send an event with its data as JSON."""
         await self._write(
             f"event: {event}\ndata: {json.dumps(data, ensure_ascii=False, separators=(',', ':'))}\n\n"
         )
 
     async def beat(self) -> None:
-        """Send a comment as a heartbeat; readers skip it, and proxies keep the connection open."""
+        """Send a comment as heartbeat; clients skip it, and proxies keep the connection open."""
         await self._write(": \n\n")
 
     async def end(self) -> web.StreamResponse:
+        """End the stream and return the response."""
         if not self.gone:
             try:
                 async with asyncio.timeout(SEND_SECONDS):

@@ -1,4 +1,4 @@
-"""HTTP listener with limits that aiohttp lacks: time for the headers, and number of connections."""
+"""HTTP listener with limits that aiohttp lacks: time for headers, and number of connections per address."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ CSP = (
     "connect-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
     "worker-src 'self'; require-trusted-types-for 'script'; trusted-types evertalk"
 )
+"""Content-Security-Policy of all responses."""
 HEADERS: Mapping[str, str] = {
     "Server": "Evertalk",
     "Content-Security-Policy": CSP,
@@ -31,17 +32,20 @@ HEADERS: Mapping[str, str] = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-"""Headers of every response; a handler may set others, as for static files on other sites' pages."""
+"""Security headers of every response; a handler may replace some, as for files used by other sites."""
 
 HEADER_SECONDS = 15.0
-"""Seconds from the first byte of a request, or from connecting, until its headers must be complete."""
+"""Seconds until the headers of a request must be complete, from its first byte or from connecting."""
 KEEPALIVE_SECONDS = 75.0
+"""Seconds for which an idle connection stays open."""
 MAX_CONNECTIONS = 4_096
+"""Maximum open connections of the process."""
 MAX_OF_ONE_ADDRESS = 256
-"""Maximum connections of one address; trusted proxies and this machine are not counted."""
+"""Maximum open connections of one address; trusted proxies and the local machine are not counted."""
 MAX_HEADER_BYTES = 8 * 1024
+"""Maximum bytes of a request line and of a header field."""
 BACKLOG = 256
-"""Maximum connections that wait to be accepted, for example during a restart of the process."""
+"""Maximum connections that wait to be accepted, as while the process restarts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +57,7 @@ class ConnectionLimit:
 
 
 class Connection(web.RequestHandler):
-    """Client connection that is closed if a request's headers take longer than `HEADER_SECONDS`."""
+    """Client connection that is aborted if the headers of a request take longer than `HEADER_SECONDS`."""
 
     __slots__ = ("_busy", "_deadline", "_limit", "_peer", "on_lost")
 
@@ -65,7 +69,7 @@ class Connection(web.RequestHandler):
         self._busy = 0
         self._deadline: asyncio.TimerHandle | None = None
         self.on_lost: Callable[[], None] | None = None
-        """Function to call if the client disconnects during a response; None between responses."""
+        """Called if the client disconnects during a response; None between responses."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         peer = transport.get_extra_info("peername")
@@ -101,7 +105,7 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Return a typed error for an invalid HTTP request or an unexpected error, and close the connection.
+        """Return a JSON error for an invalid HTTP request or an unexpected error, and close the connection.
 
         Raises ConnectionError if a response has already begun.
         """
@@ -119,11 +123,12 @@ class Connection(web.RequestHandler):
         return response
 
     def mark_busy(self) -> None:
-        """Mark the request as received, and stop its deadline; the handler has its own time limit."""
+        """Mark a request as received, which ends its deadline; the handler has a separate time limit."""
         self._busy += 1
         self._stop_deadline()
 
     def mark_idle(self) -> None:
+        """Mark the response as sent."""
         self._busy -= 1
 
     def _start_deadline(self) -> None:
@@ -141,22 +146,30 @@ class Connection(web.RequestHandler):
 
 
 class _Refused(asyncio.Protocol):
+    """Protocol that aborts a connection beyond the limit."""
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         transport.abort()
 
 
 class Listener:
-    """Listening address of an application whose runner is set up."""
+    """Listening socket of an application; its runner must be set up."""
 
     def __init__(self, runner: web.AppRunner, *, is_counted: Callable[[str], bool] | None = None) -> None:
-        """Create a listener; `is_counted` returns whether an address has a connection limit."""
+        """Create a listener.
+
+        `is_counted` returns whether an address has a connection limit; None means that no address has one.
+        """
         self._runner = runner
         self._connection_limit = ConnectionLimit(is_counted=is_counted or (lambda address: False))
         self._servers: list[asyncio.Server] = []
 
     async def start(self, host: str, port: int, *, sockets: Sequence[socket.socket] = ()) -> int:
-        """Listen on inherited `sockets`, else on the address; return the port. Raises OSError if taken."""
+        """Listen on the inherited `sockets`, else at the address; return the port.
+
+        Raises OSError if the address cannot be used.
+        """
         loop = asyncio.get_running_loop()
         for one in sockets:
             self._servers.append(await loop.create_server(self._connection, sock=one, backlog=BACKLOG))
@@ -171,11 +184,12 @@ class Listener:
         return [one.fileno() for server in self._servers for one in server.sockets]
 
     async def stop_listening(self) -> None:
-        """Close listening sockets; open connections stay."""
+        """Close the listening sockets; open connections stay."""
         for server in self._servers:
             server.close()
 
     def _connection(self) -> asyncio.Protocol:
+        """Return the protocol for a new connection."""
         server = self._runner.server
         if server is None or len(server.connections) >= MAX_CONNECTIONS:
             return _Refused()
@@ -183,7 +197,7 @@ class Listener:
             server,
             limit=self._connection_limit,
             loop=asyncio.get_running_loop(),
-            auto_decompress=False,  # packed bodies are refused; until then they must not grow
+            auto_decompress=False,  # compressed bodies are refused before they could expand
             access_log=None,
             keepalive_timeout=KEEPALIVE_SECONDS,
             max_line_size=MAX_HEADER_BYTES,

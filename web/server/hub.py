@@ -1,4 +1,6 @@
-"""Brings what happens in a session to every screen that shows it, in order, from this process or another."""
+"""Sends the events of a conversation to all clients that show it, in order, from this and from other
+processes.
+"""
 
 from __future__ import annotations
 
@@ -32,29 +34,35 @@ from web.server.send_queue import Draft, Pieces, SendQueue
 log = structlog.get_logger(__name__)
 
 SCREEN_SECONDS = 0.05
-"""At most 20 delta frames a second to a screen."""
+"""Seconds between two delta frames to a client."""
 ANNOUNCE_SECONDS = 0.1
-"""At most 10 a second to other processes."""
+"""Seconds between two delta announcements to other processes."""
 PATIENCE_SECONDS = 0.02
-"""Events of this process may overtake each other by this much before Postgres is asked."""
+"""Seconds in which events of this process may arrive out of order before the database is queried."""
 POLL_SECONDS = 1.0
+"""Seconds between two queries for events that were not announced."""
 POLLS_WHILE_HEARING = 5
-"""Polls per look at Postgres while Redis delivers announcements."""
+"""Number of `POLL_SECONDS` between two queries while Redis delivers announcements."""
 PAGE = 500
+"""Maximum events per query."""
 OUTGOING = 1_000
+"""Maximum announcements that wait to be sent."""
 GATHER_SECONDS = 0.001
 """Seconds for which announcements are collected into one message."""
 WANTED = {"t": "wanted"}
-"""Asks other processes for the text so far of an answer; never a frame of a screen."""
+"""Announcement that asks for the text of a running answer; never sent to clients."""
 LEFT = {"t": "left"}
 """Announcement of a visitor's sign-out."""
 RESET_SPREAD_MS = 1_000
+"""Milliseconds within which clients reconnect after `reset`, at random."""
 HELD_BACK = 1_000
-"""Events a screen may be sent before its welcome is ready."""
+"""Maximum events held back for a client before its welcome is ready."""
 _OF_A_RUN = ("run", "delta", "stream")
 
 
 class Announcements(Protocol):
+    """Sender and receiver of announcements between processes."""
+
     async def announce(self, session_id: int, message: Mapping[str, Any]) -> None: ...
     async def announce_all(self, session_id: int, messages: Sequence[Mapping[str, Any]]) -> None: ...
     def listen(self) -> AsyncIterator[tuple[int, Mapping[str, Any]]]: ...
@@ -62,6 +70,8 @@ class Announcements(Protocol):
 
 
 class StoredEvent(Protocol):
+    """Event as stored in the database."""
+
     @property
     def event_seq(self) -> int: ...
     @property
@@ -71,6 +81,8 @@ class StoredEvent(Protocol):
 
 
 class EventLog(Protocol):
+    """Store of the events of conversations."""
+
     async def list_after(
         self, session_id: int, event_seq: int, *, limit: int = PAGE
     ) -> Sequence[StoredEvent]: ...
@@ -79,11 +91,15 @@ class EventLog(Protocol):
 
 
 Measure = Callable[[int], Awaitable[ContextMeasured | None]]
+"""Function from a session id to the measured context; None if unknown."""
 Transport = Literal["websocket", "event_stream", "long_poll"]
 
 
 class Subscriber:
-    """One screen of a session: first held back until its welcome is out, then strictly in order."""
+    """Client of a conversation.
+
+    Events are held back until `begin` has sent the welcome, and then sent in order.
+    """
 
     __slots__ = ("_held", "address_id", "admitted_by", "last", "name", "public", "send_queue", "transport")
 
@@ -99,17 +115,18 @@ class Subscriber:
     ) -> None:
         self.send_queue = send_queue
         self.transport = transport
-        """Connection of a visitor's page; None for a program that waits for an answer."""
+        """Transport of a visitor's client; None for a program that waits for an answer."""
         self.admitted_by = admitted_by
-        """The hash of a visitor's token, or the id of a program's key."""
+        """Hash of the visitor's token, or id of the API key; None if unknown."""
         self.name = name
-        """Name of a screen whose frames arrive on another connection than its events leave."""
+        """Name of a client that sends its frames by other requests than its stream; empty for others."""
         self.public = public
         self.address_id = address_id
         self.last: int | None = None
         self._held: list[tuple[int, str]] | None = []
 
     def send_durable(self, event_seq: int, text: str) -> None:
+        """Send a stored event; an event with a number that was sent already is ignored."""
         if self._held is not None:
             self._held.append((event_seq, text))
             if len(self._held) > HELD_BACK:
@@ -119,14 +136,16 @@ class Subscriber:
             self.last = event_seq
 
     def send_ephemeral(self, text: str, *, internal: bool, droppable: bool) -> None:
-        """Send a frame that is not stored; before the welcome it is dropped, since the welcome has the
-        state.
+        """Send a frame that is not stored; before the welcome it is dropped, since the welcome has the state.
+
+        `internal` frames are not sent to visitors of public sites; `droppable` ones may be lost when the
+        queue is full.
         """
         if self._held is None and not (internal and self.public):
             self.send_queue.put(text, droppable=droppable)
 
     def begin(self, welcome: str, head: int) -> None:
-        """Send the welcome, and then the events that arrived since."""
+        """Send the welcome, which includes events up to `head`, then the events held back."""
         held, self._held = self._held or [], None
         self.last = head
         self.send_queue.put(welcome, free=True)
@@ -135,7 +154,7 @@ class Subscriber:
 
 
 class SessionChannel:
-    """The screens of one session, and the answer that is being written."""
+    """Clients of one conversation in this process, and the text of its running answer."""
 
     __slots__ = (
         "delivered",
@@ -154,22 +173,26 @@ class SessionChannel:
         self.session_id = session_id
         self.subscribers: set[Subscriber] = set()
         self.delivered: int | None = None
-        """The highest number every subscriber was given; None until the first welcome."""
+        """Number of the last event that every client got; None until the first welcome."""
         self.pending: dict[int, tuple[str, Mapping[str, Any]] | None] = {}
+        """Events that wait for earlier ones, by number; None if only their number is known."""
         self.draft: Draft | None = None
         self.draft_is_remote = False
-        """True if another process writes the draft. Without a subscriber this process does not follow it."""
+        """Whether another process writes the draft; this process follows it only while it has clients."""
         self.local_deltas = Pieces(SCREEN_SECONDS)
         self.remote_deltas = Pieces(ANNOUNCE_SECONDS)
         self.filling = False
+        """True while a task reads missing events."""
         self.later: list[Mapping[str, Any]] = []
-        """Frames of another process that arrived while the message before them was being read."""
+        """Frames of another process about an answer that arrived while earlier events were being read."""
 
     @property
     def idle(self) -> bool:
+        """Whether the channel has neither clients nor a running answer."""
         return not self.subscribers and self.draft is None
 
     def show(self, frame: Mapping[str, Any]) -> None:
+        """Send a frame that is not stored; its `to` or `place` limits it to one client or address."""
         if not self.subscribers:
             return
         kind = frame["t"]
@@ -181,6 +204,7 @@ class SessionChannel:
                 subscriber.send_ephemeral(text, internal=internal, droppable=kind == "delta")
 
     def deliver(self, event_seq: int, kind: str, payload: Mapping[str, Any]) -> None:
+        """Send a stored event to all clients."""
         self.delivered = event_seq
         frame = wire.durable(event_seq, kind, payload)
         whole, plain = wire.encode(frame), wire.encode(wire.for_public(frame))
@@ -192,7 +216,10 @@ class SessionChannel:
 
 
 class Hub:
-    """All channels of this process. Nothing here is truth: what is missed is read from Postgres."""
+    """Channels of all conversations that this process shows or writes.
+
+    An event that is missed here is read from the database, which alone is authoritative.
+    """
 
     def __init__(
         self, *, announcer: Announcements, events: EventLog, measure: Measure, tasks: BackgroundTasks
@@ -207,18 +234,20 @@ class Hub:
         self._outgoing: asyncio.Queue[tuple[int, Mapping[str, Any]]] = asyncio.Queue(OUTGOING)
         self._following = asyncio.Lock()
         self.on_due: Callable[[], None] = lambda: None
-        """Called when a turn may wait for this channel behind one of another."""
+        """Called when a turn may be due because another channel finished the turn before it."""
 
     def start(self) -> None:
         for loop in (self._announce, self._listen, self._poll):
             self._tasks.run_forever(loop)
+        """Start the loops that send, receive and poll."""
 
     @property
     def screens(self) -> int:
+        """Number of connected clients."""
         return sum(len(channel.subscribers) for channel in self._channels.values())
 
     def count_transports(self) -> dict[str, int]:
-        """Return the open connections of visitors' pages by transport."""
+        """Return the number of connected clients of visitors by transport."""
         counts = dict.fromkeys(get_args(Transport), 0)
         for subscriber in self.list_subscribers():
             if subscriber.transport is not None:
@@ -226,13 +255,14 @@ class Hub:
         return counts
 
     def list_subscribers(self) -> list[Subscriber]:
+        """Return all clients of this process."""
         return [subscriber for channel in self._channels.values() for subscriber in channel.subscribers]
 
-    # Coming and going.
+    # Joining and leaving.
 
     @contextmanager
     def track_unjoined(self, send_queue: SendQueue) -> Iterator[None]:
-        """Include a screen without a conversation in `close_all` until the block ends."""
+        """Include a client without a conversation in `close_all` while the context is open."""
         self._unjoined.add(send_queue)
         try:
             yield
@@ -240,9 +270,9 @@ class Hub:
             self._unjoined.discard(send_queue)
 
     async def join(self, session_id: int, subscriber: Subscriber) -> None:
-        """Add a subscriber to a session's channel; from now on it receives every event.
+        """Add a client to a conversation, so that it gets every event from now on.
 
-        Call `Subscriber.begin` when its welcome is ready.
+        The caller calls `Subscriber.begin` when the welcome is ready.
         """
         channel = self._open_channel(session_id)
         channel.subscribers.add(subscriber)
@@ -250,7 +280,9 @@ class Hub:
             await self._follow()
 
     def mark_welcomed(self, session_id: int, head: int) -> None:
-        """Record that a welcome with events up to `head` was sent, and deliver them to the other screens."""
+        """Record that a welcome with events up to `head` was sent, and deliver those events to the other
+        clients.
+        """
         channel = self._channels.get(session_id)
         if channel is None:
             return
@@ -260,6 +292,7 @@ class Hub:
         self._advance(channel)
 
     async def leave(self, session_id: int, subscriber: Subscriber) -> None:
+        """Remove a client from a conversation; no effect if it has left already."""
         channel = self._channels.get(session_id)
         if channel is None or subscriber not in channel.subscribers:
             return
@@ -273,13 +306,14 @@ class Hub:
             await self._follow()
 
     def draft(self, session_id: int) -> Draft | None:
+        """Return the text of the running answer in this process's view; None if there is none."""
         channel = self._channels.get(session_id)
         return channel.draft if channel else None
 
     async def reset(self) -> None:
-        """Forget the delivered numbers and tell every screen to reconnect.
+        """Forget which events were delivered, and make all clients reconnect.
 
-        The numbers may stand for other events now.
+        Called after a change of the database, when a number may mean another event.
         """
         for channel in self._channels.values():
             channel.delivered = None
@@ -287,7 +321,9 @@ class Hub:
         self.close_all(spread_ms=RESET_SPREAD_MS)
 
     def close_all(self, *, spread_ms: int = 5_000) -> None:
-        """Tell every screen to reconnect after up to `spread_ms` milliseconds, at random, and close it."""
+        """Ask all clients to reconnect after a random time of up to `spread_ms` milliseconds, and close
+        them.
+        """
         for send_queue in [
             *(subscriber.send_queue for subscriber in self.list_subscribers()),
             *self._unjoined,
@@ -298,9 +334,12 @@ class Hub:
             send_queue.put(wire.encode(goodbye))
             send_queue.close(wire.CLOSE_RESTART, "restart")
 
-    # What happens in this process.
+    # Events of this process.
 
     def handle_event(self, session_id: int, event: ReplyEvent) -> None:
+        """Show an event of an answer that this process writes to all clients, and announce it to other
+        processes.
+        """
         match event:
             case Stored(event_seq=event_seq, kind=kind, payload=payload):
                 self.publish(session_id, event_seq, kind, payload)
@@ -323,27 +362,27 @@ class Hub:
                 self._show_ephemeral(session_id, wire.ctx(event))
 
     def publish(self, session_id: int, event_seq: int, kind: str, payload: Mapping[str, Any]) -> None:
-        """Show a committed event to the screens of this process, and announce its number to other processes.
+        """Show a committed event to the clients of this process, and announce its number to other processes.
 
-        The other processes read the event from the database.
+        They read the event from the database.
         """
         self._enqueue_announcement(session_id, {"event_seq": event_seq})
         self.publish_locally(session_id, event_seq, kind, payload)
 
     def publish_locally(self, session_id: int, event_seq: int, kind: str, payload: Mapping[str, Any]) -> None:
-        """Show a committed event that other processes know already to the screens of this process."""
+        """Show a committed event to the clients of this process; other processes know of it already."""
         channel = self._channels.get(session_id)
         if channel is not None and channel.subscribers:
             channel.pending[event_seq] = (kind, payload)
             self._advance(channel)
 
     def show(self, session_id: int, frame: Mapping[str, Any]) -> None:
-        """Send a frame to the screens of a session in this process only."""
+        """Send a frame that is not stored to the clients of a conversation in this process only."""
         if channel := self._channels.get(session_id):
             channel.show(frame)
 
     def send_to(self, session_id: int, frame: Mapping[str, Any], *, to: str) -> None:
-        """Send a frame to one screen by its name, in whichever process it is."""
+        """Send a frame to one client by its name, in whichever process it is connected."""
         channel = self._channels.get(session_id)
         addressed = {**frame, "to": to}
         if channel is not None and any(subscriber.name == to for subscriber in channel.subscribers):
@@ -352,21 +391,21 @@ class Hub:
             self._enqueue_announcement(session_id, addressed)
 
     def publish_read(self, session_id: int, address_id: int, event_seq: int) -> None:
-        """Tell all screens of an address, in every process, up to which event the conversation was read."""
+        """Announce up to which event an address has read, to all of its clients in every process."""
         frame = {**wire.read(event_seq), "place": address_id}
         self.show(session_id, frame)
         self._enqueue_announcement(session_id, frame)
 
     def publish_typing(self, public_id: str) -> None:
-        """Tell operators who watch the conversation that the person is typing."""
+        """Announce to operators who watch the conversation that the person is typing."""
         self._enqueue_announcement(DASHBOARD, {**TYPING, "session": public_id})
 
     def request_stream(self, session_id: int, turn: int) -> None:
-        """Ask the process that writes the answer to show its whole text to all screens."""
+        """Ask the process that writes an answer to send its whole text to all clients."""
         self._enqueue_announcement(session_id, {**WANTED, "turn": turn})
 
     def advance_to(self, session_id: int, head: int) -> None:
-        """Note that events exist up to `head`, and deliver the missing ones."""
+        """Record that events up to `head` exist, and deliver those that clients do not have."""
         channel = self._channels.get(session_id)
         if channel is None or not channel.subscribers or head < 1:
             return
@@ -375,16 +414,17 @@ class Hub:
             self._advance(channel)
 
     def handle_move(self) -> None:
-        """Check the screens of all processes, because an address now belongs to another session."""
+        """Make every process check its clients, because an address now belongs to another conversation."""
         self._enqueue_announcement(ALL_PROCESSES, TELEGRAM_CHAT_MOVED)
         self._tasks.start(self._check_moved())
 
     def publish_sign_out(self, session_id: int, address_id: int) -> None:
-        """Announce a sign-out; other screens of the address reconnect with their own rights."""
+        """Announce a sign-out, and make other clients of the address reconnect with their own rights."""
         self._enqueue_announcement(ALL_PROCESSES, {**LEFT, "session": session_id, "place": address_id})
         self._redirect(session_id, address_id, "signed out")
 
     def _add_delta(self, session_id: int, delta: Delta) -> None:
+        """Add a piece of a running answer, and send collected pieces when they are due."""
         channel = self._open_channel(session_id)
         if channel.draft is None or channel.draft.turn != delta.turn:
             channel.draft = Draft(turn=delta.turn, attempt=delta.attempt)
@@ -402,6 +442,9 @@ class Hub:
             self._enqueue_announcement(channel.session_id, frame)
 
     def _show_ephemeral(self, session_id: int, frame: Mapping[str, Any]) -> None:
+        """Show a frame that is not stored after the collected pieces of text, and announce it unless it is
+        `ctx`.
+        """
         channel = self._channels.get(session_id)
         if channel is not None:
             self._flush_local(channel)
@@ -411,6 +454,7 @@ class Hub:
             self._enqueue_announcement(session_id, frame)
 
     def _end_draft(self, session_id: int, turn: int) -> None:
+        """Forget the text of an ended turn."""
         channel = self._channels.get(session_id)
         if channel is not None and channel.draft is not None and channel.draft.turn <= turn:
             channel.draft = None
@@ -418,9 +462,13 @@ class Hub:
             channel.remote_deltas.clear()
             self._forget(channel)
 
-    # In order, without gaps.
+    # Delivery in order, without gaps.
 
     def _advance(self, channel: SessionChannel) -> None:
+        """Deliver the pending events that follow the last delivered one.
+
+        Start a task that reads missing ones.
+        """
         if channel.delivered is None:
             return
         for event_seq in [number for number in channel.pending if number <= channel.delivered]:
@@ -446,6 +494,7 @@ class Hub:
             self._tasks.start(self._measure_again(channel.session_id))
 
     async def _fill(self, channel: SessionChannel) -> None:
+        """Read missing events until no event waits, then show the frames that came meanwhile."""
         try:
             await asyncio.sleep(PATIENCE_SECONDS)
             while channel.subscribers and channel.delivered is not None and channel.pending:
@@ -458,11 +507,12 @@ class Hub:
                 channel.show(channel.later.pop(0))
 
     def _advance_held(self, channel: SessionChannel) -> None:
-        """Advance from within the task that fills the channel, without a second task."""
+        """Deliver pending events inside the task that reads missing ones, without starting a second task."""
         assert channel.filling
         self._advance(channel)
 
     async def _read_missing(self, channel: SessionChannel) -> None:
+        """Read the events after the last delivered one, and deliver them."""
         start = channel.delivered
         assert start is not None
         try:
@@ -474,7 +524,8 @@ class Hub:
             if row.event_seq == (channel.delivered or 0) + 1 and channel.subscribers:
                 self._deliver(channel, row.event_seq, row.kind, row.payload)
         if not rows:
-            # Announced but not there (a restore, a lie): forgotten, the next poll knows better.
+            # An announced event that is not stored, as after a restore, is forgotten; the next poll finds
+            # what exists.
             channel.pending.clear()
 
     async def _measure_again(self, session_id: int) -> None:
@@ -485,9 +536,10 @@ class Hub:
         if measured is not None:
             self.show(session_id, wire.ctx(measured))
 
-    # Other processes.
+    # Announcements of other processes.
 
     def _enqueue_announcement(self, session_id: int, message: Mapping[str, Any]) -> None:
+        """Put an announcement into the queue; it is dropped if the queue is full."""
         try:
             self._outgoing.put_nowait((session_id, {**message, "origin": self.origin}))
         except asyncio.QueueFull:
@@ -535,17 +587,19 @@ class Hub:
                 channel.show(frame)
 
     def _send_stream(self, session_id: int, message: Mapping[str, Any]) -> None:
+        """Announce the text of the running answer if this process has all of it."""
         channel = self._channels.get(session_id)
         draft = channel.draft if channel is not None else None
         if channel is None or draft is None or draft.turn != message.get("turn") or not draft.whole:
             return
-        # What was collected goes first, so that what follows begins where this text ends.
+        # Collected pieces are sent first, so that later ones continue after this text.
         self._flush_remote(channel)
         self._enqueue_announcement(
             session_id, wire.stream(turn=draft.turn, attempt=draft.attempt, text=draft.text)
         )
 
     def _apply_remote_stream(self, channel: SessionChannel, frame: Mapping[str, Any]) -> bool:
+        """Take over a draft text from another process; return False if the frame is invalid."""
         try:
             turn, attempt, text = int(frame["turn"]), int(frame["attempt"]), str(frame["text"])
         except (KeyError, TypeError, ValueError):
@@ -555,6 +609,7 @@ class Hub:
         return True
 
     def _apply_remote_delta(self, channel: SessionChannel, frame: Mapping[str, Any]) -> bool:
+        """Add a piece of text from another process; return False if the frame is invalid."""
         try:
             delta = Delta(
                 turn=int(frame["turn"]),
@@ -571,9 +626,9 @@ class Hub:
         return True
 
     async def _poll(self) -> None:
-        """Read events that were not announced: every second, or every fifth one while Redis is connected.
+        """Read events that were not announced, every second; every fifth second while Redis is connected.
 
-        Screens whose address has moved to another session are disconnected.
+        Also disconnect clients whose address belongs to another conversation now.
         """
         beats = 0
         while True:
@@ -594,9 +649,9 @@ class Hub:
                 self.advance_to(session_id, head)
 
     async def _check_moved(self) -> None:
-        """Disconnect screens whose address belongs to another session by now, so that they reconnect there.
+        """Disconnect clients whose address belongs to another conversation now, so that they reconnect there.
 
-        The database decides, since an announcement proves nothing. Without the database nothing happens.
+        Decided by the database, since an announcement may be wrong; without the database nothing happens.
         """
         channels = self._channels.values()
         here = {
@@ -616,7 +671,7 @@ class Hub:
                 self._redirect(session_id, address_id, "moved")
 
     def _redirect(self, session_id: int, address_id: int, reason: str) -> None:
-        """Close the connections of one address with `reason`, so that its screens reconnect at once."""
+        """Close all connections of one address with `reason`, so that its clients reconnect at once."""
         channel = self._channels.get(session_id)
         for subscriber in tuple(channel.subscribers) if channel is not None else ():
             if subscriber.address_id == address_id:
@@ -624,6 +679,7 @@ class Hub:
                 subscriber.send_queue.close(wire.CLOSE_RESTART, reason)
 
     async def _follow(self) -> None:
+        """Subscribe to the announcements of all conversations with clients."""
         async with self._following:
             await self._announcer.subscribe(
                 [channel.session_id for channel in self._channels.values() if channel.subscribers]
@@ -636,6 +692,7 @@ class Hub:
         return channel
 
     def _forget(self, channel: SessionChannel) -> None:
+        """Delete a channel that is no longer needed."""
         if channel.idle and self._channels.get(channel.session_id) is channel:
             channel.local_deltas.clear()
             channel.remote_deltas.clear()
@@ -646,7 +703,7 @@ class Hub:
 
 
 class SessionBroadcast:
-    """Reply sink of one session, which passes its events to all screens."""
+    """Reply sink of one session that passes the events of its answers to the hub."""
 
     def __init__(self, hub: Hub, session_id: int) -> None:
         self._hub = hub
@@ -663,6 +720,8 @@ class SessionBroadcast:
 
 
 class Replies:
+    """Answers of this process to turns from the web."""
+
     def __init__(self, sessions: SessionAnswerer, hub: Hub) -> None:
         self._hub = hub
         self._answering = TurnDispatcher(sessions, channel="web", orphan=self._orphan)
@@ -672,9 +731,9 @@ class Replies:
         self.look_now = self._answering.wake
 
     def answer(self, session_id: int) -> None:
-        """Schedule an answer to the session's waiting messages and return at once.
+        """Start answering the session's due turns and return at once.
 
-        Several calls while an answer is written have the effect of one.
+        Repeated calls have no further effect while an answer is being written.
         """
         self._answering.dispatch(session_id, partial(SessionBroadcast, self._hub, session_id))
 

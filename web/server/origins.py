@@ -1,4 +1,6 @@
-"""Where a request comes from: its own address behind trusted proxies, its scheme, and the page's origin."""
+"""Determines where a request comes from: client address behind trusted proxies, scheme, and origin of the
+page.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,15 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
+    """Origin of a page: scheme, host and port."""
+
     scheme: str
     host: str
     port: int
 
 
 def parse_origin(text: str) -> Origin | None:
-    """Return the origin of a text; None if it is not exactly scheme, host and port."""
+    """Return the origin in a text; None unless it is exactly scheme, host and port."""
     try:
         parts = urlsplit(text)
         port = parts.port
@@ -38,7 +42,10 @@ def parse_origin(text: str) -> Origin | None:
 
 
 def origin_matches(origin: Origin, pattern: str) -> bool:
-    """Return whether an origin matches `https://shop.example`, or `https://*.shop.example` for subdomains."""
+    """Return whether an origin matches a pattern such as `https://shop.example` or `https://*.shop.example`.
+
+    The second form matches all subdomains. Without a scheme, https is meant.
+    """
     if "://" not in pattern:
         pattern = f"https://{pattern}"
     wanted = parse_origin(pattern.rstrip("/"))
@@ -51,7 +58,7 @@ def origin_matches(origin: Origin, pattern: str) -> bool:
 
 
 class Proxies:
-    """Reads what trusted proxies say about a request; what others say is not believed."""
+    """Reader of proxy headers, which count only if the request comes from a trusted proxy."""
 
     def __init__(self, trusted: Iterable[str], *, public_url: str | None) -> None:
         self._trusted: tuple[Network, ...] = tuple(
@@ -60,7 +67,7 @@ class Proxies:
         self._public = parse_origin(public_url_origin(public_url)) if public_url else None
 
     def client_address(self, request: web.Request) -> str:
-        """Return the client's address: the last one in the chain that is no trusted proxy."""
+        """Return the client's address: the last one in the proxy chain that is not a trusted proxy."""
         hops = [
             part.strip() for part in request.headers.get("X-Forwarded-For", "").split(",") if part.strip()
         ]
@@ -70,13 +77,14 @@ class Proxies:
         return address
 
     def client_key(self, request: web.Request) -> str:
-        """Return the key of rate limits: the address, for IPv6 the network."""
+        """Return the key of rate limits for a client: its address, for IPv6 its network."""
         return network_key(self.client_address(request))
 
     def network(self, request: web.Request) -> str | None:
-        """Return the network that a visitor's spending counts for: an IPv4 address, or the /56 of IPv6.
+        """Return the network for which a visitor's spending counts: an IPv4 address, or the /56 of an IPv6
+        address.
 
-        None for this machine and for a proxy that speaks for many clients.
+        None for the local machine and for trusted proxies.
         """
         address = self.client_address(request)
         if not self.is_direct_and_unknown(address):
@@ -88,9 +96,9 @@ class Proxies:
         return str(ipaddress.ip_network((found, 32 if found.version == 4 else 56), strict=False))
 
     def is_ours(self, request: web.Request) -> bool:
-        """Return whether the Host header names this server; foreign names that resolve to us are refused.
+        """Return whether the Host header names this server; other names may point here by DNS rebinding.
 
-        Numeric addresses are allowed, and trusted proxies have checked the name.
+        Numeric addresses and local names count as this server, and so does any name from a trusted proxy.
         """
         name = _host_name(request.host)
         if self._public is not None and name == self._public.host:
@@ -100,14 +108,14 @@ class Proxies:
         return self._is_trusted(request.remote or "")
 
     def is_direct_and_unknown(self, address: str) -> bool:
-        """Neither this machine nor a proxy that speaks for many."""
+        """Return whether an address is neither the local machine nor a trusted proxy."""
         return not (_is_loopback(address) or self._is_trusted(address))
 
     def is_local(self, request: web.Request) -> bool:
-        """Came straight from this machine.
+        """Return whether the client runs on this machine.
 
-        Where people come by a public address, or a proxy here is trusted, loopback tells nothing: a proxy on
-        this machine may pass strangers on without a word about it.
+        False if there is a public URL or the request came through a proxy, since a proxy on this machine may
+        pass on requests of strangers.
         """
         remote = request.remote or ""
         passed_on = any(
@@ -117,10 +125,14 @@ class Proxies:
         return not speaks_for_others and _is_loopback(remote)
 
     def own_origin(self, request: web.Request) -> Origin | None:
-        """Return the origin of this server's pages, as this request shows it."""
+        """Return the origin of this server's pages as the client sees it.
+
+        None if the Host header is invalid.
+        """
         return parse_origin(f"{self.scheme(request)}://{request.host}")
 
     def scheme(self, request: web.Request) -> str:
+        """Return `http` or `https` as the client sees it."""
         if self._is_trusted(request.remote or ""):
             said = request.headers.get("X-Forwarded-Proto", "").split(",")[-1].strip().lower()
             if said in _DEFAULT_PORTS:
@@ -135,6 +147,7 @@ class Proxies:
         return "http"
 
     def is_same_origin(self, request: web.Request, origin: Origin) -> bool:
+        """Return whether an origin is that of this server's pages."""
         return origin == self.own_origin(request) or (self._public is not None and origin == self._public)
 
     def _is_trusted(self, address: str) -> bool:
@@ -146,7 +159,7 @@ class Proxies:
 
 
 def network_key(address: str) -> str:
-    """Return an IPv4 address unchanged, and for IPv6 the /56 network that one customer gets."""
+    """Return the key of an address for limits: IPv4 unchanged, IPv6 as the /56 network of one customer."""
     try:
         found = ipaddress.ip_address(_plain_address(address))
     except ValueError:
@@ -157,12 +170,13 @@ def network_key(address: str) -> str:
 
 
 def public_url_origin(url: str) -> str:
+    """Return the origin of a URL as text."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
 
 
 def _plain_address(text: str) -> str:
-    """Return an address without port, brackets, or the IPv6 prefix of an IPv4 address."""
+    """Return an address without port, brackets, and the IPv6 prefix of an IPv4 address."""
     if text.startswith("["):
         text = text[1:].partition("]")[0]
     elif text.count(":") == 1:
@@ -171,12 +185,13 @@ def _plain_address(text: str) -> str:
 
 
 def _host_name(host: str) -> str:
-    """Return the name of a Host header without port; an invalid one matches no name."""
+    """Return the name in a Host header without port; for an invalid header a name that matches none."""
     found = _HOST.fullmatch(host.lower())
     return found[1].strip("[]").rstrip(".") if found else "unreadable.invalid"
 
 
 def _is_figures(name: str) -> bool:
+    """Return whether a name is a numeric address."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -185,6 +200,7 @@ def _is_figures(name: str) -> bool:
 
 
 def _is_loopback(address: str) -> bool:
+    """Return whether an address is this machine; an empty one is a Unix socket."""
     if address == "":
         return True  # a unix socket
     try:
@@ -194,3 +210,4 @@ def _is_loopback(address: str) -> bool:
 
 
 PROXIES = web.AppKey("proxies", Proxies)
+"""Application key of the proxy settings."""

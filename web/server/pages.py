@@ -1,4 +1,4 @@
-"""Pages and files: the chat page, the widget's loader, static modules and the health checks."""
+"""Serves static files: the chat page, the widget's loader, and modules with their translations."""
 
 from __future__ import annotations
 
@@ -29,16 +29,21 @@ _CONTENT_TYPES = {
 }
 _SQUEEZED = frozenset(_CONTENT_TYPES)
 FOR_EVER = "public, max-age=31536000, immutable"
+"""Cache-Control for files that never change under their address."""
 ASK_AGAIN = "no-cache"
-"""Kept by the browser, but only used after asking whether it is still the newest."""
+"""Cache-Control for files that browsers keep, but must revalidate before each use."""
 PACKED = "dist/"
-"""Below it stands what `npm run build` makes of the widget and the dashboard, under the sources' names."""
+"""Folder of the bundles that `npm run build` makes of widget and dashboard, under the names of their
+sources.
+"""
 _LANGUAGES = b"[[languages]]"
-"""Where the widget learns which languages there are."""
+"""Placeholder in the widget's script for the list of languages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File:
+    """Static file; `squeezed` is its gzip form, None if that is not worthwhile."""
+
     body: bytes
     squeezed: bytes | None
     content_type: str
@@ -46,13 +51,11 @@ class File:
 
 
 class Files:
-    """Everything below `static`, read once: nothing else can be reached by any path.
+    """All files below `static`, read once at the start; no other file can be reached by a path.
 
-    `/static/…` holds the sources as they are. `/static-<digest>/…` holds what browsers are sent to: the
-    widget and the dashboard packed into few files, under a name that changes with any of them, so that
-    browsers may keep them for ever; whatever is not packed is there as it is.
-    In both, `locales/<language>/` holds the words of the chat, and `../../` from a module leads to the
-    server's root.
+    `/static/…` has the source files. `/static-<digest>/…` has the files that browsers use: bundles of widget
+    and dashboard under an address that changes with any file, so that browsers may keep them for ever; other
+    files unchanged. In both, `locales/<language>/` has the texts of the chat.
     """
 
     def __init__(self, folder: Path = STATIC, locales: Path = LOCALES) -> None:
@@ -86,6 +89,10 @@ class Files:
         self._said = {one: spoken.get("en", {}) | said for one, said in spoken.items()}
 
     def get(self, path: str, *, packed: bool = False) -> File | None:
+        """Return a file by its path; with `packed` its bundle, if there is one.
+
+        None if there is no such file.
+        """
         return (self._packed if packed else self._files).get(path)
 
     def page(self, name: str, accepted: str) -> File | None:
@@ -98,6 +105,7 @@ class Files:
         return _file(name, text.encode())
 
     def _pointing_at_digest(self, name: str) -> File | None:
+        """Return a bundled file whose addresses contain the digest; None if there is no such file."""
         found = self._packed.get(name)
         if found is None:
             return None
@@ -106,7 +114,7 @@ class Files:
 
 
 def choose_language(accepted: str, languages: Collection[str]) -> str:
-    """Return the available language with the highest preference; English if none matches."""
+    """Return the available language that the header prefers most; English if none is available."""
     asked = sorted(map(_quality, accepted[:1000].split(",")), key=lambda one: -one[0])
     for _, tag in asked:
         language = match_language(tag, languages)
@@ -116,7 +124,7 @@ def choose_language(accepted: str, languages: Collection[str]) -> str:
 
 
 def _quality(accepted: str) -> tuple[float, str]:
-    """Return weight and tag of an accepted language such as `de-AT;q=0.8`."""
+    """Return weight and tag of an entry such as `de-AT;q=0.8`; weight 0 if it is malformed."""
     tag, _, quality = accepted.strip().partition(";q=")
     try:
         return (float(quality or 1), tag.strip())
@@ -139,7 +147,10 @@ def _file(name: str, body: bytes) -> File:
 
 
 def serve(request: web.Request, file: File, *, cache: str, foreign: bool) -> web.Response:
-    """Send a file; `foreign` files may be loaded by pages of other origins."""
+    """Return the response with a file, or 304 if the client has it already.
+
+    `cache` is the Cache-Control header. With `foreign`, pages of other origins may load the file.
+    """
     headers = {"Cache-Control": cache, "Vary": "Accept-Encoding"}
     if foreign:
         headers |= {"Access-Control-Allow-Origin": "*", "Cross-Origin-Resource-Policy": "cross-origin"}
@@ -157,3 +168,4 @@ def serve(request: web.Request, file: File, *, cache: str, foreign: bool) -> web
 
 
 FILES = web.AppKey("files", Files)
+"""Application key of the static files."""

@@ -1,4 +1,4 @@
-"""Lines of long polling: frames that wait for a client's next request, each line with an end."""
+"""Lines of clients that poll: frames wait here for the client's next request."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ Frame = Mapping[str, Any]
 KEPT_SECONDS = 30.0
 """Seconds without a request after which a line is closed."""
 GATHER_SECONDS = 0.05
-"""Seconds to collect what comes together into one response."""
+"""Seconds for which frames are collected into one response."""
 DRAFT_SECONDS = 0.4
-"""Least seconds between two responses that only show a longer draft."""
+"""Minimum seconds between two responses that only have a longer draft."""
 MAX_WAITING_FRAMES = 500
-"""Frames kept for the next request. A line with more is closed, and its client reads them from the log."""
+"""Maximum frames kept for the next request; a line with more is closed, and its client starts again."""
 MAX_LINES = 2_000
-"""Lines of one process."""
+"""Maximum lines of one process."""
 
 CurrentDraft = Callable[[int], Frame | None]
-"""Function that returns the whole text of a turn's draft as a frame; None if it is unknown or ended."""
+"""Function from a turn to the frame with the whole text of its draft; None if it is unknown or ended."""
 
 
 class PollBox:
     """Sink of a send queue that keeps frames for the client's next request.
 
-    Of a draft's pieces it keeps only the last.
+    Of the pieces of a draft it keeps only the last one.
     """
 
     def __init__(self) -> None:
@@ -40,19 +40,21 @@ class PollBox:
         self._piece: Frame | None = None
         self._reader: asyncio.Event | None = None
         self.closing: tuple[int, str] | None = None
-        """Code and reason with which the server closed the line."""
+        """Code and reason with which the server closed the line; None while it is open."""
 
     @property
     def empty(self) -> bool:
+        """Whether neither a frame nor a close waits."""
         return not self._frames and self._piece is None and self.closing is None
 
     @property
     def has_only_draft(self) -> bool:
+        """Whether nothing waits but a piece of a draft."""
         return not self._frames and self.closing is None
 
     @property
     def is_read(self) -> bool:
-        """True while a request waits."""
+        """Whether a request is waiting."""
         return self._reader is not None
 
     async def send_str(self, data: str) -> None:
@@ -71,13 +73,14 @@ class PollBox:
         return True
 
     def abort(self) -> None:
+        """Close the line because its client is too slow."""
         self.closing = self.closing or (wire.CLOSE_SLOW, "too slow; come back and resume")
         self._wake()
 
     async def wait(self, seconds: float) -> bool:
-        """Wait up to `seconds` for frames or the end of the line, and return whether one of them came.
+        """Wait up to `seconds` for frames or the close of the line; return False if there is neither.
 
-        False also if a newer request of the line took over.
+        Also False if a newer request of the client has taken over.
         """
         self._wake()
         mine = self._reader = asyncio.Event()
@@ -95,8 +98,8 @@ class PollBox:
     def take(self, draft: CurrentDraft) -> list[Frame]:
         """Return the waiting frames and remove them.
 
-        If a piece of a draft waited, the last frame is the whole draft so far. An unknown or ended draft is
-        left out.
+        If a piece of a draft waited, the last frame has the whole draft; an unknown or ended draft is left
+        out.
         """
         frames, self._frames = self._frames, []
         piece, self._piece = self._piece, None
@@ -110,7 +113,7 @@ class PollBox:
 
 
 class PollLine:
-    """Line of one client that polls; `leave` frees the places that it takes in this process."""
+    """Line of one client that polls; `leave` frees its places in the limits of this process."""
 
     def __init__(
         self, name: str, session_id: int, box: PollBox, leave: Callable[[], Awaitable[None]]
@@ -125,16 +128,17 @@ class PollLine:
 
     @property
     def batch(self) -> str:
-        """Name of the last response. A client that knows another one missed something."""
+        """Name of the last response; a client that states another one has missed something."""
         return f"{self._mark}-{self._number}"
 
     def take(self, draft: CurrentDraft) -> list[Frame]:
+        """Return the waiting frames as the next batch."""
         self._number += 1
         return self.box.take(draft)
 
 
 class PollLines:
-    """All lines of this process, by session and name."""
+    """Lines of this process by session id and name."""
 
     def __init__(self, *, spawn: Spawn, kept_seconds: float = KEPT_SECONDS, most: int = MAX_LINES) -> None:
         self._spawn = spawn
@@ -148,14 +152,16 @@ class PollLines:
 
     @property
     def full(self) -> bool:
+        """Whether no further line can be opened."""
         return len(self._lines) >= self._most
 
     def find(self, session_id: int, name: str, batch: str) -> PollLine | None:
-        """Return the line if its client has read everything that it was sent; otherwise None."""
+        """Return an open line if `batch` is its last response; None otherwise."""
         line = self._lines.get((session_id, name))
         return line if line is not None and line.batch == batch and line.box.closing is None else None
 
     def add(self, line: PollLine) -> None:
+        """Add a line, in place of one with the same name."""
         self._lines[line.session_id, line.name] = line
 
     def use(self, line: PollLine) -> None:
@@ -163,7 +169,7 @@ class PollLines:
         self._stop_timer(line)
 
     def rest(self, line: PollLine) -> None:
-        """Close the line unless its client asks again in time."""
+        """Close the line after `kept_seconds` unless its client polls again."""
         self._stop_timer(line)
         if self._lines.get((line.session_id, line.name)) is not line:
             return
@@ -172,11 +178,12 @@ class PollLines:
         self._timers[line] = loop.call_later(self._kept_seconds, lambda: self._spawn(self.end(line)))
 
     async def end_named(self, session_id: int, name: str) -> None:
+        """Close the line with this name, if there is one."""
         if (line := self._lines.get((session_id, name))) is not None:
             await self.end(line)
 
     async def end_idle(self, session_id: int) -> None:
-        """Close the line of the session that has been idle longest: its tab may be gone."""
+        """Close the line of a session that has been idle longest; its tab may be closed."""
         idle = [line for line in self._timers if line.session_id == session_id]
         if idle:
             await self.end(min(idle, key=lambda line: line.used_at))

@@ -1,4 +1,4 @@
-"""How much one browser, one session and one client address may do, and how long to wait after too much."""
+"""Counters that limit how often a client may do something, and say how long it must wait."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 _KEYS_BEFORE_TIDYING = 10_000
+"""Number of keys from which idle ones are deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientLimits:
-    """Counts per window; `local` holds for a person's own machine, where the only client is that person."""
+    """Limits of a client.
+
+    `frames` and `messages` are counted within `frames_seconds` and `messages_seconds`.
+    """
 
     frames: int = 30
     frames_seconds: float = 3.0
@@ -21,24 +25,25 @@ class ClientLimits:
     sockets_per_session: int = 5
     sockets_per_address: int = 50
     strikes: int = 60
-    """Frames refused on one socket before it is closed."""
+    """Refused frames after which a connection is closed."""
     uploads: int = 20
-    """In a minute and one conversation; twice as many from one address."""
+    """Uploads per minute of one conversation; twice as many from one address."""
     uploads_at_once: int = 3
+    """Simultaneous uploads."""
     upload_bytes_per_day: int = 100 * 2**20
-    """Kept of one conversation."""
+    """Uploaded bytes per day that are stored for one conversation."""
     upload_bytes_per_hour: int = 200 * 2**20
-    """From one address."""
+    """Uploaded bytes per hour from one address."""
     opening_seconds: float = 15.0
-    """In a minute, of one address: pictures and papers that are being opened."""
+    """Seconds per minute that the opening of files from one address may take."""
     files_shown: int = 240
-    """In a minute and one conversation."""
+    """Files per minute that are shown in one conversation."""
     newcomers: int = 40
-    """Visitors never seen before, in a minute and from one address: each is a row that stays for a while."""
+    """New visitors per minute from one address, since each one stores a row."""
     recoveries: int = 5
-    """Wrong codes from one address before each further one has to wait, longer every time."""
+    """Wrong recovery codes from one address, after which each further try must wait longer."""
     reads: int = 240
-    """Pages of messages, events and summaries in a minute and one conversation; as many from one address."""
+    """Pages of messages, events and summaries per minute of one conversation, and of one address."""
 
 
 LOCAL = ClientLimits(
@@ -55,6 +60,7 @@ LOCAL = ClientLimits(
     newcomers=60_000,
     reads=60_000,
 )
+"""Limits on the machine of a personal installation, where the only client is its owner."""
 
 
 class Window:
@@ -69,9 +75,10 @@ class Window:
         self._times: list[float] = []  # an empty deque holds 760 bytes, and most sockets are idle
 
     def take(self, elsewhere: int = 0, weight: int = 1) -> float:
-        """Count a use and return 0.0 if it is allowed, else return the seconds until it would be.
+        """Count a use and return 0.0 if it is allowed; otherwise return the seconds until it would be.
 
-        `elsewhere` is the number of uses in other processes; `weight` is how many uses this one counts for.
+        `elsewhere` is the number of uses in other processes, `weight` the number of uses that this one counts
+        for.
         """
         now, weight = self._clock(), min(weight, self._count)
         self._forget(now)
@@ -84,6 +91,7 @@ class Window:
 
     @property
     def empty(self) -> bool:
+        """Whether the window has no use."""
         self._forget(self._clock())
         return not self._times
 
@@ -96,9 +104,9 @@ class Window:
 
 
 class RateWindows:
-    """Sliding windows of `seconds`, one per key, which can include counts of other processes.
+    """Sliding windows of `seconds`, one for each key, which can include counts of other processes.
 
-    `take` returns 0.0 or the seconds to wait. Empty windows are deleted when there are 10,000 keys.
+    At 10,000 keys the idle ones are deleted.
     """
 
     def __init__(self, seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -110,6 +118,10 @@ class RateWindows:
         self._elsewhere_at = 0.0
 
     def take(self, key: str, count: int, weight: int = 1) -> float:
+        """Count a use of a key and return 0.0 if fewer than `count` were made.
+
+        Otherwise return the seconds to wait.
+        """
         window = self._windows.get(key)
         if window is None:
             if len(self._windows) >= _KEYS_BEFORE_TIDYING:
@@ -126,7 +138,7 @@ class RateWindows:
         return taken
 
     def set_remote_counts(self, elsewhere: Mapping[str, int]) -> None:
-        """Set the counts of other processes; they expire after one window without news."""
+        """Set the counts of other processes by key; they expire after one window."""
         self._elsewhere, self._elsewhere_at = elsewhere, self._clock()
 
     def _taken_elsewhere(self, key: str) -> int:
@@ -139,7 +151,7 @@ class RateWindows:
 
 
 class Amounts:
-    """Sums of amounts by key over the last `seconds`; idle keys are deleted when there are 10,000."""
+    """Sums of amounts by key over the last `seconds`; at 10,000 keys the idle ones are deleted."""
 
     def __init__(self, seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
@@ -147,13 +159,17 @@ class Amounts:
         self._amounts: dict[str, list[tuple[float, int]]] = {}
 
     def wait(self, key: str, most: int) -> float:
-        """Return 0.0 while a key's sum is below `most`, else the seconds until its oldest amount expires."""
+        """Return 0.0 while the sum of a key is below `most`.
+
+        Otherwise the seconds until its oldest amount expires.
+        """
         known = self._recent(key)
         if sum(amount for _, amount in known) < most:
             return 0.0
         return max(0.1, known[0][0] + self._seconds - self._clock())
 
     def add(self, key: str, amount: int) -> None:
+        """Add an amount to a key's sum; 0 has no effect."""
         if len(self._amounts) >= _KEYS_BEFORE_TIDYING:
             self._amounts = {one: known for one in self._amounts if (known := self._recent(one))}
         if amount:
@@ -165,7 +181,11 @@ class Amounts:
 
 
 class Tries:
-    """Limiter of failed tries: after `most`, each further one waits twice as long, up to `longest`."""
+    """Limiter of failed tries by key.
+
+    After `most` failures, each further try must wait twice as long as before, from `first` up to `longest`
+    seconds.
+    """
 
     def __init__(
         self, *, first: float = 60.0, longest: float = 3_600.0, clock: Callable[[], float] = time.monotonic
@@ -176,9 +196,9 @@ class Tries:
         self._failed: dict[str, tuple[int, float]] = {}
 
     def take(self, key: str, most: int) -> float:
-        """Count a try; return 0 if it may be made now, else the seconds to wait.
+        """Count a try as failed and return 0 if it is allowed now; otherwise return the seconds to wait.
 
-        It counts as failed until `mark_passed`.
+        The caller reports a successful try by `mark_passed`.
         """
         now = self._clock()
         count, last = self._failed.get(key, (0, now))
@@ -194,7 +214,7 @@ class Tries:
         return 0.0
 
     def mark_passed(self, key: str) -> None:
-        """Remove the last try from the failures, since it passed."""
+        """Take back the count of the last try, since it was successful."""
         count, last = self._failed.get(key, (0, 0.0))
         if count:
             self._failed[key] = count - 1, last
@@ -204,15 +224,17 @@ class Tries:
 
 
 class Places:
-    """Counts what is open per key."""
+    """Numbers of open things by key, such as connections."""
 
     def __init__(self) -> None:
         self._open: dict[str, int] = {}
 
     def open(self, key: str) -> int:
+        """Return how many are open for a key."""
         return self._open.get(key, 0)
 
     def take(self, key: str, most: int) -> bool:
+        """Count one more as open; return False if the key has `most` already."""
         taken = self._open.get(key, 0)
         if taken >= most:
             return False
@@ -220,6 +242,7 @@ class Places:
         return True
 
     def leave(self, key: str) -> None:
+        """Count one less as open."""
         left = self._open.get(key, 0) - 1
         if left > 0:
             self._open[key] = left

@@ -1,4 +1,4 @@
-"""Bounded queue of one socket's frames, and the draft of the answer that is being written."""
+"""Bounded queue of the frames to one client, and the text of a running answer."""
 
 from __future__ import annotations
 
@@ -10,23 +10,30 @@ from shared.core.session.turns import Delta, utf16_units
 from web.protocol import wire
 
 MAX_FRAMES = 256
+"""Maximum frames in a queue."""
 MAX_BYTES = 256 * 1024
+"""Maximum bytes in a queue."""
 SEND_SECONDS = 10.0
+"""Seconds that sending one frame may take."""
 CLOSE_SECONDS = 5.0
+"""Seconds that closing the connection may take."""
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
-"""Function that runs a coroutine as an owned task."""
+"""Function that runs a coroutine as a task which its owner keeps."""
 
 
 class FrameSink(Protocol):
-    """The part of a WebSocket that a send queue needs."""
+    """Methods of a WebSocket that a send queue uses."""
 
     async def send_str(self, data: str) -> None: ...
     async def close(self, *, code: int = 1000, message: bytes = b"") -> bool: ...
 
 
 class SendQueue:
-    """Queue of a socket's frames. When it is full, it drops deltas first, then closes the socket (1013)."""
+    """Queue of the frames to one client.
+
+    When it is full, droppable frames are discarded first, then the connection is closed with code 1013.
+    """
 
     __slots__ = (
         "_abort",
@@ -50,12 +57,13 @@ class SendQueue:
         self._closing: tuple[int, str] | None = None
         self._closed: asyncio.Event | None = None
         self.is_closed = False
+        """Whether the connection was closed or cut."""
 
     def put(self, text: str, *, droppable: bool = False, free: bool = False) -> None:
-        """Queue a frame for sending; after `close` or `cut` it is ignored.
+        """Queue a frame for sending; ignored after `close` or `cut`.
 
-        A `droppable` frame may be lost when the queue is full; the bytes of a `free` one (the welcome) do
-        not count.
+        A `droppable` frame may be lost when the queue is full. The bytes of a `free` frame, such as the
+        welcome, do not count.
         """
         if self._closing is not None:
             return
@@ -71,31 +79,34 @@ class SendQueue:
         self._go()
 
     def close(self, code: int, reason: str) -> None:
-        """Close the socket after the waiting frames are sent; a second call has no effect."""
+        """Close the connection after the waiting frames are sent; a second call has no effect."""
         if self._closing is None:
             self._closing = (code, reason)
             self._go()
 
     def cut(self) -> None:
-        """Discard the waiting frames and mark the queue as closed, because the other side is gone."""
+        """Discard the waiting frames and count the connection as closed, because the client has
+        disconnected.
+        """
         self._closing = self._closing or (wire.CLOSE_GONE, "gone")
         self._frames.clear()
         self._bytes = 0
         self._is_over()
 
     async def wait_closed(self) -> None:
-        """Wait until the socket was closed or cut off."""
+        """Wait until the connection is closed or cut."""
         if not self.is_closed:
             self._closed = self._closed or asyncio.Event()
             await self._closed.wait()
 
     @property
     def closing(self) -> bool:
+        """Whether the connection is being closed."""
         return self._closing is not None
 
     @property
     def crowded(self) -> bool:
-        """True if senders should pause until some frames are sent."""
+        """Whether senders should pause until some frames are sent."""
         return len(self._frames) >= MAX_FRAMES // 4
 
     def _is_over(self) -> None:
@@ -111,17 +122,19 @@ class SendQueue:
         self._bytes = sum(size for _, _, size in self._frames)
 
     def _give_up(self) -> None:
+        """Close the connection of a client that reads too slowly."""
         self._frames.clear()
         self._bytes = 0
         self.close(wire.CLOSE_SLOW, "too slow; come back and resume")
 
     def _go(self) -> None:
-        # A task only while there is something to send: an idle socket costs none.
+        # A task runs only while frames wait, so an idle connection costs none.
         if not self._sending:
             self._sending = True
             self._spawn(self._drain())
 
     async def _drain(self) -> None:
+        """Send the waiting frames, then close the connection if that was requested."""
         try:
             while self._frames:
                 text, _, size = self._frames.pop(0)
@@ -134,7 +147,7 @@ class SendQueue:
                     await self._sink.close(code=code, message=reason.encode()[:120])
                 self._is_over()
         except (OSError, TimeoutError, RuntimeError):
-            # Gone, or asleep for too long: what is not confirmed is asked for again after the resume.
+            # The client is gone or did not read in time; after reconnecting it asks again for what it missed.
             self._closing = self._closing or (wire.CLOSE_SLOW, "")
             self._frames.clear()
             self._abort()
@@ -146,11 +159,14 @@ class SendQueue:
 
 
 MAX_UNITS = 400_000
-"""A draft longer than any answer is no longer kept; the whole text comes with the final message."""
+"""Maximum UTF-16 units of a draft.
+
+Beyond that no text is added, and the stored message brings the whole text.
+"""
 
 
 class Draft:
-    """The visible text of one turn so far."""
+    """Text of a running answer so far."""
 
     __slots__ = ("_parts", "attempt", "subject", "tool", "turn", "units", "whole")
 
@@ -159,10 +175,11 @@ class Draft:
         self.attempt = attempt
         self.tool: str | None = None
         self.subject = ""
-        """Subject of the tool call, such as a search text."""
+        """Subject of the running tool, such as a search text; empty if none."""
         self.units = 0
+        """Length of the text in UTF-16 units."""
         self.whole = True
-        """False when a piece was missed."""
+        """Whether no piece of the text is missing."""
         self._parts: list[str] = []
 
     @classmethod
@@ -173,9 +190,9 @@ class Draft:
         return draft
 
     def add(self, delta: Delta) -> None:
-        """Append a piece of text; a piece of a newer attempt discards the text before it.
+        """Append a piece of text; a piece of a newer attempt replaces all text before it.
 
-        A piece of an older attempt, a repeated one and one after a gap are ignored.
+        A piece of an older attempt, a repeated one, and one after a gap are ignored.
         """
         if delta.attempt < self.attempt:
             return
@@ -191,12 +208,13 @@ class Draft:
 
     @property
     def text(self) -> str:
+        """Text so far."""
         if len(self._parts) > 1:
             self._parts = ["".join(self._parts)]
         return self._parts[0] if self._parts else ""
 
     def state(self) -> dict[str, Any]:
-        """Return the field `run` of a welcome message."""
+        """Return the field `run` of the welcome frame."""
         shown: dict[str, Any] = {
             "turn": self.turn,
             "state": "tool" if self.tool else "started",
@@ -210,7 +228,7 @@ class Draft:
 
 
 class Pieces:
-    """Collects deltas and lets them go at most once per interval, the first one at once."""
+    """Collector of pieces of text, which releases them at most once per interval, the first at once."""
 
     __slots__ = ("_first", "_parts", "_seconds", "_sent", "_timer", "_units")
 
@@ -223,6 +241,7 @@ class Pieces:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, delta: Delta, flush: Callable[[], None]) -> None:
+        """Add a piece; `flush` is called, now or later, when the collected ones are due."""
         if self._first is not None and not self._continues(delta):
             same_turn = self._first.turn == delta.turn and delta.attempt == self._first.attempt
             if same_turn:
@@ -237,7 +256,7 @@ class Pieces:
             self._schedule(flush)
 
     def take(self) -> dict[str, Any] | None:
-        """Return the collected deltas as one frame; None if there are none."""
+        """Return the collected pieces as one frame; None if there are none."""
         first, self._first = self._first, None
         self._cancel()
         if first is None:
@@ -247,6 +266,7 @@ class Pieces:
         return wire.delta(turn=first.turn, attempt=first.attempt, offset=first.offset, text=text)
 
     def clear(self) -> None:
+        """Discard the collected pieces."""
         self._first = None
         self._cancel()
 

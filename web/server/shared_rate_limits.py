@@ -1,5 +1,6 @@
-"""Rate limits over all web processes, which exchange their counts by Redis every second. Requests never wait
-for it. Without Redis each process counts alone, and the counts of others expire.
+"""Rate limits over all web processes, which exchange their counts by Redis every second.
+
+Requests do not wait for the exchange. Without Redis each process counts alone, and counts of others expire.
 """
 
 from __future__ import annotations
@@ -13,13 +14,16 @@ from typing import Protocol
 from web.server.rate_limits import RateWindows
 
 EVERY_SECONDS = 1.0
+"""Seconds between two exchanges."""
 SLICES = 6
-"""Slices of a window; the oldest is dropped as a whole."""
+"""Number of slices of a window; counts expire slice by slice."""
 MOST_KEYS = 2_000
-"""Told in one exchange: those that took most."""
+"""Maximum keys in one exchange; those with the most uses."""
 
 
 class Counts(Protocol):
+    """Store of the counts of all processes."""
+
     async def add(
         self,
         kind: str,
@@ -32,6 +36,8 @@ class Counts(Protocol):
 
 
 class CommonCounts:
+    """Exchange of the counts of this process with those of others; `windows` are the windows by kind."""
+
     def __init__(
         self, counts: Counts, windows: Mapping[str, RateWindows], *, clock: Callable[[], float] = time.time
     ) -> None:
@@ -41,11 +47,13 @@ class CommonCounts:
         self._told: dict[str, dict[int, Counter[str]]] = {kind: {} for kind in windows}
 
     async def watch(self) -> None:
+        """Exchange counts every `EVERY_SECONDS` until cancelled."""
         while True:
             await asyncio.sleep(EVERY_SECONDS)
             await self.exchange()
 
     async def exchange(self) -> None:
+        """Add the new counts to those of all processes, and set the counts of others in the windows."""
         for kind, windows in self._windows.items():
             await self._exchange(kind, windows)
 

@@ -1,4 +1,4 @@
-"""Answers at the port of a web process whose database takes no writes at the start: try again later."""
+"""Serves the port of a web process while the database accepts no writes at the start: "try again later"."""
 
 from __future__ import annotations
 
@@ -16,11 +16,15 @@ from web.server.pages import choose_language
 log = structlog.get_logger(__name__)
 
 RETRY_SECONDS = 5
+"""Seconds after which clients shall try again."""
 
 
 @asynccontextmanager
 async def open_waiting_room(settings: Settings, state: Callable[[], str]) -> AsyncIterator[None]:
-    """Serve until the block ends; a port that cannot be used is left to the start that follows."""
+    """Serve while the context is open: health checks, and status 503 for everything else.
+
+    `state` returns the state of the database. If the port cannot be used, that is only logged.
+    """
     app = web.Application()
     app.router.add_get("/healthz", _healthz)
     app.router.add_get("/readyz", lambda request: _readyz(state()))
@@ -47,7 +51,7 @@ async def _readyz(state: str) -> web.Response:
 
 
 async def _refuse(request: web.Request) -> web.Response:
-    """Ask people, in their language, to come back later; programs get the code of an unavailable storage."""
+    """Answer 503 with a text in the visitor's language, as JSON for programs."""
     language = choose_language(request.headers.get("Accept-Language", ""), list_languages())
     text = catalogue("commands", language).say("public_notice_no_room")
     headers = {

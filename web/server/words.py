@@ -1,4 +1,4 @@
-"""The dashboard's words: which language a browser gets, the file of it, and the few words of its pages."""
+"""Texts of the dashboard: language of a browser, translation files, and translated pages."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from web.server.pages import ASK_AGAIN, File, choose_language, serve
 
 Words: TypeAlias = Mapping[str, str | Mapping[str, str]]
 COOKIE = "evertalk-language"
-"""Cookie with the language chosen on the page Account; pages before the login read it, too."""
+"""Cookie with the language chosen on the page Account; read before the login, too."""
 _MARKED = re.compile(r"\[\[t (.+?)\]\]")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 def language_of(request: web.Request) -> str:
-    """Return the language that the operator chose, else the first one of the browser that is available."""
+    """Return the language that the operator chose, else the first available one of the browser."""
     wanted = f"{request.cookies.get(COOKIE, '')},{request.headers.get('Accept-Language', '')}"
     return choose_language(wanted, dashboard_languages())
 
 
 @functools.cache
 def dashboard_languages() -> Mapping[str, Mapping[str, str]]:
-    """Return the languages of the dashboard with native name, translator and direction."""
+    """Return the languages of the dashboard by tag, each with native name, translator and direction."""
     return {
         language: json.loads((FOLDER / language / "about.json").read_text("utf-8"))
         for language in list_languages()
@@ -41,7 +41,7 @@ def dashboard_languages() -> Mapping[str, Mapping[str, str]]:
 
 @functools.cache
 def load_texts(language: str) -> Words:
-    """Return translations by English text, or by plural category."""
+    """Return the translations of a language by English text; plural texts have one for each category."""
     path = FOLDER / language / "dashboard.json"
     words: Mapping[str, str | Mapping[str, str]] = (
         json.loads(path.read_text("utf-8")) if path.exists() else {}
@@ -50,14 +50,14 @@ def load_texts(language: str) -> Words:
 
 
 def translate(language: str, text: str, **values: str) -> str:
-    """Translate a sentence of the dashboard, and return it as HTML; `values` are inserted as HTML."""
+    """Return the translation of a dashboard text as HTML; `values` are inserted as HTML without escaping."""
     found = load_texts(language).get(text, text)
     safe = escape(found if isinstance(found, str) else text, quote=False)
     return _PLACEHOLDER.sub(lambda name: values.get(name[1], ""), safe)
 
 
 def translate_page(language: str, page: str, *, static_root: str = "/static", **values: str) -> str:
-    """Return a page with its `[[t words]]` in this language, and with its files from `static_root`."""
+    """Return a page with its marks `[[t text]]` translated, and with its files from `static_root`."""
     page = page.replace('"/static/', f'"{static_root}/')
     direction = dashboard_languages()[language]["direction"]
     page = page.replace('<html lang="en">', f'<html lang="{language}" dir="{direction}">')
@@ -65,7 +65,7 @@ def translate_page(language: str, page: str, *, static_root: str = "/static", **
 
 
 async def serve_texts(request: web.Request) -> web.StreamResponse:
-    """Serve the dashboard's texts of one language; English is part of the scripts."""
+    """Serve the texts of one language; English texts are part of the scripts."""
     language = request.match_info["language"]
     if language == ENGLISH or language not in dashboard_languages():
         raise web.HTTPNotFound
