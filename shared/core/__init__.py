@@ -1,1 +1,1 @@
-"""The pure heart of Evertalk: values and decisions, no I/O, no clock, no packages."""
+"""Pure core of Evertalk: values and decisions, without I/O, clock and third-party packages."""

@@ -1,1 +1,1 @@
-"""The story: what happens to a message, what the silent jobs do, what commands answer."""
+"""Services: what happens to a message, what background jobs do, and what commands answer."""

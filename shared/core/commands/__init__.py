@@ -1,5 +1,5 @@
-"""Commands that people type, the same on every channel.
+"""Slash commands, the same on every channel.
 
-`commands` is the table of them, `arguments` reads what stands behind a name, `texts` holds what they
-answer, by language. Begin with `commands`.
+`commands` is their table, `arguments` reads the text after a command's name, `texts` has the texts of
+answers. Begin with `commands`.
 """

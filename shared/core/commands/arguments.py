@@ -9,7 +9,7 @@ from typing import Any, Literal
 from shared.core.values.errors import BadInput
 
 RAW = "args"
-"""Name of the argument for the whole typed text; every command accepts it in place of named arguments."""
+"""Name of the argument with the whole typed text; every command accepts it instead of named arguments."""
 TEXT_CHARS = 2_000
 
 
@@ -24,6 +24,8 @@ class BadArguments(BadInput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Argument:
+    """Argument of a command."""
+
     name: str
     kind: Literal["text", "flag", "number"] = "text"
     required: bool = False
@@ -34,7 +36,7 @@ class Argument:
 
     @property
     def shown(self) -> str:
-        """Argument as help shows it, with its name in place of a value."""
+        """Text of the argument in help, with its name in place of a value."""
         if self.kind == "flag":
             return f"--{self.name}"
         return " or ".join(self.one_of) or self.typed.format(f"<{self.name}>")
@@ -53,9 +55,9 @@ class Argument:
 
 
 def render_arguments(command: str, arguments: Sequence[Argument], given: Mapping[str, Any]) -> str:
-    """Return the values as a person would type them after the command's name; None counts as absent.
+    """Return the values as a person would type them after the command's name; None counts as missing.
 
-    Raises BadArguments if a name is unknown, a required value is missing or a value is invalid.
+    Raises BadArguments for an unknown name, a missing required value or an invalid value.
     """
     given = {name: value for name, value in given.items() if value is not None}
     if RAW in given:
@@ -73,9 +75,9 @@ def render_arguments(command: str, arguments: Sequence[Argument], given: Mapping
 
 
 def read_value(argument: Argument, text: str) -> Any:
-    """Return a value that was typed in a shell: bool for a flag, int for a number, else the text itself.
+    """Return the value of a text typed in a shell: bool for a flag, int for a number, else the text.
 
-    An empty flag is True. Raises BadArguments if the text does not fit the kind.
+    An empty flag is True. Raises BadArguments if the text does not fit.
     """
     match argument.kind:
         case "flag":

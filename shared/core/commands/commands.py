@@ -1,4 +1,4 @@
-"""Commands of all channels in one table, and suggestions for mistyped names."""
+"""Table of all commands on all channels, and suggestions for mistyped names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Audience = Literal["personal", "public"]
 Who = Literal["person", "operator"]
 CommandSection = Literal["talk", "context", "memory", "manner", "data"]
 Members = Literal["everyone", "admins"]
-"""Members of a group who may run it; in private chats everyone may."""
+"""Members of a group who may use a command; private chats have no such limit."""
 
 __all__ = [
     "COMMANDS", "FOCUS_CHARS", "Argument", "Audience", "BadArguments", "Channel", "Command",
@@ -33,65 +33,71 @@ _ALL_AUDIENCES: frozenset[Audience] = frozenset({"personal", "public"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
+    """Slash command: its arguments, and where and to whom it is offered."""
+
     name: str
     args: str = ""
     """Arguments as help shows them; empty if the command has none."""
     example: str = ""
-    """Example argument that needs no translation; otherwise the catalogue has it."""
+    """Example argument that needs no translation; empty if the catalogue has the example."""
     named: tuple[Argument, ...] = ()
-    """The same by name and type, for programs; see `arguments`."""
+    """Arguments by name and type, for programs; see `arguments`."""
     channels: frozenset[Channel] = _EVERYWHERE
     audiences: frozenset[Audience] = _PERSONAL
     who: Who = "person"
     groups: Members = "everyone"
     section: CommandSection = "talk"
-    """Section of help and of lists."""
+    """Section of help and lists in which the command appears."""
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
-        """Return the arguments; a command with unnamed arguments has one called `text`."""
+        """Arguments of the command; unnamed ones count as one argument called `text`."""
         if self.named or not self.args:
             return self.named
         return (Argument(name="text"),)
 
     def schema(self, language: str = "") -> dict[str, Any]:
-        """Return the arguments as properties of a JSON object."""
+        """Return the arguments as properties of a JSON schema, with descriptions."""
         return {
             one.name: {"description": self.describe_argument(one, language), **one.schema()}
             for one in self.arguments
         }
 
     def describe(self, language: str = "") -> str:
-        """Return a description for menus, pop-ups and help."""
+        """Return the description for menus, pop-ups and help; `language` is an IETF tag, English if empty."""
         return catalogue("commands", language).say(f"command_{self.name}")
 
     def describe_argument(self, argument: Argument, language: str = "") -> str:
         return catalogue("commands", language).say(f"argument_{self.name}_{argument.name}")
 
     def show_example(self, language: str = "") -> str:
-        """Empty for one that takes no words."""
+        """Return an example argument; empty for a command without arguments."""
         texts, key = catalogue("commands", language), f"example_{self.name}"
         return texts.say(key) if key in texts else self.example
 
     def words(self, given: Mapping[str, Any]) -> str:
-        """Arguments by name as a person would type them; raises BadArguments."""
+        """Return named arguments as a person would type them. Raises BadArguments."""
         return render_arguments(self.name, self.arguments, given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactArguments:
+    """Parsed arguments of `/compact`."""
+
     focus: str | None = None
     force: bool = False
     automatic: str = ""
-    """`on` or `off`: the switch of automatic summaries; empty to summarise now."""
+    """Setting for automatic summaries, `on` or `off`; empty to summarise now."""
     limit: int | Literal["max", "default"] | None = None
-    """Limit of the conversation in tokens; `max` is the largest, `default` the agent's own."""
+    """Context limit to choose, in tokens; `max` is the largest, `default` the agent's own; None
+    chooses none.
+    """
 
 
 LIMIT_CHARS = 20
-"""Characters of a limit as it is typed, such as `24,000` or `default`."""
+"""Most characters of a typed limit, such as `24,000` or `default`."""
 AUTOMATIC = ("on", "off")
-"""Choices of the switch of automatic summaries."""
+"""Settings for automatic summaries."""
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="help",
@@ -248,9 +254,10 @@ def commands_for(
     demo: bool = False,
     speaks: bool = False,
 ) -> tuple[Command, ...]:
-    """Return the commands of an audience on a channel.
+    """Return the commands offered to an audience on a channel.
 
-    Without `humans` there is no `/human`, without `speaks` no `/voice`, and outside the demo no `/sample`.
+    `/human` needs `humans`, `/voice` needs `speaks`, and `/sample` needs `demo`. `operator` includes commands
+    for operators.
     """
     return tuple(
         command
@@ -265,25 +272,26 @@ def commands_for(
 
 
 def command_named(name: str) -> Command | None:
+    """Return the command of this name; None if there is none."""
     return _BY_NAME.get(name)
 
 
 def may_in_group(name: str, *, admin: bool) -> bool:
-    """Whether a member of a group may give this command there."""
+    """Return whether a member of a group may use the command there."""
     return admin or _BY_NAME[name].groups == "everyone"
 
 
 def nearest_commands(name: str, offered: Collection[str]) -> tuple[str, ...]:
-    """Return at most three similar names, the likeliest first."""
+    """Return at most three similar command names, the most likely first."""
     begun = [known for known in offered if len(name) > 1 and known.startswith(name)]
     return tuple(dict.fromkeys((*begun, *get_close_matches(name, offered))))[:MOST_NEAREST]
 
 
 def compact_arguments(args: str) -> CompactArguments:
-    """Parse: `--force` may stand anywhere, all other words are the focus; `on` or `off` alone is the switch.
+    """Return the parsed arguments of `/compact`. Raises BadArguments for other options and a too long focus.
 
-    `at` and a number, `max` or `default` choose the limit.
-    Raises: BadArguments for other options and a focus that is too long.
+    `on` or `off` alone switches automatic summaries; `at` with a number, `max` or `default` chooses the
+    limit. `--force` may stand anywhere; all other words are the focus.
     """
     words = args.replace("\N{EM DASH}", "--").split()
     if len(words) == 1 and words[0].casefold() in AUTOMATIC:
@@ -300,7 +308,9 @@ def compact_arguments(args: str) -> CompactArguments:
 
 
 def _parse_limit(word: str) -> int | Literal["max", "default"] | None:
-    """Parse `24000`, `24,000`, `24k`, `max` or `default`; None for a word of a focus."""
+    """Return the limit in a text such as `24000`, `24,000`, `24k`, `max` or `default`; None for
+    another word.
+    """
     word = word.casefold()
     if word == "max":
         return "max"

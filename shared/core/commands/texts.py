@@ -1,4 +1,4 @@
-"""Answers to commands that several rooms show, and words of others as they stand in an answer."""
+"""Texts that answers of several commands share, and foreign text made safe for Markdown."""
 
 from __future__ import annotations
 
@@ -13,30 +13,34 @@ from shared.core.context.notes import KeptNote
 from shared.locales import Catalogue
 
 Markdown: TypeAlias = str
-"""Read by the widget and by Telegram's renderer alike."""
+"""Markdown text, as the widget and the Telegram renderer read it."""
 
 EXCERPT_CHARS = 80
+"""Most characters of an excerpt."""
 NOTE_SHOWN = 200
-"""Characters of a note."""
+"""Most characters of a note that lists show."""
 _MARKS = re.compile(r"[\\`*_~\[<>#|$&!]")
-"""Not "]": a formula is read only between both brackets with a backslash."""
+"""Characters escaped in foreign text. "]" is not: it is a mark only after an escaped bracket."""
 
 
 def bullets(lines: Sequence[str]) -> Markdown:
+    """Return lines as a bullet list."""
     return "\n".join(f"- {line}" for line in lines)
 
 
 def number_lines(lines: Sequence[str], *, first: int = 1) -> Markdown:
+    """Return lines as a numbered list that begins with the number `first`."""
     return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, first))
 
 
 def excerpt(words: str, *, most: int = EXCERPT_CHARS) -> str:
-    """The first words of a message on one line, none of them read as Markdown."""
+    """Return the beginning of a text on one line, escaped, at most `most` characters."""
     line = " ".join(words.split())
     return escape(line if len(line) <= most else line[: most - 1].rstrip() + "…")
 
 
 def escape(words: str) -> Markdown:
+    """Return a text with all Markdown marks escaped."""
     return _MARKS.sub(r"\\\g<0>", words)
 
 
@@ -45,7 +49,7 @@ def choices(names: Sequence[str]) -> Markdown:
 
 
 def command_help(command: Command, texts: Catalogue) -> Markdown:
-    """One command: how it is typed, what it does, its arguments, an example."""
+    """Return the help of one command: how it is typed, what it does, its arguments and an example."""
     language = texts.language
     lines = [f"`{f'/{command.name} {command.args}'.rstrip()}`", command.describe(language)]
     if command.arguments:
@@ -63,7 +67,7 @@ def did_you_mean(nearest: Sequence[str], texts: Catalogue) -> Markdown:
 
 
 def unknown_command(name: str, nearest: Sequence[str], texts: Catalogue) -> Markdown:
-    """`name` as it was typed; `nearest`: what may have been meant."""
+    """Return the answer to an unknown command; `nearest` are similar names to suggest."""
     return f"{texts.say('unknown_command', name=name)} {did_you_mean(nearest, texts)}"
 
 
@@ -75,7 +79,7 @@ def _note(note: KeptNote, texts: Catalogue) -> Markdown:
 
 
 def group_by_subject(notes: Sequence[KeptNote]) -> tuple[KeptNote, ...]:
-    """Return notes with those of one subject next to each other, after notes that are alone with theirs."""
+    """Return the notes with those of a shared subject grouped, after notes whose subject is unique."""
     count = Counter(_subject(note) for note in notes)
     first = {_subject(note): at for at, note in reversed([*enumerate(notes)])}
 
@@ -94,9 +98,10 @@ def note_list(
     more: int = 0,
     by_subject: bool = False,
 ) -> Markdown:
-    """`first`: the number of the first; `more`: how many there are behind the last.
+    """Return a titled, numbered list of notes.
 
-    With `by_subject`, notes are ordered as by `group_by_subject`, and each subject has its heading.
+    `first` is the first number, `more` the number of notes not shown. `by_subject` adds a heading for each
+    subject; the notes must come from `group_by_subject`.
     """
     rest = [texts.say("memory_more", count=more)] if more > 0 else []
     if not by_subject:

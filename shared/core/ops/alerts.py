@@ -1,5 +1,6 @@
-"""Alerts for operators: kinds, typed facts, and the texts made of them. Facts are numbers, ids, and names
-that operators chose, never text of a person.
+"""Alerts for operators: kinds, typed facts, and texts made of them.
+
+Facts are numbers, ids, and names that operators chose, never text of a person.
 """
 
 from __future__ import annotations
@@ -132,17 +133,18 @@ PERMITTED: Mapping[Kind, frozenset[str]] = {
     "process_stopped": frozenset({"cause", "process", "work", "session", "turn", "count"}),
     "test": frozenset(),
 }
-"""The facts that each kind may hold; the database holds nothing else."""
+"""Names of the facts that an alert of each kind may contain; no others are stored."""
 
 MOST_TRIES = 12
+"""Most attempts to send one alert to one target."""
 EXPIRES_HOURS = 24
-"""Hours after which an undelivered alert is no longer sent; it stays on the page."""
+"""Hours after which an undelivered alert is no longer sent; the dashboard still shows it."""
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 5.0, 900.0
 _FACT = re.compile(r"[A-Za-z0-9_.:\[\]-]{1,255}")
 _WORDING = re.compile(r"[^\x00-\x1f\x7f]{0,255}")
-"""A model server's own words, without secrets and quotations; the only fact that is a text."""
+"""Wording of a model server, without secrets and quotations; the only fact that is free text."""
 _SESSIONS = re.compile(r"[0-9a-f-]{36}(?:, [0-9a-f-]{36}){0,4}")
-"""Public ids of sessions that have met a provider's or a model's faults."""
+"""Public ids of up to five sessions that met the faults of a provider or a model."""
 _FORMS = {"wording": _WORDING, "sessions": _SESSIONS}
 
 ADVICE: Mapping[str, str] = {
@@ -168,7 +170,7 @@ ADVICE: Mapping[str, str] = {
     "never_told": "The start could not be sent, so the end is not sent either.",
     "tries": "It failed too often.",
 }
-"""Advice by the code of a failure; statuses such as `http_500` have advice of another table."""
+"""Advice by code of a failed delivery; codes such as `http_500` have advice made by `advice_of`."""
 
 
 class BadAlert(ValueError):
@@ -177,6 +179,8 @@ class BadAlert(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
+    """Problem that operators are notified of, from its start to its end (`ended_at` None while it lasts)."""
+
     public_id: str
     kind: Kind
     key: str
@@ -187,14 +191,14 @@ class Alert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """Outage of the database for writes; its alerts are kept in memory until they are sent."""
+    """Outage of the database for writing; its alert is kept in memory until it is sent."""
 
     public_id: str
     opened_at: datetime
     detail: Detail
 
     def build_sending(self, target: str, *, attempt: int) -> Sending:
-        """Build the message to one target; key and text are the same at every attempt."""
+        """Return the message to one target; its key and text are the same at every attempt."""
         alert = Alert(
             public_id=self.public_id, kind="database_lost", key="", detail=self.detail,
             opened_at=self.opened_at,
@@ -205,14 +209,14 @@ class Outage:
         )  # fmt: skip
 
     def build_key(self, target: str) -> str:
-        """Build the message's key for one target in the form of a UUID; it is the same at every attempt."""
+        """Return the key of the message to one target, in the form of a UUID; the same at every attempt."""
         digits = hashlib.sha256(f"{self.public_id} {target}".encode()).hexdigest()
         return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:32]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sending:
-    """One message to one target, claimed by this process; `send_key` is the same at every try."""
+    """Message to one target, claimed by this process; `send_key` is the same at every attempt."""
 
     send_id: int
     send_key: str
@@ -224,12 +228,12 @@ class Sending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    pass
+    """Outcome of a send: delivered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotSent:
-    """Outcome of a send: not delivered, so it may be retried, after `retry_after` seconds where known."""
+    """Outcome of a send: not delivered; it may be retried, after `retry_after` seconds if known."""
 
     code: str
     retry_after: float | None = None
@@ -237,14 +241,14 @@ class NotSent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertRefused:
-    """Outcome of a send: refused for good."""
+    """Outcome of a send: refused for good, so it is not retried."""
 
     code: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertOutcomeUnknown:
-    """Outcome of a send: unknown, the alert may have arrived."""
+    """Outcome of a send: unknown; the alert may have arrived, so it is not sent again."""
 
     code: str
 
@@ -253,7 +257,7 @@ Outcome: TypeAlias = Sent | NotSent | AlertRefused | AlertOutcomeUnknown
 
 
 def channel_of(target: str) -> str:
-    """Return the channel of a target, the part before its first colon: `telegram:-100…` gives `telegram`."""
+    """Return the channel of a target, such as `telegram` for `telegram:-100…`."""
     return target.partition(":")[0]
 
 
@@ -271,11 +275,14 @@ def check_detail(kind: Kind, detail: Mapping[str, Any]) -> Detail:
 
 
 def wait_seconds(attempt: int) -> float:
-    """Return the seconds to wait after `attempt`, the first being 1: 5, doubled each time, at most 900."""
+    """Return the seconds to wait after the failed attempt number `attempt`: 5, doubled each time, at most
+    900.
+    """
     return min(_FIRST_WAIT_SECONDS * 2.0 ** max(0, attempt - 1), _LONGEST_WAIT_SECONDS)
 
 
 def advice_of(code: str) -> str:
+    """Return advice for operators on a failed delivery; empty for an unknown code."""
     if code.startswith("http_"):
         return f"The receiver answered {code[5:]}; it must answer 2xx."
     if code.startswith("smtp_"):
@@ -284,6 +291,7 @@ def advice_of(code: str) -> str:
 
 
 def headline(alert: Alert, phase: Phase) -> str:
+    """Return the title of an alert; for its end, with "Over:" before it."""
     title = KINDS[alert.kind][0]
     return f"Over: {title[0].lower()}{title[1:]}" if phase == "ended" else title
 
@@ -342,7 +350,9 @@ def _facts(kind: Kind, detail: Detail) -> str:
 
 
 _Facts: TypeAlias = Callable[[Callable[[str], int], Callable[[str], str]], str]
-"""Function that writes an alert's facts; its arguments read a fact by name as a number or as a word."""
+"""Function that writes an alert's facts as text; its arguments return a fact by name, as a number or as a
+word.
+"""
 
 
 def _spent(whole: Callable[[str], int], _: Callable[[str], str]) -> str:
@@ -391,9 +401,9 @@ def _with_sessions(fact: str, word: Callable[[str], str]) -> str:
 
 
 def _describe_stop(whole: Callable[[str], int], word: Callable[[str], str]) -> str:
-    """Return the process, cause, work and count of a stop, such as `web: stood still, turn 7, 2 ×`.
+    """Return process, cause, work and count of a crash, such as `web: stood still, turn 7, 2 ×`.
 
-    `whole` and `word` read a fact by name, as a number or as a word.
+    `whole` and `word` return a fact by name, as a number or as a word.
     """
     work = f"turn {whole('turn')}" if whole("turn") else word("work")
     return f"{word('process')}: {word('cause').replace('_', ' ')}, {work}, {whole('count')} ×"

@@ -1,4 +1,4 @@
-"""Backups: their manifest, which ones are kept, and how a broken or foreign one is recognised."""
+"""Backups: their manifest, which ones to keep, and how a damaged or foreign one is recognised."""
 
 from __future__ import annotations
 
@@ -35,16 +35,18 @@ class BadBackup(EvertalkError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
+    """File of a backup, with its size in bytes and its SHA-256 in hex."""
+
     bytes: int
     sha256: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """Manifest of a backup: its parts with checksums, and the versions that made it.
+    """Description of a backup: its files with checksums, and the versions that made it.
 
-    `key_id` identifies the secret key for sealed data, without revealing it. `floor` is the oldest schema
-    that the program which made the backup can upgrade; empty before 0.2.0.
+    `key_id` identifies the secret key without revealing it. `floor` is the oldest schema that the program
+    which made the backup can upgrade; empty before 0.2.0.
     """
 
     made_at: datetime
@@ -58,7 +60,9 @@ class Manifest:
     floor: str = ""
 
     def describe_schema(self) -> str:
-        """Return the schema, the version that made the backup, and the oldest schema that it can upgrade."""
+        """Return a text with the schema, the version that made the backup, and the oldest schema that it can
+        upgrade.
+        """
         since = f", which upgrades data from schema {self.floor} on" if self.floor else ""
         return f"schema {self.revision}, made by Evertalk {self.evertalk}{since}"
 
@@ -72,7 +76,7 @@ def name_of(made_at: datetime) -> str:
 
 
 def parse_made_at(name: str) -> datetime | None:
-    """Return the time in the name of a backup; None for another file."""
+    """Return the time in a backup's file name; None for another file."""
     found = _NAME.fullmatch(name)
     return None if found is None else datetime.strptime(found[1], _STAMP).replace(tzinfo=UTC)
 
@@ -89,12 +93,13 @@ def newest(names: Iterable[str], *, now: datetime) -> datetime | None:
 
 
 def is_due(names: Iterable[str], *, now: datetime, every: timedelta) -> bool:
+    """Return whether the newest backup is at least `every` old, or none exists."""
     last = newest(names, now=now)
     return last is None or now - last >= every
 
 
 def find_superfluous(names: Iterable[str], *, keep: int, just_made: str, now: datetime) -> list[str]:
-    """Return names of backups to delete once `just_made` is stored, so that `keep` backups remain with it.
+    """Return the names of backups to delete once `just_made` is stored, so that `keep` remain in total.
 
     Future-dated ones come first, then the oldest. `just_made` and other files are never returned.
     """
@@ -123,7 +128,7 @@ def write_manifest(manifest: Manifest, secret_key: bytes) -> bytes:
 
 
 def read_manifest(data: bytes) -> Manifest:
-    """Parse a manifest without checking its seal. Raises BadBackup if it is invalid."""
+    """Return the manifest in this JSON, without checking its seal. Raises BadBackup if it is invalid."""
     try:
         told = json.loads(data)
         if told["format"] != FORMAT:
@@ -164,6 +169,7 @@ def check_seal(data: bytes, secret_key: bytes) -> bool:
 
 
 def key_id_of(secret_key: bytes) -> str:
+    """Return an identifier of the secret key that does not reveal it."""
     return hashlib.sha256(b"evertalk.backup.key-id" + secret_key).hexdigest()[:12]
 
 

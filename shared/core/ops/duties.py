@@ -1,4 +1,4 @@
-"""Duties: background work that the workers repeat by the clock, each with its period and its timeout."""
+"""Duties: background work that workers repeat on a schedule, each with a period and a time limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DUTY_NAMES: tuple[DutyName, ...] = get_args(DutyName)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DutySchedule:
-    """How often a duty runs, and how long one run may take; both in seconds.
+    """Seconds between two runs of a duty, and seconds that one run may take.
 
     A period divides a minute or an hour, since arq's cron jobs have no others.
     """
@@ -25,13 +25,13 @@ class DutySchedule:
 
 
 SCHEDULES: Mapping[DutyName, DutySchedule] = {
-    # Turns that follow each other faster are one change of the list.
+    # Several turns within this period cause only one update of the list.
     "session_list": DutySchedule(seconds=2, timeout_seconds=30),
     "erasures": DutySchedule(seconds=3, timeout_seconds=300),
-    # Money that a dead process had reserved counts against the caps until it is released.
+    # Money reserved by a crashed process counts against the caps until it is released.
     "reservations": DutySchedule(seconds=5, timeout_seconds=30),
     "recall_index": DutySchedule(seconds=10, timeout_seconds=120),
-    # The dashboard's numbers by the hour are behind by at most this period.
+    # The dashboard's hourly figures are at most this period old.
     "hourly_stats": DutySchedule(seconds=15, timeout_seconds=60),
     "owed_flushes": DutySchedule(seconds=30, timeout_seconds=30),
     "contacts": DutySchedule(seconds=300, timeout_seconds=60),
@@ -42,4 +42,4 @@ SCHEDULES: Mapping[DutyName, DutySchedule] = {
 }
 LATE_PERIODS = 5
 LATE_SECONDS = 300
-"""A duty that has not succeeded for five of its periods, and for five minutes, is late."""
+"""Periods and seconds without a success after both of which a duty counts as late."""

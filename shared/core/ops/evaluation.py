@@ -1,4 +1,4 @@
-"""Planted facts: what is played, when an answer counts, what it costs, and what it will cost about."""
+"""Evaluation with planted facts: talks and questions, matching of answers, cost, and its estimate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shared.core.values.money import Prices, Usage, cost_micro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalQuestion:
-    """Question with its right answers; without any, the talk does not tell the answer."""
+    """Question with its right answers; without any, the talk does not contain the answer."""
 
     question: str
     answers: tuple[str, ...] = ()
@@ -24,7 +24,7 @@ class EvalQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedLine:
-    """A line of recorded talk; `speaker` is empty for the person and for an assistant."""
+    """Line of a recorded talk; `speaker` is empty for the person and for an assistant."""
 
     text: str
     at: datetime
@@ -34,20 +34,23 @@ class RecordedLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalTalk:
-    """A person's messages in their order, and what is asked when all are said."""
+    """Messages of a person in order, and questions to ask after the last."""
 
     name: str
     messages: tuple[str, ...]
     questions: tuple[EvalQuestion, ...]
     answer_tokens: int = 150
-    """How long an answer is about; only for the estimate."""
+    """Typical tokens of an answer; used for the estimate only."""
     lines: tuple[RecordedLine, ...] = ()
-    """Lines that the messages were made of; none if the talk was not recorded."""
+    """Lines from which the messages were made; empty if the talk was not recorded."""
     unanswerable: tuple[EvalQuestion, ...] = ()
-    """Questions of the record to which the talk holds no answer."""
+    """Questions of the record that the talk does not answer."""
 
     def limit(self, *, messages: int | None, questions: int | None) -> EvalTalk:
-        """The first messages, and questions from all over the list."""
+        """Return the talk with its first `messages` messages and `questions` questions spread over the list.
+
+        None sets no limit.
+        """
         said = self.messages[:messages]
         step = max(1.0, len(self.questions) / (questions or max(1, len(self.questions))))
         chosen = [self.questions[int(at * step)] for at in range(int(len(self.questions) / step + 1e-9))]
@@ -56,7 +59,7 @@ class EvalTalk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalFigures:
-    """Sums of one conversation's calls from the ledger."""
+    """Totals of one conversation's model calls: tokens, micro-dollars, compactions and seconds."""
 
     compactions: int = 0
     fresh: int = 0
@@ -71,17 +74,19 @@ class EvalFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalAnswer:
+    """Answer of the model to one question, with the expected one; `kept` says that it matches."""
+
     question: str
     expected: str
     answer: str
     kept: bool
     judged: bool | None = None
-    """By a model; None where none was asked."""
+    """Verdict of a judging model; None if none was asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalRow:
-    """Facts kept and cost of one preset over all talks."""
+    """Answers and cost of one preset over all talks."""
 
     preset: str
     answers: tuple[EvalAnswer, ...]
@@ -98,7 +103,7 @@ class EvalRow:
 
     @property
     def dollars(self) -> float | None:
-        """None as soon as the price of one call is unknown."""
+        """Cost in dollars; None if the price of any call is unknown."""
         return None if self.figures.unpriced_calls else self.figures.micro / 1e6
 
     def as_json(self) -> dict[str, Any]:
@@ -112,6 +117,7 @@ class EvalRow:
 
 
 def total_figures(all_figures: Sequence[EvalFigures]) -> EvalFigures:
+    """Return the sums of several conversations' figures."""
     names = EvalFigures.__dataclass_fields__
     return EvalFigures(**{name: sum(getattr(one, name) for one in all_figures) for name in names})
 
@@ -122,29 +128,29 @@ _SMALL = frozenset(("a", "an", "the", "of", "in", "on", "at", "to", "and", "is",
 
 
 def is_literal_match(said: str, answers: Sequence[str]) -> bool:
-    """Whether every word of one of the answers stands in what was said; small words do not count."""
+    """Return whether a text contains every word of one of the answers; function words do not count."""
     words = set(content_words(said))
     return any(wanted <= words for wanted in map(set, map(content_words, answers)) if wanted)
 
 
 def content_words(text: str) -> list[str]:
-    """Return the words of a text that say something; all of them if it has only small ones."""
+    """Return the words of a text without function words; all words if it has only these."""
     found = _WORD.findall(_THOUSANDS.sub("", text.casefold()))
     return [word for word in found if word not in _SMALL] or found
 
 
 RECALL_TOKENS, QUESTION_TOKENS, SUMMARY_TOKENS = 1_200, 30, 1_500
-"""Tokens of a recall, of a question, and of a summary with its notes."""
+"""Assumed tokens of a recall, of a question, and of a summary with its notes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalEstimate:
-    """In micro-dollars, None where a price is unknown."""
+    """Estimated cost in micro-dollars; None if a price is unknown."""
 
     likely: int | None
-    """If the provider keeps each prefix until the next call."""
+    """Micro-dollars if the provider caches every prefix until the next call."""
     most: int | None
-    """If it keeps none."""
+    """Micro-dollars if the provider caches nothing."""
     calls: int
 
     def __add__(self, other: EvalEstimate) -> EvalEstimate:
@@ -167,7 +173,11 @@ def estimate_talk(
     compactions: int,
     count: Callable[[str], float],
 ) -> EvalEstimate:
-    """One conversation under one preset: summaries at the chat model's price, none of the tools' rounds."""
+    """Return the estimated cost of one talk under one preset; tool rounds are not included.
+
+    Summaries are priced like calls of the chat model. `compactions` is the number of planned summaries,
+    `count` estimates the tokens of a text.
+    """
     calls = tuple(_calls(talk, budget, compactions, count))
     likely = [cost_micro(usage, prices) for usage in calls]
     most = [cost_micro(_uncached(usage), prices) for usage in calls]
@@ -196,7 +206,7 @@ def _calls(
 
 
 def part_ends(messages: int, parts: int) -> tuple[int, ...]:
-    """After which messages a summary is made, so that all parts are about equal."""
+    """Return the numbers of the messages after which a summary is made, so that all parts are about equal."""
     return tuple(sorted({round(messages * part / parts) for part in range(1, parts + 1)} - {0}))
 
 

@@ -1,4 +1,4 @@
-"""Result of an evaluation as a table for the terminal and as a picture."""
+"""Result of an evaluation, as a text table and as a picture."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _INK, _MUTED, _GRID, _COLOUR = "#0f172a", "#64748b", "#e2e8f0", "#0f766e"
 
 
 def render_table(rows: Sequence[EvalRow]) -> str:
-    """The column of the judge is there when one was asked."""
+    """Return a text table with a row for each preset; the column "judged" only if a judge was asked."""
     cells = [_HEADS, *map(_cells, rows)]
     shown = [
         at
@@ -52,7 +52,7 @@ def _dollars(row: EvalRow) -> str:
 
 
 def draw_picture(rows: Sequence[EvalRow], *, title: str) -> str:
-    """A bar of kept facts for each preset, as SVG that needs nothing else."""
+    """Return an SVG picture with a bar of kept facts for each preset."""
     height = _TOP + _ROW * len(rows) + 20
     opening = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '

@@ -10,30 +10,32 @@ from shared.core.session.turns import DueJob
 JobVerb = Literal["retry", "cancel"]
 DeliveryVerb = Literal["arrived", "send_again"]
 JOB_STATES = ("due", "running", "failing", "done", "dead")
-"""`failing` is what will be tried again after an error; the others are states of the row."""
+"""States by which jobs are filtered; `failing` jobs will be retried after an error, others are
+stored states.
+"""
 JOB_KINDS = ("flush", "compact", "tidy", "import")
 DOUBTS = ("uncertain", "dead", "waiting")
 """States of deliveries on the page of problems; `waiting` parts are queued for a chat that refuses them."""
 ASKED_AGAIN = "sent again by an operator"
-"""Why an answer is on its way after a later one; it stands in its row until it has arrived."""
+"""Reason, stored until it arrives, why an answer is sent after a later one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobMatch:
-    """Filter of jobs on a page."""
+    """Filter of a list of jobs; empty fields match all."""
 
     state: str = ""
     kind: str = ""
     session: str = ""
-    """The public id of one."""
+    """Public id of a session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartKey:
-    """One part of an answer."""
+    """Key of one part of an answer."""
 
     session: str
-    """The public id."""
+    """Public id of the session."""
     turn: int
     part: int
 
@@ -43,7 +45,7 @@ class PartKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """Object that was skipped, with the reason for the operator."""
+    """Job or delivery that was skipped, with the reason for the operator."""
 
     what: str
     why: str
@@ -51,10 +53,10 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkChanged:
-    """Work that an operator changed, what was skipped and why, and the jobs that wait now as `rung`."""
+    """Result of an operator's action: changed and skipped objects, and jobs to announce as `rung`."""
 
     changed: tuple[str, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     rung: tuple[DueJob, ...] = ()
     more: int = 0
-    """Number of matching objects left for the next request."""
+    """Number of matching objects left for another request."""

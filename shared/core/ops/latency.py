@@ -1,4 +1,4 @@
-"""Latencies counted in a fixed number of buckets, and the quantiles that can be read from them."""
+"""Latencies counted in a fixed number of buckets, and quantiles computed from the counts."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 LEAST_MS, MOST_MS = 20, 600_000
 BUCKETS = 104
-"""Between the two, each a tenth wider than the one before; one more on either side takes the rest."""
+"""Number of buckets between both limits, each a tenth wider than the last; two more count values outside."""
 _GROWTH = math.log(MOST_MS / LEAST_MS) / BUCKETS
 
 
 def quantile(counts: Sequence[int], share: float) -> float | None:
-    """In ms, within five percent; None of nothing.
+    """Return a quantile in milliseconds, within five percent; None without values.
 
-    `counts` are numbers of values by bucket, those below `LEAST_MS` first and those from `MOST_MS` last,
-    as `width_bucket(ln(ms), ln(LEAST_MS), ln(MOST_MS), BUCKETS)` of PostgreSQL places them.
+    `share` is 0 to 1. `counts` are numbers of values by bucket: those below `LEAST_MS` first, those from
+    `MOST_MS` last, as PostgreSQL's `width_bucket(ln(ms), ln(LEAST_MS), ln(MOST_MS), BUCKETS)` assigns them.
     """
     rank, seen = math.ceil(sum(counts) * share), 0
     for bucket, number in enumerate(counts):

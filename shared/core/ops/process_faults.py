@@ -1,4 +1,4 @@
-"""A process that stood still or crashed, and the piece of work that it was busy with."""
+"""Processes that hung or crashed, and the piece of work that each was busy with."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 MAX_PROCESS_FAULTS = 2
-"""Processes that a piece of work may stop before it is given up; the second rules out a coincidence."""
+"""Crashes that a piece of work may cause before it is given up; a second one rules out a coincidence."""
 RETRY_SECONDS = 10.0
-"""Seconds before work that stopped a process is tried again; everybody else who waits is served first."""
+"""Seconds before work that crashed a process is retried, so that other work comes first."""
 REASON = "it stopped a process"
 PLACE_CHARS = 2_000
 CAUSE_CHARS = 100
@@ -24,37 +24,41 @@ WorkKind: TypeAlias = Literal["turn", "message", "job", "update", "delivery", "i
 ID_COUNTS: Mapping[WorkKind, int] = {
     "turn": 3, "message": 2, "job": 2, "update": 2, "delivery": 2, "index": 1, "knowledge": 1, "other": 0,
 }  # fmt: skip
-"""Ids that follow the kind: a turn has session, number and epoch; a message has session and key."""
+"""Number of ids after each kind of work: a turn has session, number and epoch; a message has
+session and key.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessFault:
-    """A process that ended because of what it was doing."""
+    """Process that ended because of the work it was doing."""
 
     id: str
-    """A UUID, so that a fault is recorded once."""
+    """UUID of the fault, so that it is recorded once."""
     role: str
     cause: str
-    """`stood_still`, `loop_stood_still`, `out_of_memory`, or `crashed_` with the name of the signal."""
+    """Cause: `stood_still`, `loop_stood_still`, `out_of_memory`, or `crashed_` with the name of
+    the signal.
+    """
     place: str
-    """Innermost frames, as file, line and function; no text of people."""
+    """Innermost stack frames, as file, line and function, without text of people."""
     kind: WorkKind
     ids: tuple[str, ...]
 
     @property
     def work(self) -> str:
-        """The work without what changes with each attempt at it."""
+        """Key of the work, without ids that change with each attempt."""
         ids = self.ids[:2] if self.kind == "turn" else self.ids[:1] if self.kind == "job" else self.ids
         return " ".join((self.kind, *ids))
 
 
 def digest_key(key: str) -> str:
-    """Return a name of fixed length for a client's key of a message."""
+    """Return a hash of fixed length for a client's message key."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def parse_fault(content: bytes) -> ProcessFault:
-    """Read what a watch-dog has written; raises ValueError for anything else."""
+    """Return the fault that a watchdog wrote. Raises ValueError for other content."""
     if len(content) > _MAX_BYTES:
         raise ValueError("too long")
     raw: Any = json.loads(content)
@@ -72,7 +76,7 @@ def parse_fault(content: bytes) -> ProcessFault:
 
 
 def _parse_work(work: str) -> tuple[WorkKind, tuple[str, ...]]:
-    """Work that this version does not know is `other`: the fault is reported, too."""
+    """Return kind and ids of a piece of work; `other` without ids if this version does not know it."""
     name, *ids = work.split() or [""]
     for kind, number in ID_COUNTS.items():
         if name == kind and len(ids) == number and all(map(_is_id, ids)):

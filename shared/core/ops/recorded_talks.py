@@ -1,4 +1,6 @@
-"""Recorded talk in the forms of LoCoMo, LongMemEval and BEAM, in messages that one person can send."""
+"""Reader of recorded talks in the formats of LoCoMo, LongMemEval and BEAM, as messages that one
+person sends.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,9 @@ from shared.core.ops.evaluation import EvalQuestion, EvalTalk, RecordedLine
 from shared.core.values.errors import BadInput
 
 MESSAGE_CHARS = 2_400
-"""Characters of the record in one message; fewer messages are fewer calls."""
+"""Most characters of the record per message; longer messages mean fewer model calls."""
 _ADVERSARIAL = 5
-"""LoCoMo's category of questions that have no answer in the talk."""
+"""LoCoMo's category of questions that the talk does not answer."""
 _FIRST = (
     "I will send you a recorded conversation in parts. Read each part and answer with OK only. "
     "Later I will ask you about it.\n\n"
@@ -23,11 +25,11 @@ _ADVICE = (
     "`said` and `questions`)."
 )
 UNANSWERABLE = "abstention"
-"""BEAM's category of questions that have no answer in the talk."""
+"""BEAM's category of questions that the talk does not answer."""
 _FIRST_DAY = datetime(2024, 1, 1, 9, tzinfo=UTC)
-"""Day of the first sitting whose day cannot be read; each further one is a day later."""
+"""Day assumed for the first sitting without a readable day; each further sitting is a day later."""
 _DAYS = ("%I:%M %p on %d %B, %Y", "%Y/%m/%d (%a) %H:%M", "%Y/%m/%d", "%d %B, %Y")
-"""Forms in which LoCoMo and LongMemEval write the time of a sitting."""
+"""Formats in which LoCoMo and LongMemEval write the time of a sitting."""
 
 
 class BadTalk(BadInput):
@@ -40,9 +42,9 @@ class BadTalk(BadInput):
 
 
 def read_talks(data: Any, *, unanswerable: bool = False) -> tuple[EvalTalk, ...]:
-    """Return all talks that have a question with an answer; with `unanswerable`, one without is enough.
+    """Return the talks of a file that have a question with an answer. Raises BadTalk.
 
-    Raises BadTalk.
+    With `unanswerable`, a question without an answer is enough.
     """
     listed = data.get("conversations") if isinstance(data, dict) else data
     if not isinstance(listed, list) or not listed:
@@ -85,7 +87,7 @@ def _speaker(line: RecordedLine) -> str:
 
 
 _Dated = tuple[str, RecordedLine]
-"""A line, and its day as the record writes it."""
+"""Day as the record writes it, and a line."""
 
 
 def _locomo(one: Mapping[str, Any]) -> Iterator[_Dated]:
@@ -153,8 +155,8 @@ def _beam_questions(one: Mapping[str, Any]) -> Iterator[EvalQuestion]:
 
 
 def _packed(lines: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield messages of as many lines as fit, under their day; a longer line is a message of its line
-    alone.
+    """Yield messages of as many lines as fit, each group below its day; a longer line is a
+    separate message.
     """
     held, day, size = [""] * 0, None, 0
     for of, line in lines:

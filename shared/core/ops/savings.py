@@ -1,7 +1,8 @@
-"""Savings by caching and summaries, from the ledger's tokens and the prices of the day, estimated low.
-Caching: the same tokens at the price of plain input, less the price paid. Summaries: for each answered
-turn the tokens that its summary replaced, at the price of reading them from a cache, less the cost of
-making summaries.
+"""Savings by caching and summaries, computed from recorded tokens and prices of the day, estimated low.
+
+Caching: the same tokens at the price of plain input, less the price paid. Summaries: for each answered turn
+the tokens that its summary replaced, at the price of reading them from a cache, less the cost of making
+summaries.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ PriceOn = Callable[[str, date], Prices | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
-    """Savings in micro-dollars, None if no price is known; `unpriced` tokens are not included."""
+    """Savings in micro-dollars, None if no price is known; `unpriced_tokens` are not included."""
 
     tokens: int
     micro: int | None
@@ -27,7 +28,10 @@ class Saving:
 
 
 def compute_caching_savings(rows: Sequence[Mapping[str, Any]], price_on: PriceOn) -> Saving:
-    """Rows are sums of a model and a day: tokens of each kind, and what was paid."""
+    """Return the savings by the provider's cache.
+
+    Each row sums one model and day: tokens of each kind, and the cost paid in micro-dollars.
+    """
     tokens = unpriced = 0
     micro: int | None = None
     for row in rows:
@@ -45,7 +49,10 @@ def compute_caching_savings(rows: Sequence[Mapping[str, Any]], price_on: PriceOn
 def compute_summary_savings(
     rows: Sequence[Mapping[str, Any]], price_on: PriceOn, *, paid_micro: int | None
 ) -> Saving:
-    """Sum savings of rows by model and day; `paid_micro` is the cost of the summaries, None if unknown."""
+    """Return the savings by summaries.
+
+    Each row sums one model and day; `paid_micro` is the cost of the summaries, None if unknown.
+    """
     tokens = unpriced = 0
     worth: int | None = None
     for row in rows:

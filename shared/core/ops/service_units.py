@@ -1,4 +1,4 @@
-"""Units for systemd and launchd, with few rights."""
+"""Service definitions for systemd and launchd, with restricted rights."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 NAME = "evertalk"
 LABEL = "org.evertalk.evertalk"
 STOP_SECONDS = 30
-"""More than `up` needs to bring answers that are nearly there and to stop its servers."""
+"""Seconds that the service has to stop; more than `up` needs for its answers and servers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """`account`: under whose rights, for the system's own service; None: a person's service, under theirs."""
+    """Service to define; `account` is the user of a system service, None for a service of one person."""
 
     command: Sequence[str]
     folder: str
@@ -22,7 +22,7 @@ class Service:
     environment: Mapping[str, str] = field(default_factory=dict)
     account: str | None = None
     private_tmp: bool = True
-    """Off where the servers' sockets had to go to /tmp: other commands look for them there."""
+    """False if the servers' sockets are in /tmp, where other commands must find them."""
 
     @property
     def whole_system(self) -> bool:
@@ -30,7 +30,7 @@ class Service:
 
 
 _ROOTS_RIGHTS = "CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER CAP_KILL CAP_SETGID CAP_SETUID"
-"""Started as root, the servers get an account without rights; for that these are needed."""
+"""Capabilities that a service started as root needs to run its servers under an account without rights."""
 
 _ANYWHERE = (
     "NoNewPrivileges=yes",
@@ -56,14 +56,16 @@ _SYSTEM_ONLY = (
     "ProtectProc=invisible",
     "AmbientCapabilities=",
 )
-"""A person's own manager may not build the walls that these ask for."""
+"""Restrictions that a person's own systemd manager may not apply."""
 
 
 def systemd_unit(service: Service) -> str:
+    """Return the text of a systemd unit."""
     return "\n".join((*_unit_lines(), "", *_service_lines(service), "", *_install_lines(service), ""))
 
 
 def launchd_plist(service: Service, *, log: str) -> bytes:
+    """Return the property list for launchd; `log` is the path of the log file."""
     told = {
         "Label": LABEL,
         "ProgramArguments": list(service.command),
@@ -82,7 +84,7 @@ def launchd_plist(service: Service, *, log: str) -> bytes:
 
 
 def quote_word(word: str) -> str:
-    """One word of a unit's command or environment, whatever stands in it; raises ValueError for a newline."""
+    """Return a word quoted for a unit's command or environment. Raises ValueError for control characters."""
     if any(ord(letter) < 32 for letter in word):
         raise ValueError(f"{word!r} cannot stand in a unit")
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
@@ -110,12 +112,12 @@ def _service_lines(service: Service) -> list[str]:
     if service.account is not None:
         lines.append(f"User={service.account}")
     lines += [
-        # The main process is told, and tells its own; who is left after that is killed.
+        # The main process is signalled and stops its children; what is left after that is killed.
         "KillMode=mixed",
         f"TimeoutStopSec={STOP_SECONDS}",
         "Restart=always",
         "RestartSec=2",
-        # 2 is a setting that cannot be used: starting again would not help.
+        # Exit status 2 means an unusable setting, which a restart cannot mend.
         "RestartPreventExitStatus=2",
         "OOMPolicy=continue",
         "LimitNOFILE=65536",

@@ -1,4 +1,4 @@
-"""Figures of one conversation: contents and usage."""
+"""Figures of one conversation: its content, tokens and cost."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionFigures:
-    """Tokens as providers counted them; money in micro-dollars, None where a price is unknown."""
+    """Figures of a session.
+
+    Tokens are the provider's counts; money is micro-dollars, None if a price is unknown.
+    """
 
     answered_turns: int
     hidden_turns: int
     summaries: int
     pins: int
     input_tokens: int
-    """Cached or not."""
+    """Input tokens, cached ones included."""
     output_tokens: int
     cache_read_tokens: int
     last_cached_percent: int | None
-    """Percent of the last request that the provider read from its cache."""
+    """Percentage of the last request that the provider read from its cache; None if unknown."""
     cost_micro: int | None
     upkeep_micro: int | None
-    """Micro-dollars of the total that summaries and memory cost."""
+    """Micro-dollars of `cost_micro` that summaries and memory cost."""
     today_micro: int | None
 
     @property
@@ -43,21 +46,23 @@ class ScopeSpending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaySpending:
-    """Today's money as one conversation meets it."""
+    """Today's spending as it applies to one conversation."""
 
     scopes: tuple[ScopeSpending, ...]
     session_micro: int
     """Cost of this conversation today in micro-dollars, without calls of unknown price."""
     unknown_calls: int
-    """Calls of today in this conversation whose price is unknown."""
+    """Number of this conversation's calls today whose price is unknown."""
     anew_at: datetime
-    """When the day of spending ends."""
+    """Time at which the day of spending ends."""
     timezone: str | None
-    """The person's own, where it is known."""
+    """Time zone of the person; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedMessage:
+    """Pinned message of a session."""
+
     seq: int
     author: str
     text: str

@@ -1,4 +1,5 @@
-"""Overflow: requests that do not fit. `overflow_recovery` hides the oldest turns with a digest until the
-request fits; `request_trace` says which entry each block of a request came from. Begin with
-`overflow_recovery`.
+"""Requests that do not fit into the model's window.
+
+`overflow_recovery` hides the oldest turns with a digest until the request fits; `request_trace` says which
+entry each block of a request came from. Begin with `overflow_recovery`.
 """

@@ -1,4 +1,4 @@
-"""Trimming of filler: old messages of the assistant and its tools that a nearly full context leaves out."""
+"""Hiding of old messages of the assistant and its tools in a nearly full context."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from shared.core.values.identifiers import identifiers_of
 from shared.core.values.messages import text_of
 
 CITED_KINDS = frozenset({"fact", "decision", "question"})
-"""Kinds of items whose cited messages are never left out."""
+"""Kinds of ledger items whose cited messages are never hidden."""
 HIDE_DOWN_TO = 0.9
-"""Share of the size at which filler is hidden that a batch reaches, so that the next turns need none."""
+"""Share of the threshold down to which a batch hides messages, so that the next turns need not hide more."""
 
 
 def hiding_threshold(policy: ContextPolicy, budget: ContextBudget) -> int | None:
-    """A context of this size or more has its chatter hidden; None when the policy never hides any."""
+    """Return the tokens of a context from which low-signal messages are hidden; None if the policy never does
+    so.
+    """
     if policy.keeping.hide_chatter_at is None:
         return None
     return math.ceil(round(policy.keeping.hide_chatter_at * budget.hard, 6))
@@ -31,10 +33,11 @@ def hiding_threshold(policy: ContextPolicy, budget: ContextBudget) -> int | None
 def plan_hiding(
     view: View, policy: ContextPolicy, *, budget: ContextBudget, context_tokens: int, ratio: float = 1.0
 ) -> tuple[PruneDecision, ...]:
-    """Old messages of the assistant and its tools to leave out whole, after summarising has had its turn.
+    """Return decisions to hide old messages of the assistant and its tools; none if a summary can be made
+    instead.
 
-    To be asked at the start of a turn only. What stays: people's words, pins, the last turns, unresolved
-    turns, and what the newest summary's facts, decisions or questions cite.
+    Call it at the start of a turn only. Messages of people, pins, recent and unresolved turns, and messages
+    that the newest summary cites stay.
     """
     at = hiding_threshold(policy, budget)
     if at is None or context_tokens < at:
@@ -64,7 +67,9 @@ def _can_be_summarised(
 
 
 def _chatter(view: View, policy: ContextPolicy) -> list[Turn]:
-    """Oldest first; what tools said and what tells nothing exact goes before the rest."""
+    """Return the messages that may be hidden, with their tool results; tool rounds and vague texts come
+    first.
+    """
     ended = sorted({entry.turn for entry in view.entries if entry.turn != view.open_turn})
     recent = {
         *ended[max(0, len(ended) - policy.keeping.keep_turns) :],
@@ -83,7 +88,7 @@ def _chatter(view: View, policy: ContextPolicy) -> list[Turn]:
 
 
 def cited_seqs(view: View) -> frozenset[int]:
-    """Messages that the newest summary's facts, decisions and questions rest on."""
+    """Return the `seq` of messages that facts, decisions and questions of the newest summary cite."""
     items = view.head.ledger.items if view.head else ()
     standing = (item for item in items if item.kind in CITED_KINDS and item.closed is None)
     return frozenset(seq for item in standing for seq in item.sources)

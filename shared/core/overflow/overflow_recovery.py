@@ -1,4 +1,4 @@
-"""The last steps of the ladder: make a request fit without a model, or name what is too large."""
+"""Shrinking of a request without a model until it fits, or naming its largest parts."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from shared.core.values.tokens import Count, estimate_blocks
 
 TAIL_TURNS = 2
 _SMALLEST_CHARS = 1_200
-"""A text is not cut below this: what is left must still say what it is about."""
+"""Fewest characters to which a text is cut, so that it still shows its subject."""
 
 HIDDEN_AT_ONCE = 0.25
-"""Share of the hard limit whose oldest turns a digest replaces at once, so that the next requests fit and
-share a prefix.
+"""Share of the hard limit that a digest replaces in one step, so that the next requests fit and share a
+prefix.
 """
 
 Build = Callable[[View], BuiltContext]
@@ -32,23 +32,25 @@ Build = Callable[[View], BuiltContext]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutShort:
-    """A message that is shown by head and tail only; the caller keeps the whole as an artifact."""
+    """Message that the request shows only by head and tail."""
 
     seq: int
     block: int
     chars_left_out: int
     text: str
-    """The whole."""
+    """Full text of the message."""
     artifact: Artifact | None = None
-    """To be kept before the request is sent; None where nothing names one, or the text named it already."""
+    """Artifact to store before the request is sent; None if the request names none, or one that is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shrunk:
+    """View and content of a request after shrinking."""
+
     view: View
     context: BuiltContext
     digested_through: int | None = None
-    """The last turn that a digest stands in for in this request; nothing of that is stored."""
+    """Last turn that a digest replaces in this request only; None if no turn is replaced."""
     cut_short: tuple[CutShort, ...] = ()
 
 
@@ -63,17 +65,17 @@ def fit(
     step: int | None = None,
     opens: bool = False,
 ) -> Shrunk:
-    """The same view if it fits into `hard` tokens, else a smaller copy of it for this one request.
+    """Return the request of the view, or of a smaller copy of the view that fits into `hard` tokens.
 
-    Only as many of the oldest turns go behind a digest as must, about `step` estimated tokens at a time; the
-    last turns, unresolved ones and pins stay as long as that is enough. Without a model, and a pure function
-    of the view: the same request can be made again at any time. `ratio` turns the counter's unit into the
-    model's. `opens`: the model can open artifacts in this request. Raises `ContextBudgetExceeded`.
+    First, the oldest turns are replaced by a digest, about `step` estimated tokens at a time; then pictures
+    by descriptions; then the longest texts are cut. The result depends on the view alone. `ratio` is the
+    model's tokens per estimated token; `opens` says that the model can read artifacts. Raises
+    ContextBudgetExceeded.
     """
     shrunk = Shrunk(view=view, context=build(view))
     if _fits(shrunk, hard, ratio):
         return shrunk
-    # What stands before the open turn changes now: its thinking would be refused.
+    # Messages before the open turn change, so providers would refuse its thinking.
     bare = _without_open_thinking(view, count)
     shrunk = Shrunk(view=bare, context=build(bare))
     step = max(1, step or math.floor(HIDDEN_AT_ONCE * hard / ratio))
@@ -101,9 +103,10 @@ def fit(
 def _cuts(
     view: View, policy: ContextPolicy, count: Count, *, step: int, needed: int
 ) -> list[tuple[int, bool]]:
-    """Through which turn to hide, and whether unresolved turns stay beside the digest; least first.
+    """Return which turns to replace, the fewest first: the last turn, and whether unresolved turns stay.
 
-    A cut lies where what it hides reaches the next multiple of `step`: it stays there while more is said.
+    Cuts lie at multiples of `step` tokens, so that they stay the same while the conversation grows. `needed`
+    are the tokens to save.
     """
     ended = [turn for turn in turns_of(view.entries) if turn[0].turn != view.open_turn][:-TAIL_TURNS]
     staying = find_unresolved_turns(view.entries, view.open_turn)
@@ -125,9 +128,10 @@ def _cuts(
 def replace_with_digest(
     view: View, *, through: int, count: Count, most: int, unresolved: bool = True
 ) -> View | None:
-    """The view with its turns up to `through` behind a digest of `most` tokens; None when there is nothing.
+    """Return the view with turns up to `through` replaced by a digest of `most` tokens; None if there are
+    none.
 
-    With `unresolved`, hidden turns without an answer or with a failed last step stay word for word, too.
+    With `unresolved`, turns without an answer or with a failed last step stay.
     """
     hidden = tuple(entry for entry in view.entries if entry.turn <= through)
     source = tuple(entry for entry in hidden if not entry.pinned)
@@ -158,7 +162,7 @@ def replace_with_digest(
 
 
 def largest_contributors(shrunk: Shrunk, ratio: float = 1.0) -> tuple[tuple[str, int], ...]:
-    """The three largest parts by name, in the model's tokens."""
+    """Return the three largest parts by name, with their tokens as the model counts them."""
     parts = [(name, tokens) for name, tokens in shrunk.context.parts.items() if name != "history"]
     messages = [(f"message {entry.mid}", entry.tokens) for entry in (*shrunk.view.entries, *shrunk.view.pins)]
     largest = sorted((*parts, *messages), key=lambda part: (-part[1], part[0]))[:3]
@@ -187,7 +191,9 @@ def _without_old_pictures(view: View, count: Count) -> View:
 
 
 def _cut_largest(shrunk: Shrunk, build: Build, count: Count, *, opens: bool) -> Shrunk | None:
-    """Halves the longest text of the live messages, tool results before words; None when nothing is left."""
+    """Return the request with its longest text halved, tool results before messages; None if none is long
+    enough.
+    """
     best: tuple[tuple[bool, int, int], Entry, int] | None = None
     for entry in shrunk.view.entries:
         for place, block in enumerate(entry.blocks):
@@ -209,7 +215,7 @@ def _with_cut(shrunk: Shrunk, entry: Entry, place: int, build: Build, count: Cou
     whole = earlier.text if earlier else old_block.text
     text, left_out, artifact = _halve(old_block.text, whole, count, opens=opens)
     block = replace(old_block, text=text)
-    # Thinking behind a changed text would be refused, so the whole turn goes on without it.
+    # Providers refuse thinking after a changed text, so the turn continues without it.
     blocks = tuple(block if i == place else old for i, old in enumerate(entry.blocks))
     cut = replace(entry, blocks=blocks, tokens=estimate_blocks(blocks, count))
     entries = tuple(
@@ -230,7 +236,11 @@ def _without_thinking(entry: Entry, turn: int, count: Count) -> Entry:
 
 
 def _halve(shown: str, whole: str, count: Count, *, opens: bool) -> tuple[str, int, Artifact | None]:
-    """Head and tail of the whole, half as long as what was shown; how many characters that leaves out."""
+    """Return head and tail of `whole`, together half as long as `shown`; the characters left out; the
+    artifact.
+
+    The artifact is None unless the model can read artifacts and the text names none yet.
+    """
     part = count(shown) // 4
     reference = reference_in(whole)
     body = whole.removeprefix(reference).lstrip("\n")

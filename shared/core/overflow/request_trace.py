@@ -33,14 +33,16 @@ Kind = Literal["text", "tool", "tool_use", "tool_result", "thinking", "picture",
 Part = Literal["system", "tools", "messages"]
 
 WHOLE_CHARS = 40_000
-"""Characters of an original that is shown struck through; a longer one is cut with a note."""
+"""Most characters of an original shown for a shortened piece; a longer one is cut."""
 UNSENT_ENTRIES = 60
-"""Live entries that a policy left out, shown before the first that was sent; older ones are counted."""
+"""Most live entries that a policy left out and that are shown before the first sent one; the older are
+counted.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """One block of a request, or one that was kept out of it (`sent` is False)."""
+    """Block of a request, or one that was left out of it (`sent` is False)."""
 
     part: Part
     source: Source
@@ -51,12 +53,14 @@ class Piece:
     """Index of the message in the request; -1 outside of messages."""
     sent: bool = True
     how: str = ""
-    """`trim`, `clear`, `duplicate`, `cut` was done to it; `thinking`, `hide`, `left_out` kept it out."""
+    """Change or reason: `trim`, `clear`, `duplicate` or `cut` if shortened; `thinking`, `hide` or `left_out`
+    if not sent.
+    """
     whole: str = ""
-    """The original, where what was sent is not all of it."""
+    """Original text, if only a part of it was sent."""
     whole_chars: int = 0
     name: str = ""
-    """The tool's."""
+    """Name of the tool; empty for other pieces."""
     failed: bool = False
     seq: int | None = None
     turn: int | None = None
@@ -65,7 +69,7 @@ class Piece:
 
 @dataclass(slots=True, kw_only=True)
 class _Expected:
-    """A block of the log, and what the renderer makes of it."""
+    """Block of the log, and its form in the request (None if it is not sent)."""
 
     entry: Entry
     stored: Block
@@ -75,7 +79,7 @@ class _Expected:
 
 @dataclass(slots=True, kw_only=True)
 class _ViewBlocks:
-    """The view's blocks in order, found by what they look like in a request."""
+    """Blocks of the view in order, found by their form in a request."""
 
     blocks: list[_Expected]
     by_look: dict[tuple[Any, ...], deque[int]] = field(default_factory=lambda: defaultdict(deque))
@@ -105,9 +109,9 @@ def pieces_of(
     runtime_facts: str = "",
     left_out: Sequence[Entry] = (),
 ) -> tuple[Piece, ...]:
-    """Everything in the order of the request; what was kept out stands where it would have stood.
+    """Return all pieces in the order of the request, unsent ones at the place where they would be.
 
-    `left_out` are live entries that the policy did not send at all.
+    `left_out` are live entries that the policy did not send.
     """
     return (
         *_system(system),
@@ -118,12 +122,12 @@ def pieces_of(
 
 
 def calls_of(entries: Iterable[Entry], open_turn: int | None) -> int:
-    """Return the calls of the open turn: one, and one after each round of tools."""
+    """Return the number of model calls of the open turn: one, plus one per tool round."""
     return 1 + sum(1 for entry in entries if entry.turn == open_turn and tool_uses(entry.blocks))
 
 
 def entries_before_call(entries: Sequence[Entry], open_turn: int | None, number: int) -> tuple[Entry, ...]:
-    """Return the entries that existed at the open turn's call `number`, from 1 on."""
+    """Return the entries that existed before the open turn's call number `number`, counted from 1."""
     rounds = 0
     kept: list[Entry] = []
     for entry in entries:
@@ -219,7 +223,7 @@ def _sent(one: _Expected, block: Block, message: Message, number: int) -> Piece:
 
 
 def _ours(block: Block, message: Message, number: int, volatile: str) -> Piece:
-    """Return a piece without an entry: summary, pins, recalled passages, or a repairing mark."""
+    """Return a piece that belongs to no entry: summary, pins, recalled passages, or an added mark."""
     words = _words(block)
     source: Source = "program"
     if (volatile and words.endswith(volatile)) or words.startswith(NOTES_OPENED):

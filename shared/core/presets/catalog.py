@@ -21,7 +21,7 @@ PRESETS: Mapping[str, ContextPolicy] = {made.name: made for made in _find_preset
 
 
 def preset(name: str) -> ContextPolicy:
-    """Raises `ContradictoryPolicy` for a name that no preset has."""
+    """Return the preset of this name. Raises ContradictoryPolicy if there is none."""
     if name not in PRESETS:
         raise ContradictoryPolicy(f"there is no preset {name!r}; choose one of {', '.join(sorted(PRESETS))}")
     return PRESETS[name]

@@ -19,7 +19,7 @@ PRESET = ContextPolicy(
         keep_turns=1,
         keep_turns_least=1,
         land_at=384 / 2_000,
-        # 128 tokens hold a dozen facts; the others are found in hidden messages when they are asked for.
+        # 128 tokens hold about a dozen facts; others are recalled from hidden messages.
         recall_tokens=400,
     ),
     writing=SummaryStrategy(summary_form="running", summary_least=128, summary_most=128),

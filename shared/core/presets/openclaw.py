@@ -12,7 +12,7 @@ from shared.core.session.summary_strategy import SummaryStrategy
 PRESET = ContextPolicy(
     name="openclaw",
     context_window=WHOLE_WINDOW,
-    # An answer of 8,000 and no other margin: 96 % of 200,000 leaves just that.
+    # An answer of 8,000 tokens and no other margin: 96 % of 200,000 leave exactly that.
     max_output=8_000,
     answer_least=ANSWER_LEAST,
     overhead=0,

@@ -13,7 +13,8 @@ PRESET = ContextPolicy(
     name="opencode",
     context_window=WHOLE_WINDOW,
     answer_least=ANSWER_LEAST,
-    # Margins of our own would refuse a window of 200,000 below 95 %; the provider refuses for itself.
+    # With margins a window of 200,000 would be refused below 95 %; the provider itself refuses what is too
+    # long.
     overhead=0,
     overhead_share=0.0,
     soft_budget=None,

@@ -1,4 +1,4 @@
-"""Parts of presets whose thresholds are shares of whatever window the model has."""
+"""Parts of presets whose thresholds are shares of the model's window."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from shared.core.session.prune_strategy import PruneStrategy
 from shared.core.session.timing_strategy import TimingStrategy
 
 WHOLE_WINDOW = 1_000_000
-"""Tokens; larger than the window of each model, so that no part of a window stays unused."""
+"""Tokens above the window of every model, so that no part of a window stays unused."""
 ANSWER_LEAST = 2_048
-"""Tokens that an answer may shrink to, where the source's limit lies within its length of the window."""
+"""Fewest tokens that an answer may shrink to, in presets whose source sets its limit close to the window."""
 NO_EARLY_FLUSH = TimingStrategy(flush_threshold=0, idle_compaction=False)
-"""Memory is saved only together with what hides messages."""
+"""Timing that saves memory only together with a compaction."""
 NO_TAIL = KeepStrategy(tail_share=0.0, tail_least=0)
-"""A compaction keeps a number of turns, whatever their size."""
+"""Message selection in which a compaction keeps a number of turns, whatever their size."""
 NO_PRUNING = PruneStrategy(prune_rule="none")
+"""Pruning that shortens nothing."""

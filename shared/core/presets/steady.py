@@ -1,4 +1,6 @@
-"""`steady`: our own, a soft budget for the conversation, pruning in batches, summaries in the background."""
+"""`steady`: our default, with a soft budget for the conversation, pruning in batches, and background
+summaries.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from shared.core.session.timing_strategy import TimingStrategy
 PRESET = ContextPolicy(
     name="steady",
     timing=TimingStrategy(compact_ahead=True),
-    # Each compaction pays for its tail again, and each call reads it: what is older can be recalled.
-    # Of 200 turns of 1,470 tokens, one in the tail costs 6 % less than two.
+    # Each compaction writes the kept turns again and each call reads them, while older turns can be recalled.
+    # With 200 turns of 1,470 tokens, keeping one costs 6 % less than keeping two.
     keeping=KeepStrategy(
         recall_tokens=1_200,
         keep_turns_least=1,

@@ -1,3 +1,4 @@
-"""Erasure, retention and export. `erasure` gives the meaning of a person's request, `export` writes the data
-of a person as Markdown or JSON.
+"""Erasure, retention and export.
+
+`erasure` has the values of a person's request, `export` writes the data of a person as Markdown or JSON.
 """

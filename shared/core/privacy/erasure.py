@@ -1,4 +1,4 @@
-"""Forgetting as values: what would go, what went, and how a record loses what it said of certain messages."""
+"""Erasure as values: preview, report, and the removal of erased messages from a ledger."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from dataclasses import dataclass, replace
 from shared.core.session.ledger import Ledger
 
 WISH_MINUTES = 10
-"""Minutes for which a preview may be confirmed."""
+"""Minutes for which a preview can be confirmed."""
 COUNTED = ("entries", "compactions", "notes", "artifacts", "attachments", "pins")
-"""Counts that people see; others are internal."""
+"""Tables whose counts people see; other counts are internal."""
 _WORD = re.compile(r"\w{4,}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
+    """Number of rows that an erasure would delete."""
+
     counts: Mapping[str, int]
-    """By table."""
+    """Number of rows by table."""
 
     @property
     def anything(self) -> bool:
@@ -27,16 +29,18 @@ class Preview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
+    """Result of an erasure so far."""
+
     erasure_id: int
     counts: Mapping[str, int]
     finished: bool = True
     """False while a worker continues the erasure."""
     marks: Mapping[int, int] | None = None
-    """Session → number of the event that clears its screens."""
+    """Number of the event that clears clients' screens, by session id; None without such events."""
 
 
 def drop_sources(ledger: Ledger, seqs: Collection[int]) -> Ledger:
-    """Return the ledger without items from these messages, and without items of unknown source."""
+    """Return the ledger without items that cite these messages or have no source, and without texts."""
     gone = set(seqs)
     items = tuple(item for item in ledger.items if item.sources and not gone & set(item.sources))
     topics = tuple(
@@ -51,5 +55,8 @@ def drop_sources(ledger: Ledger, seqs: Collection[int]) -> Ledger:
 
 
 def is_about(text: str, erased: str) -> bool:
-    """Whether two texts share a word: rather one note too many goes than one too few."""
+    """Return whether two texts share a word of four letters or more.
+
+    Used to decide about notes, where erasing one too many is better than one too few.
+    """
     return bool(set(_WORD.findall(text.casefold())) & set(_WORD.findall(erased.casefold())))

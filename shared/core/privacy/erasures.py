@@ -1,4 +1,4 @@
-"""Lines of the erasure log: the time, a hash of the person, and numbers and ids of erased rows."""
+"""Lines of the erasure log: time, hash of the person, and numbers and ids of erased rows."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from datetime import datetime
 from typing import Any
 
 AGAIN = "restore"
-"""The actor of an erasure that was done again in a restored backup: it is not done a third time."""
+"""Actor of an erasure that was repeated in a restored backup, and is not repeated another time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erased:
+    """Line of the erasure log."""
+
     at: datetime
     contact: bytes
     scope: str
@@ -20,5 +22,5 @@ class Erased:
 
     @property
     def key(self) -> tuple[datetime, bytes, str]:
-        """No two erasures have the same: Postgres' clock tells microseconds."""
+        """Key of the line; unique, since the clock of Postgres has microseconds."""
         return self.at, self.contact, self.scope

@@ -1,4 +1,4 @@
-"""An export as text: the values of a person's data, as Markdown and as JSON, piece by piece."""
+"""Export of a person's data as Markdown or JSON, text by text."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _SAID = ("person", "assistant", "operator")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedSession:
-    """One conversation without its messages, which come in pages."""
+    """Conversation without its messages, which are loaded in pages."""
 
     id: int
     public_id: str
     created_at: datetime
     last_seq: int
     facts: Mapping[str, Any]
-    """Agent, goal, mode, places, usage."""
+    """Facts such as agent, goal, mode, addresses and usage."""
     summaries: Sequence[Mapping[str, Any]]
     pins: Sequence[int]
     attachments: Sequence[Mapping[str, Any]]
@@ -46,17 +46,17 @@ class ExportedSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportHead:
-    """Everything but the messages."""
+    """Everything in a person's export except the messages."""
 
     person: Mapping[str, Any]
     sessions: Sequence[ExportedSession]
     notes: Sequence[Mapping[str, Any]]
     more: Mapping[str, Sequence[Mapping[str, Any]]]
-    """Further rows of the person, by table, where this installation has them."""
+    """Further rows of the person by table, for tables of this installation."""
 
 
 def message_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored message as it is exported; pictures and results are said in words."""
+    """Return a stored message as it is exported, with pictures and tool results as text."""
     blocks = blocks_from_json(row["blocks"])
     message: dict[str, Any] = {
         "seq": row["seq"],
@@ -75,6 +75,7 @@ def message_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def summary_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stored summary as it is exported."""
     fields = five_fields(ledger_from_json(row["ledger"]))
     return {
         "kind": row["kind"],
@@ -88,23 +89,30 @@ def summary_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def dump_json(value: Any) -> str:
+    """Return a value as JSON; times as ISO 8601, bytes in hex."""
     return json.dumps(value, ensure_ascii=False, default=_plain)
 
 
 def _dump_inert(value: Any) -> str:
-    """The same value in a line of Markdown: what would be drawn or fetched there is spelled otherwise."""
+    """Return a value as JSON for a line of Markdown, with marks of links, pictures and HTML spelled as
+    escapes.
+    """
     calm = dump_json(value).replace("<", "\\u003c").replace("![", "!\\u005b")
     return calm.replace("](", "\\u005d(")
 
 
 def fence_block(text: str) -> str:
-    """Word for word, whatever marks it holds: a viewer neither draws nor fetches any of it."""
+    """Return a text literally in a fenced block, so that a viewer neither renders nor fetches
+    anything in it.
+    """
     fence = "`" * max(3, 1 + _longest_run(text))
     return f"{fence}text\n{text}\n{fence}"
 
 
 def inline_code(text: str) -> str:
-    """The same for what stands in one line."""
+    """Return a text on one line as inline code, so that a viewer renders nothing in it; empty for an empty
+    text.
+    """
     words, fence = " ".join(text.split()), "`" * (1 + _longest_run(text))
     return f"{fence} {words} {fence}" if words else ""
 
@@ -122,6 +130,7 @@ def _plain(value: Any) -> Any:
 
 
 def json_start(head: ExportHead, *, at: datetime) -> str:
+    """Return the beginning of a JSON export, up to the list of conversations."""
     top = {
         "schema": SCHEMA,
         "version": SCHEMA_VERSION,
@@ -134,6 +143,7 @@ def json_start(head: ExportHead, *, at: datetime) -> str:
 
 
 def json_session(session: ExportedSession, *, first: bool) -> str:
+    """Return the beginning of a conversation in a JSON export, up to the list of messages."""
     values = {
         "id": session.public_id,
         "created_at": session.created_at,
@@ -150,15 +160,16 @@ JSON_END = "]}\n"
 
 
 def json_messages(messages: Sequence[Mapping[str, Any]], *, first: bool) -> str:
+    """Return a page of messages in a JSON export; empty without messages."""
     if not messages:
         return ""
     return ("" if first else ",\n") + ",\n".join(map(dump_json, messages))
 
 
 def markdown_start(head: ExportHead, texts: Catalogue, *, at: datetime, verbatim: bool = False) -> str:
-    """Front matter that YAML reads (JSON is YAML), then what is remembered.
+    """Return the beginning of a Markdown export: front matter (JSON, which is YAML), then notes.
 
-    `verbatim` here and below: for a reader who did not write it, who trusts no mark in it.
+    `verbatim` is for a reader other than the writer: all texts are shown literally.
     """
     newest = _newest(head)
     front: dict[str, Any] = {
@@ -195,6 +206,7 @@ def _note(note: Mapping[str, Any], verbatim: bool) -> str:
 
 
 def markdown_session(session: ExportedSession, texts: Catalogue, *, verbatim: bool = False) -> str:
+    """Return the beginning of a conversation in a Markdown export, up to its messages."""
     title = texts.say("export_conversation", id=session.public_id)
     begun = texts.say("export_begun", at=iso(session.created_at))
     lines = [f"# {title}", "", begun, ""]
@@ -215,6 +227,7 @@ def markdown_session(session: ExportedSession, texts: Catalogue, *, verbatim: bo
 
 
 def markdown_messages(messages: Sequence[Mapping[str, Any]], *, verbatim: bool = False) -> str:
+    """Return a page of messages in a Markdown export."""
     return "".join(_render_spoken(messages, verbatim))
 
 

@@ -1,3 +1,3 @@
-"""Tools for models: tools of MCP servers as plain values, addresses and pages that may be fetched, and due
+"""Values for the tools of models: tools of MCP servers, web addresses and pages that may be fetched, and due
 times of reminders.
 """

@@ -1,4 +1,4 @@
-"""How a fetched page is shown to the model: named, fenced, and marked as words of others."""
+"""Text of a fetched page for the model: named, fenced, and marked as written by others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ _MARK = re.compile(rf"<(?=\s*+/?+\s*+{FENCE})", re.IGNORECASE)
 
 
 def page_text(url: str, text: str, *, title: str = "", truncated: bool = False) -> str:
-    """Return the page's text in a fence that the page cannot close."""
+    """Return the page's text inside a fence that it cannot close, below its address and title.
+
+    `truncated` says that only the beginning is included.
+    """
     said = [f"Page: {_inert(url)}"]
     if title:
         said.append(f"Title: {_inert(title)}")

@@ -1,4 +1,6 @@
-"""Servers of the Model Context Protocol: what the operator's file says, and how their tools become ours."""
+"""Servers of the Model Context Protocol: their definition in the operator's file, and their tools in our
+form.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from typing import Any
 from shared.core.values.messages import ToolSpec
 
 NAME_CHARS = 64
-"""The longest name of a tool that every provider takes."""
+"""Most characters of a tool's name that all providers accept."""
 DESCRIPTION_CHARS = 1_024
 SCHEMA_CHARS = 16_000
 TOOLS_PER_SERVER = 64
@@ -27,7 +29,7 @@ _LOCAL = "#/$defs/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpServer:
-    """One server: a program that is started, or an address; exactly one of `command` and `url` is set."""
+    """Definition of a server: a program to start or an address; exactly one of `command` and `url` is set."""
 
     name: str
     command: str = ""
@@ -46,14 +48,14 @@ class McpServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedTool:
-    """A tool as its server describes it; all of it is the words of others."""
+    """Tool as its server describes it; all texts are foreign."""
 
     name: str
     description: str
     schema: Any
     idempotent: bool = False
     annotations: Mapping[str, Any] = field(default_factory=dict)
-    """Annotations of the server, such as `readOnlyHint`."""
+    """Annotations by the server, such as `readOnlyHint`."""
 
     @property
     def read_only(self) -> bool:
@@ -62,7 +64,7 @@ class OfferedTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BorrowedTool:
-    """Tool of a server under a name of this deployment."""
+    """Tool of a server, under the name that models see."""
 
     server: str
     name: str
@@ -73,13 +75,18 @@ class BorrowedTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOutTool:
+    """Tool of a server that cannot be offered, with the reason."""
+
     server: str
     name: str
     reason: str
 
 
 def servers_in(text: str, environment: Mapping[str, str]) -> tuple[tuple[McpServer, ...], tuple[str, ...]]:
-    """Return the servers of an `mcp.json`, sorted by name, and the problems of others; never raises."""
+    """Return the usable servers in the text of an `mcp.json`, sorted by name, and the problems of the others.
+
+    `environment` has the variables that the file may refer to. Never raises.
+    """
     try:
         section = _section(text)
     except _Unusable as error:
@@ -95,7 +102,7 @@ def servers_in(text: str, environment: Mapping[str, str]) -> tuple[tuple[McpServ
 
 
 def server_names(text: str) -> frozenset[str]:
-    """Return the names of all servers of an `mcp.json`, also of unusable ones; never raises."""
+    """Return the names of all servers in the text of an `mcp.json`, unusable ones included. Never raises."""
     try:
         return frozenset(map(str, _section(text)))
     except _Unusable:
@@ -169,10 +176,10 @@ def _fill(text: str, environment: Mapping[str, str]) -> str:
 def borrow_tools(
     server: str, offered: Sequence[OfferedTool]
 ) -> tuple[tuple[BorrowedTool, ...], tuple[LeftOutTool, ...]]:
-    """Return the tools that providers accept, and those left out with the reason; never raises.
+    """Return the tools that providers accept, and the others with the reason. Never raises.
 
-    The accepted ones are sorted by their name here, the others by their name at the server. At most
-    `TOOLS_PER_SERVER` tools are accepted.
+    Accepted tools are sorted by the name that models see, others by their own. At most `TOOLS_PER_SERVER` are
+    accepted.
     """
     taken: dict[str, BorrowedTool] = {}
     left_out: list[LeftOutTool] = []
@@ -192,9 +199,9 @@ def borrow_tools(
 
 
 def resolve_collisions(tools: Sequence[BorrowedTool]) -> tuple[BorrowedTool, ...]:
-    """Rename tools whose name another server's tool has, and return all tools sorted by name.
+    """Return all tools sorted by name, renamed where two servers' tools have the same name.
 
-    Such a name comes from a_b with c and from a with b_c: the second tool gets a hash at the end.
+    The server a_b with the tool c and the server a with b_c have the same; the second gets a hash as suffix.
     """
     by_name: dict[str, BorrowedTool] = {}
     for tool in sorted(tools, key=lambda tool: (tool.server, tool.name)):
@@ -213,7 +220,7 @@ def _our_name(server: str, tool: str, taken: Mapping[str, object]) -> str:
 
 
 def _mark_name(name: str, whole: str) -> str:
-    """Cut a name and end it with a hash of `whole`, so that names with the same beginning differ."""
+    """Return a name cut and ended with a hash of `whole`, so that names with the same beginning differ."""
     mark = hashlib.sha256(whole.encode(errors="replace")).hexdigest()[:6]
     return f"{name[: NAME_CHARS - 7]}_{mark}"
 
@@ -240,7 +247,7 @@ def usable_schema(raw: Any) -> dict[str, Any]:
     if any(key in schema for key in _COMBINED):
         if not schema.get("properties"):
             raise _Unusable("its schema is a choice between several (oneOf, anyOf or allOf at the top)")
-        # The server itself checks what is left out here.
+        # The server itself checks the parts that are left out here.
         schema = {key: value for key, value in schema.items() if key not in _COMBINED}
     if schema.setdefault("type", "object") != "object":
         raise _Unusable("its arguments are no object")

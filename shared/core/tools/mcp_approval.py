@@ -1,4 +1,4 @@
-"""Changes of MCP tool lists: which changes need an administrator, and which tools wait."""
+"""Approval of changed MCP tool lists: which changes need an administrator, and which tools wait for one."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from shared.core.values.messages import storable
 
 McpApproval = Literal["writing", "always", "never"]
 MAX_LISTED_TOOLS = 512
-"""Tools of one server that are reviewed; others wait. A model is offered up to 64 per server."""
+"""Most tools of one server that are reviewed; further ones wait. A model is offered up to 64 per server."""
 MAX_APPROVED_TOOLS = 1_024
-"""Approved tools that are remembered, also of those that a server no longer lists."""
+"""Most approved tools that are remembered, including those that the server no longer lists."""
 MAX_NAMED_TOOLS = 20
 NAME_CHARS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpToolList:
-    """A server's tools as one process has seen them, by name with a hash each."""
+    """Tools of a server as one process has seen them, as hashes by name."""
 
     server: str
     source: str
@@ -32,14 +32,14 @@ class McpToolList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewedTools:
-    """Hashes of the approved tools; the others wait if the list needs approval."""
+    """Hashes of approved tools by name; the others wait if `needs_approval`."""
 
     approved: Mapping[str, str]
     needs_approval: bool
 
 
 def hash_tool(tool: OfferedTool) -> str:
-    """Return a hash of the name, description, input schema and annotations."""
+    """Return a hash of a tool's name, description, input schema and annotations."""
     whole = [tool.name, tool.description, tool.schema, dict(tool.annotations)]
     return hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
@@ -49,13 +49,15 @@ def name_tool(tool: OfferedTool) -> str:
 
 
 def hash_source(server: McpServer) -> str:
-    """Return a hash of the address or program; keys in headers and variables may be renewed."""
+    """Return a hash of a server's address or program, without keys in headers and variables, which may be
+    renewed.
+    """
     whole = [server.name, server.url, server.command, server.args]
     return hashlib.sha256(json.dumps(whole).encode()).hexdigest()
 
 
 def build_tool_list(server: McpServer, tools: Sequence[OfferedTool]) -> McpToolList:
-    """Build the list in sorted order, so that two processes build equal lists."""
+    """Return a server's tools as hashes by name, sorted, so that two processes make equal lists."""
     pairs = sorted((name_tool(tool), hash_tool(tool)) for tool in tools)[:MAX_LISTED_TOOLS]
     return McpToolList(
         server=server.name,
@@ -66,7 +68,10 @@ def build_tool_list(server: McpServer, tools: Sequence[OfferedTool]) -> McpToolL
 
 
 def needs_approval(rule: McpApproval, *, could_write: bool, can_write: bool) -> bool:
-    """Return whether a change waits; a server that could write may only call itself read-only."""
+    """Return whether a changed list needs approval by this rule.
+
+    A server that could write before counts as writing, since it may merely call itself read-only.
+    """
     return rule == "always" or (rule == "writing" and (could_write or can_write))
 
 
@@ -76,10 +81,13 @@ def find_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[s
 
 
 def find_waiting(seen: Mapping[str, str], approved: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of tools that were seen with another hash than the approved one."""
     return tuple(sorted(name for name, found in seen.items() if approved.get(name) != found))
 
 
 def approve_all(approved: Mapping[str, str], seen: Mapping[str, str]) -> dict[str, str]:
-    """Return the approved hashes with those of `seen`; tools that are gone are forgotten at the limit."""
+    """Return the approved hashes with those of `seen` added; above the limit, tools that are gone are
+    forgotten.
+    """
     merged = {**approved, **seen}
     return merged if len(merged) <= MAX_APPROVED_TOOLS else dict(seen)

@@ -1,4 +1,4 @@
-"""Reminders as values: when one is due, whether the hour is quiet, and how a moment is shown."""
+"""Reminders as values: times in words, quiet hours, and limits."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Refusal = Literal["public", "too_many", "too_many_repeat", "crowded"]
 
 TEXT_CHARS = 500
 PENDING_AT_MOST = 20
-"""Pending reminders of one person or one group."""
+"""Most pending reminders of one person or group."""
 REPEATING_AT_MOST = 10
-"""Repeating reminders among them; each repetition is a turn."""
+"""Most repeating reminders among them, since each repetition is a turn."""
 PER_HOUR = 6
-"""Reminders due within any one hour; each is a turn that costs money."""
+"""Most reminders due within an hour, since each is a turn that costs money."""
 LEAST_AHEAD = timedelta(minutes=1)
 MOST_AHEAD = timedelta(days=366)
 
@@ -45,7 +45,7 @@ class BadMoment(EvertalkError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewReminder:
-    """Request for a reminder; the same `key` returns the same reminder."""
+    """Request for a reminder; a second request with the same `key` stores nothing."""
 
     key: str
     contact_id: int
@@ -54,15 +54,17 @@ class NewReminder:
     text: str
     due_at: datetime
     repeat: str = ""
-    """A rule of `repeating`; empty for one that comes once."""
+    """Stored rule of `repeating`; empty for a reminder that comes once."""
     turn: int = 0
     epoch: int = 0
-    """Epoch of the turn's claim, so that a turn taken over cannot set a reminder; 0 outside of turns."""
+    """Epoch of the turn's claim, so that a turn without its lease cannot set a reminder; 0
+    outside of turns.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reminder:
-    """Stored reminder; `reason` says why it could not be delivered."""
+    """Stored reminder; `reason` says why it was not delivered."""
 
     id: int
     text: str
@@ -70,21 +72,21 @@ class Reminder:
     state: ReminderState
     reason: str = ""
     timezone: str | None = None
-    """Timezone of the person, if known."""
+    """Time zone of the person; None if unknown."""
     repeat: str = ""
     paused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueReminder:
-    """Reminder that is due, with the facts that decide on its delivery."""
+    """Due reminder, with the facts that decide about its delivery."""
 
     id: int
     text: str
     asked_at: datetime
     due_at: datetime
     now: datetime
-    """Current time of the clock that found it due."""
+    """Time of the clock by which it was found due."""
     timezone: str | None
     reachable: bool
     repeat: str = ""
@@ -92,14 +94,14 @@ class DueReminder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuietHours:
-    """From one hour of the day until another, by the person's own clock; past midnight if it must be."""
+    """Hours of the day, in the person's time zone, without reminders; `start` may be later than `end`."""
 
     start: int
     end: int
 
 
 def parse_quiet_hours(text: str) -> QuietHours | None:
-    """`22-8`, or nothing; raises ValueError."""
+    """Return the hours in a text such as `22-8`; None if it is empty. Raises ValueError for other text."""
     if not text.strip():
         return None
     found = _QUIET.fullmatch(text.strip())
@@ -127,10 +129,11 @@ def _is_quiet(hour: int, quiet: QuietHours) -> bool:
 
 
 def due_of(when: str, *, now: datetime, zone: tzinfo, least: timedelta = LEAST_AHEAD) -> datetime:
-    """The moment that is meant, in UTC; raises BadMoment.
+    """Return the time in words such as `in 2 hours` in UTC. Raises BadMoment if unreadable, too soon or too
+    far.
 
-    Without an offset the zone's clock is meant. A time that its clock skips is read as the hour after, one
-    that it shows twice as the first. Days and weeks go by that clock, too: tomorrow at the same time.
+    Without an offset the zone's clock counts: a skipped time is read as an hour later, an ambiguous one as
+    the first. Days and weeks are counted by that clock, to the same time of day.
     """
     words = " ".join(when.split())
     due = _moment(words, zone) or _ahead(words, now, zone)
@@ -183,10 +186,10 @@ def _ahead(words: str, now: datetime, zone: tzinfo) -> datetime | None:
 
 
 def format_moment(at: datetime, zone: tzinfo) -> str:
-    """`2026-11-22 09:00`, by the clock of that zone."""
+    """Return a time such as `2026-11-22 09:00` in a zone."""
     return f"{at.astimezone(zone):%Y-%m-%d %H:%M}"
 
 
 def reminder_text(text: str) -> str:
-    """A reminder in the program's own voice, in any language: for when no model can put it nicely."""
+    """Return a reminder's text as the program sends it, in any language, if no model can answer."""
     return f"⏰ {text}"

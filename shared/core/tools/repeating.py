@@ -14,9 +14,9 @@ from shared.core.tools.reminders import BadMoment
 Unit = Literal["day", "week", "month"]
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 MOST_BETWEEN = 99
-"""Days, weeks or months; a year is twelve months."""
+"""Most days, weeks or months between two repetitions; a year is twelve months."""
 LAST_DAY = 31
-"""In a shorter month the last day is meant."""
+"""Day of the month that means the last day in shorter months."""
 ADVICE = (
     "`repeat` is {words!r}, which cannot be read. Say it as `daily`, `weekdays`, "
     "`every Monday and Thursday at 9`, `every 2 weeks`, `monthly on the 31st at 18:30` or `yearly`; "
@@ -46,15 +46,15 @@ _MONTH_DAY = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeat:
-    """Rule for repetition: every `every` days, weeks or months at `at`, in the time zone of the person."""
+    """Rule of repetition: every `every` days, weeks or months at the time `at` in the person's time zone."""
 
     unit: Unit
     every: int
     at: time
     weekdays: tuple[str, ...] = ()
-    """Days of the week in order; only for weeks."""
+    """Days of the week, Monday first; empty unless `unit` is `week`."""
     day: int = 0
-    """Day of the month; only for months."""
+    """Day of the month; 0 unless `unit` is `month`."""
 
     def __str__(self) -> str:
         """Return the stored form, which `parse` reads."""
@@ -75,10 +75,10 @@ class Repeat:
 
 
 def repeat_of(words: str, *, first: datetime | None) -> Repeat:
-    """Return the rule that the words describe; raises BadMoment for words that cannot be read.
+    """Return the rule in words such as `every Monday at 9`. Raises BadMoment for words that cannot be read.
 
-    `first` is the first moment in the person's time zone; it supplies the time, weekday or day of the month
-    that the words leave out. BadMoment is also raised if it is needed but None.
+    `first` is the first time in the person's time zone, from which missing parts are taken; BadMoment is
+    raised if one is missing and `first` is None.
     """
     said = " ".join(words.casefold().replace("’", "'").split())
     said, at = _without_time(said)
@@ -98,11 +98,10 @@ def repeat_of(words: str, *, first: datetime | None) -> Repeat:
 
 
 def find_next_time(rule: Repeat, *, after: datetime, anchor: datetime, zone: tzinfo) -> datetime:
-    """Return the first moment of the rule that is later than `after`, in UTC.
+    """Return the first time of the rule after `after`, in UTC.
 
-    `anchor` is a moment of the rule, or its beginning: with `every` above one, it decides which days, weeks
-    or months count. A time that the zone's clock skips is an hour later that day; one that it shows twice is
-    the first.
+    `anchor` is a time of the rule: if `every` exceeds one, it decides which days, weeks or months count. A
+    time that the zone's clock skips comes an hour later; an ambiguous one is the first.
     """
     begin = anchor.astimezone(zone).date()
     since = max(begin, after.astimezone(zone).date() - timedelta(days=1))
@@ -114,9 +113,9 @@ def find_next_time(rule: Repeat, *, after: datetime, anchor: datetime, zone: tzi
 
 
 def _days(rule: Repeat, begin: date, since: date) -> Iterator[date]:
-    """Yield the days of a rule from `since` on, in order and without end.
+    """Yield the days of a rule from `since` on, in order, without end.
 
-    In a month that is shorter than `rule.day`, the last day counts.
+    In a month shorter than `rule.day`, the last day counts.
     """
     match rule.unit:
         case "day":

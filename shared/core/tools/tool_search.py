@@ -1,4 +1,4 @@
-"""Search among many tools by words, and the tool that offers it."""
+"""Search among many tools by words, and the description of the tool for it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from shared.core.values.searching import words_of
 FOUND_AT_MOST = 5
 FIND_TOOLS_CHARS = 20_000
 _NAMES_CHARS = 3_000
-"""Characters of all names together; other tools are found by their words."""
+"""Most characters of the tool names listed in the description; other tools are found by words."""
 _PARTS = re.compile(r"[_\W]+|(?<=[a-z])(?=[A-Z])")
 
 
 def find_tools_spec(tools: Sequence[ToolSpec]) -> ToolSpec:
+    """Return the description of the tool that searches these tools, with as many of their names as fit."""
     names, left = _list_names([tool.name for tool in tools])
     more = f" and {left} more" if left else ""
     return ToolSpec(
@@ -33,7 +34,7 @@ def find_tools_spec(tools: Sequence[ToolSpec]) -> ToolSpec:
 
 
 def find_matching(query: str, tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
-    """Return tools named in the query, then those that share its rarest words."""
+    """Return at most 5 tools: those named in the query, then those that share its rarest words."""
     told = {tool.name: _words(f"{tool.name} {tool.description}") for tool in tools}
     known = Counter(word for words in told.values() for word in words)
     asked = _words(query)

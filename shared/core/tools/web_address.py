@@ -1,4 +1,4 @@
-"""Rules for web addresses that may be fetched for a model: their text, and the addresses they resolve to."""
+"""Rules for web addresses that may be fetched for a model: their syntax, and the IP addresses behind them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 MOST_URL_CHARS = 2_000
 PORTS = {"http": 80, "https": 443}
 LEAST_OTHER_PORT = 1_024
-"""Below it, other ports than the web's own belong to mail, shells and the like."""
+"""Smallest port allowed besides the web's own; ports below belong to mail, remote shells and the like."""
 _UNWRITTEN = re.compile(r"[\x00-\x20\x7f\\]")
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?", re.IGNORECASE)
 _NUMBER = re.compile(r"(0x[0-9a-f]*|[0-9]+)", re.IGNORECASE)
@@ -32,19 +32,22 @@ class BadWebAddress(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebAddress:
+    """Parsed http or https address that may be fetched."""
+
     url: str
-    """Without its fragment."""
+    """Address without its fragment."""
     scheme: str
     host: str
     port: int
 
     @property
     def literal(self) -> Address | None:
-        """IP address that the host spells; None for a name."""
+        """IP address that the host spells; None for a host name."""
         return _literal(self.host)
 
 
 def is_this_machine(host: str) -> bool:
+    """Return whether a host is `localhost` or a loopback address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -52,9 +55,9 @@ def is_this_machine(host: str) -> bool:
 
 
 def web_address(text: str) -> WebAddress:
-    """Parse an http or https address without user name and password; raises BadWebAddress for any other text.
+    """Return a parsed http or https address. Raises BadWebAddress with a reason for the model.
 
-    Names of private networks are refused; an IP address is not judged here, but by `is_public`.
+    User names, passwords and names of private networks are refused; IP addresses are checked by `is_public`.
     """
     parts = _split(text.strip())
     scheme = parts.scheme.lower()
@@ -71,9 +74,9 @@ def web_address(text: str) -> WebAddress:
 
 
 def resolve_redirect(address: WebAddress, location: str) -> WebAddress:
-    """Return the address that a redirect leads to; raises BadWebAddress as `web_address` does.
+    """Return the address to which a redirect leads. Raises BadWebAddress.
 
-    `location` is the header of the response to `address`, and may be relative to it.
+    `location` is the response's header and may be relative to `address`.
     """
     try:
         joined = urljoin(address.url, location.strip())
@@ -83,7 +86,7 @@ def resolve_redirect(address: WebAddress, location: str) -> WebAddress:
 
 
 def is_public(address: Address) -> bool:
-    """Return whether an IP address belongs to the open internet, in whatever form it is written."""
+    """Return whether an IP address belongs to the public internet, in any of its notations."""
     if isinstance(address, ipaddress.IPv4Address):
         return address.is_global and not address.is_multicast and not address.is_reserved
     if address.scope_id is not None or address in _SITE_LOCAL or address in _NAT64_LOCAL:
@@ -97,7 +100,7 @@ def is_public(address: Address) -> bool:
 
 
 def _inner(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """Return the IPv4 address that a gateway or the system would contact for this one; None without one."""
+    """Return the IPv4 address that is contacted through this IPv6 address; None if there is none."""
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
     if address.sixtofour is not None:
@@ -133,7 +136,7 @@ def _host(parts: SplitResult) -> str:
     if not _HOST.fullmatch(host) or len(host) > 253:
         raise BadWebAddress("The name of the host cannot be read.")
     if _NUMBER.fullmatch(host.rpartition(".")[2]):
-        # 0x7f.1, 2130706433 and 0177.0.0.1 are addresses to some programs, and names to nobody.
+        # Some programs read 0x7f.1, 2130706433 and 0177.0.0.1 as IP addresses.
         raise BadWebAddress("The host looks like a number, but is no plain address.")
     if is_local_name(host) or host.endswith(".onion"):
         raise BadWebAddress("That host is not on the public web.")

@@ -1,4 +1,6 @@
-"""Abilities that one model lacks: learned from refusals, kept for a day, probed while they hold for all."""
+"""Abilities that a model lacks: learned from refusals, kept for a day, probed while they apply to all
+sessions.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,9 @@ from typing import Literal, get_args
 from shared.core.verdicts.evidence import Clock, Evidence, EvidenceLog
 
 KEPT_SECONDS = 86_400.0
-"""Servers are updated; after a day the ability is tried again, at the price of one refused request."""
+"""Seconds for which a lesson is kept; then the ability is tried again, since servers are updated."""
 PROBE_SECONDS = 60.0
-"""Seconds until a lesson that holds for all is probed; each failed probe doubles the time to the next one."""
+"""Seconds until an ability missing for all sessions is probed; each failed probe doubles the wait."""
 _LONGEST_PROBE_SECONDS = 3_600.0
 
 Ability = Literal[
@@ -19,18 +21,18 @@ Ability = Literal[
     "null_content", "empty_content", "alternation", "user_after_tool", "schema_keywords", "stream_options",
     "prompt_cache_options", "opaque_state",
 ]  # fmt: skip
-"""`max_tokens` is the name of the field, `output_limit` its value."""
+"""Parts of a request that a server may refuse; `max_tokens` is the field's name, `output_limit` its value."""
 _ABILITIES: tuple[Ability, ...] = get_args(Ability)
 _THOUGHT = "thought_in_prompt"
 _QUIET_END = "quiet_end"
 
 _STRONGER: Mapping[Ability, Ability] = {"null_content": "empty_content"}
-"""Meaning of a second refusal with the same wording, after the first was heeded."""
+"""Ability to blame instead if the server refuses the same wording although the first was left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingAbility:
-    """One ability that a server refused; `number` is the limit that it named."""
+    """Ability that a server refused; `number` is the limit that it named, None without one."""
 
     ability: Ability
     number: int | None = None
@@ -38,19 +40,19 @@ class MissingAbility:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnedAbility:
-    """One thing that a model's server refused, for operators."""
+    """Refusal by a model's server, as operators see it."""
 
     provider: str
     model: str
     ability: Ability
     number: int | None
     wording: str
-    """The server's own words, cut and without secrets."""
+    """Wording of the server, cut and without secrets."""
     age_seconds: float
     sessions: tuple[int, ...] = ()
-    """Internal numbers of the sessions that met the refusal, newest first."""
+    """Internal ids of the sessions that met the refusal, newest first."""
     for_all: bool = True
-    """Whether requests of every session are sent without it."""
+    """True if requests of all sessions leave the ability out."""
 
 
 @dataclass(slots=True)
@@ -75,9 +77,9 @@ class LearnedAbilities:
         session: int,
         known: Mapping[Ability, int | None],
     ) -> bool:
-        """Keep the lesson of a session; return False if the next request would be the same.
+        """Record a refusal that a session met; return False if this would not change its next request.
 
-        `known` are the abilities that the refused request left out.
+        `known` are the abilities that the refused request left out already, with their limits.
         """
         ability, number = missing.ability, missing.number
         while ability in known and not _is_smaller(number, known[ability]):
@@ -97,7 +99,7 @@ class LearnedAbilities:
         return {name: evidence.number for name, evidence in found if evidence is not None}
 
     def find_probe(self, session: int) -> Ability | None:
-        """Return an ability that a request of this session may try again now; None if none is due."""
+        """Return an ability that a request of this session should try again now; None if none is due."""
         now = self._clock()
         for ability, probe in self._probes.items():
             own = self._log.find_own(ability, session=session)
@@ -106,26 +108,26 @@ class LearnedAbilities:
         return None
 
     def start_probe(self, ability: Ability) -> None:
-        """Note that a request tries the ability; others wait until the next probe."""
+        """Note that a request tries the ability, so that no other does until the next probe."""
         probe = self._probes[ability]
         probe.pause_seconds = min(2.0 * probe.pause_seconds, _LONGEST_PROBE_SECONDS)
         probe.at = self._clock() + probe.pause_seconds
 
     def heal(self, ability: Ability) -> None:
-        """Forget that the ability is missing: an answer has used it."""
+        """Forget that the ability is missing, after an answer that used it."""
         self._log.forget(ability)
         self._probes.pop(ability, None)
 
     def note_thought_in_prompt(self, *, session: int) -> None:
-        """Record for a day that a session's answers begin within a thought, so that it is not shown."""
+        """Record for a day that a session's answers begin inside a thought, which must not be shown."""
         self._log.record(_THOUGHT, session=session)
 
     def begins_in_thought(self, session: int) -> bool:
-        """Return whether a session's answers begin within a thought."""
+        """Return whether a session's answers begin inside a thought."""
         return self._log.find(_THOUGHT, session=session) is not None
 
     def note_quiet_end(self, *, session: int) -> None:
-        """Record for a day that a session's streams close with no end event, to avoid repeated requests."""
+        """Record for a day that a session's streams close without an end event, which is then no failure."""
         self._log.record(_QUIET_END, session=session)
 
     def ends_quietly(self, session: int) -> bool:
@@ -133,7 +135,7 @@ class LearnedAbilities:
         return self._log.find(_QUIET_END, session=session) is not None
 
     def describe(self, *, provider: str, model: str) -> tuple[LearnedAbility, ...]:
-        """Return the lessons for operators, the newest first."""
+        """Return the lessons as operators see them, newest first."""
         found = [
             self._describe(name, evidence, provider=provider, model=model)
             for name in _ABILITIES

@@ -1,4 +1,4 @@
-"""Pause of a provider that keeps failing or refuses its account, with probes that end it."""
+"""Circuit breaker: pauses calls to a provider that keeps failing or refuses its account, with probes."""
 
 from __future__ import annotations
 
@@ -9,31 +9,38 @@ from shared.core.values.errors import ModelRefusedAccount, ModelUnavailable
 from shared.core.verdicts.evidence import SESSIONS, Clock
 
 REMEMBERED_CALLS = 20
+"""Most recent calls on which the breaker decides."""
 REMEMBERED_SECONDS = 30.0
+"""Seconds for which a call counts."""
 FEWEST_CALLS = 5
+"""Fewest recent calls that can open the breaker."""
 FAILED_SHARE = 0.5
+"""Share of failed recent calls from which the breaker opens."""
 PROBE_EVERY_SECONDS = 10.0
+"""Seconds between two probes while calls are paused."""
 REFUSALS = 2
-"""Refusals in a row of an account that was served just before: a single one may be about its own request."""
+"""Refusals in a row, after recent successes, that pause a session; a single one may concern its
+own request.
+"""
 _REFUSED_SECONDS = 3_600.0
-"""Seconds after which a session's refusal is no evidence against the account any more."""
+"""Seconds after which a session's refusal no longer counts against the account."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerState:
-    """State for the dashboard; `calls` and `failures` are those of the last 30 seconds."""
+    """State of a breaker for the dashboard; `calls` and `failures` are those of the last 30 seconds."""
 
     open: bool
-    """Whether calls of all sessions pause."""
+    """True if calls of all sessions are paused."""
     account_refused: bool
-    """Whether the account was refused, be it to a single session."""
+    """True if the account was refused, even to a single session."""
     reason: str
     calls: int
     failures: int
     open_seconds: float
     probe_in_seconds: float
     sessions: tuple[int, ...] = ()
-    """Internal numbers of the sessions that met the failures or refusals, newest first."""
+    """Internal ids of the sessions that met the failures or refusals, newest first."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,10 +54,11 @@ class _AccountRefusal:
 
 
 class Breaker:
-    """Breaker of one provider's account. Call `admit()` before each attempt, then record its outcome.
+    """Circuit breaker of one account at a provider. Call `admit()` before each attempt, then record its
+    outcome.
 
-    All failures of one session count as one, so that it cannot pause the provider for the others. The session
-    is None for a service without sessions: a refusal can then pause all calls at once.
+    All failures of one session count as one, so that it cannot pause the provider for others. The session is
+    None for a service without sessions; a refusal can then pause all calls at once.
     """
 
     def __init__(self, *, clock: Clock) -> None:
@@ -64,9 +72,9 @@ class Breaker:
         self._answered = False
 
     def admit(self, session: int | None = None) -> None:
-        """Raise at once while the provider is paused, except for one probe every ten seconds.
+        """Raise an error if calls are paused, except for one probe every ten seconds.
 
-        Raises: ModelRefusedAccount if the account is refused, ModelUnavailable if the provider fails.
+        Raises ModelRefusedAccount if the account is refused, ModelUnavailable if the provider fails.
         """
         now = self._clock()
         if self._opened_at is None:
@@ -82,7 +90,7 @@ class Breaker:
         raise error
 
     def _admit_refused(self, now: float, session: int | None) -> None:
-        """Raise ModelRefusedAccount for a session paused by refusals, but for a probe every ten seconds."""
+        """Raise ModelRefusedAccount if refusals pause the session, except for a probe every ten seconds."""
         own = self._refusals.get(session)
         if own is None or not self._pauses(own, now):
             return
@@ -92,11 +100,11 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether calls of all sessions pause."""
+        """True if calls of all sessions are paused."""
         return self._opened_at is not None
 
     def record_success(self) -> None:
-        """Note that the provider answered, even if it refused this one request; this ends the pause."""
+        """Record that the provider responded, even if it refused this one request; this ends the pause."""
         self._refusals.clear()
         if self._opened_at is not None:
             self._opened_at, self._refused, self._reason = None, False, ""
@@ -104,9 +112,9 @@ class Breaker:
         self._outcomes.append((self._clock(), True, None))
 
     def record_failure(self, reason: str, *, session: int | None = None, answered: bool = False) -> None:
-        """Count a failure; several failures of one session count as one, as only its requests may fail.
+        """Record a failed call; failures of one session count as one, since its requests may be the cause.
 
-        `answered` is true if the server itself reported the failure.
+        `answered` says that the server itself reported the failure.
         """
         now = self._clock()
         self._answered = answered
@@ -119,7 +127,7 @@ class Breaker:
             self._open(now, reason)
 
     def record_refusal(self, reason: str, *, session: int | None = None) -> None:
-        """Note a refusal of the account, which pauses its session; refusals in three sessions pause all."""
+        """Record a refusal of the account, which pauses the session; refusals in three sessions pause all."""
         now = self._clock()
         kept = self._refusals
         kept = {one: refusal for one, refusal in kept.items() if now - refusal.at < _REFUSED_SECONDS}
@@ -138,7 +146,7 @@ class Breaker:
         self._reason = reason
 
     def get_state(self) -> BreakerState:
-        """Return what the dashboard and the alerts tell of this provider."""
+        """Return the state for the dashboard and for alerts."""
         now = self._clock()
         calls, failures = self._recent(now)
         opened = self._opened_at
@@ -161,7 +169,7 @@ class Breaker:
         return tuple(dict.fromkeys((*refused, *failed)))
 
     def _pauses(self, refusal: _AccountRefusal, now: float) -> bool:
-        """Return whether a refusal pauses its session: no recent call succeeded, or it was repeated."""
+        """Return whether a refusal pauses its session: it was repeated, or no recent call succeeded."""
         calls, failures = self._recent(now)
         return calls <= failures or refusal.times >= REFUSALS
 

@@ -1,28 +1,30 @@
-"""Models whose server counts fewer tokens than were sent: which sessions have met it."""
+"""Servers that report fewer tokens than were sent: the sessions that met it."""
 
 from __future__ import annotations
 
 from shared.core.verdicts.evidence import Clock, EvidenceLog
 
 KEPT_SECONDS = 86_400.0
-"""Seconds for which a low count is kept against the model's server."""
+"""Seconds for which a low count is remembered."""
 _KIND = "low_count"
 
 
 class LowCounts:
-    """Evidence of counts that were too low; then even counts that look possible are not believed."""
+    """Evidence that a model's server counts too few tokens; while it applies, even plausible counts are
+    ignored.
+    """
 
     def __init__(self, *, clock: Clock) -> None:
         self._log = EvidenceLog(clock=clock, kept_seconds=KEPT_SECONDS)
 
     def record(self, *, session: int) -> None:
-        """Keep that a count was too low for what the session had sent."""
+        """Record that a count was too low for what the session had sent."""
         self._log.record(_KIND, session=session)
 
     def are_suspected(self, *, session: int) -> bool:
-        """Return whether counts of this session are not believed."""
+        """Return whether counts of this session should be ignored."""
         return self._log.find(_KIND, session=session) is not None
 
     def clear(self) -> None:
-        """Forget all: a count was right for plain text, whose tokens hardly depend on the vocabulary."""
+        """Forget all evidence, after a count was right for plain text, whose tokens are predictable."""
         self._log.forget(_KIND)

@@ -1,4 +1,4 @@
-"""Evidence of faults by session, and the rule when it counts for every session."""
+"""Evidence of faults by session, and the rule when it applies to every session."""
 
 from __future__ import annotations
 
@@ -6,32 +6,34 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 SESSIONS = 3
-"""Different sessions that must have met the same fault before it counts for all: one text may cause it."""
+"""Different sessions that must meet a fault before it applies to all, since one session's text
+may cause it.
+"""
 _MOST_SESSIONS = 20
-"""Sessions kept for a kind. With more than `SESSIONS` the verdict holds for all in any case."""
+"""Most sessions kept per kind of fault."""
 
 Clock = Callable[[], float]
-"""Source of the current time in seconds; it never goes back."""
+"""Function that returns the time in seconds of a clock that never goes back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Evidence of one kind from one session; `times` in a row."""
+    """Newest fault of one kind in one session; `times` counts faults in a row."""
 
     kind: str
     session: int
-    """Internal number of the session; 0 for calls that belong to none."""
+    """Internal id of the session; 0 for calls outside of sessions."""
     at: float
-    """Clock time of the newest fault."""
+    """Clock time of the newest fault, in seconds."""
     times: int = 1
     number: int | None = None
-    """Limit that the server named."""
+    """Limit that the server named; None without one."""
     wording: str = ""
-    """Server's own wording, without secrets."""
+    """Wording of the server, without secrets."""
 
 
 class EvidenceLog:
-    """Evidence of one subject, such as a model at a provider."""
+    """Evidence about one subject, such as a model at a provider."""
 
     def __init__(self, *, clock: Clock, kept_seconds: float) -> None:
         self._clock = clock
@@ -39,7 +41,7 @@ class EvidenceLog:
         self._kinds: dict[str, dict[int, Evidence]] = {}
 
     def record(self, kind: str, *, session: int, number: int | None = None, wording: str = "") -> Evidence:
-        """Keep a fault of a session, and return it with the number of times in a row."""
+        """Record a fault in a session, and return it with the number of faults in a row."""
         sessions = self._kinds.setdefault(kind, {})
         former = self.find_own(kind, session=session)
         times = 1 if former is None else former.times + 1
@@ -58,15 +60,16 @@ class EvidenceLog:
         return found if found is not None and self._is_fresh(found) else None
 
     def find(self, kind: str, *, session: int) -> Evidence | None:
-        """Return the evidence that counts for a session: its own, else the newest of a kind proven for all.
-
-        None if there is neither.
+        """Return the evidence that applies to a session: its own, else the newest that applies to all; else
+        None.
         """
         own = self.find_own(kind, session=session)
         return own if own is not None else self.find_proven(kind)
 
     def find_proven(self, kind: str) -> Evidence | None:
-        """Return the newest evidence of a kind that counts for all; None before three sessions met it."""
+        """Return the newest evidence of a kind that applies to all sessions; None before three sessions met
+        it.
+        """
         found = [one for one in self.list_fresh(kind) if one.session != 0]
         return found[0] if len(found) >= SESSIONS else None
 

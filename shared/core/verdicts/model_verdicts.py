@@ -10,7 +10,9 @@ from shared.core.verdicts.windows import LearnedWindow
 
 
 class ModelVerdicts:
-    """Abilities that the model lacks, its window, its rejections, and how its server counts."""
+    """Everything learned about one model: missing abilities, window, rejections, and how its
+    server counts.
+    """
 
     def __init__(self, *, clock: Clock) -> None:
         self.abilities = LearnedAbilities(clock=clock)

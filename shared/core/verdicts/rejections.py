@@ -1,4 +1,4 @@
-"""Requests that a model's server refused for good, or answered uselessly, kept for ten minutes."""
+"""Requests that a model's server refused for good or answered uselessly, kept for ten minutes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ from shared.core.values.secrets_filter import redact
 from shared.core.verdicts.evidence import Clock
 
 KEPT_SECONDS = 600.0
-"""Seconds until the alert of a rejection ends; an answer in the same session ends it at once."""
+"""Seconds after which a rejection is forgotten; an answer in the same session removes it at once."""
 WAITED_SECONDS = 540.0
-"""Seconds of a busy or failing server after which it counts as a rejection: its turn ends soon."""
+"""Seconds of a busy or failing server after which that counts as a rejection, shortly before the
+turn ends.
+"""
 _MOST_WAITING_SECONDS = 3_600.0
 MOST_CHARS = 200
-"""Characters of a server's wording that operators see."""
+"""Most characters of a server's wording that operators see."""
 _MOST_KEPT = 20
 _RUN_OF_WORDS = 3
-"""Words in a row that a sentence may not share with the conversation: it may quote a person."""
+"""Words in a row that a sentence may not share with the conversation, since it may quote a person."""
 _QUOTED = re.compile(r"'[^']*+'|\"[^\"]*+\"|“[^“”]*+”|`[^`]*+`")
 _SENTENCE = re.compile(r"(?<=[.!?;:])\s++")
 _WORD = re.compile(r"\w++")
@@ -35,18 +37,18 @@ _WORD = re.compile(r"\w++")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """The newest rejection of one model."""
+    """Newest rejection by one model, as operators see it."""
 
     provider: str
     model: str
     session: int
-    """Internal number of the conversation; 0 for a request of no conversation."""
+    """Internal id of the session; 0 for a request outside of sessions."""
     code: str
     wording: str
     count: int
-    """Rejections of the last ten minutes."""
+    """Number of rejections in the last ten minutes."""
     sessions: tuple[int, ...] = ()
-    """Sessions that met one in this time, newest first."""
+    """Internal ids of the sessions that met a rejection in this time, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +66,17 @@ class Rejections:
         self._clock = clock
         self._kept: deque[_KeptRejection] = deque(maxlen=_MOST_KEPT)
         self._waiting: dict[int, float] = {}
-        """By conversation, when its provider first could not answer."""
+        """Clock time when the provider first could not answer, by session id."""
 
     def record(self, error: ModelError, *, session: int, messages: Iterable[Message]) -> None:
-        """Keep a final error of one request; other errors are not rejections and are passed over."""
+        """Record a rejection of one request; other errors are ignored."""
         is_final = isinstance(error, ModelRejectedRequest | ModelAnswerUnusable)
         if is_final or self._has_waited(error, session):
             wording = shrink_wording(str(error), messages)
             self._kept.append(_KeptRejection(self._clock(), max(0, session), error.code, wording))
 
     def _has_waited(self, error: ModelError, session: int) -> bool:
-        """Return whether a conversation has met a busy or failing server for nearly ten minutes."""
+        """Return whether a session has met a busy or failing server for nine minutes."""
         if not error.answered or not isinstance(error, ModelBusy | ModelUnavailable) or session <= 0:
             return False
         now = self._clock()
@@ -82,7 +84,7 @@ class Rejections:
         return now - self._waiting.setdefault(session, now) >= WAITED_SECONDS
 
     def clear(self, session: int) -> None:
-        """Forget what this session has met: the model has answered it."""
+        """Forget what a session met, after the model has answered it."""
         if self._kept:
             kept = (one for one in self._kept if one.session != session)
             self._kept = deque(kept, maxlen=_MOST_KEPT)
@@ -103,7 +105,7 @@ class Rejections:
 
 
 def shrink_wording(text: str, messages: Iterable[Message]) -> str:
-    """Return a server's words without secrets, quotations and sentences that repeat the conversation."""
+    """Return a server's wording without secrets, quotations and sentences that repeat the conversation."""
     plain = _QUOTED.sub("…", redact(text))
     said = {run for message in messages for run in _runs(_text_of(message))}
     kept = [part for part in _SENTENCE.split(plain) if said.isdisjoint(_runs(part))]

@@ -1,4 +1,4 @@
-"""Pauses of a service for one conversation, and for all conversations."""
+"""Circuit breakers of a service for each session, and for all sessions."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from shared.core.verdicts.breaker import Breaker, BreakerState
 from shared.core.verdicts.evidence import Clock
 
 _MOST_SESSIONS = 100
-"""Sessions whose failures are kept; the service then asks again for the oldest one."""
+"""Most sessions with a breaker; the oldest one is dropped above that."""
 
 
 class SessionBreakers:
-    """Breakers of one account: one shared by all conversations, and one for each that fails.
+    """Circuit breakers of one account: one shared by all sessions, and one for each that fails.
 
-    The session is None for calls outside conversations. A conversation whose calls fail is paused alone; in
-    the shared breaker, all its failures count as one.
+    The session is None for calls outside of sessions. A session whose calls fail is paused alone; in the
+    shared breaker all its failures count as one.
     """
 
     def __init__(self, *, clock: Clock) -> None:
@@ -24,22 +24,22 @@ class SessionBreakers:
         self._own: OrderedDict[int, Breaker] = OrderedDict()
 
     def admit(self, session: int | None = None) -> None:
-        """Raise at once while the service or the session is paused, except for a probe every ten seconds.
+        """Raise an error while the service or the session is paused, except for one probe every ten seconds.
 
-        Raises: ModelRefusedAccount if the account is refused, ModelUnavailable if the service fails.
+        Raises ModelRefusedAccount if the account is refused, ModelUnavailable if the service fails.
         """
         self._shared.admit(session)
         if session is not None and session in self._own:
             self._own[session].admit()
 
     def record_success(self, session: int | None = None) -> None:
-        """Note that the service answered, even if it refused this one request."""
+        """Record that the service responded, even if it refused this one request."""
         self._shared.record_success()
         if session is not None and session in self._own:
             self._own[session].record_success()
 
     def record_failure(self, reason: str, *, session: int | None = None, answered: bool = False) -> None:
-        """Count a failure; `answered` is true if the server itself said so."""
+        """Record a failed call; `answered` says that the server itself reported the failure."""
         self._shared.record_failure(reason, session=session, answered=answered)
         if session is None:
             return
@@ -50,9 +50,9 @@ class SessionBreakers:
             self._own.popitem(last=False)
 
     def record_refusal(self, reason: str, *, session: int | None = None) -> None:
-        """Note a refusal of the account, which pauses its session; refusals in three sessions pause all."""
+        """Record a refusal of the account, which pauses the session; refusals in three sessions pause all."""
         self._shared.record_refusal(reason, session=session)
 
     def get_state(self) -> BreakerState:
-        """Return the state of the shared breaker, without pauses of single conversations after failures."""
+        """Return the state of the shared breaker, without pauses of single sessions."""
         return self._shared.get_state()

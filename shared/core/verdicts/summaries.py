@@ -1,4 +1,4 @@
-"""Models that write unusable summaries: for which session they pause, and for how long."""
+"""Pauses of models that write unusable summaries."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from shared.core.verdicts.evidence import SESSIONS
 UNUSABLE_TIMES = 3
 """Unusable summaries in a row after which a model pauses."""
 UNUSABLE_SECONDS, UNUSABLE_SECONDS_MOST = 900.0, 21_600.0
-"""Seconds of the first pause for the session itself, and of the longest; each further fault doubles them."""
+"""Seconds of a session's first pause, and of its longest; each further fault doubles the pause."""
 PROBE_SECONDS = 60.0
-"""Seconds of a pause for all sessions; then one of them probes the model, and a summary ends the pause."""
+"""Seconds of a pause for all sessions; then one of them tries the model, and a usable summary
+ends the pause.
+"""
 EXCUSED = frozenset(
     {
         "model_unavailable", "model_busy", "model_refused_account", "cap_reached", "prompt_too_long",
@@ -33,10 +35,10 @@ def unusable_models(attempts: Iterable[Mapping[str, Any]]) -> frozenset[str]:
 
 
 def unusable_seconds(written: Sequence[SummaryEnd], model: str) -> float:
-    """Return the seconds that a model with unusable summaries still pauses; `written` are newest first.
+    """Return for how many more seconds a model writes no summaries; 0 if it may. `written` are newest first.
 
-    The failures of a session count for itself. For others they count only after three different sessions
-    have met them: the text of a single one may be the reason.
+    Failures in the asking session always count; those in others count once three sessions have met them,
+    since one session's text may be the cause.
     """
     own = _find_failures([end for end in written if end.is_own], model)
     pause = 0.0
@@ -50,7 +52,7 @@ def unusable_seconds(written: Sequence[SummaryEnd], model: str) -> float:
 
 
 def _find_failures(written: Sequence[SummaryEnd], model: str) -> list[SummaryEnd]:
-    """Return the failures since the model's last summary, newest first."""
+    """Return the failures since the model's last usable summary, newest first."""
     failures: list[SummaryEnd] = []
     for end in written:
         if end.model == model:

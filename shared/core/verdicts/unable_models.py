@@ -1,4 +1,4 @@
-"""Models that answer silent jobs in the wrong form: without JSON, or with a call of a tool as text."""
+"""Models that answer background jobs in the wrong form: without JSON, or with a tool call as text."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from shared.core.verdicts.evidence import Clock, EvidenceLog
 
 AnswerForm = Literal["json", "tools"]
 UNABLE_TIMES = 2
-"""Wrong answers in a row, in one session, until that session asks in another way."""
+"""Wrong answers in a row after which a session asks the model in another form."""
 UNABLE_SECONDS = 86_400.0
-"""Seconds after which the form is asked for again."""
+"""Seconds after which the form is tried again."""
 _FORMS: tuple[AnswerForm, ...] = get_args(AnswerForm)
 
 
 class UnableModels:
-    """Forms that models could not write; a session's own faults count for others after three sessions."""
+    """Forms that models could not write; faults apply to other sessions once three have met them."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._log = EvidenceLog(clock=clock, kept_seconds=UNABLE_SECONDS)
 
     def lacks(self, model: str, form: AnswerForm, *, session: int) -> bool:
-        """Return whether a session asks the model without this form."""
+        """Return whether a session should ask the model without this form."""
         kind = f"{form} {model}"
         own = self._log.find_own(kind, session=session)
         return (own is not None and own.times >= UNABLE_TIMES) or self._log.find_proven(kind) is not None
 
     def list_missing_forms(self, model: str, *, session: int) -> frozenset[AnswerForm]:
-        """Return the forms that a session does not ask the model for."""
+        """Return the forms in which a session should not ask the model."""
         return frozenset(form for form in _FORMS if self.lacks(model, form, session=session))
 
     def learn(self, model: str, form: AnswerForm, *, able: bool, session: int) -> None:
-        """Learn from one answer; a good one disproves all faults."""
+        """Record whether an answer had the form; a good one removes all faults."""
         if able:
             self._log.forget(f"{form} {model}")
         else:
             self._log.record(f"{form} {model}", session=session)
 
     def learn_json(self, model: str, answer: str, *, session: int) -> None:
-        """Learn from an answer to a request for JSON; an empty one says nothing."""
+        """Record whether an answer to a request for JSON contains JSON; an empty answer is ignored."""
         if answer.strip():
             self.learn(model, "json", able="{" in answer, session=session)

@@ -1,4 +1,4 @@
-"""Windows of models as their servers' refusals name them, and prompts that disprove such a number."""
+"""Windows of models as their servers' refusals name them, and accepted prompts that disprove them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from shared.core.verdicts.evidence import SESSIONS, Clock
 
 BELIEVED_SECONDS = 1_800.0
-"""Seconds for which a proven number is believed; each later refusal that confirms it doubles them."""
+"""Seconds for which a proven window is assumed; each later refusal that confirms it doubles them."""
 _LONGEST_BELIEVED_SECONDS = 86_400.0
 REMEMBERED_SECONDS = 86_400.0
-"""Seconds after which a refusal proves nothing any more."""
+"""Seconds after which a refusal no longer counts."""
 REFUSALS = 2
-"""Refusals that prove a number: a server says it of itself, so that one session is enough."""
+"""Refusals that prove a window; they may come from one session, since the server states its own limit."""
 SMALLEST_WINDOW = 1_000
-"""A smaller number in a refusal is surely something else."""
+"""Smallest number in a refusal that can be a window."""
 LARGEST_WINDOW = 1_000_000_000
 _MOST_REFUSALS = 100
 
@@ -37,21 +37,21 @@ class _Belief:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NarrowedWindow:
-    """Model whose provider keeps refusing requests that should fit its window."""
+    """Model whose provider refuses requests that should fit into its window."""
 
     provider: str
     model: str
     window: int
-    """Tokens that a request has at most while the number is believed."""
+    """Window in tokens that is assumed at present."""
     expected: int
     sessions: tuple[int, ...] = ()
-    """Internal numbers of the sessions that met the refusals, newest first."""
+    """Internal ids of the sessions that met the refusals, newest first."""
 
 
 class LearnedWindow:
-    """Window in tokens of one model at one provider, learned from refusals of prompts that were too long.
+    """Window in tokens of one model at one provider, learned from refusals of too long prompts.
 
-    The number is believed for a time; a larger prompt that is accepted later disproves it.
+    A window is assumed for a time; a larger prompt that is accepted disproves it.
     """
 
     def __init__(self, *, clock: Clock) -> None:
@@ -60,9 +60,9 @@ class LearnedWindow:
         self._belief: _Belief | None = None
 
     def record_accepted(self, tokens: int) -> None:
-        """Forget each learned number that an accepted prompt of `tokens` tokens exceeds.
+        """Forget each learned window that an accepted prompt of `tokens` tokens exceeds.
 
-        Refusals after this call are not checked against it.
+        Later refusals are not compared with it.
         """
         if any(one.maximum < tokens for one in self._refusals):
             kept = (one for one in self._refusals if one.maximum >= tokens)
@@ -71,11 +71,11 @@ class LearnedWindow:
             self._belief = None
 
     def record_refused(self, maximum: int, *, session: int, is_quoted: bool = False) -> bool:
-        """Record the window in tokens that a refusal names; return True if every session believes it now.
+        """Record the window in tokens that a refusal names; return True if it is now assumed for every
+        session.
 
-        `is_quoted` is true for a number that stands in the refused conversation itself: the server may have
-        repeated it, so three different sessions must meet it. A number outside `SMALLEST_WINDOW` to
-        `LARGEST_WINDOW` is ignored.
+        `is_quoted` says that the number also occurs in the refused conversation: the server may repeat it, so
+        three sessions must meet it. A number outside `SMALLEST_WINDOW` to `LARGEST_WINDOW` is ignored.
         """
         if not SMALLEST_WINDOW <= maximum <= LARGEST_WINDOW:
             return False
@@ -92,12 +92,12 @@ class LearnedWindow:
         return True
 
     def get_believed_maximum(self) -> int | None:
-        """Return the window in tokens that is believed now; None if there is none or its time has passed."""
+        """Return the window in tokens that is assumed now; None if there is none."""
         belief = self._belief
         return belief.maximum if belief is not None and self._clock() < belief.until else None
 
     def list_sessions(self) -> tuple[int, ...]:
-        """Return the sessions whose refusals named the believed number, newest first."""
+        """Return the ids of sessions whose refusals named the assumed window, newest first."""
         maximum = self.get_believed_maximum()
         found = (one.session for one in reversed(self._refusals) if one.maximum == maximum and one.session)
         return tuple(dict.fromkeys(found))

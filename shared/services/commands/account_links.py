@@ -1,4 +1,4 @@
-"""One person on two channels: `/link` and `/unlink`."""
+"""Commands `/link` and `/unlink`, which join the channels of one person."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class AccountLinkCommands:
         code = await self._people.issue_code(call.session_id, call.address_id)
         if code in get_args(LinkRefusal):
             return False, call.texts.say(f"link_refused_{code}")
-        # A code that is stored in the log would be no secret of the one who asked for it.
+        # The code must stay secret, so it is not stored in the log.
         return True, Ephemeral(call.texts.say("link_code", code=format_code(code), count=CODE_MINUTES))
 
     async def _join(self, call: CommandInvocation, address_id: int) -> CommandReply:
@@ -89,7 +89,10 @@ class AccountLinkCommands:
 
 
 def _find_link(args: str, links: Sequence[AccountLink]) -> AccountLink | None:
-    """By its number in the list, or the only one."""
+    """Return the link that the argument numbers, or the only one; None if it must be chosen.
+
+    Raises BadArguments for another argument than a number.
+    """
     if not args:
         return links[0] if len(links) == 1 else None
     if not _NUMBER.fullmatch(args):

@@ -23,7 +23,7 @@ _DASHES = frozenset({NONE, "\N{EN DASH}", "\N{EM DASH}"})
 
 
 class ChosenSettings(Protocol):
-    """Settings that the people of a conversation chose, and the config of its agent."""
+    """Settings that people chose in a conversation, and the configuration of its agent."""
 
     @property
     def goal(self) -> str: ...
@@ -43,7 +43,7 @@ class SessionSettingsStore(Protocol):
     async def choose_mode(self, session_id: int, mode: str) -> None: ...
     async def choose_voice(self, session_id: int, choice: str) -> None: ...
     async def choose_model(self, session_id: int, model: str) -> None:
-        """Choose the model of a session; an empty text stands for the agent's own model.
+        """Store the model chosen for a session; empty restores the agent's own model.
 
         A change raises the view's epoch, so that jobs planned for the former model are planned again.
         """
@@ -141,13 +141,13 @@ def _choose(words: str, names: Sequence[str], *, now: str = "") -> Offering:
 
 
 def _mode_now(chosen: ChosenSettings) -> str:
-    """Return the mode in force; a mode that the agent no longer has counts as the first one."""
+    """Return the mode in force; a mode that the agent no longer has counts as its first one."""
     modes = modes_of(chosen.agent_config)
     return chosen.mode if chosen.mode in modes else next(iter(modes))
 
 
 def _offered(chosen: ChosenSettings, own: str) -> tuple[str, ...]:
-    """Return the models to choose from, always with the agent's own; empty if the agent offers no choice."""
+    """Return the models to choose from, the agent's own included; empty if the agent offers no choice."""
     models = models_of(chosen.agent_config)
     return models if own in models or not models else (own, *models)
 

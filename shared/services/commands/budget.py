@@ -1,4 +1,4 @@
-"""Command `/budget`: limits and spending of today."""
+"""Command `/budget`: spending limits and today's spending."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shared.services.commands.usage import UsageStateStore
 from shared.services.turns.request_builder import RequestBuilder
 
 NEARLY_USED = 80
-"""Percent of a limit from which on it is warned of."""
+"""Percentage of a limit from which a warning sign is shown."""
 
 
 class DailySpendingStore(Protocol):
@@ -64,7 +64,7 @@ class BudgetCommands:
 
 
 def render_day(day: DaySpending, texts: Catalogue) -> list[str]:
-    """Each limit, and what the conversation has cost."""
+    """Return one line for each limit, and one for the cost of the conversation."""
     lines = [_render_limit(one, texts) for one in day.scopes] or [texts.say("budget_no_limit")]
     spent = texts.dollars(day.session_micro)
     if day.unknown_calls:
@@ -80,7 +80,7 @@ def _render_limit(one: ScopeSpending, texts: Catalogue) -> str:
 
 
 def _clock_time(moment: datetime, timezone: str) -> str:
-    """In the person's own time, where their zone is one."""
+    """Return the time of day in the person's time zone; in UTC if the zone is unknown."""
     try:
         local = moment.astimezone(ZoneInfo(timezone))
     except (ZoneInfoNotFoundError, ValueError):

@@ -1,4 +1,4 @@
-"""One call of a command: who asks, with which words, in which language."""
+"""Values of one call of a command: its caller, arguments and language, and kinds of answers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from shared.core.session.session_state import ChangeRefused
 from shared.locales import Catalogue
 
 ReportProgress = Callable[[str, int | None], Awaitable[None]]
-"""`(message, percent)`"""
+"""Function that shows a message and the progress in percent, None without a number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandInvocation:
+    """Call of a command, as its handler receives it."""
+
     session_id: int
     address_id: int | None
-    """The place it was given in; None when an operator gives it."""
+    """Id of the address from which it was called; None if an operator calls it."""
     channel: Channel
     audience: Audience
     args: str
@@ -26,18 +28,18 @@ class CommandInvocation:
     progress: ReportProgress
     texts: Catalogue
     cid: str | None = None
-    """Idempotency key of the call, if its sender may repeat it."""
+    """Key of the call by which a repeat is recognised; None if its sender does not repeat it."""
 
 
 class Ephemeral(str):
-    """Text for the caller only: it is shown and not stored."""
+    """Text that is shown to the caller only and not stored."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Numbered message in a text; where there are buttons, one of them leads to it."""
+    """Numbered message in a text; on channels with buttons, one of them leads to it."""
 
     number: int
     session_id: int
@@ -47,7 +49,7 @@ class Place:
 
 
 class Guide(Ephemeral):
-    """Ephemeral text with the messages that it names."""
+    """Ephemeral text with the messages that its numbers stand for."""
 
     __slots__ = ("places",)
     places: tuple[Place, ...]
@@ -60,14 +62,14 @@ class Guide(Ephemeral):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Button that runs the same command with other arguments."""
+    """Button that calls the same command with other arguments."""
 
     label: str
     args: str
 
 
 class Offering(str):
-    """Words that ask for a choice; where there are buttons, it is made with one."""
+    """Text that asks for a choice, with the buttons for it."""
 
     __slots__ = ("choices",)
     choices: tuple[Choice, ...]
@@ -84,11 +86,12 @@ CommandHandler = Callable[[CommandInvocation], Awaitable[CommandReply]]
 
 
 class CommandGroup(Protocol):
-    """A room full of commands."""
+    """Group of commands on one subject."""
 
     @property
     def handlers(self) -> dict[str, CommandHandler]: ...
 
 
 def build_refusal(call: CommandInvocation, refusal: ChangeRefused) -> CommandReply:
+    """Return the reply that explains why a change was refused."""
     return False, call.texts.say(f"refused_{refusal.reason}", **refusal.values)

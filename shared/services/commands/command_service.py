@@ -1,4 +1,6 @@
-"""Commands, the same on every channel: each returns a text, and changes the log by compactions only."""
+"""Slash commands, the same on every channel: each returns a text and is stored for all clients of the
+session.
+"""
 
 from __future__ import annotations
 
@@ -51,10 +53,12 @@ __all__ = ["COMPACT_WAIT_SECONDS", "CommandResult", "CommandService", "ReportPro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
+    """Result of a command."""
+
     command: str
     success: bool
     result: str
-    """Markdown for a person."""
+    """Text for the person, in Markdown."""
     error: str | None = None
     event_seq: int | None = None
     choices: tuple[Choice, ...] = ()
@@ -71,7 +75,7 @@ class CommandStore(ContextCommandStore, Protocol):
 
 
 class CommandService:
-    """`public` widgets offer fewer; what is not offered is unknown."""
+    """Runner of commands. Widgets for the public offer fewer; a command that is not offered is unknown."""
 
     def __init__(
         self,
@@ -91,8 +95,9 @@ class CommandService:
         speaks: bool = False,
         more: Sequence[CommandGroup] = (),
     ) -> None:
-        """`more` are commands of other rooms: memory, people, money; `humans` may take conversations, and
-        where it `speaks` answers can be read aloud.
+        """Set up the commands; `more` are groups of other subjects, such as memory and money.
+
+        `humans` says that operators may take conversations, `speaks` that answers can be read aloud.
         """
         self._humans, self._speaks = humans, speaks
         self._store = store
@@ -126,7 +131,10 @@ class CommandService:
         self._humans, self._speaks, self._doers = other._humans, other._speaks, other._doers
 
     def list_offered(self, *, channel: Channel, audience: Audience) -> tuple[Command, ...]:
-        """Return the commands of a channel; a channel may add more in its adapter."""
+        """Return the commands offered on a channel to an audience.
+
+        On Telegram, commands that its own adapter handles are included.
+        """
         demo = "sample" in self._doers
         table = commands_for(
             channel=channel, audience=audience, humans=self._humans, demo=demo, speaks=self._speaks
@@ -146,9 +154,10 @@ class CommandService:
         audience: Audience = "personal",
         language: str = "",
     ) -> CommandResult:
-        """Do it and store the result for all screens of the session; raises UnknownCommand.
+        """Run a command, store its result for all clients of the session, and return it.
 
-        `language` is an IETF tag; the words come in English where there are none of that language.
+        Raises CommandNotFound. Results for the caller only are not stored. `language` is an IETF tag; English
+        is used if the texts are not available in it.
         """
         doer = self._doers.get(name)
         if doer is None:

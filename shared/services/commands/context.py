@@ -1,4 +1,4 @@
-"""Commands that change what the assistant sees: summaries, their undo, a new conversation, a separator."""
+"""Commands that change what the assistant sees: summaries, undo, a new conversation, a separator."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ from shared.services.commands.command_call import (
 from shared.services.turns.session_service import SessionService
 
 COMPACT_WAIT_SECONDS = 180.0
+"""Seconds that a command waits for its compaction or flush before it replies."""
 WITH_SIZES = frozenset({"grows", "gain_too_small"})
-"""Reasons whose sentence names the tokens now and with a summary."""
+"""Reasons whose text names the tokens now and with a summary."""
 _LOOK_SECONDS = 0.1
 
 
@@ -93,11 +94,11 @@ class CompactionForecast(Protocol):
 
 class CompactionChoice(Protocol):
     async def choose_compaction(self, session_id: int, choice: str) -> None:
-        """Switch automatic summaries `off` for a session; an empty text restores the agent's setting."""
+        """Store whether automatic summaries are `off` for a session; empty restores the agent's setting."""
         ...
 
     async def choose_compaction_limit(self, session_id: int, limit: int | None) -> None:
-        """Store a session's limit in tokens; None restores the agent's setting."""
+        """Store the context limit of a session in tokens; None restores the agent's setting."""
         ...
 
 
@@ -153,7 +154,7 @@ class ContextCommands:
         try:
             room = await self._sessions.load_request_limits(state)
         except (ContradictoryPolicy, ModelError):
-            # Nothing can be asked now; a new beginning is possible all the same.
+            # No request is possible with these settings, but a new conversation is.
             done = await hide(call.session_id, fixed_tokens=state.fixed_tokens)
         else:
             done = await hide(
@@ -169,7 +170,7 @@ class ContextCommands:
         return True, said
 
     async def _ring_late_flush(self, call: CommandInvocation) -> None:
-        """Announce the flush that reads hidden turns once for memory."""
+        """Announce the due job that saves memory from the turns just hidden."""
         job = await self._store.find_due_job(call.session_id)
         if job is not None:
             await self._doorbell.ring(job)
@@ -232,7 +233,7 @@ class ContextCommands:
         )
 
     async def _switch(self, call: CommandInvocation, automatic: str) -> CommandReply:
-        """Switch automatic summaries of the conversation on or off, and say what happens at the limit."""
+        """Switch automatic summaries of the conversation on or off; reply what happens at the limit."""
         await self._choice.choose_compaction(call.session_id, "off" if automatic == "off" else "")
         await self._announcer.announce(DASHBOARD, {"t": "changed", "topics": ["sessions"]})
         withheld = (await self._sessions.foresee_summary(call.session_id)).withheld
@@ -241,7 +242,9 @@ class ContextCommands:
     async def _choose_limit(
         self, call: CommandInvocation, wish: int | Literal["max", "default"]
     ) -> CommandReply:
-        """Store the limit in tokens above which summaries are made; reply with the range if it is outside."""
+        """Store the context limit of the conversation in tokens; reply with the allowed range if it is
+        outside.
+        """
         state = await self._store.load_state(call.session_id)
         allowed = await self._sessions.load_request_limits(state)
         least, most = limit_range(hard=allowed.hard, fixed=allowed.fixed, reserved=allowed.reserved)
@@ -269,7 +272,7 @@ class ContextCommands:
         return None if found.possible else _nothing_compacted(call.texts, found.reason, sizes)
 
     async def _flush(self, call: CommandInvocation) -> CommandReply:
-        """Flush for an operator: the caller receives the result, the person's screens show nothing."""
+        """Save memory now, for an operator; the result is shown to the caller only, not to the person."""
         state = await self._store.load_state(call.session_id)
         key = f"flush:{call.session_id}:{MANUAL}"
         payload = {"threshold": MANUAL, "cycle": state.view.cycle}
@@ -310,7 +313,7 @@ def stays_hidden(view: View) -> bool:
 
 
 def describe_compaction(texts: Catalogue, state: str, outcome: Mapping[str, Any]) -> CommandReply:
-    """Return the result of a compaction job for the person who asked for it."""
+    """Return success and text of a finished compaction job for the person who requested it."""
     if state == "dead":
         advice = str(outcome.get("advice") or "") if texts.language == "en" else ""
         return False, advice or texts.say("compact_failed")

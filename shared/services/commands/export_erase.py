@@ -1,4 +1,4 @@
-"""Commands on a person's own data: `/forget everything` and `/export`."""
+"""Commands on a person's data: `/forget everything` and `/export`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ class MessageCounter(Protocol):
 
 
 class EraseEverythingCommand:
-    """Shown first, then confirmed; the question is stored, so that any process hears the answer."""
+    """Erasure of a person's data after a preview and a confirmation.
+
+    The question is stored, so that any process can handle the answer.
+    """
 
     def __init__(self, forgetting: EverythingEraser) -> None:
         self._forgetting = forgetting
@@ -73,7 +76,7 @@ def _amounts(counts: Mapping[str, int], texts: Catalogue) -> Markdown:
 
 
 class ExportCommand:
-    """The words only: on the web the file itself comes by REST, in a chat of Telegram as a document."""
+    """Command `/export`. The file itself comes by REST on the web, and as a document on Telegram."""
 
     def __init__(self, store: MessageCounter) -> None:
         self._store = store

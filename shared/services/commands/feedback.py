@@ -1,4 +1,4 @@
-"""Command `/feedback`: opinions of people about answers."""
+"""Command `/feedback`: stores people's opinions about answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FeedbackCommands:
         return {"feedback": self._tell}
 
     async def _tell(self, call: CommandInvocation) -> CommandReply:
-        """About the newest answer; operators read it beside that turn."""
+        """Store an opinion about the newest answer, which operators read next to that turn."""
         if not call.args:
             return False, call.texts.say("feedback_how")
         if len(call.args) > FEEDBACK_CHARS:

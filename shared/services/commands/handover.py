@@ -1,4 +1,4 @@
-"""`/human`: ask for a person of the team, and take the wish back."""
+"""Command `/human`: requests an operator for the conversation, or cancels the request."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class HandoverCommands:
         away: Callable[[], str | None],
         enabled: bool,
     ) -> None:
-        """Where no operator looks, it says so instead of letting people wait.
+        """Set up the command; unless `enabled`, it replies that no operator is available.
 
-        `away`: what is said outside of working hours, which may be ""; None within them.
+        `away` returns the text outside of working hours, empty for the default; None within working hours.
         """
         self._store = store
         self._announcer = announcer

@@ -1,4 +1,4 @@
-"""Commands on memory for its person: `/memory`, `/remember` and `/forget`."""
+"""Commands on a person's memory notes: `/memory`, `/remember` and `/forget`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shared.services.commands.command_call import (
 LISTED = 20
 _NUMBER = re.compile(r"[1-9][0-9]{0,3}")
 _NOTES = re.compile(r"#[0-9]{1,18}( #[0-9]{1,18})*")
-"""Argument of a button below a preview: note numbers, which stay valid when the list changes."""
+"""Argument of a preview's button: ids of notes, which stay valid when the list changes."""
 _YES = frozenset({"yes", "ja"})
 _OWN_IMPORTANCE = 8
 _WHAT_CHARS = 300
@@ -44,7 +44,7 @@ class NoteCommandStore(Protocol):
 
 class MemoryCommands:
     def __init__(self, notes: NoteCommandStore, *, everything: CommandHandler) -> None:
-        """Serve the notes of `notes`; `everything` handles `/forget everything` and its confirmation."""
+        """Set up the commands; `everything` handles `/forget everything` and its confirmation."""
         self._notes = notes
         self._everything = everything
 
@@ -93,7 +93,7 @@ class MemoryCommands:
                 return await self._preview(call)
 
     async def _preview(self, call: CommandInvocation) -> CommandReply:
-        """Preview an erasure, including outdated and archived notes."""
+        """Show which notes would be erased, outdated and archived ones included."""
         texts, whose = call.texts, await self._notes.load_owner(call.session_id)
         found = await self._notes.find(whose, search_stems(_what(call)), limit=LISTED, everything=True)
         if not found.notes:

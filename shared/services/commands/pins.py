@@ -1,4 +1,4 @@
-"""Pins: `/pin`, `/unpin` and `/pins`."""
+"""Commands on pinned messages: `/pin`, `/unpin` and `/pins`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shared.services.turns.request_builder import RequestBuilder
 from shared.services.turns.session_service import SessionService
 
 PIN_TOKENS = 2_000
-"""The same before anything was measured."""
+"""Tokens that all pins may have together before the session's context was measured."""
 _MID = re.compile(r"m([1-9][0-9]{0,17})")
 _NUMBER = re.compile(r"[1-9][0-9]{0,3}")
 
@@ -47,7 +47,7 @@ class PinCommands:
         return {"pin": self._pin, "unpin": self._unpin, "pins": self._list}
 
     async def _pin(self, call: CommandInvocation) -> CommandReply:
-        """`m12` is a message by its id; without one the newest answer is meant."""
+        """Pin a message named by its id, such as `m12`; without an id, the newest answer."""
         meant = _MID.fullmatch(call.args)
         if call.args and meant is None:
             raise BadArguments.from_key("bad_pin")
@@ -62,7 +62,7 @@ class PinCommands:
         return result == "already", call.texts.say(keys.get(result, "pin_unknown"))
 
     async def _most_tokens(self, session_id: int) -> int:
-        """All pins together hold at most the policy's share of the limit."""
+        """Return the most tokens that all pins may have together: the policy's share of the context limit."""
         measured = await self._sessions.measure_context(session_id)
         if measured is None:
             return PIN_TOKENS
@@ -86,7 +86,10 @@ class PinCommands:
 
 
 def _find_pin(args: str, pinned: Sequence[PinnedMessage]) -> PinnedMessage | None:
-    """By its id, by its number in the list, or the only one."""
+    """Return the pin named by its id or by its number in the list, or the only one; None if there is none.
+
+    Raises BadArguments for any other argument.
+    """
     if not args:
         return pinned[0]
     if found := _MID.fullmatch(args):

@@ -1,4 +1,4 @@
-"""Commands on reminders: `/reminders`, and `/reminders cancel 2`, `pause` or `resume`."""
+"""Command `/reminders`: lists reminders, and cancels, pauses or resumes one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from shared.services.commands.command_call import (
 )
 
 _VERB = re.compile(r"(?:(cancel)|(pause)|(resume))\s+([1-9][0-9]{0,3}|#[0-9]{1,18})", re.IGNORECASE)
-"""A button says a reminder's id: a number below an older list would name another one."""
+"""Argument with a verb and a number; buttons use a reminder's id, since numbers change with the list."""
 
 ReminderVerb = Literal["cancel", "pause", "resume"]
 
@@ -38,7 +38,7 @@ class ReminderCommandStore(Protocol):
 
 class ReminderCommands:
     def __init__(self, store: ReminderCommandStore, clock: Clock, *, timezone: str) -> None:
-        """`timezone` is for people whose timezone is unknown."""
+        """Set up the command; `timezone` applies to people whose time zone is unknown."""
         self._store = store
         self._clock = clock
         self._timezone = timezone
@@ -72,7 +72,7 @@ class ReminderCommands:
         return (True, words) if done else (False, texts.say("no_such_reminder"))
 
     async def _render(self, call: CommandInvocation, *, after: str = "") -> Offering:
-        """The list with what can be done about each, below the words that say what was just done."""
+        """Return the list of reminders with a button for each possible change, below the text `after`."""
         texts, found = call.texts, await self._store.list_for_session(call.session_id)
         waiting = [one for one in found if one.state == "pending"]
         failed = [self._row(one, texts) for one in found if one.state == "failed"]
@@ -102,7 +102,7 @@ class ReminderCommands:
         named = {f"#{one.id}": one for one in waiting} | {f"{n}": one for n, one in enumerate(waiting, 1)}
         found = named.get(meant[4])
         success, words = await self._change(call, verb, found)
-        # The numbers may be others now.
+        # The numbers may have changed.
         return success, await self._render(call, after=words) if success else words
 
     def _row(self, reminder: Reminder, texts: Catalogue) -> str:
@@ -116,7 +116,7 @@ class ReminderCommands:
 
 
 def describe_repeat(rule: Repeat, texts: Catalogue) -> str:
-    """When something comes again, without the time, which stands before it."""
+    """Return how often a reminder is repeated, without the time, which is shown before it."""
     days = ", ".join(texts.say(f"weekday_{day}") for day in rule.weekdays)
     single = {"day": "repeat_daily", "week": "repeat_weekly", "month": "repeat_monthly"}
     if rule.unit == "month" and rule.every % 12 == 0:

@@ -1,4 +1,6 @@
-"""Command `/retry`: answers the last question again, where a screen can replace the former answer."""
+"""Command `/retry`: answers the last question again on channels whose clients can replace the
+former answer.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ class RetryStore(Protocol):
 
 class RetryCommand:
     def __init__(self, store: RetryStore, announcer: Announcer, *, channel: str = "web") -> None:
-        """`channel` is the one whose processes answer; Telegram has another way."""
+        """Set up the command; `channel` is the one whose processes answer.
+
+        Telegram has another implementation.
+        """
         self._store = store
         self._announcer = announcer
         self._channel = channel

@@ -1,6 +1,4 @@
-"""Demo conversation: `/sample` plays a recorded talk into the person's conversation, `/sample remove` erases
-it.
-"""
+"""Command `/sample`: plays a recorded demo talk into the conversation; `/sample remove` erases it."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from shared.services.commands.command_call import CommandHandler, CommandInvocat
 log = structlog.get_logger(__name__)
 
 PACE_SECONDS = 0.06
-"""Seconds between two exchanges; with their turns a year takes less than ten seconds on a quiet machine."""
+"""Seconds between two exchanges; a year's talk then takes less than ten seconds on an idle machine."""
 
 
 class SamplePlayStore(Protocol):
@@ -55,9 +53,9 @@ class MessageEraser(Protocol):
 
 
 class SamplePlayer:
-    """Player of samples, polled as often as unanswered turns.
+    """Player of demo talks, called as often as unanswered turns are searched for.
 
-    A row holds the next message, so any process continues after a crash. Turns are answered as usual.
+    A row holds the next message, so that any process can continue after a crash. Turns are answered as usual.
     """
 
     def __init__(
@@ -76,7 +74,7 @@ class SamplePlayer:
         self._tasks = tasks
 
     async def play_due(self, channel: str) -> None:
-        """The next message of each sample whose last one is answered; raises StorageUnavailable."""
+        """Store the next message of each demo talk whose last one is answered. Raises StorageUnavailable."""
         played = [await self._play(one, channel) for one in await self._store.list_due(channel)]
         if any(played):
             self._tasks.start(self._look_again())
@@ -111,7 +109,7 @@ class SampleCommand:
         *,
         limit: int,
     ) -> None:
-        """`limit` is the number of tokens at which a conversation is summarised."""
+        """Set up the command; `limit` is the number of tokens at which a conversation is summarised."""
         self._store = store
         self._sessions = sessions
         self._erasure = erasure
@@ -136,7 +134,7 @@ class SampleCommand:
         )
 
     async def _remove(self, call: CommandInvocation) -> CommandReply:
-        """Erase the sample and everything made of it; the person's own messages stay in the context."""
+        """Erase the demo talk and everything made from it; the person's own messages stay live."""
         sample = await self._store.stop(call.session_id)
         if sample is None:
             return False, call.texts.say("sample_none")
@@ -151,7 +149,7 @@ class SampleCommand:
         return True, call.texts.say("sample_removed")
 
     async def _undo_since(self, session_id: int, turn: int) -> None:
-        """Undo the summaries that hide the sample's turns, so that others are read word for word again."""
+        """Undo the summaries that hide turns from `turn` on, so that the person's messages are live again."""
         state = await self._sessions.load_state(session_id)
         while state.view.base_turn >= turn:
             undone = await self._sessions.undo_compaction(

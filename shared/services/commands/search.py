@@ -1,4 +1,4 @@
-"""Command `/search`: finds messages of a conversation by their words."""
+"""Command `/search`: finds messages of a conversation by words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class MessageSearchStore(Protocol):
 
 class SearchCommand:
     def __init__(self, store: MessageSearchStore, *, timezone: str) -> None:
-        """`timezone` is for people whose timezone is unknown."""
+        """Set up the command; `timezone` applies to people whose time zone is unknown."""
         self._store = store
         self._timezone = timezone
 
@@ -29,7 +29,10 @@ class SearchCommand:
         return {"search": self._search}
 
     async def _search(self, call: CommandInvocation) -> CommandReply:
-        """Not stored: what is found may be erased later, and must not stand here then."""
+        """Reply with the messages found.
+
+        The reply is not stored, since a message in it may be erased later.
+        """
         if not call.args:
             return False, Ephemeral(call.texts.say("search_what"))
         found = await self._store.search(call.session_id, call.args, linked=call.audience == "personal")
@@ -46,7 +49,10 @@ def render_found(
     links: Mapping[str, str] = MappingProxyType({}),
     more: bool = True,
 ) -> Markdown:
-    """`links` by the keys of hits lead to messages; `more` says in words that there are older ones."""
+    """Return the hits as a numbered list.
+
+    `links` leads from a hit's key to its message; `more` adds a sentence if there are older hits.
+    """
     zone = resolve_zone(found.timezone, timezone)
     rows = []
     for hit in found.hits:
@@ -60,7 +66,7 @@ def render_found(
 
 
 def render_said(said: SaidMessage, texts: Catalogue, timezone: str, *, whole: bool) -> Markdown:
-    """When something was said and by whom; with `whole` the words, too, as they were written."""
+    """Return the time and author of a message; with `whole`, also its text as it was written."""
     day = format_moment(said.at, resolve_zone(said.timezone, timezone))
     head = f"{day}, {texts.say(f'speaker_{said.author}')}"
     return f"**{head}**\n\n{said.text}" if whole else f"⬆️ {head}"

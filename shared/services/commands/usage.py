@@ -1,4 +1,4 @@
-"""Commands on contents and cost of a conversation: `/status`, `/context` and `/usage`."""
+"""Commands on content and cost of a conversation: `/status`, `/context` and `/usage`."""
 
 from __future__ import annotations
 
@@ -122,7 +122,9 @@ def render_context(
 
 
 def render_usage(figures: SessionFigures, cap_micro: int | None, texts: Catalogue) -> Markdown:
-    """`cap_micro`: the most that the conversation may spend in a day; None without such a cap."""
+    """Return tokens and cost of a conversation as Markdown; `cap_micro` is its cap per day, None
+    without one.
+    """
     say, dollars, cached = texts.say, texts.dollars, figures.cached_percent
     lines = [
         say("usage_turns", turns=figures.answered_turns, summaries=figures.summaries),
@@ -145,7 +147,7 @@ def _bar(percent: float) -> str:
 
 
 def _columns(rows: Mapping[str, str]) -> str:
-    """Names to the left, values to the right, for a code block."""
+    """Return rows with names left and values right aligned, for a code block."""
     left = max(map(_width, rows))
     right = max(map(len, rows.values()))
     return "\n".join(
@@ -154,5 +156,5 @@ def _columns(rows: Mapping[str, str]) -> str:
 
 
 def _width(text: str) -> int:
-    """In cells: East Asian letters take two, marks above others none."""
+    """Return the width of a text in cells: East Asian letters take two, combining marks none."""
     return sum(0 if combining(letter) else 2 if east_asian_width(letter) in "WF" else 1 for letter in text)

@@ -1,4 +1,4 @@
-"""Command `/why`: shows which memory the request of an answer held."""
+"""Command `/why`: shows the memory that the request of an answer contained."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from shared.services.commands.command_call import (
 from shared.services.memory.answer_memory import AnswerMemoryReader, MemoryOfAnswer, ShownPassage
 
 LABEL_CHARS = 36
-"""Characters of a message on its button, which fits a phone's width."""
+"""Most characters of a message on its button, so that it fits a phone's width."""
 MOST_NAMES = 5
-"""Files and tools that one reply names."""
+"""Most files and tools that one reply names."""
 _MID = re.compile(r"m([1-9][0-9]{0,17})")
 
 
@@ -50,7 +50,10 @@ class WhyCommand:
         return {"why": self._why}
 
     async def _why(self, call: CommandInvocation) -> CommandReply:
-        """Not stored: what is shown may be erased later, and must not stand here then."""
+        """Reply with the memory of an answer.
+
+        The reply is not stored, since what it shows may be erased later.
+        """
         turn = await self._find_turn(call)
         if turn is None:
             return False, Ephemeral(call.texts.say("why_unknown" if call.args else "why_none"))
@@ -64,7 +67,10 @@ class WhyCommand:
         return True, render_memory(shown, call.texts, shown.zone)
 
     async def _find_turn(self, call: CommandInvocation) -> int | None:
-        """Return the turn of the message that is named, or of the newest answer; None if there is none."""
+        """Return the turn of the named message, or of the newest answer; None if there is none.
+
+        Raises BadArguments for another argument than an id such as `m12`.
+        """
         if not call.args:
             return (await self._states.load_state(call.session_id)).answered_turn or None
         meant = _MID.fullmatch(call.args)
@@ -74,7 +80,7 @@ class WhyCommand:
 
 
 def render_memory(memory: MemoryOfAnswer, texts: Catalogue, zone: tzinfo) -> Guide:
-    """Render notes before messages, numbered in one sequence: `/forget` takes the numbers of notes."""
+    """Return notes, then messages, numbered in one sequence, so that `/forget` accepts the notes' numbers."""
     parts: list[Markdown] = []
     if memory.notes:
         parts.append(note_list(texts.say("why_notes"), memory.notes, texts))

@@ -1,4 +1,4 @@
-"""Reads which notes, messages, files and tools the request of an answer held."""
+"""Reader of the notes, messages, files and tools that the request of an answer contained."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shared.core.values.local_time import resolve_zone
 from shared.services.turns.request_replay import StoredMemory, read_stored_memory
 
 MOST_PASSAGES = 20
-"""Messages that one reply shows, so that it fits a Telegram message."""
+"""Most messages in one reply, so that it fits into a Telegram message."""
 MOST_NOTES = 20
 
 
@@ -40,7 +40,7 @@ class SentNoteStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownPassage:
-    """A recalled message that is still stored."""
+    """Recalled message that is still stored."""
 
     session_id: int
     seq: int
@@ -52,7 +52,7 @@ class ShownPassage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryOfAnswer:
-    """Memory in the request of an answer, without what was erased since."""
+    """Memory in the request of an answer, without what was erased later."""
 
     notes: tuple[KeptNote, ...] = ()
     passages: tuple[ShownPassage, ...] = ()
@@ -60,32 +60,32 @@ class MemoryOfAnswer:
     tools: tuple[str, ...] = ()
     has_summary: bool = False
     is_whole: bool = True
-    """False if something is missing."""
+    """False if something was erased or left out."""
     zone: tzinfo = UTC
-    """Timezone of the person."""
+    """Time zone of the person."""
     sources: Mapping[int, int] = field(default_factory=dict)
-    """Message of the conversation that a note was taken from, by the number of its row."""
+    """`seq` of the message from which a note was taken, by the note's id."""
 
 
 class AnswerMemoryReader:
-    """Reader of the memory of an answer, without what was erased since."""
+    """Reader of an answer's memory, without what was erased later."""
 
     def __init__(
         self, replays: StoredTurnStore, messages: SaidMessageStore, notes: SentNoteStore, *, timezone: str
     ) -> None:
-        """`timezone` is for people whose timezone is unknown."""
+        """Set up the reader; `timezone` applies to people whose time zone is unknown."""
         self._replays = replays
         self._messages = messages
         self._notes = notes
         self._timezone = timezone
 
     async def find_turn(self, session_id: int, seq: int) -> int | None:
-        """Return the turn of a message; None if the conversation does not have it."""
+        """Return the turn of a message; None if the session does not have it."""
         found = (await self._messages.load_messages(session_id, [seq])).get(seq)
         return None if found is None else found.turn
 
     async def read(self, session_id: int, turn: int) -> MemoryOfAnswer | None:
-        """Return the memory of a turn's answer; None if its request is no longer stored."""
+        """Return the memory of a turn's answer; None if its request is not stored any more."""
         stored = await self._replays.load_turn(session_id, turn)
         if stored is None or not stored.audit.recipe:
             return None
@@ -121,7 +121,9 @@ class AnswerMemoryReader:
     async def _load_passages(
         self, session_id: int, passages: Sequence[SentPassage]
     ) -> tuple[tuple[ShownPassage, ...], str | None]:
-        """Load the messages of passages, and the person's timezone if it is known."""
+        """Return the messages of recalled passages that still exist, and the person's time zone (None if
+        unknown).
+        """
         said = await self._messages.load_messages(session_id, [one.seq for one in passages if one.seq])
         shown: list[ShownPassage] = []
         for passage in passages:
@@ -156,7 +158,9 @@ class AnswerMemoryReader:
         return tuple(shown), timezone
 
     async def _find_earlier(self, session_id: int, passage: SentPassage) -> MessageHit | None:
-        """Find a message of an earlier conversation by its words; None if it was erased."""
+        """Return a message of an earlier conversation with the passage's words and day; None if it was
+        erased.
+        """
         found = await self._messages.search(session_id, passage.text)
         zone = resolve_zone(found.timezone, self._timezone)
         return next(

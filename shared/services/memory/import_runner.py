@@ -1,4 +1,4 @@
-"""Looks through uploaded exports and imports them in the background; resumes after a kill."""
+"""Background runner that examines uploaded exports and imports them; resumes after a crash."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ from shared.services.memory.past_importer import PastImporter
 log = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 2.0
-"""Seconds between two looks for uploaded files."""
+"""Seconds between two searches for uploaded files."""
 BEAT_SECONDS = 5.0
+"""Seconds between two extensions of a claim."""
 
 
 class ImportFileStore(Protocol):
@@ -44,7 +45,7 @@ class ImportFileStore(Protocol):
 
 
 class ExportReader(Protocol):
-    """Reader of the files of other programs."""
+    """Reader of files exported from other programs."""
 
     def unpack(self, path: Path, target: Path) -> Path: ...
     def recognise(self, path: Path) -> PastSource: ...
@@ -52,7 +53,7 @@ class ExportReader(Protocol):
 
 
 class ImportRunner:
-    """Runner of one worker; a claim in the database keeps others away."""
+    """Runner of one worker; a claim in the database ensures that no other works on the same file."""
 
     def __init__(
         self, files: ImportFileStore, importer: PastImporter, reader: ExportReader, *, crash_point: CrashPoint
@@ -63,7 +64,7 @@ class ImportRunner:
         self._crash_point = crash_point
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Work on uploaded files until cancelled."""
         while True:
             try:
                 while await self.run_next():
@@ -75,7 +76,7 @@ class ImportRunner:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def run_next(self) -> bool:
-        """Work on the next file; False if none waits. Raises StorageUnavailable and OSError."""
+        """Work on the next file; return False if there is none. Raises StorageUnavailable and OSError."""
         file = await self._files.claim()
         if file is None:
             return False
@@ -97,7 +98,7 @@ class ImportRunner:
 
     async def _beat(self, file: ImportFile, progress: _StoredCount) -> None:
         """Extend the claim until it is lost. Raises LeaseLost."""
-        # No event marks the loss of a claim.
+        # No event reports the loss of a claim.
         while await self._files.extend(file, stored=progress.stored):  # noqa: ASYNC110
             await asyncio.sleep(BEAT_SECONDS)
         raise LeaseLost(f"import file {file.id}")
@@ -159,7 +160,7 @@ async def _end(*tasks: asyncio.Task[None]) -> None:
 
 
 class _StoredCount:
-    """Number of messages that are stored, and the import that has them."""
+    """Progress of an import: its id, and the number of stored messages."""
 
     def __init__(self, stored: int) -> None:
         self.stored = stored
@@ -173,7 +174,10 @@ class _StoredCount:
 
 
 def digest_export(source: PastSource, me: str, path: Path) -> bytes:
-    """Return the hash of a file and of who is meant, by which an import is resumed. Raises OSError."""
+    """Return a hash of the file and of the person's name in it, by which an import is resumed.
+
+    Raises OSError.
+    """
     digest = hashlib.sha256(f"{source}\0{me}\0".encode())
     with path.open("rb") as file:
         while block := file.read(2**20):

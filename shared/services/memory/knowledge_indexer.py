@@ -1,4 +1,4 @@
-"""Keeps what an agent's own files say findable: new and changed ones are read, lost ones forgotten."""
+"""Indexer of agents' knowledge files: new and changed files are read, removed ones deleted from the index."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from shared.work_marks import mark_work
 log = structlog.get_logger(__name__)
 
 RETRY_SECONDS = 5.0
-"""How long a database that is away is left alone."""
+"""Seconds to wait while the database is unavailable."""
 MAX_PASSAGES = 5_000
-"""Passages of one agent; further files are left out, the last by name first."""
+"""Most passages of one agent; the passages of further files, by name, are left out."""
 
 
 class KnowledgeStore(Protocol):
     async def load_hashes(self, agent_id: int) -> Mapping[str, bytes]:
-        """Return the sha256 of stored files by path."""
+        """Return the SHA-256 of each stored file by its path."""
         ...
 
     async def replace(
@@ -42,13 +42,13 @@ class KnowledgeFolder(Protocol):
 class KnowledgeSource(Protocol):
     async def scan(self, folder: str) -> KnowledgeFolder: ...
     async def read_passages(self, folder: str, path: str) -> Sequence[Passage]:
-        """Raises an exception whose text is for an operator."""
+        """Return the passages of a file. Raises an exception whose text is meant for an operator."""
         ...
 
 
 class AgentFolders(Protocol):
     async def load_folders(self) -> Mapping[int, str]:
-        """The workspace of each agent, by its id; empty for an agent that has none."""
+        """Return the workspace folder of each agent by its id; empty for an agent without one."""
         ...
 
 
@@ -58,7 +58,7 @@ class FolderPreloader(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexReport:
-    """Result of one look at an agent's files."""
+    """Result of indexing one agent's files: paths read and removed, and problems for the operator."""
 
     read: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class IndexReport:
 
 
 class KnowledgeIndexer:
-    """One for a deployment: it runs in the worker. `unreadable` is what a broken file raises."""
+    """Indexer of a deployment, run by the worker."""
 
     def __init__(
         self,
@@ -79,7 +79,10 @@ class KnowledgeIndexer:
         most_passages: int = MAX_PASSAGES,
         given_up: Collection[str] = (),
     ) -> None:
-        """`given_up` names work that has stopped processes."""
+        """Set up the indexer; `unreadable` is the exception that a broken file raises.
+
+        `given_up` has keys of work that crashed processes and is not tried again.
+        """
         self._given_up = given_up
         self._store = store
         self._files = files
@@ -88,12 +91,12 @@ class KnowledgeIndexer:
         self._watcher = watcher
         self._most = most_passages
         self._sizes: dict[bytes, int] = {}
-        """Passages of a file by its sha256, as far as this process has read it."""
+        """Number of passages by SHA-256 of the files that this process has read."""
         self._told: dict[int, tuple[str, ...]] = {}
         self._changed = asyncio.Event()
 
     def folder_changed(self, _folder: str) -> None:
-        """For a watcher: look again soon."""
+        """Index again soon; a watcher of folders calls this after a change."""
         self._changed.set()
 
     async def run(self, *, poll_seconds: float) -> None:
@@ -115,7 +118,10 @@ class KnowledgeIndexer:
                 continue
 
     async def index_all(self) -> dict[int, IndexReport]:
-        """One agent's trouble is not another's."""
+        """Index the files of all agents; return the report by agent id. Raises StorageUnavailable.
+
+        Another error of one agent is reported and does not stop the others.
+        """
         done: dict[int, IndexReport] = {}
         folders = await self._agents.load_folders()
         if self._watcher is not None:
@@ -132,7 +138,10 @@ class KnowledgeIndexer:
         return done
 
     async def index_agent(self, agent_id: int, folder: str) -> IndexReport:
-        """An agent without a workspace has no knowledge: what it had is forgotten."""
+        """Index the files of one agent, and return what was done.
+
+        Without a folder, everything stored for the agent is deleted.
+        """
         kept = await self._store.load_hashes(agent_id)
         listed = await self._files.scan(folder) if folder else None
         found: Mapping[str, bytes] = listed.files if listed is not None else {}
@@ -152,7 +161,10 @@ class KnowledgeIndexer:
     async def _read(
         self, agent_id: int, folder: str, path: str, sha256: bytes, room: int, problems: list[str]
     ) -> int:
-        """How many passages it took. A file that cannot be used is kept as empty: it is tried once."""
+        """Store the passages of a file; return their number.
+
+        An unusable file is stored without passages, so that it is tried once until it changes.
+        """
         passages: Sequence[Passage] = ()
         try:
             passages = await self._read_passages(folder, path, sha256)
@@ -169,7 +181,7 @@ class KnowledgeIndexer:
         return len(passages)
 
     async def _read_passages(self, folder: str, path: str, sha256: bytes) -> Sequence[Passage]:
-        """Read a file that has not stopped processes; raises `unreadable` for one that has."""
+        """Return the passages of a file; raises `unreadable` also for a file that crashed processes."""
         content = sha256.hex()[:32]
         if f"knowledge {content}" in self._given_up:
             raise self._unreadable(f"{path} stopped the program twice: it is left out until it changes")
@@ -177,7 +189,7 @@ class KnowledgeIndexer:
             return await self._files.read_passages(folder, path)
 
     async def _taken(self, folder: str, found: Mapping[str, bytes], kept: Mapping[str, bytes]) -> int:
-        """Passages of files that stay as they are."""
+        """Return the number of passages of the files that did not change."""
         taken = 0
         for path, sha256 in found.items():
             if kept.get(path) != sha256:

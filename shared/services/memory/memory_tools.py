@@ -1,4 +1,4 @@
-"""Tools by which a model saves, finds, changes and archives notes about its person."""
+"""Tools with which a model saves, searches, changes and archives notes about its person."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class NoteToolStore(Protocol):
 def build_memory_tools(store: NoteToolStore, crash_point: CrashPoint, *, home: str) -> tuple[Tool, ...]:
     """Return the four tools that save, search, change and forget notes.
 
-    A repeated call is recognised by its key, so each tool may run again after a crash. `home` is the
-    deployment's time zone, for people whose own is not known.
+    A repeated call is recognised by its key, so that each tool may run again after a crash. `home` is the
+    deployment's time zone, for people whose time zone is unknown.
     """
     return (
         SaveMemoryTool(store, crash_point),
@@ -57,7 +57,7 @@ def build_memory_tools(store: NoteToolStore, crash_point: CrashPoint, *, home: s
 
 
 class SaveMemoryTool:
-    """Tool that keeps one note about the person; the same note twice is one note."""
+    """Tool that stores one note about the person; an equal note is stored once."""
 
     spec: ToolSpec = SAVE_MEMORY
     idempotent = True
@@ -78,7 +78,7 @@ class SaveMemoryTool:
 
 
 class UpdateMemoryTool:
-    """Tool that changes a note by a newer one, which replaces it."""
+    """Tool that replaces a note with a changed one."""
 
     spec: ToolSpec = UPDATE_MEMORY
     idempotent = True
@@ -105,7 +105,7 @@ class UpdateMemoryTool:
 
 
 class ForgetMemoryTool:
-    """Tool that hides a note at once; the person can restore it for `UNDO_DAYS` days, then it is erased."""
+    """Tool that archives a note; the person can restore it for `UNDO_DAYS` days, then it is erased."""
 
     spec: ToolSpec = FORGET_MEMORY
     idempotent = True
@@ -123,9 +123,9 @@ class ForgetMemoryTool:
 
 
 class SearchMemoryTool:
-    """Tool that finds notes by their words, and marks a note that rests on a tool's word alone.
+    """Tool that finds notes by words; without words it returns the newest.
 
-    Without words it returns the newest notes.
+    Notes known only from a tool are marked.
     """
 
     spec: ToolSpec = SEARCH_MEMORY
@@ -157,7 +157,7 @@ def _line(note: KeptNote, zone: tzinfo) -> str:
 
 
 def _render_result(result: NoteResult, done: str) -> str:
-    """Return the result for the model. Raises ToolFailed for refusals."""
+    """Return the result as text for the model. Raises ToolFailed for a refusal."""
     match result.outcome:
         case "saved" | "changed" | "forgotten" | "restored":
             known = f" [{result.note.short_id}]" if result.note and result.outcome != "forgotten" else ""

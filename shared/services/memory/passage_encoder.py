@@ -1,4 +1,4 @@
-"""Gives passages and notes their vectors, after the turns and within a budget."""
+"""Background encoder that gives passages and notes their vectors, within a time budget."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from shared.ports import Encoder
 log = structlog.get_logger(__name__)
 
 SWEEP_SECONDS = 4.0
-"""Seconds that a sweep may encode; the duty runs every ten, so that the past takes less than half a core."""
+"""Seconds that one sweep may encode; it runs every ten seconds, so old messages take less than
+half a core.
+"""
 PASSAGES_AT_ONCE = 256
 NOTES_AT_ONCE = 64
 TEXTS_AT_ONCE = 8
-"""Texts of a request: a question waits for the one that is being encoded."""
+"""Texts per request; a person's question waits for the request in progress."""
 ENDS = 2
-"""Times that a text may end the encoder's process before it is left without a vector."""
+"""Failures of the encoder at one text after which the text is left without a vector."""
 
 
 class PassageVectorStore(Protocol):
@@ -35,7 +37,7 @@ class PassageVectorStore(Protocol):
 
 
 class PassageEncoder:
-    """Goes round the notes and the listed conversations, so that a long past does not hold up the others."""
+    """Encoder of notes and of the listed sessions in turn, so that a long session does not delay others."""
 
     def __init__(
         self, store: PassageVectorStore, encoder: Encoder, *, clock: Callable[[], float] = time.monotonic
@@ -44,13 +46,16 @@ class PassageEncoder:
         self._encoder = encoder
         self._clock = clock
         self._known = ""
-        """Model whose predecessors' conversations are listed."""
+        """Name of the model for which sessions encoded by other models are listed already."""
         self._after = 0
         self._ended: Counter[tuple[int | None, int]] = Counter()
-        """How often the encoder ended at a text, by conversation, None for notes, and number."""
+        """Number of encoder failures by session id (None for notes) and number of the text."""
 
     async def sweep(self) -> None:
-        """Encode notes and passages until none is left or the time is up. Raises StorageUnavailable."""
+        """Encode notes and passages until none is left or `SWEEP_SECONDS` have passed.
+
+        Raises StorageUnavailable.
+        """
         until = self._clock() + SWEEP_SECONDS
         try:
             name = (await self._encoder.encode(())).encoder
@@ -65,14 +70,14 @@ class PassageEncoder:
             log.info("passage_encoding_failed", reason=str(error))
 
     async def _encode_notes(self, name: str, until: float) -> None:
-        """Encode notes, which are few; one that cannot be encoded now holds up no conversation."""
+        """Encode the notes without a vector; a note that makes the encoder fail does not stop the sweep."""
         try:
             await self._encode_all(name, None, await self._store.load_unencoded_notes(NOTES_AT_ONCE), until)
         except EncoderEnded as error:
             log.info("note_encoding_failed", reason=str(error))
 
     async def _encode_next(self, name: str, until: float) -> bool:
-        """Encode passages of the next listed conversation; False if none is listed."""
+        """Encode passages of the next listed session; return False if none is listed."""
         found = await self._store.load_unencoded(name, after=self._after, limit=PASSAGES_AT_ONCE)
         if found is None and self._after:
             self._after = 0
@@ -97,7 +102,7 @@ class PassageEncoder:
         return any(self._ended[session_id, number] for number, _ in texts)
 
     async def _encode(self, name: str, session_id: int | None, texts: Sequence[tuple[int, str]]) -> None:
-        """Encode texts of a conversation, or notes, and store their vectors. Raises ModelError."""
+        """Encode texts of a session, or notes if it is None, and store their vectors. Raises ModelError."""
         if len(texts) == 1 and self._ended[session_id, texts[0][0]] >= ENDS:
             number, text = texts[0]
             log.warning("encoder_crashed", session_id=session_id, number=number)

@@ -1,4 +1,4 @@
-"""Imports messages of other programs: resumed after a crash, and undone in one step."""
+"""Import of messages from other programs, which resumes after a crash and can be undone in one step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shared.runtime import CrashPoint
 
 T = TypeVar("T")
 TURNS_AT_ONCE = 100
-"""Turns of a transaction, which hold at most some thousand messages."""
+"""Turns stored in one transaction, with at most a few thousand messages."""
 
 
 class PastImportStore(Protocol):
@@ -36,7 +36,7 @@ class ImportEraser(Protocol):
 
 
 class PastImporter:
-    """A file is read in a thread, a few turns at once; what is stored is skipped by the next start."""
+    """Importer of exported messages. A file is read in a thread; messages already stored are skipped."""
 
     def __init__(self, *, store: PastImportStore, eraser: ImportEraser, crash_point: CrashPoint) -> None:
         self._store = store
@@ -48,12 +48,13 @@ class PastImporter:
         *, on_stored: Callable[[int], None] = lambda number: None,
         on_begun: Callable[[PastImport], None] = lambda begun: None,
     ) -> PastImport:  # fmt: skip
-        """Store all messages of a file for a session's person; again, only those that are missing.
+        """Store the messages of a file as an archived conversation, except those already stored; return the
+        import.
 
-        `on_stored` is called with the number of stored messages, `on_begun` with the import. Raises
-        BadInput, UnknownSession and StorageUnavailable.
+        `on_stored` is called with the number of stored messages, `on_begun` with the import. Raises BadInput,
+        UnknownSession and StorageUnavailable.
         """
-        # A file that cannot be read leaves no import behind.
+        # Read first, so that an unreadable file leaves no import.
         first = await asyncio.to_thread(_next, read := iter(messages), 1)
         if not first:
             raise BadInput("there are no messages in the file", advice="Choose another file.")
@@ -79,7 +80,9 @@ class PastImporter:
         return await self._store.list_imports(session_id)
 
     async def undo(self, session_id: int, import_id: str, actor: str) -> PastImport | None:
-        """Erase all that one import brought; None if the session's person has no such import."""
+        """Erase everything that one import brought, and return it; None if the session's person has no such
+        import.
+        """
         found = next((one for one in await self.list_imports(session_id) if one.id == import_id), None)
         if found is not None:
             await self._eraser.erase_import(found.session_id, actor)

@@ -1,4 +1,4 @@
-"""The tool with which a model looks into the part of a conversation that it does not see."""
+"""Tool `recall`, with which a model searches hidden messages, notes and files, and reads artifacts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RecallToolStore(Protocol):
 
 
 class RecallTool:
-    """Reads only what belongs to the contact that asks."""
+    """Tool that searches what belongs to the contact of the call, and nothing else."""
 
     spec: ToolSpec = RECALL
     idempotent = True
@@ -40,7 +40,7 @@ class RecallTool:
         self, store: RecallToolStore, artifacts: ArtifactReader, counter: TokenCounter, *, home: str,
         reranker: Reranker | None = None, encoder: Encoder | None = None,
     ) -> None:  # fmt: skip
-        """`home` is the deployment's zone, for people whose own is not known."""
+        """Set up the tool; `home` is the deployment's time zone, for people whose time zone is unknown."""
         self._store = store
         self._artifacts = artifacts
         self._counter = counter
@@ -120,7 +120,10 @@ def _query(
 
 
 def _day(arguments: Mapping[str, Any], name: str, zone: tzinfo) -> datetime | None:
-    """The beginning of a day, or a moment; `before` names the first day that is not looked at any more."""
+    """Return an argument's time: the beginning of a day, or the moment itself; None if it is missing.
+
+    Raises ToolFailed for a text that is no day.
+    """
     given = arguments.get(name)
     if given in (None, ""):
         return None

@@ -1,4 +1,4 @@
-"""Upkeep of memory by the worker: merges notes at night, and indexes hidden messages and notes."""
+"""Upkeep of memory by the worker: merging notes at night, and indexing hidden messages and notes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 
 PLAN_SECONDS = 60.0
 MAX_BATCHES = 50
-"""Batches of one session in a row; the next sweep does the rest."""
+"""Most batches of one session in a row; the next sweep continues."""
 
 
 class ConsolidationStore(Protocol):
@@ -35,7 +35,7 @@ class RecallIndexStore(Protocol):
 
 
 class MemoryConsolidator:
-    """Without a model, reversibly, and in silence."""
+    """Nightly merging of a person's notes, without a model; every change can be undone."""
 
     def __init__(self, store: ConsolidationStore, *, timezone: str, crash_point: CrashPoint) -> None:
         self._store = store
@@ -43,7 +43,10 @@ class MemoryConsolidator:
         self._crash_point = crash_point
 
     async def consolidate(self, job: JobClaim) -> JobDone:
-        """Doing it twice is doing it once: the second plan is made of what the first one left."""
+        """Merge duplicate notes and mark outdated ones; return the job's end.
+
+        Running it again changes nothing more.
+        """
         notes = await self._store.load_live_notes(job.session_id)
         today = await self._store.load_today(self._timezone)
         async with asyncio.timeout(PLAN_SECONDS):
@@ -58,18 +61,21 @@ class MemoryConsolidator:
 
 
 class RecallIndexer:
-    """Indexer that reads rows by polling, so that a lost announcement only delays it."""
+    """Indexer that finds rows by polling, so that a lost announcement only delays them."""
 
     def __init__(
         self, store: RecallIndexStore, *, crash_point: CrashPoint, given_up: Collection[str] = ()
     ) -> None:
-        """`given_up` names work that has stopped processes."""
+        """Set up the indexer; `given_up` has keys of work that crashed processes and is not tried again."""
         self._given_up = given_up
         self._store = store
         self._crash_point = crash_point
 
     async def index_session(self, session_id: int) -> None:
-        """All hidden turns of one session, and new notes; what Postgres is away for, the sweep does later."""
+        """Index the hidden turns of one session, and new notes.
+
+        If Postgres is unavailable, the next sweep does it.
+        """
         self._crash_point("before_indexing")
         try:
             await self._session(session_id)
@@ -78,7 +84,7 @@ class RecallIndexer:
             log.warning("indexing_storage_unavailable", session_id=session_id, reason=str(error))
 
     async def sweep(self) -> None:
-        """Index everything that is hidden and not searchable yet. Raises StorageUnavailable."""
+        """Index all hidden messages and notes that are not searchable yet. Raises StorageUnavailable."""
         for session_id in await self._store.list_unindexed():
             await self._session(session_id)
         for _ in range(MAX_BATCHES):

@@ -1,4 +1,4 @@
-"""Forgetting: what would go, all of it, or single messages; begun at once, and finished whatever happens."""
+"""Erasure of a person's data or of single messages; it starts at once and is finished even after a crash."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shared.runtime import CrashPoint
 log = structlog.get_logger(__name__)
 
 WAIT_SECONDS = 60.0
-"""Seconds that a person waits for the end of an erasure; the worker has more."""
+"""Seconds that a person waits for the end of an erasure; then a worker continues it."""
 
 
 class ErasureAnnouncer(Protocol):
@@ -35,12 +35,12 @@ class ErasureStore(Protocol):
 
 
 class ErasureService:
-    """Erasure of people's data, which first stops running turns and jobs from writing any of it back."""
+    """Erasure of people's data, which first prevents running turns and jobs from writing any of it again."""
 
     def __init__(
         self, *, store: ErasureStore, announcer: ErasureAnnouncer | None, crash_point: CrashPoint
     ) -> None:
-        """Create the service; without an `announcer`, screens find changes by polling, within seconds."""
+        """Create the service; without an `announcer`, clients notice changes by polling, within seconds."""
         self._store = store
         self._announcer = announcer
         self._crash_point = crash_point
@@ -61,25 +61,26 @@ class ErasureService:
     async def erase_everything(
         self, session_id: int, actor: str, *, patience: float = WAIT_SECONDS
     ) -> Report:
-        """Erase all conversations of a person and everything made of them. Raises UnknownSession, OnHold.
+        """Erase all conversations of a person and everything made from them. Raises UnknownSession and
+        OnHold.
 
-        After `patience` seconds it returns an unfinished report, and a worker continues the erasure.
+        After `patience` seconds an unfinished report is returned, and a worker continues the erasure.
         """
         return await self._whole(await self._store.start_erasure(session_id, actor=actor), patience=patience)
 
     async def erase_messages(
         self, session_id: int, seqs: Sequence[int], actor: str, *, places: bool = True
     ) -> Report:
-        """Erase messages and everything made of them. Raises OnHold.
+        """Erase messages and everything made from them. Raises OnHold.
 
-        With `places`, screens show an empty place for each.
+        With `places`, clients show an empty place for each message.
         """
         report = await self._store.erase_messages(session_id, seqs, actor=actor, places=places)
         await self._announce(report)
         return report
 
     async def erase_import(self, session_id: int, actor: str) -> Report:
-        """Erase an imported conversation. Raises UnknownSession, OnHold."""
+        """Erase an imported conversation. Raises UnknownSession and OnHold."""
         return await self._whole(await self._store.start_erasure(session_id, actor=actor, scope="import"))
 
     async def erase_session(self, session_id: int) -> Report:
@@ -93,7 +94,7 @@ class ErasureService:
         )
 
     async def finish_pending(self) -> int:
-        """Finish the erasures that an ended process has left unfinished, and return their number."""
+        """Finish the erasures that a stopped process left unfinished; return their number."""
         left = await self._store.list_running()
         for erasure_id in left:
             await self._finish(erasure_id)

@@ -1,4 +1,6 @@
-"""A person's data as a file, piece by piece, so that a long conversation never stands in memory whole."""
+"""Export of a person's data as a file, piece by piece, so that a long conversation is never in
+memory whole.
+"""
 
 from __future__ import annotations
 
@@ -22,25 +24,26 @@ class ExportClock(Protocol):
 
 
 class DataExporter:
-    """Raises StorageUnavailable, UnknownSession."""
+    """Exporter of people's data. Its methods raise StorageUnavailable and UnknownSession."""
 
     def __init__(self, *, store: ExportStore, clock: ExportClock) -> None:
         self._store = store
         self._clock = clock
 
     async def count_messages(self, session_id: int) -> int:
-        """How many messages the file will hold."""
+        """Return the number of messages that the export will contain."""
         return await self._store.count_messages(session_id)
 
     def build_file_name(self, kind: ExportFormat, *, of: str = "") -> str:
+        """Return the name of an export file, with today's date."""
         return f"conversation-{f'{of}-' if of else ''}{self._clock.now():%Y-%m-%d}.{kind}"
 
     async def stream(
         self, session_id: int, kind: ExportFormat, *, alone: bool = False, language: str = ""
     ) -> AsyncIterator[str]:
-        """The file in its order; each piece is at most a page of messages.
+        """Yield the export in pieces of at most a page of messages.
 
-        `alone`: of this one conversation, for operators; its Markdown draws none of what people wrote.
+        `alone` exports this one conversation for an operator, with people's texts shown literally.
         """
         head = await self._store.load_head(session_id, alone=alone)
         at, texts = self._clock.now(), catalogue("commands", language)
@@ -72,5 +75,5 @@ class DataExporter:
             seen = messages[-1]["seq"]
 
     async def export(self, session_id: int, kind: ExportFormat, *, language: str = "") -> bytes:
-        """For a channel that sends files in one go."""
+        """Return the whole export as bytes, for a channel that sends files at once."""
         return "".join([piece async for piece in self.stream(session_id, kind, language=language)]).encode()

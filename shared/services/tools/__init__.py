@@ -1,5 +1,5 @@
-"""Built-in tools for the model that are not about memory.
+"""Built-in tools for the model that do not concern memory.
 
-The calculator and the clock need only their arguments; reminders and the handover to a person also have a
-service that acts when a time has come. Begin with `calculator`, the smallest.
+The calculator and the clock need only their arguments; reminders and the handover to an operator also have a
+service that acts at a later time. Begin with `calculator`, the smallest.
 """

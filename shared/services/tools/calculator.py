@@ -1,4 +1,4 @@
-"""The tool that calculates: exact decimals, a few functions, and a bound on everything."""
+"""Tool `calculate`: exact decimal arithmetic with some functions, all with limits."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from shared.ports import ToolContext, ToolFailed, ToolSpec
 
 EXPRESSION_CHARS = 500
 DIGITS = 60
-"""Digits of the working precision; results that need more are rounded and marked."""
+"""Digits of the working precision; a result that needs more is rounded and marked with ≈."""
 SHOWN_DIGITS = 15
-"""Digits of a rounded result."""
+"""Digits shown of a rounded result."""
 MOST_EXPONENT = 10_000
 _PERCENT = re.compile(r"(?<=[\d.)])\s*%(?!\s*[\w(.])")
 _OF = re.compile(r"(?<=[\d.)])\s*%\s+of\b", re.IGNORECASE)
@@ -48,7 +48,10 @@ class CalculatorTool:
 
 
 def calculate(expression: str) -> str:
-    """The expression and its result; raises ToolFailed with what is wrong with it."""
+    """Return an expression with its result, such as `2*3 = 6`.
+
+    Raises ToolFailed with the reason for the model.
+    """
     from simpleeval import InvalidExpression
 
     source = _as_python(expression)
@@ -82,7 +85,9 @@ def _exact_context() -> decimal.Context:
 
 
 def _evaluator(source: str) -> Any:
-    """Numbers, operators and our own functions: no names, texts, lists, attributes or conditions."""
+    """Return an evaluator for numbers, operators and our functions only, without names, texts, lists or
+    attributes.
+    """
     from simpleeval import SimpleEval
 
     evaluator = SimpleEval(operators=_OPERATORS, functions=_FUNCTIONS, names=_NAMES)
@@ -93,7 +98,7 @@ def _evaluator(source: str) -> Any:
 
 
 def _constant(node: ast.Constant, source: str) -> Decimal:
-    """Return the number as written, so that 0.1 is exactly a tenth."""
+    """Return a number exactly as written, so that 0.1 is a tenth."""
     if isinstance(node.value, bool) or not isinstance(node.value, int | float):
         raise ToolFailed(f"{str(node.value)[:40]!r} is not a number.")
     if isinstance(node.value, int):
@@ -117,7 +122,7 @@ def _result_text(value: Decimal, *, rounded: bool) -> str:
     with decimal.localcontext(_exact_context()) as shown:
         shown.prec = SHOWN_DIGITS
         near = +value
-    # A rounding that came and went, such as sqrt(2)**2, is not worth its tail of nines.
+    # Show fewer digits, which hides rounding noise such as that of sqrt(2)**2.
     return f"≈ {_plain(near)}"
 
 
@@ -142,7 +147,7 @@ def _power(base: Any, exponent: Any) -> Decimal:
 
 
 def _modulo(a: Any, b: Any) -> Decimal:
-    """With the sign of the divisor, as people who write % in a program expect it."""
+    """Return the remainder with the sign of the divisor, as in Python."""
     rest = _decimal(a) % _decimal(b)
     return rest + b if rest and (rest < 0) != (b < 0) else rest
 
@@ -152,7 +157,9 @@ def _floor_divided(a: Any, b: Any) -> Decimal:
 
 
 def _by_float(function: Callable[..., float]) -> Callable[..., Decimal]:
-    """Sixteen digits of a binary number: marked as rounded, and zero where only noise is left."""
+    """Return a decimal function that computes by float; its result is marked as rounded, noise near zero is
+    0.
+    """
 
     def run(*given: Any) -> Decimal:
         result = function(*(float(value) for value in given))
@@ -168,7 +175,7 @@ def _log(value: Any, base: Any = None) -> Decimal:
 
 
 def _log2(value: Any) -> Decimal:
-    """Whole where the number is a power of two."""
+    """Return the logarithm to base 2, exactly for powers of two."""
     whole = _decimal(value)
     if whole > 0 and whole == whole.to_integral_value() and whole < Decimal(2) ** 190:
         number = int(whole)
@@ -178,11 +185,11 @@ def _log2(value: Any) -> Decimal:
 
 
 def _round(value: Any, places: Any = 0) -> Decimal:
-    """Half away from zero, as people round."""
+    """Return the value rounded to `places` decimals, half away from zero."""
     if abs(places) > DIGITS:
         raise ToolFailed(f"round takes at most {DIGITS} places.")
     step = Decimal(1).scaleb(-int(places))
-    with decimal.localcontext():  # a rounding that was asked for makes nothing less exact
+    with decimal.localcontext():  # a requested rounding does not mark the result as inexact
         return _decimal(value).quantize(step, rounding=decimal.ROUND_HALF_UP)
 
 

@@ -1,4 +1,4 @@
-"""The tool that says what time it is, in the person's zone or another."""
+"""Tool `current_time`: the present time in the person's time zone or another."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CurrentTimeTool:
     output_chars = 500
 
     def __init__(self, clock: Clock, *, home: str = "UTC") -> None:
-        """`home` is the deployment's zone, for people whose own is not known."""
+        """Set up the tool; `home` is the deployment's time zone, for people whose time zone is unknown."""
         self._clock = clock
         self._home = home
 
@@ -37,7 +37,7 @@ class CurrentTimeTool:
         name = asked or context.timezone or self._home
         zone = _zone(name)
         if zone is None and not asked:
-            # What a browser said of itself may be anything: the deployment's zone is better than nothing.
+            # The zone that a browser reported may be invalid; then the deployment's zone is used.
             name, zone = self._home, _zone(self._home)
         if zone is None:
             raise ToolFailed(_unknown(name))

@@ -1,4 +1,4 @@
-"""Hand-over to a human: the model's tool, the operators' actions, and automatic ends."""
+"""Handover to an operator: the model's tool, operators' actions, and automatic ends."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class HandoverServiceStore(Protocol):
 
 
 class AskHumanTool:
-    """Tool that asks for a human once per call, and reports an open request."""
+    """Tool that requests an operator, once per call; it reports a request that is already open."""
 
     spec: ToolSpec = ASK_HUMAN
     idempotent = True
@@ -134,7 +134,10 @@ class AskHumanTool:
         away: Callable[[], str | None],
         crash_point: CrashPoint,
     ) -> None:
-        """`away`: what is said outside of working hours, which may be ""; None within them."""
+        """Set up the tool.
+
+        `away` returns the text outside of working hours, empty for the default; None within working hours.
+        """
         self._store = store
         self._announcer = announcer
         self._away = away
@@ -181,7 +184,7 @@ class AskHumanTool:
 
 
 class HandoverExpiry:
-    """Expiry of hand-overs, polled as often as unanswered turns."""
+    """Ending of overdue handovers, called as often as unanswered turns are searched for."""
 
     def __init__(self, store: OverdueHandoverStore, announcer: Announcer, limits: HandoverLimits) -> None:
         self._store = store
@@ -189,7 +192,7 @@ class HandoverExpiry:
         self._limits = limits
 
     async def end_overdue(self, channel: str, *, accounts: Sequence[str] | None = None) -> None:
-        """Return overdue conversations to the assistant with a notice. Raises StorageUnavailable."""
+        """Return overdue conversations to the assistant and notify the person. Raises StorageUnavailable."""
         for one in await self._store.list_overdue(channel, self._limits, accounts=accounts):
             moved = await self._store.end_handover(one, self._limits)
             if moved is not None:
@@ -198,7 +201,7 @@ class HandoverExpiry:
 
 
 class HandoverService:
-    """Operators' actions on a conversation; the caller has checked their rights."""
+    """Operators' actions on handed-over conversations; the caller has checked their rights."""
 
     def __init__(
         self,
@@ -216,13 +219,15 @@ class HandoverService:
     async def list_handovers(
         self, state: Literal["waiting", "human", "resolved"] | None = None
     ) -> Sequence[Listed]:
+        """Return the handovers in a state, for the operators' list; None returns all open ones."""
         return await self._store.list_handovers(state)
 
     async def find_session(self, public_id: UUID) -> int | None:
+        """Return the internal id of a session; None if there is no such session."""
         return await self._store.find_session(public_id)
 
     async def take_over(self, session_id: int, *, operator_id: int, name: str) -> Moved:
-        """Raises TakenByOther, CannotHandOver."""
+        """Give the conversation to an operator, and announce it. Raises TakenByOther and CannotHandOver."""
         return await self._announce(
             await self._store.take_over(session_id, operator_id=operator_id, name=name)
         )
@@ -230,7 +235,10 @@ class HandoverService:
     async def release(
         self, session_id: int, *, operator_id: int, any_ones: bool = False, resolved: bool = False
     ) -> Moved:
-        """Raises TakenByOther, CannotHandOver."""
+        """Return the conversation to the assistant, as resolved or not, and announce it.
+
+        `any_ones` allows it for a conversation of another operator. Raises TakenByOther and CannotHandOver.
+        """
         by: Literal["operator", "resolved"] = "resolved" if resolved else "operator"
         return await self._announce(
             await self._store.release(session_id, by=by, operator_id=operator_id, any_ones=any_ones)
@@ -245,7 +253,11 @@ class HandoverService:
         operator_id: int,
         any_ones: bool = False,
     ) -> Moved:
-        """Raises NotTaken, ChangedMeanwhile, TakenByOther, UnknownAssignee, BadSnooze, CannotHandOver."""
+        """Assign, snooze or label a conversation, and announce it; `version` is the one the operator has
+        read.
+
+        Raises NotTaken, ChangedMeanwhile, TakenByOther, UnknownAssignee, BadSnooze and CannotHandOver.
+        """
         return await self._announce(
             await self._store.change(
                 session_id, change, version=version, operator_id=operator_id, any_ones=any_ones
@@ -262,10 +274,11 @@ class HandoverService:
         more: tuple[Block, ...] = (),
         attached: tuple[Attached, ...] = (),
     ) -> Reply:
-        """Stored when this returns, and on its way; the same `cid` again is the same message.
+        """Store an operator's message to the person, and announce it; a second call with the same `cid`
+        stores nothing.
 
-        An answer that is being written comes first and is waited for a little. `more` is what the model gets
-        of the files that are `attached`. Raises BadInput, NotTaken, TakenByOther, AnswerRuns.
+        An answer in progress is waited for up to 5 seconds. `more` is what the model reads of the files in
+        `attached`. Raises BadInput, NotTaken, TakenByOther and AnswerRuns.
         """
         if text or not more:
             validate_text(text, most=REPLY_CHARS)
@@ -287,11 +300,14 @@ class HandoverService:
         return reply
 
     async def check_taken(self, session_id: int, *, operator_id: int) -> None:
-        """Raises NotTaken, TakenByOther."""
+        """Raise NotTaken or TakenByOther unless this operator has the conversation."""
         await self._store.find_reply_target(session_id, operator_id=operator_id)
 
     async def say_typing(self, session_id: int, *, operator_id: int) -> None:
-        """Every screen and the chat of the person show it for some seconds. Raises NotTaken, TakenByOther."""
+        """Show for some seconds on the person's clients that the operator is typing.
+
+        Raises NotTaken and TakenByOther.
+        """
         channel, address_id = await self._store.find_reply_target(session_id, operator_id=operator_id)
         await self._announcer.announce(session_id, TYPING)
         if channel != "web":
@@ -316,7 +332,7 @@ class HandoverService:
 
 
 async def announce_handover(announcer: Announcer, moved: Moved) -> None:
-    """Announce a hand-over to every screen, and to the process that may answer now."""
+    """Announce a change of a handover to all clients, and a waiting turn to the processes that may answer."""
     if moved.event_seq:
         await announcer.announce(moved.session_id, {"event_seq": moved.event_seq})
     if moved.bot_has_turn:

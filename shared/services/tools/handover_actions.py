@@ -1,4 +1,4 @@
-"""Actions of an operator on one or several conversations, and macros, which combine such actions."""
+"""Operators' actions on one or several conversations, and macros that combine such actions."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ from shared.core.values.errors import EvertalkError, StorageUnavailable
 from shared.services.tools.handover import HandoverService
 
 MOST_CHOSEN = 100
-"""Maximum conversations per call; each has its own transactions."""
+"""Most conversations per call; each is changed in separate transactions."""
 _AT_ONCE = 4
-"""Conversations that a macro changes at the same time, so that running answers are waited for together."""
+"""Conversations that a macro changes at the same time, so that their running answers are waited
+for together.
+"""
 
 Action: TypeAlias = Literal["take", "return", "resolve", "assign", "snooze", "label"]
 _NOT_FOUND = ("not_found", "There is no such conversation.")
@@ -33,26 +35,26 @@ _STORAGE_AWAY = "The database does not answer just now. Try again."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActingOperator:
-    """Operator who acts, and what the operator may do."""
+    """Operator who acts, with the rights that matter."""
 
     operator_id: int
     login: str
     shown_name: str
-    """Name that people see; empty for the neutral one."""
+    """Name shown to people; empty for the neutral name."""
     is_admin: bool
     may_take: bool
-    """Whether hand-over is switched on."""
+    """True if handover is switched on, so that operators may take conversations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoverMove:
-    """Action on a conversation with its values; only those of the action are read."""
+    """Action on a conversation, with its values; values of other actions are ignored."""
 
     action: Action
     operator: str = ""
-    """Login name of the assignee."""
+    """Login name of the assignee; empty assigns no one."""
     until: datetime | None = None
-    """End of the snooze; None ends it now."""
+    """End of the snooze; None ends a present one."""
     labels: tuple[str, ...] = ()
 
 
@@ -63,9 +65,9 @@ class ActionResult:
     session: UUID
     outcome: Literal["done", "unchanged", "already_resolved", "refused"]
     error: str = ""
-    """Code of the refusal."""
+    """Code of the refusal; empty if there is none."""
     reason: str = ""
-    """Reason of the refusal, for the operator."""
+    """Reason of the refusal for the operator; empty if there is none."""
 
 
 class HandoverActionStore(Protocol):
@@ -82,7 +84,7 @@ class AuditRecorder(Protocol):
 
 
 class HandoverActions:
-    """Operators' actions that need more than one step; the caller has checked the role."""
+    """Operators' actions of several steps; the caller has checked the role."""
 
     def __init__(self, handovers: HandoverService, store: HandoverActionStore, audit: AuditRecorder) -> None:
         self._handovers = handovers
@@ -115,9 +117,10 @@ class HandoverActions:
     async def move_several(
         self, versions: Mapping[UUID, int], move: HandoverMove, *, by: ActingOperator
     ) -> tuple[ActionResult, ...]:
-        """Change conversations at the versions that the operator has read; labels are added.
+        """Apply an action to several conversations; labels are added to the present ones.
 
-        A refusal does not affect the others. Raises StorageUnavailable.
+        The values of `versions` are the versions that the operator has read. A refusal does not affect the
+        others. Raises StorageUnavailable.
         """
         return tuple(
             [await self._move_one(session, version, move, by) for session, version in versions.items()]
@@ -166,9 +169,9 @@ class HandoverActions:
     async def run_macro_on_several(
         self, sessions: Sequence[UUID], name: str, *, cid: str, by: ActingOperator
     ) -> tuple[ActionResult, ...] | None:
-        """Run a macro on each conversation once, and report each result; None if there is no such macro.
+        """Run a macro on each conversation once, and return each result; None if there is no such macro.
 
-        A conversation that is no longer open is left as it is. A refusal does not affect the others, and the
+        Conversations that are not open any more are left unchanged. A refusal does not affect the others; the
         call can be repeated with the same `cid`. Raises StorageUnavailable if the macro cannot be read.
         """
         if await self._store.find_macro(name) is None:
@@ -200,7 +203,7 @@ class HandoverActions:
     async def _run(
         self, session_id: int, macro: Macro, *, reply: str, is_sent: bool, cid: str, by: ActingOperator
     ) -> Moved:
-        """Label, reply, assign and resolve; steps that a former run with the `cid` did have no effect."""
+        """Label, reply, assign and resolve; steps done by an earlier run with this `cid` are skipped."""
         moved = Moved(session_id=session_id, state="bot")
         there = await self._store.find_open(session_id)
         begins = there is None and (macro.labels or macro.assignee)

@@ -1,4 +1,4 @@
-"""The tool that shows an older picture again, of which the context holds only a description."""
+"""Tool `look_at_picture`: shows the model an older picture, of which the context has only a description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The tool that has a picture made from a description, within the caps, and sends it with the answer."""
+"""Tool `make_picture`: has a picture made from a description, within the caps, and sends it with
+the answer.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ class PictureLedger(Protocol):
 
 
 class MakePictureTool:
-    """After a crash it is not run again: it may have been paid for."""
+    """Tool that makes a picture. After a crash the call is not repeated, since it may have been paid for."""
 
     spec: ToolSpec = MAKE_PICTURE
     idempotent = False
@@ -67,7 +69,7 @@ class MakePictureTool:
         caps: Caps,
         price_micro: int | None,
     ) -> None:
-        """`price_micro` is the price of one picture in micro-dollars; None if unknown."""
+        """Set up the tool; `price_micro` is the price of one picture in micro-dollars, None if unknown."""
         self._maker = maker
         self._open = open_picture
         self._spend = spend
@@ -93,7 +95,10 @@ class MakePictureTool:
         return ToolOutput(files=(file,))
 
     async def _made(self, prompt: str, context: ToolContext) -> bytes:
-        """Set aside, made, settled and booked, also when it was broken off: the service may have made it."""
+        """Return the picture's bytes; the price is reserved before and recorded after. Raises ToolFailed.
+
+        An interrupted call is recorded, too, since the service may have made the picture.
+        """
         tracker = SpendTracker(self._spend, session_id=context.session_id, job_id=None, caps=self._caps)
         made = Spending(model=self._maker.model, known=True, cost_micro=self._price)
         try:

@@ -1,4 +1,4 @@
-"""Reminders: the tool that keeps one, and the look that begins its turn when its time has come."""
+"""Reminders: the tool that sets one, and the scheduler that starts its turn when it is due."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class DueReminderStore(Protocol):
 
 
 class ReminderTool:
-    """Keeps one reminder; the same call again is the same reminder."""
+    """Tool that stores a reminder; a repeated call stores it once."""
 
     spec: ToolSpec = REMIND_ME
     idempotent = True
@@ -103,7 +103,9 @@ class ReminderTool:
     def __init__(
         self, store: ReminderToolStore, clock: Clock, *, timezone: str = "UTC", least: timedelta = LEAST_AHEAD
     ) -> None:
-        """`timezone` is for people whose timezone is unknown."""
+        """Set up the tool; `timezone` applies to people whose time zone is unknown, `least` is the shortest
+        delay.
+        """
         self._store = store
         self._clock = clock
         self._timezone = timezone
@@ -144,7 +146,7 @@ class ReminderTool:
         return f"Set for {at}. Tell the person that time; /reminders cancels it."
 
     def _moment(self, arguments: Mapping[str, Any], zone: ZoneInfo) -> tuple[datetime, Repeat | None]:
-        """The first time, and the rule of all others; raises BadMoment."""
+        """Return the first time in UTC, and the rule for repetitions (None without one). Raises BadMoment."""
         when, words = str(arguments.get("when") or ""), str(arguments.get("repeat") or "")
         now = self._clock.now()
         first = None if words and not when else due_of(when, now=now, zone=zone, least=self._least)
@@ -157,7 +159,7 @@ class ReminderTool:
 
 
 class ReminderScheduler:
-    """Scheduler of reminders, polled as often as unanswered turns."""
+    """Scheduler of reminders, called as often as unanswered turns are searched for."""
 
     def __init__(
         self,
@@ -175,12 +177,12 @@ class ReminderScheduler:
         self._crash_point = crash_point
 
     async def start_due(self, channel: str, *, accounts: Sequence[str] | None = None) -> None:
-        """Begin the turns of those whose time has come; raises StorageUnavailable."""
+        """Start the turns of due reminders; delay those in quiet hours. Raises StorageUnavailable."""
         for reminder in await self._store.list_due(channel, accounts=accounts):
             await self._begin(reminder)
 
     async def load_text(self, session_id: int, turn: int) -> str | None:
-        """Return the text that the turn must deliver, whatever its answer is."""
+        """Return the text of the reminder that a turn must deliver; None if it is not a reminder's turn."""
         return await self._store.load_text(session_id, turn)
 
     async def _begin(self, reminder: DueReminder) -> None:
@@ -211,7 +213,10 @@ class ReminderScheduler:
 
 
 def find_next(reminder: DueReminder, zone: ZoneInfo) -> datetime | None:
-    """Return the next time after now, so that missed ones are delivered once; None if it does not repeat."""
+    """Return the next time of a repeating reminder after now; None if it does not repeat.
+
+    Missed times are skipped, so that the person is reminded once.
+    """
     rule = Repeat.parse(reminder.repeat)
     if rule is None:
         return None

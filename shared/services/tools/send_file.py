@@ -64,13 +64,13 @@ SEND_FILE = ToolSpec(
 )  # fmt: skip
 
 DrawChart = Callable[[bytes], Awaitable[tuple[dict[str, Any] | None, bytes]]]
-"""Function that draws a chart: facts and bytes of the picture, None if it cannot be drawn."""
+"""Function that draws a chart and returns facts and bytes of the picture; the facts are None if it cannot."""
 
 
 class SendFileTool:
-    """Tool that makes a file from a text or a chart, and sends it with the answer of its turn.
+    """Tool that makes a file from a text or a chart, and sends it with the turn's answer.
 
-    A repeated run has no further effect, since the answer announces each file once.
+    A repeated call has no further effect, since the answer announces each file once.
     """
 
     spec: ToolSpec = SEND_FILE

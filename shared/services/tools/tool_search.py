@@ -1,4 +1,4 @@
-"""Two tools in place of many: one finds tools of servers and tells how to call them, the other calls them."""
+"""Two tools in place of many: one finds MCP tools and describes them, the other calls them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ USE_TOOL = ToolSpec(
 
 
 def build_tool_search(tools: Sequence[Tool]) -> tuple[Tool, ...]:
-    """The list of a request stays the same whichever of them are used, so that its prefix stays cached."""
+    """Return the tools that find and call these tools.
+
+    The request's list of tools thus stays the same, so that the cached prefix stays valid.
+    """
     return FindTools(tools), UseTool(tools)
 
 
 class FindTools:
-    """Tells schemas as text, which stays in the conversation until it is summarised."""
+    """Tool that returns the descriptions and schemas of fitting tools as text."""
 
     idempotent = True
     timeout_seconds = 5.0
@@ -47,7 +50,7 @@ class FindTools:
 
 
 class UseTool:
-    """Runs one of them as if it had been called itself."""
+    """Tool that calls another tool by name, after checking its arguments."""
 
     spec = USE_TOOL
     idempotent = False

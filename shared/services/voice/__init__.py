@@ -1,1 +1,4 @@
-"""Speech of people: transcribed and paid once, then treated as text. See `hearing`."""
+"""Speech: recordings are transcribed once and then treated as text; answers are read aloud on request.
+
+See `hearing`.
+"""

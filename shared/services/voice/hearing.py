@@ -1,4 +1,4 @@
-"""Has recordings transcribed: within the caps, booked by the minute, and their words kept beside them."""
+"""Transcription of recordings, within the caps; each is paid once, by the minute, and stored."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from shared.runtime import CrashPoint
 from shared.services.turns.spend_tracker import SpendStore
 
 MOST_WORDS_CHARS = 50_000
-"""Characters of one transcript: an hour of talk, and less than a message may hold."""
+"""Most characters of one transcript: an hour of speech, and less than a message may have."""
 AT_ONCE = 4
-"""By one process: each holds a recording in memory."""
+"""Most transcriptions at the same time in a process, since each keeps its recording in memory."""
 
 log = structlog.get_logger(__name__)
 
@@ -62,7 +62,9 @@ class HeardStore(Protocol):
 
 
 class HearingService:
-    """Transcription of stored recordings; an interrupted one continues with the next call."""
+    """Transcription of stored recordings; a call after an interruption does not pay again for a stored
+    transcript.
+    """
 
     def __init__(
         self,
@@ -83,16 +85,16 @@ class HearingService:
         self._places = asyncio.Semaphore(AT_ONCE)
 
     def check_length(self, seconds: float | None) -> None:
-        """Before anything is fetched or paid; raises RecordingTooLong."""
+        """Raise RecordingTooLong if a recording of `seconds` exceeds the limit; None is accepted."""
         if seconds is not None and seconds > self.limits.minutes * 60:
             raise RecordingTooLong(self.limits.minutes)
 
     async def hear(
         self, session_id: int, attachment_id: int, recording: Recording, *, language: str = ""
     ) -> str:
-        """Its words, never empty. What was heard before is not heard, or paid, again.
+        """Return the transcript of a recording, never empty; a stored one is returned without another call.
 
-        Raises NotHeard, RecordingTooLong, RecordingEmpty, CapReached, CapHeld, StorageUnavailable.
+        Raises NotHeard, RecordingTooLong, RecordingEmpty, CapReached, CapHeld and StorageUnavailable.
         """
         async with self._places:
             return await self._hear(session_id, attachment_id, recording, language)
@@ -120,7 +122,7 @@ class HearingService:
         self._crash_point("after_hearing")
         told = transcript.seconds
         spent = self._spending(seconds if told is None else told, known=told is not None)
-        # What claimed to be shorter than it is, is paid for, and its words go nowhere.
+        # A recording longer than it claimed was paid for, but its transcript is discarded.
         too_long = told is not None and told > self.limits.minutes * 60
         words = "" if too_long else transcript.text[:MOST_WORDS_CHARS]
         await record(words=words, spent=spent)
@@ -137,7 +139,7 @@ class HearingService:
 
 
 def _said(error: ModelError) -> EvertalkError:
-    """Return the error for a service's refusal; a refused recording is not tried again."""
+    """Return the error for people after a failed transcription; RecordingEmpty if the service rejected it."""
     return RecordingEmpty(str(error)) if isinstance(error, ModelRejectedRequest) else NotHeard(str(error))
 
 

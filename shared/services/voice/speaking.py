@@ -1,4 +1,4 @@
-"""Has answers read aloud: within the caps, made and paid once, and booked by their length."""
+"""Reading of answers aloud, within the caps; each is made and paid once, by its length."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shared.runtime import CrashPoint
 from shared.services.turns.spend_tracker import SpendStore
 
 AT_ONCE = 4
-"""By one process: each holds a spoken answer in memory."""
+"""Most spoken answers made at the same time in a process, since each is kept in memory."""
 
 log = structlog.get_logger(__name__)
 
@@ -64,7 +64,7 @@ class SpokenStore(Protocol):
 
 
 class SpeakingService:
-    """Spoken answers: each is made once and reused for a day."""
+    """Maker of spoken answers; each is made once and reused for a day."""
 
     def __init__(
         self,
@@ -77,7 +77,9 @@ class SpeakingService:
         micro_per_1000_chars: int | None,
         crash_point: CrashPoint,
     ) -> None:
-        """Without a known price, the ledger says so."""
+        """Set up the service; `micro_per_1000_chars` is None for an unknown price, which the ledger then
+        records.
+        """
         self._speaker = speaker
         self._store = store
         self._answers = answers
@@ -89,9 +91,9 @@ class SpeakingService:
         self._locks: WeakValueDictionary[tuple[int, int, str], asyncio.Lock] = WeakValueDictionary()
 
     async def speak(self, session_id: int, turn: int, *, form: SpeechFormat, texts: Catalogue) -> bytes:
-        """The answer of a turn, read aloud.
+        """Return the answer of a turn as audio; a stored one is returned without another call.
 
-        Raises NotSpoken, NothingToSpeak, CapReached, CapHeld, StorageUnavailable.
+        Raises NotSpoken, NothingToSpeak, CapReached, CapHeld and StorageUnavailable.
         """
         key = session_id, turn, form
         lock = self._locks.setdefault(key, asyncio.Lock())
