@@ -102,6 +102,7 @@ HOMES: tuple[tuple[str, tuple[str, ...], str], ...] = (
         "pydantic",
         (
             "shared.config.settings",
+            "shared.config.fields",
             "shared.config.agents",
             "shared.config.sites",
             "shared.config.bots",
@@ -113,7 +114,11 @@ HOMES: tuple[tuple[str, tuple[str, ...], str], ...] = (
         ),
         "checks at the doors only; aiogram is built on it",
     ),
-    ("pydantic_settings", ("shared.config.settings",), "settings are read in one place"),
+    (
+        "pydantic_settings",
+        ("shared.config.settings", "shared.config.fields"),
+        "settings are read in one place",
+    ),
     (
         "redis",
         ("shared.adapters", "shared.diagnostics.security_review"),

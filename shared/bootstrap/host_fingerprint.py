@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from shared.config.settings import Settings, find_mcp_file, is_secret, list_setting_names
+from shared.config.settings import Settings, find_mcp_file, is_secret, list_declarations, list_setting_names
 from shared.core.ops.backups import key_id_of
 
 REFRESH_SECONDS = 60.0
@@ -20,14 +20,6 @@ _READ_BYTES = 16 * 1024
 """Bytes read of each file; longer files count by their beginning and size."""
 _MOST_FILES = 200
 """Files per folder, since the fingerprint is made between two heartbeats."""
-_HOST_SETTINGS = frozenset(
-    {
-        "data_dir", "database_url", "direct_database_url", "redis_url", "http_host", "http_port",
-        "telegram_port", "backup_dir", "backup_copy_dir", "backup_keep", "models_file", "mcp_file",
-        "telegram_bots_file", "secret_key", "process_file", "crash_point", "log_level", "log_format",
-        "otlp_endpoint",
-    }
-)  # fmt: skip
 
 
 class HostFingerprint:
@@ -60,7 +52,9 @@ class HostFingerprint:
     def _digest_settings(self) -> Mapping[str, str]:
         names, fields = list_setting_names(), type(self._settings).model_fields
         found: dict[str, str] = {}
-        for field in fields.keys() - _HOST_SETTINGS:
+        for field, declared in list_declarations().items():
+            if declared.per_host:
+                continue
             value = getattr(self._settings, field)
             if value != fields[field].get_default(call_default_factory=True, validated_data={}):
                 plain = value.get_secret_value() if is_secret(field) else value

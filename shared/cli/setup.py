@@ -23,14 +23,9 @@ from shared.adapters.models.model_lists import (
 )
 from shared.adapters.models.openai_provider import OPENAI_URL
 from shared.adapters.telegram_probe import BotProbe, TelegramUnreachable, TokenRefused, probe_bot
-from shared.config.settings import (
-    TELEGRAM_API_URL,
-    BadSettings,
-    default_env_file,
-    load_settings,
-    parse_chat_ids,
-    validate_bot_token,
-)
+from shared.config.fields.kinds import parse_chat_ids, validate_bot_token
+from shared.config.fields.telegram import TELEGRAM_API_URL
+from shared.config.settings import BadSettings, default_env_file, load_settings
 
 _LINE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=")
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+,=-]*")

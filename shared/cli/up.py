@@ -26,6 +26,7 @@ from shared.adapters.encryption import CannotUnseal
 from shared.adapters.meaning.client import fits_socket, has_encoder
 from shared.cli.startup.assistant import CannotStart, StartAssistant, open_assistant
 from shared.config.bots import BotConfig, load_bots
+from shared.config.fields.declaration import ProcessName
 from shared.config.settings import (
     ENV_FILE_NAME,
     ORIGINS_NAME,
@@ -38,7 +39,7 @@ from shared.config.stored import StoredSettings, find_locked, list_storable, loa
 from shared.core.values.errors import StorageUnavailable
 from shared.supervision.backup_schedule import BackupScheduler
 from shared.supervision.child_process import ChildMisconfigured, ChildProcess, build_child_environment
-from shared.supervision.process_secrets import ProcessName, select_environment
+from shared.supervision.process_secrets import select_environment
 
 if TYPE_CHECKING:
     from shared.adapters.postgres.people.stored_settings import PostgresStoredSettings, SettingsNews

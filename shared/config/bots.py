@@ -12,20 +12,17 @@ from typing import Any, get_args
 
 from pydantic import SecretStr
 
-from shared.config.secret_files import find_secret
-from shared.config.settings import (
-    BadSettings,
-    Settings,
-    SettingsProblem,
+from shared.config.fields.kinds import (
     TelegramAccess,
     TelegramAudience,
     TelegramMode,
-    load_environment,
     parse_chat_ids,
     parse_json,
     read_secrets,
     validate_bot_token,
 )
+from shared.config.secret_files import find_secret
+from shared.config.settings import BadSettings, Settings, SettingsProblem, load_environment
 
 FIRST_TOKEN = "TELEGRAM_BOT_TOKEN"  # noqa: S105 - the name of a variable
 DEFAULT_AGENT = "default"

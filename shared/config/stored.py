@@ -9,62 +9,31 @@ from datetime import datetime
 from typing import Any
 
 from shared.config.bots import check_stored_bots
+from shared.config.fields.kinds import parse_json, read_secrets
 from shared.config.settings import (
     BadSettings,
     Settings,
     SettingsProblem,
     find_setting_sources,
     is_secret,
+    list_declarations,
     list_setting_names,
     load_settings,
-    parse_json,
-    read_secrets,
 )
 
-STORABLE = (
-    "anthropic_api_key", "anthropic_base_url", "openai_api_key", "openai_base_url", "model", "summary_model",
-    "fallback_models", "models", "model_keys", "max_output",
-    "picture_url", "picture_key", "picture_model", "picture_usd",
-    "transcribe_url", "transcribe_key", "transcribe_model", "transcribe_per_minute_usd",
-    "transcribe_most_minutes", "transcribe_most_mb",
-    "speech_url", "speech_key", "speech_model", "speech_voice", "speech_per_1000_chars_usd",
-    "meaning", "rerank_url", "rerank_key", "rerank_model", "embeddings_url", "embeddings_key",
-    "embeddings_model", "mcp_servers",
-    "telegram_bot_token", "telegram_access", "telegram_allowed", "telegram_audience", "telegram_agent",
-    "telegram_bots", "telegram_tokens",
-    "telegram_drafts",
-    "telegram_rich", "telegram_reactions", "telegram_channels", "telegram_inline",
-    "telegram_guests", "telegram_guest_questions",
-    "telegram_secretary", "telegram_secretary_chats", "telegram_secretary_list", "telegram_secretary_auto",
-    "telegram_secretary_hours",
-    "allowed_origins", "timezone", "quiet_hours",
-    "preset", "context_window", "soft_budget", "reserve", "flush_threshold", "keep_turns", "max_rounds",
-    "history_turns", "window_messages", "trim_tokens",
-    "compaction_hook_url", "compaction_hook_secret", "compaction_hook_summary",
-    "cap_total_per_day_usd", "cap_person_per_day_usd", "cap_session_usd", "cap_visitor_per_day_usd",
-    "cap_network_per_day_usd", "cap_guests_per_day_usd", "cap_secretary_per_day_usd",
-    "cap_customer_per_day_usd", "cap_tokens_per_day",
-    "cap_visitors_per_hour_percent", "handover", "handover_minutes",
-    "handover_silence_minutes", "working_hours", "away_text", "retention_days", "alert_telegram_chats",
-    "alert_webhook_url", "alert_webhook_secret", "alert_smtp_url", "alert_email_from", "alert_email_to",
-    "backup_copy_dir",
-)  # fmt: skip
+STORABLE = tuple(field for field, declared in list_declarations().items() if declared.is_storable)
 """Fields of the settings that operators may store.
 
 None of them opens a way in: addresses, ports, files, keys of the installation and logins are missing. The
 folder for copies of backups is only written to.
 """
-SEVERAL_SECRETS = ("model_keys", "telegram_tokens")
+SEVERAL_SECRETS = tuple(field for field, declared in list_declarations().items() if declared.by_purpose)
 """Settings that are a JSON object of secrets: keys by address of their server, tokens by id of their bot."""
 MOST_CHARS = 8000
 _ADDRESS_OF = {
-    "ANTHROPIC_API_KEY": "ANTHROPIC_BASE_URL",
-    "OPENAI_API_KEY": "OPENAI_BASE_URL",
-    "EVERTALK_TRANSCRIBE_KEY": "EVERTALK_TRANSCRIBE_URL",
-    "EVERTALK_PICTURE_KEY": "EVERTALK_PICTURE_URL",
-    "EVERTALK_SPEECH_KEY": "EVERTALK_SPEECH_URL",
-    "EVERTALK_RERANK_KEY": "EVERTALK_RERANK_URL",
-    "EVERTALK_EMBEDDINGS_KEY": "EVERTALK_EMBEDDINGS_URL",
+    list_setting_names()[field]: list_setting_names()[declared.sent_to]
+    for field, declared in list_declarations().items()
+    if declared.sent_to
 }
 """Setting with the address of each key's server; the key is sent nowhere else."""
 

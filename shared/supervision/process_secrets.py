@@ -3,48 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Literal
 
+from shared.config.fields.declaration import ALL, ProcessName
 from shared.config.secret_files import SUFFIX
-from shared.config.settings import ENV_FILE_NAME, ORIGINS_NAME, find_setting_sources, list_setting_names
+from shared.config.settings import (
+    ENV_FILE_NAME,
+    ORIGINS_NAME,
+    find_setting_sources,
+    list_declarations,
+    list_setting_names,
+)
 
-ProcessName = Literal["web", "bot", "worker"]
-_ALL: tuple[ProcessName, ...] = ("web", "bot", "worker")
-
-PROCESSES_BY_SETTING: dict[str, tuple[ProcessName, ...]] = {
-    "anthropic_api_key": _ALL,
-    "openai_api_key": _ALL,
-    # The worker shows a model the tools that it was shown before.
-    "mcp_servers": _ALL,
-    "transcribe_key": ("web", "bot"),
-    "speech_key": ("web", "bot"),
-    "picture_key": ("web", "bot"),
-    "rerank_key": _ALL,
-    "embeddings_key": _ALL,
-    "model_keys": _ALL,
-    "database_url": _ALL,
-    "redis_url": _ALL,
-    # For migrations, dumps and the doctor, which are no process of these.
-    "direct_database_url": (),
-    "telegram_bot_token": ("bot",),
-    "telegram_tokens": ("bot",),
-    "telegram_webhook_secret": ("bot",),
-    # Who opens an alert writes down whom it goes to; the worker opens none, the bot brings those to Telegram.
-    "alert_webhook_url": ("web", "bot"),
-    "alert_webhook_secret": ("web", "bot"),
-    "alert_smtp_url": ("web", "bot"),
-    "compaction_hook_url": ("worker",),
-    "compaction_hook_secret": ("worker",),
-    "secret_key": ("web",),
-    "metrics_token": ("web",),
-    "oidc_client_secret": ("web",),
+PROCESSES_BY_SETTING = {
+    field: declared.processes
+    for field, declared in list_declarations().items()
+    if declared.processes is not None
 }
 """By field of the settings, every one that is secret."""
 
 
 def works_with(process: ProcessName, field: str) -> bool:
     """Return whether a process works with a setting; every process works with what is not secret."""
-    return process in PROCESSES_BY_SETTING.get(field, _ALL)
+    return process in PROCESSES_BY_SETTING.get(field, ALL)
 
 
 def select_environment(

@@ -14,7 +14,7 @@ from bot.telegram.inbound.update_parser import parse_guest_message
 from bot.telegram.inbound.updates import ChatRef, IncomingMessage, build_prompt
 from bot.telegram.outbound.guest_delivery import LIMIT_NOTICE, REFUSED_NOTICE
 from shared.adapters.postgres.telegram.guest_queries import GuestChat, NewGuestQuery
-from shared.config.settings import TelegramGuests
+from shared.config.fields.kinds import TelegramGuests
 from shared.core.session.turns import Inbound
 from shared.core.values.errors import BadInput
 from shared.services.turns.session_service import SessionService

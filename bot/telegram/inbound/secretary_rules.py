@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared.config.settings import TelegramSecretary, TelegramSecretaryChats
+from shared.config.fields.kinds import TelegramSecretary, TelegramSecretaryChats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,7 +50,8 @@ from bot.telegram.runtime.bot_runner import BotRunner, LeaseGuard, make_steady_c
 from shared.bootstrap.app import App
 from shared.bootstrap.outages import run_outage_alerts
 from shared.config.bots import BotConfig
-from shared.config.settings import Settings, TelegramGuests
+from shared.config.fields.kinds import TelegramGuests
+from shared.config.settings import Settings
 from shared.core.values.errors import StorageUnavailable
 from shared.ports import TURN_DUE, TYPING
 from shared.runtime import BackgroundTasks

@@ -19,7 +19,8 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
 from shared.config.agents import ConfigSection, describe_problem
-from shared.config.settings import Settings, read_secrets
+from shared.config.fields.kinds import read_secrets
+from shared.config.settings import Settings
 from shared.core.values.money import price_on
 from shared.ports import ModelCard, Prices
 

@@ -32,8 +32,9 @@ from shared.adapters.models.remote import RemoteModel
 from shared.adapters.models.timeouts import Patience
 from shared.adapters.models.token_cap import TokenCap
 from shared.adapters.models.wire import build_request_body
+from shared.config.fields.kinds import read_secrets
 from shared.config.secret_files import SecretEnvironment
-from shared.config.settings import Settings, read_secrets
+from shared.config.settings import Settings
 from shared.core.values.errors import ModelRefusedAccount
 from shared.core.verdicts.abilities import LearnedAbility
 from shared.core.verdicts.breaker import BreakerState

@@ -35,7 +35,8 @@ from shared.bootstrap.from_settings import (
     build_speaker,
     build_transcriber,
 )
-from shared.config.settings import Settings, open_secret, read_secrets
+from shared.config.fields.kinds import read_secrets
+from shared.config.settings import Settings, open_secret
 from shared.core.values.errors import EvertalkError, ModelError, ModelRedirected, ModelRefusedAccount
 from shared.core.values.messages import text_message
 from shared.core.values.recordings import Recording, silence

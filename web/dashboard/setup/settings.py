@@ -20,14 +20,15 @@ from shared.adapters.models.catalog import ModelsFileBroken, list_stored_entries
 from shared.adapters.models.price_list import list_unpriced
 from shared.adapters.models.token_cap import find_token_cap
 from shared.adapters.postgres.people.stored_settings import PostgresStoredSettings
+from shared.config.fields.kinds import read_secrets
 from shared.config.settings import (
     BadSettings,
     Settings,
     SettingsProblem,
     find_setting_sources,
     is_secret,
+    list_declarations,
     list_setting_names,
-    read_secrets,
 )
 from shared.config.stored import (
     SEVERAL_SECRETS,
@@ -41,7 +42,6 @@ from shared.config.stored import (
     load_with_stored,
     merge_secrets,
 )
-from shared.core.presets.catalog import PRESETS
 from shared.core.session.turns import iso
 from shared.supervision.process_secrets import PROCESSES_BY_SETTING
 from web.dashboard.access import AuthedRequest
@@ -51,7 +51,6 @@ from web.security import HttpRefusal
 
 router = OperationRouter()
 _MODELS = "EVERTALK_MODELS"
-_ROWS = {"models": "models", "telegram_bots": "bots"}
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "settings.md"
 _ROW = re.compile(r"^\| `([A-Z0-9_]+)` \| (.*?) \| (.*) \|$", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]]+)\]\([^)\s]*\)")
@@ -247,12 +246,13 @@ def _kind(field: str) -> tuple[str, list[str]]:
 
     Only the kind `choice` has choices; an empty value means the default.
     """
-    if field in _ROWS:
-        return _ROWS[field], []
+    row = list_declarations()[field].form
+    if row and row.kind:
+        return row.kind, []
     if is_secret(field):
         return "secret", []
-    if field == "preset":
-        return "choice", sorted(PRESETS)
+    if row and row.choices:
+        return "choice", list(row.choices)
     leaves = list(_leaves(Settings.model_fields[field].annotation))
     choices = [str(one) for leaf in leaves if get_origin(leaf) is Literal for one in get_args(leaf)]
     if choices:

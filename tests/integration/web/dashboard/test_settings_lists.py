@@ -11,7 +11,8 @@ import pytest
 from shared.adapters.models.catalog import list_entries
 from shared.bootstrap.stored_settings import build_stored_settings
 from shared.config.bots import load_bots
-from shared.config.settings import load_settings, read_secrets
+from shared.config.fields.kinds import read_secrets
+from shared.config.settings import load_settings
 from shared.config.stored import load_with_stored
 from tests.integration.web.dashboard.operator_calls import ask, put, rows_of
 from tests.integration.web.dashboard.settings_house import pages
