@@ -84,7 +84,11 @@ def audit_patch(
     limit: int = SUMMARY_TOKENS,
     may_be_empty: bool = False,
 ) -> AuditVerdict:
-    """Return the audit of the ledger that results from applying a model's changes to the former one."""
+    """Return the audit of the ledger that results from applying a model's changes to the former one.
+
+    `may_be_empty` accepts a ledger that says nothing; else that is a hard fault. Changes of unknown items are
+    soft faults.
+    """
     former = convert_to_ledger(former)
     patched = apply_patch(former, patch, identifiers=identifiers_of(source_words(source_text)))
     verdict = audit_ledger(patched, former, source_text, count=count, limit=limit, may_be_empty=may_be_empty)
@@ -143,7 +147,7 @@ def audit_ledger(
     """Return the audit of a new ledger against its source and the former ledger, with the repaired ledger.
 
     A hard fault needs another attempt by the model; a soft one removes or restores only its item or sentence.
-    The repaired ledger has at most `limit` tokens.
+    `may_be_empty` accepts a ledger that says nothing. The repaired ledger has at most `limit` tokens.
     """
     former = convert_to_ledger(former)
     lines = source_lines(source_text)
@@ -384,7 +388,10 @@ def list_unanswered(lines: tuple[SourceLine, ...]) -> list[NewItem]:
 
 
 def is_covered(wanted: NewItem, ledger: Ledger, told: str = "") -> bool:
-    """Return whether the ledger, or the text `told`, already contains most words of an item."""
+    """Return whether the ledger, or the text `told`, already contains most words of an item.
+
+    True also if the ledger has an item of the same kind from the same message.
+    """
     words = {word for word in normalise(wanted.text).split() if len(word) > _TELLING_CHARS}
     for item in ledger.items:
         if item.closed is not None:

@@ -322,7 +322,7 @@ def join_sections(parts: tuple[Ledger, ...]) -> tuple[Section, ...]:
 
 
 def _as_text(part: Ledger) -> Ledger:
-    """Return the narrative of a ledger as a section; its items are carried separately."""
+    """Return the ledger with its narrative as its only section; unchanged without a narrative."""
     return replace(part, sections=(Section(heading="", text=part.narrative),)) if part.narrative else part
 
 

@@ -96,7 +96,8 @@ class NoteDraft:
 def flush_way(
     *, allowed: bool, on_prefix: bool, can: Collection[str], room: Mapping[FlushWay, int]
 ) -> FlushWay:
-    """Return how to ask a model for notes.
+    """Return how to ask a model for notes: `prefix` if `on_prefix` (after the cached chat), else the first
+    separate way that fits.
 
     `can` are the model's abilities; `room` is the transcript size in estimated tokens that each separate way
     allows. Returns `code` if no way fits and `off` if notes are not allowed.

@@ -80,8 +80,8 @@ def saves_together(costs: Costs, *, writer: Prices | None, chat: Prices | None, 
 def stays_with_chat(costs: Costs, *, writer: Prices | None, chat: Prices | None) -> bool:
     """Return whether the chat model writes the summary alone, while the provider has its request cached.
 
-    True unless a second model saves more than a tenth of the price of the hidden turns and the summary. False
-    if the cache has expired or a price is unknown (None).
+    True unless a second model, at the prices of `writer`, saves more than a tenth of the price of the hidden
+    turns and the summary. False if the cache has expired or a price is unknown (None).
     """
     if writer is None or chat is None or costs.cache_age_seconds >= costs.cache_seconds:
         return False
@@ -116,8 +116,8 @@ def summary_request(
 ) -> tuple[str, str]:
     """Return system and user text of a request for a summary: ledger changes as JSON, or text of a form.
 
-    `most_words` is its limit in words, 0 for none; `titled` also requests a title. Foreign text is fenced by
-    tags that it cannot contain.
+    `language` is an IETF tag, None for the main language of the transcript; `most_words` is the limit in
+    words, 0 for none; `titled` also requests a title. Foreign text is fenced by tags that it cannot contain.
     """
     shape = form_of(form)
     fence = _fence(source_text, focus or "")
@@ -141,7 +141,10 @@ def merge_request(
     form: SummaryForm = "ledger",
     most_words: int = 0,
 ) -> tuple[str, str]:
-    """Return system and user text that request one summary made from the summaries of neighbouring ranges."""
+    """Return system and user text that request one summary made from the summaries of neighbouring ranges.
+
+    Parameters are those of `summary_request`.
+    """
     shape = form_of(form)
     fence = _fence(*parts, focus or "")
     if not shape.is_text:
@@ -166,7 +169,7 @@ def warm_instruction(
     """Return the user message that requests a summary after the unchanged chat.
 
     The chat above already shows messages and former summary, so the message lists only numbers and
-    beginnings. `with_notes` also requests memory notes.
+    beginnings. `titled` also requests a title, `with_notes` memory notes.
     """
     shape = form_of(form)
     fence = _fence(source_text, focus or "")
@@ -194,7 +197,9 @@ else. Use only what the transcript and the former record say. If you cannot writ
 
 
 def as_lines_request(request: str, *, titled: bool = False) -> str:
-    """Return a request of `summary_request` changed to ask for lines instead of JSON."""
+    """Return a request of `summary_request` changed to ask for lines instead of JSON; `titled` also requests
+    a title.
+    """
     told = f"{request}\n\nDo not write JSON. Instead, {LINES}"
     return f"{told}\n{TITLE_LINE}" if titled else told
 

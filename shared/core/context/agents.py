@@ -65,7 +65,7 @@ EMPTY = Workspace()
 def instructions(workspace: Workspace, *, first_turn: bool, by_itself: bool = False) -> str:
     """Return the files with instructions, as prompt text; empty without files.
 
-    `by_itself` says that no person began the turn.
+    `first_turn` adds `BOOTSTRAP.md`; `by_itself` adds `HEARTBEAT.md`, for a turn that no person began.
     """
     if not workspace.files:
         return ""

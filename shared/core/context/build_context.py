@@ -518,8 +518,8 @@ def select(
 
 
 def left_out_counter(policy: ContextPolicy, *, channel: str | None, ratio: float) -> LeftOut | None:
-    """Return a function that counts what the policy would leave out of a view; None if it never leaves out
-    anything.
+    """Return a function that counts the tokens that the policy would leave out of a view on this channel;
+    None if it never leaves out anything.
     """
     if not policy.keeping.limits(channel):
         return None

@@ -174,8 +174,8 @@ def authority_of(
     """Return the source of a note: `person` if the text is theirs, else `tool` or `assistant`.
 
     `said` is what the person said in the turns of the note, `before` their other readable text, `foreign`
-    text of others. Names, numbers and addresses found only in `foreign` always make it a tool's; so does use
-    of tools, or of half of the words that the person did not say.
+    text of others. Names, numbers and addresses found only in `foreign` always make it a tool's. So does
+    `tools_used`, or half of the unsaid words being foreign, if the person did not say most of it.
     """
     wanted = _stems(text) - _OF_THE_GENRE
     theirs = wanted & _stems_of_all(said)

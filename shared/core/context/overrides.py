@@ -34,7 +34,7 @@ class BadContextConfig(EvertalkError):
 def deployment_policy(
     name: str, *, context_window: int | None = None, given: Mapping[str, Any] | None = None
 ) -> ContextPolicy:
-    """Return the policy of a preset in the operator's window, with the operator's settings.
+    """Return the policy of a preset in the operator's window, with the operator's settings `given`.
 
     `context_window` is in tokens, None for the preset's own. Raises ContradictoryPolicy.
     """
@@ -52,7 +52,8 @@ def agent_policy(
 ) -> ContextPolicy:
     """Return an agent's policy: its preset or the deployment's, then the operator's settings, then its own.
 
-    Only `preset` and `context` of `config` are read. Raises BadContextConfig.
+    Only `preset` and `context` of `config` are read. `context_window` (tokens) and `given` apply to its
+    preset only, as in `deployment_policy`. Raises BadContextConfig.
     """
     name, wanted = config.get("preset"), config.get("context")
     if name is None and not wanted:

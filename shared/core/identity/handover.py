@@ -226,7 +226,7 @@ def event_payload(
     """Return the payload of a `handover` event for the person's client.
 
     Name and `picture` (a key) of the operator are included in the state `human` only; `reason` only in
-    `waiting` and if the person asked, since the assistant's reasons are for operators.
+    `waiting` and if `asked_by` is `person`, since the assistant's reasons are for operators.
     """
     payload: dict[str, Any] = {"state": state}
     if state == "human":

@@ -106,7 +106,8 @@ class ImportBudget:
     ) -> bool:
         """Return whether the worst case of these calls fits into the budget, after what was spent.
 
-        Each call is its input tokens, output tokens, and prices (None if unknown).
+        Each call is its input tokens, output tokens, and prices (None if unknown). `anonymous` uses the
+        budget of a visitor.
         """
         micro = spent.micro
         tokens = spent.input_tokens + self.output_weight * spent.output_tokens

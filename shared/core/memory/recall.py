@@ -673,7 +673,7 @@ def pack_passages(
     """Return the best passages that fit into `limit_tokens`, in the order for `render_passages`.
 
     `items` come best first. A passage contained in one already taken is left out. Of two on the same subject,
-    the later is marked.
+    the later is marked. With `today`, the line above a passage also says how long ago its day was.
     """
     taken: list[Found] = []
     said: list[str] = []

@@ -67,8 +67,8 @@ def _can_be_summarised(
 
 
 def _chatter(view: View, policy: ContextPolicy) -> list[Turn]:
-    """Return the messages that may be hidden, with their tool results; tool rounds and vague texts come
-    first.
+    """Return the assistant's messages that may be hidden, with their tool results; tool rounds and vague
+    texts come first.
     """
     ended = sorted({entry.turn for entry in view.entries if entry.turn != view.open_turn})
     recent = {

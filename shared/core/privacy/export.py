@@ -143,7 +143,10 @@ def json_start(head: ExportHead, *, at: datetime) -> str:
 
 
 def json_session(session: ExportedSession, *, first: bool) -> str:
-    """Return the beginning of a conversation in a JSON export, up to the list of messages."""
+    """Return the beginning of a conversation in a JSON export, up to the list of messages.
+
+    All but the `first` conversation begin with a comma.
+    """
     values = {
         "id": session.public_id,
         "created_at": session.created_at,
@@ -160,7 +163,10 @@ JSON_END = "]}\n"
 
 
 def json_messages(messages: Sequence[Mapping[str, Any]], *, first: bool) -> str:
-    """Return a page of messages in a JSON export; empty without messages."""
+    """Return a page of messages in a JSON export; empty without messages.
+
+    All but the `first` page of a conversation begin with a comma.
+    """
     if not messages:
         return ""
     return ("" if first else ",\n") + ",\n".join(map(dump_json, messages))
@@ -206,7 +212,10 @@ def _note(note: Mapping[str, Any], verbatim: bool) -> str:
 
 
 def markdown_session(session: ExportedSession, texts: Catalogue, *, verbatim: bool = False) -> str:
-    """Return the beginning of a conversation in a Markdown export, up to its messages."""
+    """Return the beginning of a conversation in a Markdown export, up to its messages.
+
+    `verbatim` shows all texts literally.
+    """
     title = texts.say("export_conversation", id=session.public_id)
     begun = texts.say("export_begun", at=iso(session.created_at))
     lines = [f"# {title}", "", begun, ""]
@@ -227,7 +236,7 @@ def markdown_session(session: ExportedSession, texts: Catalogue, *, verbatim: bo
 
 
 def markdown_messages(messages: Sequence[Mapping[str, Any]], *, verbatim: bool = False) -> str:
-    """Return a page of messages in a Markdown export."""
+    """Return a page of messages in a Markdown export; `verbatim` shows their texts literally."""
     return "".join(_render_spoken(messages, verbatim))
 
 

@@ -68,9 +68,10 @@ def build_tool_list(server: McpServer, tools: Sequence[OfferedTool]) -> McpToolL
 
 
 def needs_approval(rule: McpApproval, *, could_write: bool, can_write: bool) -> bool:
-    """Return whether a changed list needs approval by this rule.
+    """Return whether a server's changed list of tools needs approval by this rule.
 
-    A server that could write before counts as writing, since it may merely call itself read-only.
+    `could_write` and `can_write` say that the former or the new list has tools that write. A server that
+    could write before counts as writing, since it may merely call itself read-only.
     """
     return rule == "always" or (rule == "writing" and (could_write or can_write))
 

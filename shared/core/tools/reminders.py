@@ -16,7 +16,7 @@ TEXT_CHARS = 500
 PENDING_AT_MOST = 20
 """Most pending reminders of one person or group."""
 REPEATING_AT_MOST = 10
-"""Most repeating reminders among them, since each repetition is a turn."""
+"""Most repeating reminders of one person or group, since each repetition is a turn."""
 PER_HOUR = 6
 """Most reminders due within an hour, since each is a turn that costs money."""
 LEAST_AHEAD = timedelta(minutes=1)
@@ -129,8 +129,8 @@ def _is_quiet(hour: int, quiet: QuietHours) -> bool:
 
 
 def due_of(when: str, *, now: datetime, zone: tzinfo, least: timedelta = LEAST_AHEAD) -> datetime:
-    """Return the time in words such as `in 2 hours` in UTC. Raises BadMoment if unreadable, too soon or too
-    far.
+    """Return the time, in UTC, described by words such as `in 2 hours`. Raises BadMoment if it is unreadable,
+    too soon or too far.
 
     Without an offset the zone's clock counts: a skipped time is read as an hour later, an ambiguous one as
     the first. Days and weeks are counted by that clock, to the same time of day.

@@ -75,7 +75,8 @@ class Repeat:
 
 
 def repeat_of(words: str, *, first: datetime | None) -> Repeat:
-    """Return the rule in words such as `every Monday at 9`. Raises BadMoment for words that cannot be read.
+    """Return the rule described by words such as `every Monday at 9`. Raises BadMoment for words that cannot
+    be read.
 
     `first` is the first time in the person's time zone, from which missing parts are taken; BadMoment is
     raised if one is missing and `first` is None.

@@ -312,7 +312,9 @@ class ModelError(EvertalkError):
 
     @property
     def form_reason(self) -> str:
-        """Reason for a form that may call any address: our own text, or the message of a JSON error."""
+        """Reason to show in a form that may call any address: a JSON error's status and message, our own
+        text, or the name of the causing exception's class.
+        """
         if self.shown is not None:
             return self.shown
         return str(self) if self.__cause__ is None else type(self.__cause__).__name__

@@ -233,7 +233,10 @@ def clean_name(name: str) -> str:
 
 
 def disposition(name: str, *, inline: bool) -> str:
-    """Return a Content-Disposition header (RFC 6266) with an ASCII name for old clients and the real name."""
+    """Return a Content-Disposition header (RFC 6266) with an ASCII name for old clients and the real name.
+
+    `inline` lets the browser show the file instead of saving it.
+    """
     plain = re.sub(r"[^A-Za-z0-9._ -]", "_", name)
     encoded = "".join(
         chr(byte) if (chr(byte).isalnum() and byte < 128) or chr(byte) in "._-" else f"%{byte:02X}"

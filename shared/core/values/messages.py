@@ -416,7 +416,10 @@ def _pair(messages: Sequence[Message]) -> list[Message]:
 
 
 def _answering(calls: Sequence[ToolUse], blocks: Sequence[Block]) -> Message:
-    """Return the user message after these calls: one result for each call, then the other blocks."""
+    """Return the user message after these calls: one result for each call, then the other blocks.
+
+    A call without a result gets an error.
+    """
     given: dict[str, ToolResult] = {}
     for result in tool_results(blocks):
         given.setdefault(result.tool_use_id, result)

@@ -80,7 +80,7 @@ def worst_case_micro(context_tokens: int, max_output: int, prices: Prices, *, ho
     """Return the micro-dollars to reserve: the whole prompt written to the cache, and the longest answer.
 
     The provider may count a tenth more than was estimated, so the prompt may also reach the size of the
-    higher price.
+    higher price. `hour` uses the price of a cache kept for an hour.
     """
     prompt = context_tokens + -(-context_tokens // _MARGIN)
     of_input, of_output, of_read, of_write, share = _in_whole_shares(prices)
@@ -114,6 +114,8 @@ def affordable_output(
 ) -> int:
     """Return the largest answer, up to `most` tokens, that `micro` micro-dollars pay for at worst; -1 if
     none.
+
+    `hour` uses the price of a cache kept for an hour.
     """
     return _most(most, micro, lambda tokens: worst_case_micro(context_tokens, tokens, prices, hour=hour))
 
@@ -121,6 +123,8 @@ def affordable_output(
 def affordable_input(most: int, output_tokens: int, micro: int, prices: Prices, *, hour: bool = False) -> int:
     """Return the largest prompt, up to `most` tokens, that `micro` micro-dollars pay for at worst; -1 if
     none.
+
+    `hour` uses the price of a cache kept for an hour.
     """
     return _most(most, micro, lambda tokens: worst_case_micro(tokens, output_tokens, prices, hour=hour))
 

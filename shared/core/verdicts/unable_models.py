@@ -10,7 +10,7 @@ AnswerForm = Literal["json", "tools"]
 UNABLE_TIMES = 2
 """Wrong answers in a row after which a session asks the model in another form."""
 UNABLE_SECONDS = 86_400.0
-"""Seconds after which the form is tried again."""
+"""Seconds after which a form that a model failed to produce is tried again."""
 _FORMS: tuple[AnswerForm, ...] = get_args(AnswerForm)
 
 
@@ -31,7 +31,9 @@ class UnableModels:
         return frozenset(form for form in _FORMS if self.lacks(model, form, session=session))
 
     def learn(self, model: str, form: AnswerForm, *, able: bool, session: int) -> None:
-        """Record whether an answer had the form; a good one removes all faults."""
+        """Record whether an answer had the requested form (`able`); a good one removes all faults of the
+        model in this form.
+        """
         if able:
             self._log.forget(f"{form} {model}")
         else:

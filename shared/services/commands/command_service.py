@@ -154,10 +154,12 @@ class CommandService:
         audience: Audience = "personal",
         language: str = "",
     ) -> CommandResult:
-        """Run a command, store its result for all clients of the session, and return it.
+        """Run a command, store its result for all clients of the session, and return it. Raises
+        CommandNotFound.
 
-        Raises CommandNotFound. Results for the caller only are not stored. `language` is an IETF tag; English
-        is used if the texts are not available in it.
+        Results for the caller only are not stored. `language` is an IETF tag; English is used if the texts
+        are not available in it. `address_id` is None for a call that is not the person's; `cid` is the
+        client's id of the call.
         """
         doer = self._doers.get(name)
         if doer is None:

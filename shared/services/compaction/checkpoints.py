@@ -209,7 +209,8 @@ class CheckpointService:
         )  # fmt: skip
 
     async def _plan_again(self, context: CompactionContext, seen: Hidden) -> CompactionPlan | None:
-        """Return the plan of a summary of the digest's whole range; None if all its messages are pinned.
+        """Return the plan of a summary of the digest's whole range; None if no plan ends at the digest's last
+        turn.
 
         The summary may be as long as the digest, or longer if the context stays small enough.
         """

@@ -76,7 +76,7 @@ class CompactionHooks:
     ) -> bool:
         """Announce a summary to the hook; return whether its answer delays it. Raises StorageUnavailable.
 
-        If a message waits for the summary, or the context overflows, the answer is not waited for.
+        With `message_waits`, or if the context overflows, the answer is not waited for.
         """
         if self._poster is None:
             return False

@@ -163,7 +163,7 @@ class JobRunner:
             await self._indexer.index_session(job.session_id)
 
     async def _work(self, job: JobClaim) -> DueJob | None:
-        """Run the job, store its end, and return the next job if it is due at once."""
+        """Run the job, store its end, and return the next job if it is due at once; None otherwise."""
         async with asyncio.timeout(JOB_TIMEOUT_SECONDS):
             done = await self._do_traced(job)
         return await self._store.end_job(

@@ -284,7 +284,9 @@ class SummaryDraft:
     def record_failure(
         self, step: str, model: str, fault: str, *, scores: Mapping[str, float] | None = None
     ) -> None:
-        """Record that the last call brought nothing usable, with its cost."""
+        """Record that the last call brought nothing usable, with its cost, and the audit's scores if there
+        are any.
+        """
         calls = self.tracker.spent[self.paid_before :]
         cost = total_cost(calls) if calls else None
         self.attempts.append(
@@ -306,7 +308,9 @@ class SummaryDraft:
         return self._task("portion", source, former, write=write, titled=titled)
 
     def build_whole(self, source: str, prefix: ModelRequest, *, with_notes: bool) -> SummaryTask:
-        """Return the task of summarising the whole range by an instruction after the cached chat."""
+        """Return the task of summarising the whole range by an instruction after the cached chat;
+        `with_notes` also requests memory notes.
+        """
         titled, former = not self.title, self.plan.former
         instruct = partial(
             warm_instruction,

@@ -157,7 +157,10 @@ def _line(note: KeptNote, zone: tzinfo) -> str:
 
 
 def _render_result(result: NoteResult, done: str) -> str:
-    """Return the result as text for the model. Raises ToolFailed for a refusal."""
+    """Return the result as text for the model; `done` is the text of a success.
+
+    Raises ToolFailed for a refusal.
+    """
     match result.outcome:
         case "saved" | "changed" | "forgotten" | "restored":
             known = f" [{result.note.short_id}]" if result.note and result.outcome != "forgotten" else ""

@@ -77,7 +77,9 @@ class PassageEncoder:
             log.info("note_encoding_failed", reason=str(error))
 
     async def _encode_next(self, name: str, until: float) -> bool:
-        """Encode passages of the next listed session; return False if none is listed."""
+        """Encode passages of the next listed session, or go back to the first after the last; return False if
+        none is listed.
+        """
         found = await self._store.load_unencoded(name, after=self._after, limit=PASSAGES_AT_ONCE)
         if found is None and self._after:
             self._after = 0

@@ -35,7 +35,9 @@ class DataExporter:
         return await self._store.count_messages(session_id)
 
     def build_file_name(self, kind: ExportFormat, *, of: str = "") -> str:
-        """Return the name of an export file, with today's date."""
+        """Return the name of an export file, with today's date; `of` is an optional part of the name before
+        the date.
+        """
         return f"conversation-{f'{of}-' if of else ''}{self._clock.now():%Y-%m-%d}.{kind}"
 
     async def stream(

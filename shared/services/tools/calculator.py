@@ -98,7 +98,10 @@ def _evaluator(source: str) -> Any:
 
 
 def _constant(node: ast.Constant, source: str) -> Decimal:
-    """Return a number exactly as written, so that 0.1 is a tenth."""
+    """Return a number exactly as written, so that 0.1 is a tenth.
+
+    Raises ToolFailed for anything but a number.
+    """
     if isinstance(node.value, bool) or not isinstance(node.value, int | float):
         raise ToolFailed(f"{str(node.value)[:40]!r} is not a number.")
     if isinstance(node.value, int):

@@ -192,7 +192,10 @@ class HandoverExpiry:
         self._limits = limits
 
     async def end_overdue(self, channel: str, *, accounts: Sequence[str] | None = None) -> None:
-        """Return overdue conversations to the assistant and notify the person. Raises StorageUnavailable."""
+        """Return overdue conversations to the assistant and notify the person. Raises StorageUnavailable.
+
+        `accounts` limits it to these accounts of the channel; None includes all.
+        """
         for one in await self._store.list_overdue(channel, self._limits, accounts=accounts):
             moved = await self._store.end_handover(one, self._limits)
             if moved is not None:
@@ -256,7 +259,8 @@ class HandoverService:
         """Assign, snooze or label a conversation, and announce it; `version` is the one the operator has
         read.
 
-        Raises NotTaken, ChangedMeanwhile, TakenByOther, UnknownAssignee, BadSnooze and CannotHandOver.
+        `any_ones` allows it for a conversation of another operator. Raises NotTaken, ChangedMeanwhile,
+        TakenByOther, UnknownAssignee, BadSnooze and CannotHandOver.
         """
         return await self._announce(
             await self._store.change(

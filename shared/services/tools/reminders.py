@@ -177,7 +177,10 @@ class ReminderScheduler:
         self._crash_point = crash_point
 
     async def start_due(self, channel: str, *, accounts: Sequence[str] | None = None) -> None:
-        """Start the turns of due reminders; delay those in quiet hours. Raises StorageUnavailable."""
+        """Start the turns of due reminders; delay those in quiet hours. Raises StorageUnavailable.
+
+        `accounts` limits it to these accounts of the channel; None includes all.
+        """
         for reminder in await self._store.list_due(channel, accounts=accounts):
             await self._begin(reminder)
 

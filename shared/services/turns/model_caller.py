@@ -85,8 +85,8 @@ class ModelCaller:
     async def call(self, state: TurnAttempt, *, tools: bool = True) -> tuple[PreparedRequest, ModelReply]:
         """Return the request that was sent and the model's reply, from the agent's model or a fallback.
 
-        Raises the first model's error if that error allows no fallback or no fallback can answer. Raises
-        TurnStopped if the person stops the turn.
+        Without `tools`, none are offered. Raises the first model's error if that error allows no fallback or
+        no fallback can answer. Raises TurnStopped if the person stops the turn.
         """
         while True:
             try:
@@ -161,8 +161,8 @@ class ModelCaller:
         state.meter.lower_ceiling(prepared, refusal)
 
     def prepare(self, state: TurnAttempt, *, tools: bool = True) -> PreparedRequest:
-        """Return the request for the whole view, with a size estimated from the provider's last
-        token count.
+        """Return the request for the whole view, with a size estimated from the provider's last token count;
+        without `tools`, none are offered.
         """
         prepared = self._requests.build(
             state.view,

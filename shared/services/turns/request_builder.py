@@ -315,8 +315,8 @@ class RequestBuilder:
     ) -> PreparedRequest:
         """Return the request for the open turn or, with an `instruction`, for a background call after it.
 
-        `channel` decides how much history is sent; `token_ratio` is the model's tokens per estimated token.
-        Raises ContextBudgetExceeded if system text and tools leave no room.
+        `channel` decides how much history is sent; `token_ratio` is the model's tokens per estimated token;
+        `cache_long` caches for an hour. Raises ContextBudgetExceeded if system text and tools leave no room.
         """
         ratio, policy = choose_token_ratio(token_ratio, card), self.policy_for(agent_config, card)
         # A background call offers the tools of the turn before it.
@@ -677,6 +677,8 @@ def build_audit(
     """Return the record of what a model call received, to be stored with its turn.
 
     `hashes` name the stored prompt parts; without any, the record holds no recipe to rebuild the request.
+    `reported` is the input tokens that the provider counted, None if unknown; `model_ms` is the call's
+    milliseconds.
     """
     sent = prepared.selection.view.entries
     seqs = tuple(map(_SEQ, sent))

@@ -338,7 +338,8 @@ class SessionService:
     ) -> Edited:
         """Replace the wording of any stored message and announce it, without a new answer.
 
-        An answer in progress that was not shown restarts. Raises StorageUnavailable.
+        An answer in progress restarts unless `is_shown`. `receipt` stores more rows in the same transaction.
+        Raises StorageUnavailable.
         """
         edited = await self._edits.edit(
             session_id, seq, reword=reword, count=self._count_message, dedupe_key=dedupe_key, receipt=receipt,

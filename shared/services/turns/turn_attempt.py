@@ -287,7 +287,11 @@ def build_refusal(
     turn_tokens: int = 0,
     view_epoch: int | None = None,
 ) -> TurnResult:
-    """Return the result of a refused turn; the person sees the error's advice instead of an answer."""
+    """Return the result of a refused turn; the person sees the error's advice instead of an answer.
+
+    `grown` is the context in tokens after it, None to leave it unchanged; `audit` describes the refused
+    request, None if there was none.
+    """
     outcome = Outcome(
         state="refused",
         blocks=None,
