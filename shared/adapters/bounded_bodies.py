@@ -1,4 +1,4 @@
-"""Bodies from outside are cut while they are read: an endless one costs memory up to its bound."""
+"""Limits on the size of bodies from outside: a longer body is cut off while it is read."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 import aiohttp
 
 MOST_BYTES = 16 * 2**20
-"""Bytes of an answer that is read as a whole: vectors, lists of models, errors, results of tools."""
+"""Maximum bytes of an answer that is read as a whole: vectors, lists of models, errors, results of tools."""
 MOST_EVENT_BYTES = 16 * 2**20
-"""Bytes of one server-sent event, and of one line without an end."""
+"""Maximum bytes of one server-sent event, and of one line without an end."""
 MOST_STREAM_BYTES = 256 * 2**20
-"""Bytes of one streamed answer; ten minutes of the fastest model are a tenth of that."""
+"""Maximum bytes of one streamed answer; the fastest model sends a tenth of that in ten minutes."""
 PIECE_BYTES = 16_384
-"""Largest piece of a streamed body that the clients of the SDKs hand out."""
+"""Maximum bytes of a piece of a streamed body that the clients of the SDKs return."""
 _PIECE = 65_536
 _EVENTS = "text/event-stream"
 _WRAPPED = {"gzip": 31, "x-gzip": 31, "deflate": 15}
@@ -35,7 +35,10 @@ def describe_bound(most: int) -> str:
 
 
 async def read_body(response: aiohttp.ClientResponse, most: int = MOST_BYTES) -> bytes:
-    """Return a body of at most `most` bytes; a longer one raises BodyTooLarge and ends the connection."""
+    """Return the body of a response.
+
+    Raises BodyTooLarge and closes the connection if it is longer than `most` bytes.
+    """
     body = bytearray()
     async for piece in response.content.iter_chunked(_PIECE):
         body += piece
@@ -46,10 +49,10 @@ async def read_body(response: aiohttp.ClientResponse, most: int = MOST_BYTES) ->
 
 
 def bound_responses(client: Any, *, most: int = MOST_BYTES, endless_streams: bool = False) -> Any:
-    """Bound the bodies of an httpx2 client: whole ones by `most`, streams by event and in all.
+    """Make an httpx2 client limit the bodies that it reads, and return the client.
 
-    A stream that stays open for hours, as that of a tool server, has no bound in all (`endless_streams`).
-    Reading past a bound raises httpx2.StreamError.
+    Whole bodies have at most `most` bytes; streams MOST_EVENT_BYTES per event and, unless `endless_streams`,
+    MOST_STREAM_BYTES in all. Reading past a limit raises httpx2.StreamError.
     """
     client.headers["Accept-Encoding"] = "identity"
     hook = functools.partial(_bound, most=most, endless_streams=endless_streams)
@@ -58,10 +61,9 @@ def bound_responses(client: Any, *, most: int = MOST_BYTES, endless_streams: boo
 
 
 def call_at_end(response: Any, callback: Callable[[], None]) -> None:
-    """Call `callback` once the last byte of a streamed body has come, read or not.
+    """Call `callback` when the last byte of a streamed response arrives, even if the reader has paused.
 
-    aiohttp reads from the socket all the time, so that a reader who pauses misses no end. Its response lies
-    below the wrappers of httpx2 and of the SDK; without it, as in other clients, nothing is called.
+    Only responses that aiohttp carries are supported; for others `callback` is never called.
     """
     stream = getattr(response, "stream", None)
     while stream is not None:
@@ -72,7 +74,9 @@ def call_at_end(response: Any, callback: Callable[[], None]) -> None:
 
 
 async def _bound(response: Any, *, most: int, endless_streams: bool) -> None:
-    """Replace the response's stream by one that counts; compressed bodies are counted unpacked."""
+    """Replace the stream of a response by one with limits; compressed bodies are measured after
+    decompression.
+    """
     streams = response.status_code < 400 and response.headers.get("content-type", "").startswith(_EVENTS)
     in_all: float = most
     if streams:
@@ -95,11 +99,13 @@ def _too_large() -> type[Exception]:
 
 @functools.cache
 def _bounded_stream() -> Callable[..., Any]:
-    """Return the class of bounded streams; httpx2 is loaded with the SDK that needs it, not before."""
+    """Return the class of streams with limits; defined at the first call, since httpx2 is imported only with
+    an SDK.
+    """
     httpx2 = importlib.import_module("httpx2")
 
     class BoundedStream(httpx2.AsyncByteStream):  # type: ignore[misc, name-defined]
-        """A body that ends with an error at its bound."""
+        """Body that raises httpx2.StreamError when it exceeds a limit."""
 
         def __init__(self, stream: Any, *, in_all: float, per_event: bool, unpack: Any) -> None:
             self._stream, self._in_all, self._per_event = stream, in_all, per_event

@@ -1,4 +1,4 @@
-"""Faults of TLS certificates: what is wrong with one, found in the errors of any client library."""
+"""Faults of TLS certificates, found in the exceptions of any client library."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Literal
 CertificateFaultKind = Literal["expired", "early", "host", "authority", "revoked", "client", "other"]
 
 _MOST_CAUSES = 20
-"""Errors to look through in one chain of causes; libraries wrap an error four or five times."""
+"""Maximum number of exceptions examined in one chain of causes; libraries wrap an error four or five times.
+"""
 _KINDS: Mapping[int, CertificateFaultKind] = {
     9: "early", 10: "expired", 62: "host", 63: "host", 64: "host", 23: "revoked",
     2: "authority", 18: "authority", 19: "authority", 20: "authority", 21: "authority", 27: "authority",
 }  # fmt: skip
-"""Codes of OpenSSL's X509_V_ERR_… constants, in `verify_code`."""
+"""Fault for each verification code of OpenSSL (X509_V_ERR_…)."""
 _CLIENT_REASONS = ("CERTIFICATE_REQUIRED", "ALERT_BAD_CERTIFICATE", "ALERT_CERTIFICATE", "ALERT_UNKNOWN_CA")
-"""Parts of the reasons with which a server refuses the certificate of its client."""
+"""Parts of OpenSSL reasons that mean: the server refused the client's certificate."""
 _WORDINGS: Mapping[CertificateFaultKind, tuple[str, str]] = {
     "expired": (
         "its certificate has expired",
@@ -42,11 +43,14 @@ _WORDINGS: Mapping[CertificateFaultKind, tuple[str, str]] = {
     ),
     "other": ("its certificate was refused", "Check the certificate of that server."),
 }
+"""Reason and advice for each kind of fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateFault:
-    """Reason for which a TLS connection was refused, as the rest of a sentence about the server."""
+    """Certificate fault; `reason` continues a sentence whose subject is the server: "its certificate has
+    expired".
+    """
 
     kind: CertificateFaultKind
     reason: str
@@ -54,9 +58,9 @@ class CertificateFault:
 
 
 def find_certificate_fault(error: BaseException | None) -> CertificateFault | None:
-    """Look through an error and its causes. None: no certificate is at fault."""
+    """Return the certificate fault in an exception or its causes; None if no certificate is at fault."""
     for one in _walk_causes(error):
-        # An error of aiohttp has this class as well, but not its fields; the real one is inside.
+        # An exception of aiohttp is of this class too, but lacks its fields; the wrapped one has them.
         code, reason = getattr(one, "verify_code", None), getattr(one, "reason", None) or ""
         if isinstance(one, ssl.SSLCertVerificationError) and code is not None:
             kind = _KINDS.get(code, "other")
@@ -68,13 +72,13 @@ def find_certificate_fault(error: BaseException | None) -> CertificateFault | No
 
 
 def describe_failure(error: BaseException) -> str:
-    """Return the fault of a certificate, or else the name of the error: its text may hold an address."""
+    """Return the reason of a certificate fault; else the class of the exception, whose text may hold addresses."""
     fault = find_certificate_fault(error)
     return fault.reason if fault is not None else type(error).__name__
 
 
 def _walk_causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error, what it wraps as a cause or an argument, and what was handled when it was raised."""
+    """Yield an exception and all that it wraps: causes, contexts, arguments and members of groups."""
     waiting, seen = [error], set[int]()
     while waiting and len(seen) < _MOST_CAUSES:
         one = waiting.pop(0)

@@ -1,4 +1,4 @@
-"""Seals what must be read again, such as a site's secrets, with a key made of EVERTALK_SECRET_KEY."""
+"""Encryption of stored secrets, such as those of sites, with a key derived from EVERTALK_SECRET_KEY."""
 
 from __future__ import annotations
 
@@ -24,15 +24,20 @@ class CannotUnseal(EvertalkError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sealed:
     key_id: str
-    """Id of the key, so that a wrong key is distinguished from damage."""
+    """Id of the key that sealed the value; it distinguishes a wrong key from damaged data."""
     data: bytes
 
 
 class Encryption:
-    """AES-256-GCM; what a thing is about is signed along, so that no row can stand in for another."""
+    """AES-256-GCM with one key; `about` names the value's owner and is authenticated, so that rows cannot be
+    swapped.
+    """
 
     def __init__(self, secret_key: bytes) -> None:
-        """cryptography is imported late: most processes of most installations seal nothing."""
+        """Derive the key.
+
+        The package cryptography is imported here, since most processes never seal a value.
+        """
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -46,7 +51,10 @@ class Encryption:
         return Sealed(key_id=self.key_id, data=nonce + self._cipher.encrypt(nonce, plain, about.encode()))
 
     def open(self, sealed: Sealed, *, about: str) -> bytes:
-        """Raises CannotUnseal."""
+        """Return the decrypted bytes.
+
+        Raises CannotUnseal if key, data or `about` differ from those of sealing.
+        """
         from cryptography.exceptions import InvalidTag
 
         if sealed.key_id != self.key_id:

@@ -1,4 +1,4 @@
-"""OpenID Connect: identity of an operator by tokens that the provider has signed for this login."""
+"""OpenID Connect: identifies an operator by tokens that the provider signed for this login."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from shared.core.identity.oidc import (
 from shared.core.identity.operators import Role, presentable_name
 
 ALGORITHMS: Mapping[str, str] = {"RS256": "RSA", "ES256": "EC"}
-"""Signature algorithms, and the kind of key that each needs."""
+"""Accepted signature algorithms, and the type of key for each."""
 FETCH_SECONDS = 10.0
 MOST_BYTES = 262_144
 KEPT_SECONDS = 3600.0
-"""Seconds for which the provider's description and keys are cached."""
+"""Seconds for which the provider's configuration and keys are cached."""
 KEYS_AGAIN_SECONDS = 30.0
-"""Seconds between downloads of keys for unknown key ids, which anyone can send."""
+"""Minimum seconds between downloads of keys for unknown key ids, which anyone can send."""
 LEEWAY_SECONDS = 60
 MOST_AGE_SECONDS = 600
 MOST_TOKEN_CHARS = 32_768
@@ -50,7 +50,7 @@ class ProviderConfig:
 
 
 class OidcProvider:
-    """OpenID Connect provider, asked by authorization code with PKCE.
+    """Client of an OpenID Connect provider, by authorization code with PKCE.
 
     Its methods raise ProviderAway, ProviderRefused and NoEntry.
     """
@@ -65,7 +65,7 @@ class OidcProvider:
         self._asking = asyncio.Lock()
 
     async def begin(self, attempt: Attempt, *, redirect_uri: str) -> str:
-        """Return the provider's address to which the browser is sent."""
+        """Return the provider's address for a login, to which the browser is redirected."""
         about = await self._load_discovery()
         wish = {
             "response_type": "code",
@@ -83,7 +83,10 @@ class OidcProvider:
     async def finish(
         self, attempt: Attempt, answer: Mapping[str, str], *, redirect_uri: str
     ) -> ProviderIdentity:
-        """Check the browser's answer and return the operator's identity; call it once per attempt."""
+        """Check the browser's answer and return the operator's identity; call it once per attempt.
+
+        Raises NoEntry if none of the operator's groups has a role.
+        """
         about = await self._load_discovery()
         if not hmac.compare_digest(answer.get("state", "").encode(), attempt.state.encode()):
             raise ProviderRefused("state")
@@ -102,7 +105,7 @@ class OidcProvider:
     async def _load_more_claims(
         self, about: Mapping[str, Any], claims: Mapping[str, Any], token: object
     ) -> dict[str, Any]:
-        """Load groups, names and email from the userinfo endpoint, where the token has no groups.
+        """Return groups, names and email from the userinfo endpoint, for a token without groups.
 
         Raises ProviderRefused for an unusable access token, a refusal, or another person's claims;
         ProviderAway if the provider cannot be reached.
@@ -155,9 +158,9 @@ class OidcProvider:
         return said
 
     async def _claims(self, about: Mapping[str, Any], token: str, attempt: Attempt) -> dict[str, Any]:
-        """Verify an ID token and return its claims. Raises ProviderRefused, ProviderAway.
+        """Verify an ID token and return its claims. Raises ProviderRefused and ProviderAway.
 
-        PyJWT is imported here because it loads cryptography.
+        PyJWT is imported here, because it loads the package cryptography.
         """
         import jwt
 
@@ -194,9 +197,9 @@ class OidcProvider:
             raise ProviderRefused("too old")
 
     async def _key(self, about: Mapping[str, Any], header: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the public key that the token's header names, of the kind that its algorithm needs.
+        """Return the public key that a token's header names, of the type that its algorithm needs.
 
-        Unknown keys are downloaded. Raises ProviderRefused, ProviderAway.
+        Unknown keys are downloaded. Raises ProviderRefused and ProviderAway.
         """
         kind = ALGORITHMS.get(str(header.get("alg")))
         if kind is None:
@@ -272,7 +275,7 @@ async def _ask(
     form: Mapping[str, str] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> tuple[int, dict[str, Any]]:
-    """Send a request and return the status and the JSON object of the answer. Raises ProviderAway.
+    """Send a request and return status and JSON object of the answer. Raises ProviderAway.
 
     Redirects are not followed, since the request may hold a secret.
     """

@@ -1,4 +1,4 @@
-"""Posts to the compaction hook: signed like alerts, to the open internet or this machine."""
+"""Client of the compaction hook: signed POST requests to the open internet or to this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shared.core.ops.alerts import Outcome, signature
 
 
 class CompactionHook:
-    """One address. A repeated message has the same key and the same bytes."""
+    """Client of one hook address; a message that is sent again has the same key and the same bytes."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class CompactionHook:
         self._clock = clock
 
     async def send(self, message: HookMessage, *, seconds: float) -> tuple[Outcome, bytes]:
-        """Send a message and return its outcome with the first bytes of the answer."""
+        """Send a message; return the outcome and at most MOST_ANSWER_BYTES bytes of the answer's body."""
         body = render_hook_body(message)
         at = int(self._clock())
         headers = {

@@ -1,4 +1,6 @@
-"""Sends alerts by mail over SMTP: encrypted except on this machine, in a thread, never twice by guess."""
+"""Sends alerts by mail over SMTP: encrypted except on this machine, and never again if the outcome is
+unknown.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,18 @@ from shared.core.tools.web_address import is_this_machine
 log = structlog.get_logger(__name__)
 
 SECONDS = 20.0
-"""Seconds for each step; the thread ends on time even if its caller has gone."""
+"""Seconds that each network operation may take, so that the sending thread ends even if its caller was
+cancelled.
+"""
 WHOLE_SECONDS = 90.0
+"""Seconds that sending a mail may take in all."""
 _PORTS = {"smtp": 587, "smtps": 465}
 
 
 class AlertMail:
-    """Alerts by mail: one server, one message to all receivers. Tests pass a `context` for their
-    certificate.
+    """Mail channel of alerts: one SMTP server and one message to all receivers.
+
+    `context` replaces the default TLS context; tests pass one that trusts their certificate.
     """
 
     def __init__(
@@ -122,10 +128,9 @@ class AlertMail:
         return server
 
     def _hand_over(self, server: smtplib.SMTP, letter: bytes) -> Outcome:
-        """Give the mail to the server, and return the outcome.
+        """Send the mail on an open connection, and return the outcome.
 
-        Before the message itself is sent, a lost connection is `NotSent`; after that it is
-        `AlertOutcomeUnknown`.
+        Before DATA a lost connection is `NotSent`; after it, `AlertOutcomeUnknown`.
         """
         try:
             refused = _judge_code(server.mail(self._sender)[0])
@@ -158,6 +163,7 @@ def _escape_dots(letter: bytes) -> bytes:
 
 
 def _judge_code(code: int) -> Outcome | None:
+    """Return None for an SMTP code that means success, `AlertRefused` from 500 on, else `NotSent`."""
     if 200 <= code < 300:
         return None
     return AlertRefused(code="address_of_mail") if code >= 500 else NotSent(code=f"smtp_{code}")

@@ -1,4 +1,4 @@
-"""HTTP POST to foreign addresses: only on the open internet, without redirects."""
+"""HTTP POST to addresses outside of the deployment: https to public addresses, without redirects."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ log = structlog.get_logger(__name__)
 SECONDS = 15.0
 RESOLVE_SECONDS = 5.0
 _LATER = frozenset({408, 409, 425, 429})
-"""Client errors that are temporary."""
+"""HTTP statuses below 500 that are temporary: the request may be sent again."""
 
 Permits = Callable[[Address], bool]
 OwnServers = Callable[[SplitResult], Permits | None]
-"""Function that returns the addresses allowed for the operator's own servers; None for other hosts, which
-need https and a public address.
+"""Function of a URL: returns the check of addresses for one of the operator's own servers, or None for other
+hosts, which need https and a public address.
 """
 
 
 class Poster:
-    """A name is resolved once, and the connection goes to one of the very addresses that were looked at."""
+    """HTTP client that resolves a host name once and connects only to the addresses that were checked."""
 
     def __init__(self, own: OwnServers, *, resolve: Resolve = resolve_host) -> None:
         self._own = own
@@ -43,7 +43,10 @@ class Poster:
     async def ask(
         self, url: str, body: bytes, headers: Mapping[str, str], *, seconds: float, most_bytes: int
     ) -> tuple[Outcome, bytes]:
-        """Post and return the outcome with the first `most_bytes` of the answer, as they were sent."""
+        """POST `body` and return the outcome with at most the first `most_bytes` of the answer.
+
+        Failures become outcomes; nothing is raised for them.
+        """
         try:
             async with asyncio.timeout(seconds):
                 return await self._ask(url, body, headers, most_bytes)
@@ -55,7 +58,7 @@ class Poster:
         except (ssl.SSLError, aiohttp.ClientSSLError) as error:
             return NotSent(code=find_tls_code(error)), b""
         except (aiohttp.ClientError, OSError) as error:
-            # The error's own words may repeat the whole address.
+            # The text of the error may contain the whole address.
             log.info("post_failed", error=type(error).__name__)
             return NotSent(code="no_connection"), b""
 
@@ -82,7 +85,10 @@ class Poster:
             return outcome, bytes(answer)
 
     async def _addresses(self, url: str) -> tuple[str, Sequence[Address]]:
-        """Raises BadWebAddress."""
+        """Return the host of a URL with its addresses.
+
+        Raises BadWebAddress if the URL is not https or an address is not allowed.
+        """
         parts = urlsplit(url)
         if (permits := self._own(parts)) is not None:
             host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
@@ -103,14 +109,18 @@ class Poster:
 
 
 def permit_this_machine(parts: SplitResult) -> Permits | None:
-    """Allow loopback addresses only for a host that is written as this machine."""
+    """Return a check that allows only loopback addresses if the URL's host is this machine; None for another
+    host.
+    """
     if not is_this_machine(parts.hostname or ""):
         return None
     return lambda address: address.is_loopback
 
 
 def find_tls_code(error: BaseException) -> str:
-    """Return the code of a failed encrypted connection: `tls_expired` where that is known, else `tls`."""
+    """Return the outcome code of a failed TLS connection: a certificate fault such as `tls_expired`, else
+    `tls`.
+    """
     fault = find_certificate_fault(error)
     code = f"tls_{fault.kind}" if fault is not None else "tls"
     return code if code in ADVICE else "tls"

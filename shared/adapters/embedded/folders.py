@@ -23,7 +23,7 @@ _LONGEST_SOCKET_NAME = ".s.PGSQL.5432.lock"
 
 
 class FolderLock:
-    """Lock of a data folder for one process; the system releases it however that process ends."""
+    """Lock on a data folder for one process; the system releases it however that process ends."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -39,6 +39,7 @@ class FolderLock:
         self.release()
 
     def take(self) -> None:
+        """Lock the folder. Raises FolderInUse, with the owner's note, if another process has locked it."""
         file = self._path.open("a+")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -51,7 +52,10 @@ class FolderLock:
         self._file = file
 
     def write_note(self, note: str) -> None:
-        """Write the note that other processes read when they find the folder locked."""
+        """Write the note that other processes read when they find the folder locked.
+
+        The lock must be held.
+        """
         assert self._file is not None
         self._file.truncate(0)
         self._file.write(note)
@@ -64,6 +68,7 @@ class FolderLock:
 
 
 def is_held(path: Path) -> bool:
+    """Return whether a process holds the lock file `path`; False if the file does not exist."""
     lock = FolderLock(path)
     try:
         with path.open("r"):
@@ -77,9 +82,9 @@ def is_held(path: Path) -> bool:
 
 
 def socket_folder(data_folder: Path, account: ProcessUser) -> Path:
-    """Create the socket folder, make `account` its owner, and return it.
+    """Create the folder for the servers' sockets with `account` as owner, and return it.
 
-    Raises EmbeddedServerFailed if it belongs to a foreign account.
+    Raises EmbeddedServerFailed if the folder belongs to a foreign account.
     """
     folder = choose_socket_folder(data_folder)
     with contextlib.suppress(FileExistsError):
@@ -91,9 +96,9 @@ def socket_folder(data_folder: Path, account: ProcessUser) -> Path:
 
 
 def find_socket_folder(data_folder: Path) -> Path:
-    """Return the socket folder of running servers, without changes.
+    """Return the folder of the running servers' sockets; change nothing.
 
-    Raises EmbeddedServerFailed if it belongs to a foreign account.
+    Raises EmbeddedServerFailed if the folder belongs to a foreign account.
     """
     folder = choose_socket_folder(data_folder)
     _refuse_foreign(folder, _owners(data_folder))
@@ -101,7 +106,9 @@ def find_socket_folder(data_folder: Path) -> Path:
 
 
 def choose_socket_folder(data_folder: Path) -> Path:
-    """Return `run` in the data folder, or a private folder in /tmp if its path is too long or unsafe."""
+    """Return `run` in the data folder, or a folder in /tmp if that path is too long or needs escaping in
+    URLs.
+    """
     folder = data_folder / "run"
     name = str(folder / _LONGEST_SOCKET_NAME)
     if len(os.fsencode(name)) > LONGEST_SOCKET_BYTES or quote(name) != name:

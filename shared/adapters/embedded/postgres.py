@@ -1,4 +1,4 @@
-"""An embedded PostgreSQL: made once, started on a unix socket, never on the network."""
+"""Embedded PostgreSQL: its data folder is made once, and it listens on a unix socket only."""
 
 from __future__ import annotations
 
@@ -33,10 +33,12 @@ _START_SECONDS = 60.0
 _STOP_SECONDS = 8.0
 _ATTEMPTS = 20
 _MOST_CONNECTIONS = "200"
-"""Ten for a process; and twice that for as long as those of a killed one linger beside the next one's."""
+"""Maximum connections: ten for each process, and twice that while a killed process's connections remain open.
+"""
 _MAPS_TO_ALL = 16
-"""The first major whose map may name all roles at once."""
+"""First major version of PostgreSQL whose user map may name all roles at once."""
 _PASSING_TROUBLES = ("pre-existing shared memory block", "already exists", "is still in use")
+"""Parts of the server's log that mean: an earlier server is still ending; start again."""
 
 
 class EmbeddedPostgres:
@@ -45,7 +47,7 @@ class EmbeddedPostgres:
         self._cluster = place.folder / "pg"
         self._fresh = place.folder / "pg.new"
         self._log = place.folder / "postgres.log"
-        # Beside what the servers' account may write.
+        # The servers' account must not be able to write these two files.
         self._access = place.folder / "pg_hba.conf"
         self._names = place.folder / "pg_ident.conf"
         self._sockets = place.sockets
@@ -84,7 +86,10 @@ class EmbeddedPostgres:
             await stop(self._process, signal.SIGINT, timeout_seconds=_STOP_SECONDS)
 
     def _make_cluster(self) -> None:
-        """Made beside its place and renamed, so that a half-made one is never used."""
+        """Create the data folder with initdb unless it exists.
+
+        It is created under another name and renamed, so that a crash leaves no incomplete one.
+        """
         if (self._cluster / "PG_VERSION").exists():
             return
         shutil.rmtree(self._fresh, ignore_errors=True)
@@ -109,12 +114,12 @@ class EmbeddedPostgres:
         self._fresh.rename(self._cluster)
 
     def _write_access(self) -> None:
-        """Allow connections of our account and root by `pg_hba.conf`, but not of all of `nobody`'s
-        programs.
+        """Write `pg_hba.conf` and `pg_ident.conf`, which admit only this account, the servers' account and
+        root.
         """
         names = list_clients(self._place.account)
         whom = "all" if self._place.binaries.major >= _MAPS_TO_ALL else "postgres"
-        # Without a name there is nothing to tell by; the folder of the sockets is closed to all others.
+        # Accounts without a name cannot be mapped; the sockets' folder is closed to all other accounts.
         way = "peer map=evertalk" if names else "trust"
         self._access.write_text(f"local all all {way}\n")
         self._names.write_text("".join(f'evertalk "{name}" {whom}\n' for name in names))
@@ -147,14 +152,14 @@ class EmbeddedPostgres:
             raise self._failure(f"was not ready after {_START_SECONDS:.0f} s")
         if process.poll() is None:
             return True
-        # Each process of the killed server writes a line of its own meanwhile: a tail may hold only theirs.
+        # Processes of the killed server write lines of their own: the last lines may be only those.
         said = read_log_since(self._log, before)
         if not any(trouble in said for trouble in _PASSING_TROUBLES):
             raise self._failure("ended at once")
         return False
 
     def _says_ready(self, pid: int) -> bool:
-        """The eighth line of the pid file is the server's own word for its state."""
+        """Return whether the server `pid` reports "ready" in the eighth line of its pid file."""
         with contextlib.suppress(OSError, IndexError, ValueError):
             lines = (self._cluster / "postmaster.pid").read_text().splitlines()
             return int(lines[0]) == pid and lines[7].strip() == "ready"
@@ -175,7 +180,7 @@ class EmbeddedPostgres:
             "log_destination": "stderr",
             "logging_collector": "off",
             "log_min_messages": "warning",
-            # What was erased must not stand for weeks in a piece of the log that waits to be used again.
+            # A recycled WAL segment would keep erased data on the disk for weeks.
             "wal_recycle": "off",
             "idle_in_transaction_session_timeout": "60s",
         }
@@ -202,7 +207,7 @@ class EmbeddedPostgres:
 
 
 def list_clients(account: ProcessUser) -> list[str]:
-    """Names of those whose programs are ours; none where the system has no name for us."""
+    """Return names of the accounts that may connect; empty if an account has no name on this system."""
     uids = {os.geteuid(), 0} | ({account.uid} if account.uid is not None and not account.is_shared else set())
     try:
         return sorted(pwd.getpwuid(uid).pw_name for uid in uids)

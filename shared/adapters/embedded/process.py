@@ -1,4 +1,4 @@
-"""Child processes that never outlive their parent, and those of an earlier life that did."""
+"""Child processes that never outlive their parent, and the stopping of children that an earlier run left."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ _POLL_SECONDS = 0.02
 def spawn(
     command: Sequence[str | Path], *, log: Path, account: ProcessUser, death_signal: signal.Signals
 ) -> subprocess.Popen[bytes]:
-    """Start a server in its own session, so that Ctrl-C in a terminal reaches us and not it.
+    """Start a server in its own session, so that Ctrl-C in a terminal does not reach it.
 
-    Call it from the main thread: Linux sends `death_signal` when the *thread* that spawned ends.
+    Call it from the main thread: Linux sends `death_signal` when the *thread* that started the child ends.
     """
     rotate(log)
     log.touch(mode=0o600)
     with log.open("ab") as output, warnings.catch_warnings():
-        # Newer Pythons warn of preexec_fn beside threads; ours makes one system call and nothing else.
+        # Newer Pythons warn of preexec_fn in processes with threads; this function makes two system calls
+        # only.
         warnings.simplefilter("ignore", DeprecationWarning)
         return subprocess.Popen(
             [str(part) for part in command],
@@ -48,7 +49,9 @@ def spawn(
 
 
 def die_with_parent(death_signal: signal.Signals) -> Callable[[], None] | None:
-    """For `preexec_fn`: ask Linux to signal the child when we are killed; elsewhere there is no such call."""
+    """Return a function for `preexec_fn` by which Linux signals the child when this process dies; None
+    elsewhere.
+    """
     if not sys.platform.startswith("linux"):
         return None
     prctl = ctypes.CDLL(None, use_errno=True).prctl
@@ -64,7 +67,10 @@ def die_with_parent(death_signal: signal.Signals) -> Callable[[], None] | None:
 
 
 async def stop(process: subprocess.Popen[bytes], how: signal.Signals, *, timeout_seconds: float) -> bool:
-    """Signal a process and wait; kill it after the timeout. Returns whether it ended before."""
+    """Send signal `how` to a process and wait for its end; kill it after `timeout_seconds`.
+
+    Return False if it had to be killed.
+    """
     if process.poll() is not None:
         return True
     process.send_signal(how)
@@ -78,9 +84,10 @@ async def stop(process: subprocess.Popen[bytes], how: signal.Signals, *, timeout
 async def stop_leftover(
     pid_file: Path, marks: Sequence[str], how: signal.Signals, *, timeout_seconds: float = 30
 ) -> None:
-    """Stop a process of an earlier life that still holds our files, if it is one.
+    """Stop the process of `pid_file` if it is a server of an earlier run, and wait for its end.
 
-    A process counts as ours when all `marks` occur in its command line, since numbers are reused.
+    It is one if all `marks` occur in its command line. Raises EmbeddedServerFailed if it does not end in
+    time.
     """
     pid = _read_pid(pid_file)
     if pid is None or not is_running_as(pid, marks):
@@ -95,11 +102,13 @@ async def stop_leftover(
 
 
 def is_running_as(pid: int, marks: Sequence[str]) -> bool:
+    """Return whether the process `pid` runs and its command line contains all `marks`."""
     command = _command_line(pid)
     return command is not None and all(mark in command for mark in marks)
 
 
 async def wait_until(condition: Callable[[], bool], *, timeout_seconds: float) -> bool:
+    """Check the condition every 20 ms; return False if it is not met within the timeout."""
     deadline = time.monotonic() + timeout_seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -109,6 +118,7 @@ async def wait_until(condition: Callable[[], bool], *, timeout_seconds: float) -
 
 
 def rotate(log: Path, limit_bytes: int = _LOG_LIMIT_BYTES) -> None:
+    """Rename a log to `….1`, replacing an older one, if it is larger than the limit."""
     with contextlib.suppress(FileNotFoundError):
         if log.stat().st_size > limit_bytes:
             log.replace(log.with_name(f"{log.name}.1"))
@@ -122,7 +132,9 @@ def tail(log: Path, chars: int = 1500) -> str:
 
 
 def read_log_since(log: Path, offset: int, chars: int = 65_536) -> str:
-    """Return the log after `offset` bytes; the whole log if it was rotated since."""
+    """Return at most `chars` bytes of the log after byte `offset`; from its start if it was rotated; "" if
+    unreadable.
+    """
     try:
         with log.open("rb") as file:
             file.seek(offset if log.stat().st_size >= offset else 0)
@@ -143,7 +155,7 @@ def _read_pid(pid_file: Path) -> int | None:
 
 
 def _command_line(pid: int) -> str | None:
-    """None when there is no such process, or only its grave."""
+    """Return the command line of a process; None if it does not run or is a zombie."""
     proc = Path(f"/proc/{pid}/cmdline")
     if Path("/proc/self").exists():
         with contextlib.suppress(OSError):
@@ -157,5 +169,5 @@ def _command_line(pid: int) -> str | None:
 
 
 def _plain_environment() -> Mapping[str, str]:
-    """Return an environment without the operator's PGDATA and locale."""
+    """Return the environment for servers: PATH, locale C and UTC, without the operator's PGDATA."""
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}

@@ -1,4 +1,4 @@
-"""Under whose rights the servers run: PostgreSQL refuses to be root, and nothing else should be."""
+"""System account of the servers: PostgreSQL refuses to run as root, and other servers should not."""
 
 from __future__ import annotations
 
@@ -15,37 +15,42 @@ from pathlib import Path
 from typing import Any
 
 SHARED = "nobody"
-"""Account of root's servers if none can be created; other programs share its rights."""
+"""Account of root's servers if no other can be created; programs of the system may share its rights."""
 _SECONDS = 30
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessUser:
-    """A system account; without a `uid`, simply ourselves."""
+    """System account that runs the servers; without a `uid`, the account of this process."""
 
     uid: int | None = None
     gid: int | None = None
 
     def spawn_options(self) -> dict[str, Any]:
+        """Return arguments of `subprocess.Popen` that run a child under this account."""
         return {} if self.uid is None else {"user": self.uid, "group": self.gid, "extra_groups": []}
 
     def own(self, path: Path) -> Path:
+        """Make this account the owner of a file or folder, and return the path."""
         if self.uid is not None and self.gid is not None:
             os.chown(path, self.uid, self.gid)
         return path
 
     def folder(self, path: Path) -> Path:
-        """A folder that only this account (and root) may look into."""
+        """Create a folder that only this account and root can open; take it over if another account owns it."""
         path.mkdir(mode=0o700, exist_ok=True)
         self.take(path)
         return self.own(path)
 
     def take(self, path: Path) -> None:
-        """Take over files of another account's servers, which must not run any more."""
+        """Make this account the owner of a folder and its files, left by servers of another account that must
+        have ended.
+        """
         if self.uid is None or self.gid is None or path.lstat().st_uid == self.uid:
             return
-        # Until all of it is ours nobody else may enter, and a crash in between begins again here.
+        # Root owns the folder until all files are changed; after a crash in between the next call begins
+        # again.
         os.chown(path, 0, 0)
         for _, folders, files, at in os.fwalk(path):
             for name in (*folders, *files):
@@ -61,19 +66,21 @@ class ProcessUser:
 
     @property
     def passing(self) -> int:
-        """Return the mode bits by which this account passes through a folder of root."""
+        """Return the mode bits by which this account passes through a folder of root; 0 for the own account."""
         if self.uid is None:
             return 0
         return 0o010 if self._has_a_group_of_its_own() else 0o011
 
     def let_through(self, folder: Path) -> None:
-        """Let this account pass through a folder that only its owner may list."""
+        """Set the mode of a folder so that this account can pass through it but not list it."""
         if self.passing == 0o010 and self.gid is not None:
             os.chown(folder, -1, self.gid)
         folder.chmod(0o700 | self.passing)
 
     def can_run(self, path: Path) -> bool:
-        """Whether every folder on the way is open to the account; only another account can tell."""
+        """Return whether the account can execute a file or pass a folder, tested by a child that runs under
+        it.
+        """
         if self.uid is None:
             return os.access(path, os.X_OK)
         probe = subprocess.run(
@@ -83,7 +90,7 @@ class ProcessUser:
 
     @property
     def is_shared(self) -> bool:
-        """Whether other programs of the system may well run under it."""
+        """Return whether the account is SHARED, whose rights other programs of the system may have."""
         return self.uid is not None and self.uid == pwd.getpwnam(SHARED).pw_uid
 
     def _has_a_group_of_its_own(self) -> bool:
@@ -98,7 +105,9 @@ class ProcessUser:
 
 
 def find_account(folder: Path, name: str = SHARED) -> ProcessUser:
-    """Return ourselves; for root the folder's owner, else the account `name`, else `nobody`."""
+    """Return the account for the servers: the own one; as root the folder's owner, else `name`, else
+    `nobody`.
+    """
     if os.geteuid() != 0:
         return ProcessUser()
     owner = folder.stat()
@@ -109,7 +118,10 @@ def find_account(folder: Path, name: str = SHARED) -> ProcessUser:
 
 
 def make_account(name: str) -> bool:
-    """Create the account as root, and return whether it exists; without it servers run as `nobody`."""
+    """Create the account `name` if it is missing; return whether it exists afterwards.
+
+    False unless run as root.
+    """
     if os.geteuid() != 0 or _find_user(name) is not None:
         return os.geteuid() == 0
     for command in _ways_to_make(name):
@@ -124,19 +136,19 @@ def make_account(name: str) -> bool:
 
 
 def _ways_to_make(name: str) -> list[list[str]]:
-    """Return the commands that create an account without login."""
+    """Return the commands that create a system account without login; empty if the system has no tool for it."""
     if shutil.which("useradd"):
         nowhere = ["--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin"]
         return [["useradd", "--system", "--user-group", *nowhere, name]]
     if shutil.which("adduser") and shutil.which("addgroup"):
-        # As BusyBox has them.
+        # Arguments of BusyBox.
         nowhere = ["-H", "-h", "/nonexistent", "-s", "/sbin/nologin"]
         return [["addgroup", "-S", name], ["adduser", "-S", "-D", *nowhere, "-G", name, name]]
     return []
 
 
 def _find_user(name: str) -> pwd.struct_passwd | None:
-    """Never root, whatever it is called: PostgreSQL would refuse."""
+    """Return the user `name`; None if it is unknown or has uid 0, which PostgreSQL refuses."""
     try:
         found = pwd.getpwnam(name)
     except KeyError:
@@ -145,5 +157,7 @@ def _find_user(name: str) -> pwd.struct_passwd | None:
 
 
 def _may_change_hands(found: os.stat_result) -> bool:
-    """Return whether a file may change its owner: not root's, and without a second link."""
+    """Return whether the owner of a file may be changed: not root's, and a folder or a file with a single
+    link.
+    """
     return found.st_uid != 0 and (stat.S_ISDIR(found.st_mode) or found.st_nlink == 1)

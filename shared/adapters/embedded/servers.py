@@ -1,4 +1,4 @@
-"""The servers that Evertalk brings along, started together, kept alive, stopped together."""
+"""Embedded PostgreSQL and Valkey: started together, restarted when they end, stopped together."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class EmbeddedServers:
     ) -> None:
         """Configure the servers without starting them.
 
-        `binaries` may be of another version, to carry over its data; None means the installed ones. Servers
-        started by root run as the folder's owner, or if that is root as `account`, where it exists.
+        `binaries` may be of an older version whose data is to be converted; None means the installed ones. As
+        root, servers run as the folder's owner, or as `account` if root owns the folder.
         """
         self._folder = folder.expanduser().absolute()
         self._wanted = wanted
@@ -83,7 +83,7 @@ class EmbeddedServers:
         self._open_folder()
         self._lock.take()
         try:
-            # A restore that was cut off while it renamed is brought to its end by whoever comes next.
+            # Complete a restore that was interrupted between two renames.
             finish_swap(self._folder.parent)
             self._prepare()
             for server in self._servers():
@@ -98,7 +98,7 @@ class EmbeddedServers:
         self._lock.release()
 
     async def watch(self) -> None:
-        """Restart servers that have ended, with growing pauses, until cancelled; cancel it before `stop`."""
+        """Restart servers that have ended, with growing pauses, until cancelled. Cancel it before `stop`."""
         pause_seconds = _WATCH_SECONDS
         while True:
             await asyncio.sleep(pause_seconds)
@@ -112,7 +112,9 @@ class EmbeddedServers:
                     _log.error("%s did not come back: %s", type(server).__name__, error)
 
     def _servers(self) -> tuple[EmbeddedValkey | EmbeddedPostgres, ...]:
-        """Return the configured servers in the order of starting and stopping; PostgreSQL is last."""
+        """Return the configured servers in the order in which they are started and stopped; PostgreSQL is
+        last.
+        """
         return tuple(server for server in (self.valkey, self.postgres) if server is not None)
 
     def _open_folder(self) -> None:
@@ -149,7 +151,10 @@ def are_running(folder: Path) -> bool:
 
 
 def build_urls(folder: Path) -> tuple[str, str]:
-    """Return the addresses of a folder's PostgreSQL and Valkey, whichever process started them."""
+    """Return the database URL and the Redis URL of a folder's servers, whichever process started them.
+
+    Raises EmbeddedServerFailed if the sockets' folder belongs to a foreign account.
+    """
     folder = folder.expanduser().absolute()
     sockets = find_socket_folder(folder)
     return build_postgres_url(sockets), build_valkey_url(sockets)

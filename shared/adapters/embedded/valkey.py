@@ -1,4 +1,4 @@
-"""An embedded Valkey: the doorbell, on a unix socket, with its append-only file on."""
+"""Embedded Valkey on a unix socket, with its append-only file on."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class EmbeddedValkey:
     def _options(self) -> Mapping[str, str]:
         return {
             "port": "0",
-            # The command line shows the socket only as an option: a leftover is recognised by it.
+            # The command line shows the socket only as an option; a leftover process is recognised by it.
             "unixsocket": str(self._socket),
             "unixsocketperm": "700",
             "pidfile": str(self._pid_file),

@@ -1,4 +1,6 @@
-"""Backups as files: put together aside, read back, then named; and taken apart without believing them."""
+"""Backup archives: written under a temporary name, read back, renamed, and unpacked with checks of every
+member.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +22,23 @@ FolderProblem = Literal["missing", "denied"]
 
 
 def compute_digest(path: Path) -> Member:
+    """Return the size in bytes and the SHA-256 of a file."""
     with path.open("rb") as file:
         return _digest(file)
 
 
 def pack_folder(root: Path, names: tuple[str, ...], target: Path) -> tuple[int, list[str]]:
-    """Plain files below `root/name`; how many, and which were left out because they are none."""
+    """Pack the regular files below `root/name`, for each name, into a new tar file `target`.
+
+    Return their number and the relative paths of entries left out, such as symbolic links.
+    """
     number, left_out = 0, []
     with _private(target) as file, tarfile.open(fileobj=file, mode="w") as tar:
         for path in _files(root, names):
             if path.is_symlink() or not path.is_file():
                 left_out.append(path.relative_to(root).as_posix())
                 continue
-            # Read as a whole: a file that somebody is writing has the size that was read.
+            # Read whole: a file that is being written keeps the size that was read.
             content = path.read_bytes()
             about = tarfile.TarInfo(path.relative_to(root).as_posix())
             about.size, about.mtime, about.mode = len(content), int(path.stat().st_mtime), 0o600
@@ -42,7 +48,10 @@ def pack_folder(root: Path, names: tuple[str, ...], target: Path) -> tuple[int, 
 
 
 def write_archive(target: Path, manifest: bytes, parts: Mapping[str, Path]) -> Path:
-    """The `.part` beside `target`, complete and on the disk; `settle` gives it its name."""
+    """Write manifest and parts as a tar file next to `target`, with the suffix `.part`, and return its path.
+
+    The file is synced to disk; `finish_archive` renames it.
+    """
     partial = target.with_name(target.name + PART)
     with _private(partial) as file:
         with tarfile.open(fileobj=file, mode="w") as tar:
@@ -56,6 +65,7 @@ def write_archive(target: Path, manifest: bytes, parts: Mapping[str, Path]) -> P
 
 
 def finish_archive(partial: Path, target: Path) -> None:
+    """Rename a finished `.part` file to `target`, and sync the folder."""
     partial.rename(target)
     sync_folder(target.parent)
 
@@ -78,7 +88,7 @@ def copy_archive(source: Path, folder: Path) -> Path:
 
 
 def find_folder_problem(folder: Path) -> FolderProblem | None:
-    """Return why a folder cannot take copies of backups; None if it can."""
+    """Return why a folder cannot take copies of backups: missing, or not writable; None if it can."""
     if not folder.is_dir():
         return "missing"
     try:
@@ -99,13 +109,17 @@ def _nearest(path: Path) -> Path:
 
 
 def open_archive(path: Path) -> bytes:
-    """The manifest's bytes; raises BadBackup."""
+    """Return the manifest's bytes of a backup. Raises BadBackup if the file is no readable backup."""
     with _reading(path) as tar:
         return _read_manifest(tar)
 
 
 def unpack(path: Path, target: Path | None) -> Manifest:
-    """Every part read and compared with its checksum, and written to `target`; raises BadBackup."""
+    """Read every part of a backup, compare it with its checksum, and return the manifest.
+
+    Parts are written into `target` unless it is None. Raises BadBackup if a part is missing, unknown or
+    damaged.
+    """
     found: set[str] = set()
     with _reading(path) as tar:
         manifest = read_manifest(_read_manifest(tar))
@@ -212,6 +226,7 @@ def _copy(
 
 
 def _digest(source: IO[bytes], target: IO[bytes] | None = None) -> Member:
+    """Return size and SHA-256 of a stream, and copy it to `target` unless that is None."""
     sha256, size = hashlib.sha256(), 0
     while chunk := source.read(_CHUNK):
         sha256.update(chunk)

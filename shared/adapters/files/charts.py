@@ -1,4 +1,4 @@
-"""Draws bars and lines of a few numbers as a PNG. Only the opening process imports this module."""
+"""Drawing of bar and line charts as PNG. Only the sandbox process imports this module."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from PIL import Image, ImageDraw, ImageFont
 WIDTH, HEIGHT = 1_200, 720
 _LEFT, _RIGHT, _TOP, _BOTTOM = 110, 40, 120, 90
 _COLOURS = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9"
-"""Colours of Okabe and Ito, distinguishable for colour-blind people."""
+"""Colours of series by Okabe and Ito, which colour-blind people can distinguish."""
 _INK, _PALE = "#222222", "#d9d9d9"
 _FONTS = "DejaVuSans.ttf", "NotoSans-Regular.ttf", "LiberationSans-Regular.ttf", "Arial.ttf", "arial.ttf"
 _TICKS = 6
 
 
 def draw_chart(wish: dict[str, Any]) -> bytes:
-    """Draw a chart of `kind` bar or line, `labels`, and `series` of a name and as many values; None is a
-    gap.
+    """Return a chart as PNG. `wish` has `kind` (bar or line), `labels`, `series`, and perhaps `title` and
+    `unit`.
+
+    Each series has a `name` and as many `values` as there are labels; a value of None is a gap.
     """
     return _Chart(wish).draw()
 
@@ -120,7 +122,7 @@ class _Chart:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Round numbers from below `low` to above `high`."""
+    """Return evenly spaced round numbers that begin at or below `low` and end at or above `high`."""
     if not low < high:
         low, high = low - 1, high + 1
     raw = (high - low) / (_TICKS - 1)
@@ -130,7 +132,7 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _font(size: int) -> ImageFont.FreeTypeFont:
-    """One of the machine's that knows most letters; else Pillow's own, which knows the simple ones."""
+    """Return the first installed font of _FONTS in this size; else Pillow's built-in font."""
     for name in _FONTS:
         try:
             return ImageFont.truetype(name, size)
@@ -142,7 +144,7 @@ def _font(size: int) -> ImageFont.FreeTypeFont:
 
 
 def _drawable(words: str, font: ImageFont.FreeTypeFont) -> str:
-    """Without what the font has no signs for: letters lose their accents, others become question marks."""
+    """Return text that the font can draw: missing letters lose their accents or become question marks."""
     missing = bytes(font.getmask("\uffff"))
     said = []
     for sign in words:

@@ -1,4 +1,6 @@
-"""The log of erasures kept apart from the database, so that a restored backup can be cleared again."""
+"""Log of erasures in a file next to the database, by which
+erasures are repeated after a backup is restored.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +17,21 @@ from shared.core.privacy.erasures import Erased
 
 FILE = "erasures.jsonl"
 KEPT = timedelta(days=1095)
-"""Time for which the database keeps them, too."""
+"""Time for which entries are kept, here and in the database."""
 _HASH = "party"
-"""Key of the contact's hash in the file. It keeps its first name, so that any version reads any file."""
+"""Key of the contact's hash in the file; renaming it would make old files unreadable."""
 
 
 class ErasureFile:
-    """One line each, appended and never changed; a line that a power cut has torn is left out when read."""
+    """Append-only file with one JSON line per erasure;
+    incomplete lines, as after a power cut, are skipped.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def read(self) -> list[Erased]:
-        """Return the readable entries; an absent file has none."""
+        """Return the readable entries, oldest first; empty if the file does not exist."""
         try:
             lines = self._path.read_bytes().splitlines()
         except FileNotFoundError:
@@ -35,7 +39,7 @@ class ErasureFile:
         return [erased for line in lines if (erased := _parse_entry(line)) is not None]
 
     def add(self, erasures: Sequence[Erased]) -> int:
-        """Append new erasures durably, and return their number."""
+        """Append the erasures that the file lacks, sync it to disk, and return their number."""
         with self._lock():
             known = {one.key for one in self.read()}
             fresh = [one for one in erasures if one.key not in known]
@@ -44,7 +48,7 @@ class ErasureFile:
         return len(fresh)
 
     def discard_old(self, *, now: datetime) -> None:
-        """Delete entries that are older than the database's own log."""
+        """Delete entries older than KEPT before `now`."""
         with self._lock():
             everything = self.read()
             kept = [one for one in everything if one.at > now - KEPT]
@@ -68,7 +72,7 @@ class ErasureFile:
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:
-        """The worker appends while a backup does."""
+        """Lock the file against other processes: the worker appends to it while a backup reads it."""
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(self._path.with_name(f".{FILE}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
         try:

@@ -1,4 +1,4 @@
-"""Reads an untrusted file as a picture or a text; its bytes decide the kind, not its name."""
+"""Reading of untrusted files as pictures or text; the bytes decide the kind, not the name."""
 
 from __future__ import annotations
 
@@ -45,8 +45,7 @@ async def read_file(
     """Read a file as a picture or a document; return NotRead with the reason if that is not possible.
 
     `opened` sends content to the sandbox process; this process itself reads only plain Unicode text.
-    `languages` are those of the sender, which decide between equally likely encodings. No content makes it
-    raise.
+    `languages` are the sender's, to choose between equally likely encodings. Broken content raises nothing.
     """
     if not content:
         return NotRead(reason="file_empty")
@@ -63,7 +62,7 @@ async def read_file(
 
 
 async def read_picture(content: bytes, *, opened: Open) -> Picture | NotRead:
-    """Re-encode a picture in the sandbox process, scaled down, upright and without metadata.
+    """Return a picture re-encoded by the sandbox process: scaled down, upright and without metadata.
 
     Returns NotRead if it cannot be opened.
     """
@@ -76,6 +75,9 @@ async def read_picture(content: bytes, *, opened: Open) -> Picture | NotRead:
 async def read_document(
     content: bytes, name: str, kind: DocumentKind, *, opened: Open, most_chars: int = MOST_TEXT_CHARS
 ) -> Document | NotRead:
+    """Return the text of a document of this kind, cut at `most_chars`; NotRead with the reason if it has
+    none.
+    """
     head, body = await opened(kind, content)
     if head is None:
         return NotRead(reason="file_unreadable")
@@ -97,7 +99,7 @@ async def read_document(
 
 
 async def read_scans(content: bytes, *, opened: Open) -> tuple[Picture, ...]:
-    """Return the first scanned pages of a PDF as pictures; none if they cannot be opened."""
+    """Return the first scanned pages of a PDF as pictures; empty if they cannot be opened."""
     head, body = await opened("scans", content)
     pictures: list[Picture] = []
     at = 0
@@ -111,12 +113,12 @@ async def read_scans(content: bytes, *, opened: Open) -> tuple[Picture, ...]:
 
 
 def has_scans(text: str) -> bool:
-    """Return whether the extracted text of a PDF says that some pages are pictures."""
+    """Return whether a PDF's extracted text begins with the note that some pages are pictures."""
     return text.startswith(_SCANNED)
 
 
 def _describe_scans(pages: list[int], shown: int) -> str:
-    """Return a line that names the pages without text, and says how many of them follow as pictures."""
+    """Return the note that names the pages without text, and says how many of them follow as pictures."""
     named = ", ".join(map(str, pages[:_NAMED_PAGES])) + (" …" if len(pages) > _NAMED_PAGES else "")
     follow = f"the first {shown} follow as pictures" if shown else "they could not be opened as pictures"
     return f"{_SCANNED} {named} of this PDF are pictures without text; {follow}.)"
@@ -130,6 +132,7 @@ async def read_text_document(
     most_chars: int = MOST_TEXT_CHARS,
     languages: tuple[str, ...] = (),
 ) -> Document | NotRead:
+    """Return a plain text file as a document, cut at `most_chars`; NotRead if it is empty or no text."""
     try:
         decoded = await decode_file(content, opened=opened, languages=languages)
     except NotText:
@@ -140,7 +143,7 @@ async def read_text_document(
 
 
 async def decode_file(content: bytes, *, opened: Open, languages: tuple[str, ...] = ()) -> Decoded:
-    """Decode a text file in any encoding. Raises NotText if no encoding fits.
+    """Decode a text file in any encoding; raise NotText if no encoding fits.
 
     If the encoding is in doubt, the sandbox process decodes it through `opened`, with `languages` as hints.
     """
@@ -154,7 +157,9 @@ async def decode_file(content: bytes, *, opened: Open, languages: tuple[str, ...
 
 
 def _tell_doubt(text: str, guessed: str) -> str:
-    """Put a line before a text with a guessed encoding, which warns the model of wrong letters."""
+    """Return the text with a first line that warns of wrong letters if its encoding was guessed; else
+    unchanged.
+    """
     return (
         f"({read_as(guessed)}: the file names no encoding, so letters may be wrong.)\n\n{text}"
         if guessed

@@ -1,4 +1,4 @@
-"""The folder `knowledge/` of a workspace: which files it holds, and each of them as passages."""
+"""Folder `knowledge/` of a workspace: its files, and each file's text as passages."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from shared.core.memory.knowledge import Passage, split_csv, split_markdown, spl
 from shared.core.values.files import Document
 
 MOST_BYTES = 20 * 1024 * 1024
+"""Maximum bytes of one knowledge file."""
 MOST_FILES = 1_000
 LIST_SECONDS = 60.0
 _KINDS = {
@@ -45,12 +46,14 @@ _REASONS = {
 
 
 class UnreadableKnowledge(Exception):
-    """A file that cannot be used; the text is for an operator."""
+    """A knowledge file cannot be used; the message is the reason for an operator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shelf:
-    """Files of a knowledge folder: sha256 by path below `knowledge/`, and problems in words."""
+    """Files of a knowledge folder: SHA-256 by path below
+    `knowledge/`, and a sentence for each unusable file.
+    """
 
     files: dict[str, bytes]
     problems: tuple[str, ...] = ()
@@ -61,12 +64,12 @@ class KnowledgeFiles:
         self._root = root
 
     async def scan(self, folder: str) -> Shelf:
-        """Raises TimeoutError."""
+        """List the knowledge files of workspace `folder`. Raises TimeoutError after LIST_SECONDS."""
         async with asyncio.timeout(LIST_SECONDS):
             return await asyncio.to_thread(build_shelf, self._folder(folder))
 
     async def read_passages(self, folder: str, path: str) -> tuple[Passage, ...]:
-        """Raises UnreadableKnowledge."""
+        """Return the passages of the file at `path` below `knowledge/`. Raises UnreadableKnowledge."""
         return await split_passages(path, await asyncio.to_thread(self._content, folder, path))
 
     def _content(self, folder: str, path: str) -> bytes:
@@ -84,7 +87,7 @@ class KnowledgeFiles:
 
 
 async def split_passages(path: str, content: bytes) -> tuple[Passage, ...]:
-    """Return the passages of a file by its name and bytes. Raises UnreadableKnowledge."""
+    """Return the passages of a file; its name's suffix decides how it is read. Raises UnreadableKnowledge."""
     suffix = Path(path).suffix.lower()
     try:
         if suffix == _PDF:
@@ -103,7 +106,10 @@ async def split_passages(path: str, content: bytes) -> tuple[Passage, ...]:
 
 
 async def _split_paper(path: str, content: bytes) -> tuple[Passage, ...]:
-    """Raises ValueError for a file that has no text, with the reason for an operator."""
+    """Return the passages of an office file, mail or archive.
+
+    Raises ValueError, with the reason for an operator, if it has no text.
+    """
     found = await read_file(content, path, opened=open_in_sandbox)
     if not isinstance(found, Document):
         raise ValueError(_REASONS.get(getattr(found, "reason", ""), "is not a text"))
@@ -111,7 +117,9 @@ async def _split_paper(path: str, content: bytes) -> tuple[Passage, ...]:
 
 
 def build_shelf(folder: Path) -> Shelf:
-    """Hidden files and folders are not looked at. Never raises."""
+    """List a knowledge folder without its hidden files and folders; problems are part of the result, none is
+    raised.
+    """
     files: dict[str, bytes] = {}
     problems: list[str] = []
     if folder.is_symlink() and not folder.resolve().is_relative_to(folder.parent.resolve()):
@@ -151,7 +159,7 @@ def _too_large(size: int) -> str:
 
 
 def _tell_doubt(passages: tuple[Passage, ...], guessed: str) -> tuple[Passage, ...]:
-    """Let each passage of a file in a guessed encoding say so in its heading."""
+    """Return passages with the guessed encoding added to each heading; unchanged if `guessed` is empty."""
     if not guessed:
         return passages
     return tuple(

@@ -1,4 +1,6 @@
-"""Likelihood of a text in a language, by pairs of letters that Unicode's names of places and days hold."""
+"""Likelihood of a text in a language, by pairs of letters in
+Unicode's names of places, languages and days.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ _PAIR, _SINGLE, _ENGLISH = 0.72, 0.2, 0.06
 _TYPOGRAPHIC = frozenset("“”„‘’«»‹›–—…€£§°№•·©®™½¼¾²³ºª¿¡ \xad¥×±µ、。，：；！？「」『』（）・ー《》％～")
 _BOXES = frozenset(map(chr, range(0x2500, 0x25A0)))
 _OUTSIDE_WORDS = frozenset("¤¦¨´¸¼½¾") | _BOXES - frozenset("│║─═")
-"""Signs that stand beside words; ISO-8859-15 has letters in the places of eight of them."""
+"""Signs that do not adjoin letters; ISO-8859-15 has letters at the codes of eight of them."""
 _JOINT_BITS = 6.0
 _HARD_BLANK_BITS = 4.0
 _MIXED_WORD_BITS = 6.0
@@ -36,7 +38,7 @@ _CAPITAL_BITS = 1.0
 _LONE_CAPITAL_BITS = 4.0
 _LAST_LATIN = "\u036f"
 _SAME = str.maketrans("șț", "şţ")
-"""Romanian letters that old encodings write with a cedilla."""
+"""Romanian letters with a comma below, mapped to those with a cedilla, as old encodings have them."""
 _COMMON_CHINESE = frozenset(
     "的一是不了在人有我他这中大来上国个到说们为子和你地出道也时年得就那要下以生会自着去之过家学对可她里后小么心多天而能好都然没日于起还发成事只作当想看文无开手十用主"
     "行方又如前所本见经头面公同三已老从动两长知民样现分将外但身些与高意进把法此实回二理美点月明其种声全工己话儿者向情部正名定女问力机给等几很业最间新什打便位因重被"
@@ -74,12 +76,12 @@ def text_cost(text: str, language: str) -> float:
 
 
 def least_text_cost(text: str) -> float:
-    """Return the lowest cost of a text in bits, over all known languages."""
+    """Return the cost of a text in bits in its likeliest language."""
     return min(text_cost(text, language) for language in KNOWN_LANGUAGES)
 
 
 def case_cost(text: str) -> float:
-    """Return a penalty in bits for capitals in unusual places, as a wrong encoding makes."""
+    """Return a penalty in bits for capitals in unusual places, which a wrong encoding produces."""
     bits = 0.0
     for before, sign, after in zip(" " + text, text, text[1:], strict=False):
         if after.isupper() and sign.isalpha():
@@ -92,7 +94,7 @@ def case_cost(text: str) -> float:
 
 
 def joint_cost(text: str) -> float:
-    """Return a penalty in bits for signs next to letters, as a wrong encoding makes."""
+    """Return a penalty in bits for signs next to letters, which a wrong encoding produces."""
     bits = 0.0
     for before, sign, after in zip(" " + text, text, text[1:] + " ", strict=False):
         if sign in _OUTSIDE_WORDS:
@@ -127,7 +129,7 @@ def _pair_bits(language: str, a: str, b: str) -> float:
 
 
 def _sign_share(sign: str, language: str) -> float:
-    """Return the base probability of a sign, also without statistics of the language for it."""
+    """Return the base probability of a sign, which needs no statistics of a language."""
     if sign.isascii():
         return (
             2**-11

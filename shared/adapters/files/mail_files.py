@@ -1,4 +1,4 @@
-"""Files that hold other files, such as mails and archives. Only the opening process imports this module."""
+"""Text of mails, archives, notebooks and contacts. Only the sandbox process imports this module."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from shared.adapters.files.text_decoding import NotText, decode_text
 from shared.core.values.files import MAIL, OUTLOOK, PLAIN, ZIP, Refused
 
 MOST_FILES = 200
-"""Attachments of a mail, or files of an archive, that are read."""
+"""Maximum attachments of a mail, or files of an archive, that are read."""
 MOST_NAMED = 500
 MOST_UNPACKED = 96 * 1024 * 1024
 MOST_FILE_BYTES = 20 * 1024 * 1024
@@ -34,12 +34,12 @@ _OUTPUT_CHARS = 2_000
 _BASE64 = re.compile(r"(?:ENCODING=B|ENCODING=BASE64|;BASE64|:data:[a-z/+.-]{1,60};base64,)", re.IGNORECASE)
 
 ReadFile = Callable[[bytes], str]
-"""Returns a file's text; raises Refused or anything else for one that has none."""
+"""Function that returns a file's text; it raises Refused or another exception for a file without text."""
 HtmlText = Callable[[str], str]
 
 
 class _Parts:
-    """Text of a file and of the files in it, as much as is kept."""
+    """Collected text of a file and of the files in it, at most MOST_CHARS characters."""
 
     def __init__(self) -> None:
         self._said: list[str] = []
@@ -54,7 +54,7 @@ class _Parts:
             self._chars += len(text) + 2
 
     def add_file(self, name: str, content: bytes, read: ReadFile) -> bool:
-        """Add an inner file; a file that cannot be read is only named, and False is returned."""
+        """Add the text of an inner file under its name; return False and add a note if it cannot be read."""
         name = " ".join(name.split())[:200] or "file"
         try:
             text = read(content).strip() if len(content) <= MOST_FILE_BYTES else ""
@@ -68,7 +68,10 @@ class _Parts:
 
 
 def read_mail(content: bytes, read: ReadFile, to_text: HtmlText) -> tuple[dict[str, Any], str]:
-    """Read an EML file: its headers, its text, and its attachments by `read`."""
+    """Return head and text of an EML file: headers, text, and the text of attachments by `read`.
+
+    The head has `mime` and `truncated`.
+    """
     mail = email.message_from_bytes(content, policy=email.policy.default)
     parts = _Parts()
     _add_mail(mail, parts, read, to_text, depth=0)
@@ -146,7 +149,7 @@ def _text(part: Message) -> str:
 
 
 def read_outlook_mail(ole: Any, read: ReadFile, to_text: HtmlText) -> tuple[dict[str, Any], str]:
-    """Read an MSG file of Outlook (MS-OXMSG): its headers, its text, and its attachments by `read`."""
+    """Return head and text of an MSG file of Outlook (MS-OXMSG): headers, text, and attachments by `read`."""
     parts = _Parts()
     sent = _sent_at(ole)
     sender = _property(ole, "", 0x0C1A)
@@ -182,7 +185,7 @@ def _stream(ole: Any, name: str) -> bytes:
 
 
 def _sent_at(ole: Any) -> datetime | None:
-    """Return the time of sending of an MSG file, in UTC; None if the file has none."""
+    """Return when an MSG file was sent, in UTC; None if the file does not say it."""
     table = _stream(ole, "__properties_version1.0")[32:]
     for at in range(0, len(table) - 15, 16):
         tag, _, value = struct.unpack_from("<IIQ", table, at)
@@ -192,7 +195,7 @@ def _sent_at(ole: Any) -> datetime | None:
 
 
 def read_bundle(content: bytes, read: ReadFile) -> tuple[dict[str, Any], str]:
-    """Read the files of a ZIP archive one after the other.
+    """Return head and text of a ZIP archive: the names of its files, then the text of each.
 
     Raises Refused if it is damaged, encrypted or has too many files, or if none of them can be read.
     """
@@ -238,7 +241,9 @@ def unpack_gzip(content: bytes) -> bytes:
 
 
 def _name(member: Any) -> str:
-    """Return the name of an archive's member, at most 200 characters; guess the encoding of old archives."""
+    """Return the name of an archive's member, at most 200 characters; the encoding of an old archive is
+    guessed.
+    """
     name = str(member.filename)
     if not member.flag_bits & 0x800 and not name.isascii():
         with contextlib.suppress(UnicodeEncodeError, NotText):
@@ -263,7 +268,10 @@ def _unpack(archive: ZipFile, member: Any, most: int) -> bytes | None:
 
 
 def read_notebook(text: str) -> tuple[dict[str, Any], str]:
-    """Read a Jupyter notebook: its texts, its code, and what the code printed. Raises Refused."""
+    """Return head and text of a Jupyter notebook: texts, code, and the code's output.
+
+    Raises Refused if it is damaged.
+    """
     try:
         book = json.loads(text)
         cells = book.get("cells") or [cell for sheet in book.get("worksheets", ()) for cell in sheet["cells"]]
@@ -292,7 +300,7 @@ def _joined(lines: Any) -> str:
 
 
 def read_card(text: str) -> tuple[dict[str, Any], str]:
-    """Read contacts (VCF) and calendars (ICS) line by line: unfolded, decoded, without pictures."""
+    """Return head and text of a contact (VCF) or calendar (ICS): unfolded, decoded, without pictures."""
     parts = _Parts()
     lines: list[str] = []
     for line in _unfold(text):
@@ -314,7 +322,9 @@ def read_card(text: str) -> tuple[dict[str, Any], str]:
 
 
 def _unfold(text: str) -> Iterator[str]:
-    """Yield unfolded lines: one that begins with a blank, or follows a soft break, continues the last."""
+    """Yield lines; a line that begins with a blank, or follows a soft line break, is joined to the one
+    before.
+    """
     held = ""
     for line in text.split("\n"):
         soft = held.endswith("=") and "QUOTED-PRINTABLE" in held.partition(":")[0].upper()

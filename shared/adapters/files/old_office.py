@@ -1,4 +1,4 @@
-"""Words of Office files before 2007, and mails of Outlook. Only the opening process imports this module."""
+"""Text of Office files before 2007 and of Outlook mails. Only the sandbox process imports this module."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _SLIDE_TEXT, _SLIDE_BYTES, _CONTAINER = 0x0FA0, 0x0FA8, 0x0F
 
 
 def read_old_office(content: bytes, read: ReadFile, to_text: HtmlText) -> tuple[dict[str, Any], str]:
-    """Read the DOC, XLS, PPT or MSG in a compound file. Raises Refused for locked and unknown ones."""
+    """Return head and text of the DOC, XLS, PPT or MSG in a compound file.
+
+    The head has `mime` and `truncated`. Raises Refused if the file is locked or of another kind.
+    """
     import olefile
 
     with olefile.OleFileIO(io.BytesIO(content)) as ole:
@@ -44,7 +47,7 @@ def _load(ole: Any, name: str) -> bytes:
 
 
 def _read_word(ole: Any) -> str:
-    """Join the pieces of a document, as the table of pieces orders them ([MS-DOC] 2.4.1)."""
+    """Return the text of a Word document, joined in the order of its piece table ([MS-DOC] 2.4.1)."""
     main = _load(ole, "WordDocument")
     (flags,) = struct.unpack_from("<H", main, 0x0A)
     if flags & 0x0100:
@@ -81,7 +84,9 @@ def _find_pieces(clx: bytes) -> bytes:
 
 
 def _clean_word(text: str) -> str:
-    """Leave out codes of fields, keep their results; rows of tables end with two marks of cells."""
+    """Return Word's text without the codes of fields and control signs; results of fields and rows of tables
+    stay.
+    """
     kept: list[str] = []
     hidden: list[bool] = []
     for sign in text:
@@ -153,7 +158,7 @@ def _table(rows: list[list[str]]) -> str:
 
 
 def _read_slides(stream: bytes) -> str:
-    """Collect the text records of a presentation in their order ([MS-PPT] 2.9)."""
+    """Return the text records of a presentation in their order ([MS-PPT] 2.9), each text once."""
     said: list[str] = []
     at = 0
     while at + 8 <= len(stream):

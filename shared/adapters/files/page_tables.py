@@ -1,4 +1,4 @@
-"""Tables of HTML pages and mails as Markdown; tables that only place things on a page become paragraphs."""
+"""Tables of HTML pages and mails as Markdown; tables that serve only the layout become paragraphs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MOST_COLUMNS = 500
-"""Columns of one table that are kept, so that a hostile `colspan` makes no long row."""
+"""Maximum columns of a table, so that a hostile `colspan` makes no long row."""
 MOST_SPANNED = 200_000
-"""Places of one table that spans and short rows may fill; beyond that, cells follow each other."""
+"""Maximum empty cells of a table for spans and short rows; beyond it, spans are ignored."""
 _PARTS = frozenset({"table", "thead", "tbody", "tfoot", "tr", "td", "th", "caption", "colgroup", "col"})
 _BLOCKS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "pre", "blockquote", "hr"})
-"""Elements by which a layout differs from a table of values."""
+"""Elements whose presence shows that a table serves the layout."""
 
 
 @dataclass(slots=True, eq=False)
@@ -27,13 +27,13 @@ class _PageTable:
 
 @dataclass(frozen=True, slots=True)
 class LiftedTables:
-    """Markdown of the tables that were taken out of a page, each named by a mark in its place."""
+    """Tables taken out of a page as Markdown; a mark and a number stand in the page for each."""
 
     mark: str
     tables: tuple[str, ...]
 
     def put_back(self, text: str) -> str:
-        """Put each table in the place of its mark."""
+        """Return `text` with each mark replaced by its table."""
         head, *rest = text.split(self.mark)
         pieces = [head]
         for piece in rest:
@@ -43,7 +43,9 @@ class LiftedTables:
 
 
 def lift_tables(page: Any) -> LiftedTables:
-    """Replace each table of values by a mark, and each layout by its cells as paragraphs."""
+    """Take tables of values out of a page, which is changed: each leaves a mark, cells of other tables become
+    paragraphs.
+    """
     from justhtml import Text
 
     mark, lifted = secrets.token_hex(12), list[str]()
@@ -63,7 +65,7 @@ def lift_tables(page: Any) -> LiftedTables:
 
 
 def _find_tables(page: Any) -> list[_PageTable]:
-    """Return the tables of a page in its order, in one walk."""
+    """Return all tables of a page in document order, each with its rows and whether it serves the layout."""
     found: list[_PageTable] = []
     stack: list[tuple[Any, _PageTable | None]] = [(page, None)]
     while stack:
@@ -95,7 +97,7 @@ def _note(node: Any, name: str, table: _PageTable) -> None:
 
 
 def _render(rows: Iterable[list[Any]]) -> str:
-    """Lay cells out by their spans, so that each value stands under its heading."""
+    """Return rows as a Markdown table; spans leave cells empty, so that each value is under its heading."""
     lines: list[list[str]] = []
     below: dict[int, int] = {}
     spare = MOST_SPANNED
@@ -119,7 +121,7 @@ def _render(rows: Iterable[list[Any]]) -> str:
 
 
 def _skip(line: list[str], below: dict[int, int]) -> int:
-    """Leave places free that a cell of an earlier row covers; return how many."""
+    """Append empty cells that rows above span, and return their number."""
     before = len(line)
     while len(line) in below and len(line) < MOST_COLUMNS:
         line.append("")

@@ -1,6 +1,7 @@
-"""Text of papers, sheets, slides and books as Markdown; only the sandbox process imports this module.
+"""Text of office documents, sheets, slides and e-books as Markdown. Only the sandbox process imports this
+module.
 
-Limits apply whatever a file claims: to unpacked bytes, to stored text and to depth of nesting.
+Limits hold whatever a file claims: for unpacked bytes, text and depth of nesting.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from shared.adapters.files.rtf import MOST_CHARS, read_rtf
 from shared.core.values.files import Refused
 
 MOST_UNPACKED = 96 * 1024 * 1024
-"""Maximum bytes of all unpacked parts; a sheet of a million rows has more and is cut."""
+"""Maximum bytes of all unpacked parts; a sheet of a million rows exceeds it and is cut."""
 MOST_PARTS = 20_000
 MOST_DEPTH = 500
 _PIECE = 65_536
 _OFFICE = "application/vnd.openxmlformats-officedocument"
 _EPUB = "application/epub+zip"
 _LEAST_MAIN_CHARS = 200
-"""Characters below which a page's main part is ignored and the whole page is read."""
+"""Characters below which a page's `main` or `article` is ignored, and its body read instead."""
 _FORMAT_CHARS = 255
 """Maximum characters of a cell's number format, as spreadsheets allow."""
 _MOST_POINTS = 1_000
@@ -39,13 +40,13 @@ Attributes = Mapping[str, str]
 
 
 class _Enough(Exception):
-    """Signal that the text has reached its bound; the text found so far is the result."""
+    """Signal that the text has reached its limit; the text collected until then is the result."""
 
 
 def read_paper(content: bytes) -> tuple[dict[str, Any], str]:
-    """Return the text of an office file as Markdown, after a head with `mime` and `truncated`.
+    """Return head and Markdown text of an office file or e-book; the head has `mime` and `truncated`.
 
-    Raises Refused, or any other error that a broken file causes.
+    Raises Refused, or another exception that a broken file causes.
     """
     if content.startswith(b"{\\rtf"):
         return read_rtf(content)
@@ -75,7 +76,7 @@ def page_markdown(text: str, *, menus: bool = False) -> tuple[str, str]:
 
     from shared.adapters.files.page_tables import lift_tables
 
-    # Nobody shows it as HTML: its own cleaning would only take away what tells menus from words.
+    # Sanitizing would remove elements by which menus are told from text; the page is never shown as HTML.
     whole = JustHTML(text, sanitize=False)
     title = whole.query_one("title")
     said = " ".join(title.to_text().split())[:300] if title is not None else ""
@@ -93,7 +94,7 @@ def page_markdown(text: str, *, menus: bool = False) -> tuple[str, str]:
 
 
 def _replace_with_text(node: Any, text: str) -> None:
-    """Replace a picture with its description, since models read tags as noise."""
+    """Replace a picture by its description in parentheses, or by nothing, since models read tags as noise."""
     from justhtml import Text
 
     if node.parent is not None:
@@ -104,7 +105,7 @@ def _replace_with_text(node: Any, text: str) -> None:
 
 
 class _Archive:
-    """ZIP archive with a bound on unpacked bytes. Raises Refused for encrypted ones."""
+    """ZIP archive with a limit on unpacked bytes. The constructor raises Refused if it is encrypted."""
 
     def __init__(self, content: bytes) -> None:
         self._zip = ZipFile(io.BytesIO(content))
@@ -118,6 +119,7 @@ class _Archive:
         self.mime = ""
 
     def pieces(self, name: str) -> Iterator[bytes]:
+        """Yield the unpacked bytes of a part. Raises _Enough when all parts together exceed MOST_UNPACKED."""
         with self._zip.open(name) as part:
             while piece := part.read(_PIECE):
                 self._left -= len(piece)
@@ -129,7 +131,7 @@ class _Archive:
         return b"".join(self.pieces(name)) if name in self.names else b""
 
     def elements(self, name: str, *wanted: str) -> list[tuple[str, Attributes]]:
-        """Return elements of one part in order, with attributes by local name."""
+        """Return the elements of a part with one of these tags, in order; attributes have local names."""
         found: list[tuple[str, Attributes]] = []
 
         def began(tag: str, attributes: Attributes) -> None:
@@ -141,7 +143,7 @@ class _Archive:
         return found
 
     def read_relations(self, name: str) -> dict[str, tuple[str, str]]:
-        """Return the references of an Office part: kind and target by id."""
+        """Return the references of an Office part: kind and target path by id; external ones are left out."""
         folder, _, own = name.rpartition("/")
         place = posixpath.join(folder, "_rels", f"{own}.rels")
         return {
@@ -224,7 +226,7 @@ def _read_slides(archive: _Archive, words: _Words, main: str) -> None:
 
 
 def _read_chart(archive: _Archive, words: _Words, place: str) -> None:
-    """Add the numbers of a chart to `words`, as a table with one column per series."""
+    """Add the numbers of a chart to `words` as a table with one column per series."""
     series: list[_Series] = []
     path: list[str] = []
 
@@ -259,7 +261,7 @@ def _read_chart(archive: _Archive, words: _Words, place: str) -> None:
 
 
 class _Series:
-    """Name, labels and values of one line or set of bars."""
+    """Name, labels and values of one series of a chart."""
 
     def __init__(self) -> None:
         self.name = ""
@@ -374,7 +376,7 @@ _SIGNS = {"br": "\n", "cr": "\n", "line-break": "\n", "tab": "\t", "noBreakHyphe
 
 
 class _Words:
-    """Collector of paragraphs, headings, lists and tables as Markdown, for all of the file formats."""
+    """Collector of paragraphs, headings, lists and tables as Markdown, used for all file formats."""
 
     def __init__(self) -> None:
         self.headings: dict[str, int] = {}
@@ -398,9 +400,9 @@ class _Words:
         self._cells: list[tuple[Attributes, list[str]]] = []
 
     def read(self, pieces: Iterator[bytes], *, hears: tuple[str, ...] = ("t",), sheets: bool = False) -> None:
-        """Read one part of a file; `hears` names the elements whose content is text.
+        """Add the text of one XML part; `hears` names the elements whose content is text.
 
-        Raises Refused, and _Enough at the limit of the text.
+        `sheets` makes names of tables headings. Raises Refused, and _Enough at the limit of the text.
         """
         self._begin()
         self._hears, self._sheets = hears, sheets
@@ -549,7 +551,7 @@ class _Words:
             self._count("")
 
     def _value(self, one: Attributes, raw: str) -> str:
-        """Return the value of a workbook's cell as a sheet shows it."""
+        """Return the value of a workbook's cell as the sheet displays it."""
         kind = one.get("t", "n")
         if kind == "s":
             at = _number(raw, -1)
@@ -568,7 +570,7 @@ class _Words:
 
     def _moment(self, days: float) -> str:
         start = dt.datetime(1904 if self.since_1904 else 1900, 1, 1)  # noqa: DTZ001 - sheets know no zone
-        # To sheets 1900 was a leap year, and its first day had the number 1.
+        # Sheets treat 1900 as a leap year, and number its first day 1.
         moment = start + dt.timedelta(seconds=round((days if self.since_1904 else days - 2) * 86_400))
         if 0 <= days < 1:
             return moment.time().isoformat()
@@ -617,9 +619,10 @@ def _parse(
     ended: Callable[[str], None] | None = None,
     heard: Callable[[str], None] | None = None,
 ) -> None:
-    """Parse XML and call `began`, `ended` and `heard` with names without their namespace.
+    """Parse XML and call `began`, `ended` and `heard`; names are without their namespace.
 
-    Raises Refused for a document type, which no office format has and which could define entities.
+    Raises Refused for a document type declaration, which could define entities, and for nesting beyond
+    MOST_DEPTH.
     """
     parser = expat.ParserCreate(namespace_separator=" ")
     depth = 0

@@ -1,4 +1,7 @@
-"""Tables and columns of a PDF page, by the places of its words. Only processes for files import this."""
+"""Tables and columns of a PDF page, found by the positions of its words.
+
+Only the sandbox processes import this.
+"""
 
 from __future__ import annotations
 
@@ -7,30 +10,30 @@ from itertools import pairwise
 from typing import Any
 
 _SAME_LINE = 0.5
-"""Share of the font's height by which words of one line may be higher or lower."""
+"""Share of the font's height within which pieces of text are on the same line."""
 _JOIN_WIDTH = 0.12
-"""Share of the font's height below which a gap lies inside a word."""
+"""Share of the font's height up to which a gap is inside of a word."""
 _CELL_WIDTH = 0.85
-"""Share of the font's height from which a gap parts two cells: some three blanks."""
+"""Share of the font's height from which a gap separates two cells: some three blanks."""
 _MOST_ROW_GAP = 4.0
-"""Heights of a line that may lie between two rows of a table."""
+"""Maximum gap between two rows of a table, in heights of a line."""
 _LONE_ROW_GAP = 1.6
-"""Times the usual gap above a line with a single cell that still belongs to the table above it."""
+"""Multiple of the smallest gap up to which a line with a single cell belongs to the table above it."""
 _LEAST_ROWS = 2
 _TIGHT_GAP = 1.15
-"""Times the smallest gap up to which a line may continue the cells above it."""
+"""Multiple of the smallest gap up to which a line may continue the cells above it."""
 _WIDE_GAP = 1.3
-"""Times the smallest gap from which a line begins a row."""
+"""Multiple of the smallest gap from which a line begins a new row."""
 _PROSE_CHARS = 22
 _PROSE_WORDS = 3.5
 _LEAST_PROSE_ROWS = 4
 _KEPT_SHARE = 0.97
-"""Share of a page's signs that its layout must have; below it, the plain text is read."""
+"""Share of the page's signs that the layout must contain; below it, the plain text is used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedText:
-    """Words on a page, in its own units from the left."""
+    """Text with its horizontal extent on a page, in units of the page from the left."""
 
     start: float
     end: float
@@ -39,7 +42,7 @@ class PlacedText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageLine:
-    """Words side by side; `top` grows downwards."""
+    """Pieces of text on one line; `top` is its vertical position and grows downwards."""
 
     top: float
     height: float
@@ -56,7 +59,7 @@ Columns = list[tuple[float, float]]
 def read_page(page: Any, *, plainly: bool = False) -> str:
     """Return a page's text: tables as Markdown, columns of prose one after the other.
 
-    `plainly` leaves the layout out, which takes as long again.
+    `plainly` skips the layout, whose analysis takes as long as the extraction.
     """
     plain = str(page.extract_text()).strip()
     if not plain or plainly:
@@ -71,7 +74,7 @@ def read_page(page: Any, *, plainly: bool = False) -> str:
 
 
 def arrange_lines(lines: list[PageLine]) -> str:
-    """Return the text of a page with its tables and columns; empty for a page that has none."""
+    """Return the lines' text with tables and columns laid out; "" if there are none."""
     blocks: list[str] = []
     found = False
     at = 0
@@ -89,7 +92,7 @@ def arrange_lines(lines: list[PageLine]) -> str:
 
 
 def _list_lines(page: Any) -> list[PageLine]:
-    """Return lines from the places that pypdf's layout mode computes before it draws them in blanks."""
+    """Return a page's lines, from the positions that pypdf computes for its layout mode."""
     shown = [
         one for one in _list_shown(page) if one.text.strip() and one.font.interpretable and not one.rotated
     ]
@@ -133,7 +136,7 @@ def _top(shown: Any) -> float:
 
 
 def _join(pieces: list[PlacedText], height: float) -> tuple[PlacedText, ...]:
-    """Join pieces to cells: fonts are often changed, and words placed, within a sentence."""
+    """Join pieces of text to cells, where the gap between them is less than _CELL_WIDTH."""
     joined: list[PlacedText] = []
     for piece in sorted(pieces, key=lambda one: one.start):
         if not piece.text.strip():
@@ -150,7 +153,9 @@ def _join(pieces: list[PlacedText], height: float) -> tuple[PlacedText, ...]:
 
 
 def _find_region(lines: list[PageLine], at: int) -> tuple[int, Columns]:
-    """Return where a table or columns of prose end, and the columns; none if `at` begins neither."""
+    """Return the end of the table or columns that begin at line `at`, and their columns; (`at`, []) if none
+    begin there.
+    """
     if len(lines[at].parts) < 2:
         return at, []
     columns = _merge([], lines[at])
@@ -188,9 +193,9 @@ def _fill(line: PageLine, columns: Columns) -> list[str]:
 
 
 def _join_wrapped(rows: list[list[str]], tops: list[float]) -> list[list[str]]:
-    """Return rows whose wrapped cells are joined, where gaps between rows are wider than within them.
+    """Return rows with the lines of wrapped cells joined; unchanged if gaps do not separate rows clearly.
 
-    Each row then has one line in its first column; half of the columns wrap in none of the rows.
+    Joining needs one line in each row's first column, and half of the columns without wrapped cells.
     """
     gaps = [below - above for above, below in pairwise(tops)]
     least = min(gaps)

@@ -1,4 +1,4 @@
-"""Text of a PDF, page by page, from a separate process: a hostile file ends that process only."""
+"""Text of a PDF, page by page, from a child process: a hostile file can end only that process."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ NICE = 10
 
 
 class BrokenPdf(Exception):
-    """The PDF could not be read; the text says why."""
+    """The PDF could not be read; the message says why."""
 
 
 async def extract_pages(content: bytes, *, seconds: float = SECONDS) -> list[str]:
-    """Return the texts of up to MOST_PAGES pages, read in a separate process; raises BrokenPdf.
+    """Return the texts of at most MOST_PAGES pages, read in a child process.
 
-    The process has `seconds` to finish.
+    Raises BrokenPdf if the process fails or takes longer than `seconds`.
     """
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "shared.adapters.files.pdf_pages",
@@ -48,7 +48,7 @@ async def extract_pages(content: bytes, *, seconds: float = SECONDS) -> list[str
 
 
 def read_pages(content: bytes) -> list[str]:
-    """Return the texts of up to MOST_PAGES pages, empty for an unreadable page.
+    """Return the texts of at most MOST_PAGES pages; "" for an unreadable page.
 
     Raises ValueError for an encrypted file, and errors of pypdf for a broken one.
     """
@@ -79,7 +79,9 @@ def main() -> int:
 
 
 def _limit() -> None:
-    """Limit CPU time and memory of this process where the system can; else the parent's timeout holds."""
+    """Limit CPU time and memory of this process where the system allows it; elsewhere the parent's timeout
+    does.
+    """
     try:
         import resource
     except ImportError:

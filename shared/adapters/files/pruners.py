@@ -1,4 +1,4 @@
-"""Plug-ins that shorten tool results: found by entry point, kept from doing harm, reported once."""
+"""Plug-ins that shorten tool results: found by entry point, and disabled at their first fault."""
 
 from __future__ import annotations
 
@@ -17,15 +17,19 @@ log = structlog.get_logger(__name__)
 
 GROUP = "evertalk.pruners"
 CALL_SECONDS = 0.25
-"""A pruner is called between calls of the model; one that takes longer is not asked again."""
+"""Seconds that a pruner may take, since it runs between two calls of the model; a slower one is disabled."""
 _SAMPLE = "An old result of a tool, long enough to be worth shortening. " * 200
 
 Report = Callable[[str, str], None]
-"""`report(name, problem)`"""
+"""Function that reports a fault: gets the plug-in's name and a description of the fault."""
 
 
 class GuardedPruner:
-    """A plug-in that gave no shorter text, raised or dawdled is not asked again in this process."""
+    """Pruner of a plug-in, disabled in this process at its first fault.
+
+    A fault is an exception, a call beyond CALL_SECONDS, or a text that is not shorter or cannot be stored.
+    Returns the shortened text, or None if there is none.
+    """
 
     def __init__(self, name: str, pruner: Pruner, report: Report) -> None:
         self._name = name
@@ -38,7 +42,7 @@ class GuardedPruner:
             return None
         said: list[object] = []
         began = perf_counter()
-        # A thread of its own, because what never returns must not stop the process from ending.
+        # A thread of its own: a call that never returns must not keep the process from ending.
         call = threading.Thread(target=self._call, args=(said, tool_name, text, pruning), daemon=True)
         call.start()
         call.join(CALL_SECONDS)
@@ -63,7 +67,7 @@ class GuardedPruner:
 def load_pruners(
     found: Iterable[EntryPoint] | None = None, report: Report | None = None
 ) -> tuple[GuardedPruner, ...]:
-    """Every installed plug-in that can be imported, in the order of their names."""
+    """Return all installed pruners that can be imported, ordered by name; the others are reported."""
     points = entry_points(group=GROUP) if found is None else found
     tell = report or _log
     loaded: list[GuardedPruner] = []
@@ -81,7 +85,7 @@ def load_pruners(
 
 
 def check_pruners(pruning: PruneStrategy, found: Iterable[EntryPoint] | None = None) -> tuple[int, list[str]]:
-    """How many plug-ins work on a sample text, and what is wrong with the others."""
+    """Run each installed pruner on a sample; return how many work, and a description of each fault."""
     wrong: list[str] = []
     pruners = load_pruners(found, lambda name, problem: wrong.append(f"{name} {problem}"))
     before = len(wrong)

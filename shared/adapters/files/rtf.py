@@ -1,4 +1,4 @@
-"""The words of a file in Rich Text Format, without its pictures, styles and hidden parts."""
+"""Text of a file in Rich Text Format, without its pictures, styles and hidden parts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SILENT = frozenset(
     b"fldinst listtable listoverridetable rsidtbl themedata datastore latentstyles xmlnstbl "
     b"generator nonshppict filetbl revtbl private".split()
 )
-"""Groups without words for a reader; younger ones say so themselves, by `\\*`."""
+r"""Names of groups without readable text; groups newer than this list are marked with `\*` in the file."""
 _CHARSETS = {
     77: "mac_roman", 128: "cp932", 129: "cp949", 130: "cp1361", 134: "cp936", 136: "cp950", 161: "cp1253",
     162: "cp1254", 163: "cp1258", 177: "cp1255", 178: "cp1256", 186: "cp1257", 204: "cp1251", 222: "cp874",
@@ -34,7 +34,10 @@ _CHARSETS = {
 
 
 def read_rtf(content: bytes) -> tuple[dict[str, Any], str]:
-    """Never raises for what is in it."""
+    """Return head and text of an RTF file; the head has `mime` and `truncated`.
+
+    Broken content raises nothing.
+    """
     reader = _Reader()
     at = 0
     while at < len(content) and reader.chars <= MOST_CHARS:
@@ -59,7 +62,7 @@ class _Reader:
         self._passed_over = 0
 
     def take(self, found: re.Match[bytes]) -> int:
-        """How many bytes after it are a picture's own, and skipped."""
+        """Process one token; return how many bytes of binary data follow it and must be skipped."""
         if (raw := found["text"]) is not None:
             self._hear(raw)
         elif found["hex"] is not None:
@@ -81,7 +84,9 @@ class _Reader:
             self.chars += len(words)
 
     def _hear(self, raw: bytes) -> None:
-        """Bytes that only repeat a sign for readers that know no Unicode are passed over."""
+        """Add bytes in the current encoding, without those that
+        only repeat a Unicode sign for old readers.
+        """
         kept = raw[self._passed_over :]
         self._passed_over -= len(raw) - len(kept)
         if not self._silent:

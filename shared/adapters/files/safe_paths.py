@@ -1,4 +1,6 @@
-"""Files of one folder, and of nowhere else: a link that leads out of it is refused, so is what is no file."""
+"""Reading of files inside one folder; links that leave it, and
+paths that are no regular file, are refused.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,11 @@ from pathlib import Path
 
 
 class NotReadable(Exception):
-    """The text says why, for an operator."""
+    """A file cannot be read; the message is the reason for an operator."""
 
 
 def has_plain_name(name: str) -> bool:
-    """Whether a name found on disk is text that can be stored and printed."""
+    """Return whether a file name is printable text that can be stored."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -21,7 +23,10 @@ def has_plain_name(name: str) -> bool:
 
 
 def regular_file(root: Path, path: Path) -> tuple[Path, int]:
-    """Where the file really lies and its size; `root` is resolved. Raises NotReadable, FileNotFoundError."""
+    """Return the resolved path and the size in bytes of a regular file below `root`, which must be resolved.
+
+    Raises NotReadable if the path leaves `root` or is no file, FileNotFoundError if it does not exist.
+    """
     try:
         real = path.resolve(strict=True)
         found = real.stat()
@@ -39,9 +44,9 @@ def regular_file(root: Path, path: Path) -> tuple[Path, int]:
 
 
 def read_bytes(real: Path, *, most: int) -> bytes:
-    """The whole file, or of a longer one its head and its tail. Raises NotReadable."""
+    """Return the bytes of a file; above `most` bytes only its head and its tail. Raises NotReadable."""
     try:
-        # A named pipe put in its place after the look must not hold us up.
+        # A named pipe that replaced the file after the check must not block.
         descriptor = os.open(real, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         with os.fdopen(descriptor, "rb") as file:
             head = file.read(most)

@@ -1,4 +1,6 @@
-"""Client of the sandbox, a process with little memory and time and no secrets that opens untrusted files."""
+"""Client of the sandbox: a child process with little memory and time, without secrets, opens each untrusted
+file.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,17 @@ OPEN_SECONDS = 20.0
 LEAST_CPU_SECONDS = 6
 MOST_CPU_SECONDS = 30
 BYTES_PER_CPU_SECOND = 50_000
-"""Bytes per CPU second; a small file that takes long is not worth reading."""
+"""Bytes of a file for which it gets one more CPU second; a
+small file that takes long is not worth reading.
+"""
 AT_ONCE = 2
-"""Pictures at once, and as many papers; each takes a process."""
+"""Maximum pictures opened at once, and likewise of all other files; each takes a process."""
 WAIT_SECONDS = 30.0
+"""Seconds that a file waits for its turn."""
 BUDGET_SECONDS = 60.0
+"""Period in seconds over which the time that a sender's files take is summed."""
 FAILED_SECONDS = 600.0
+"""Seconds for which a file that could not be opened is not tried again."""
 MOST_FAILED = 1_000
 _SENDERS_BEFORE_TIDYING = 10_000
 ROOT = Path(__file__).resolve().parents[3]
@@ -39,7 +46,7 @@ Opened = tuple[dict[str, Any] | None, bytes]
 
 
 class SenderThrottled(EvertalkError):
-    """Files of one sender have taken too much time lately."""
+    """The files of a sender took too much time within the last minute."""
 
     code = "files_took_long"
     advice = "The last files took long to open. Try again in a minute."
@@ -50,7 +57,7 @@ class SenderThrottled(EvertalkError):
 
 
 class SandboxClient:
-    """Client of the sandbox: few files at once, one per sender, and none that failed recently."""
+    """Client of the sandbox: opens few files at once, one per sender, and none that failed recently."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -68,9 +75,11 @@ class SandboxClient:
         seconds: float = OPEN_SECONDS,
         most_seconds: float = float("inf"),
     ) -> Opened:
-        """None when it cannot be opened. `most_seconds` are those of a sender's files in a minute.
+        """Open a file; return the head and bytes of the sandbox's answer, or (None, b"") if it cannot be
+        opened.
 
-        Raises SenderThrottled, and TimeoutError when no place became free.
+        `seconds` limits this file, `most_seconds` all files of `sender` in a minute. Raises SenderThrottled
+        above that, and TimeoutError if no place becomes free in WAIT_SECONDS.
         """
         key = hashlib.sha256(kind.encode() + content).digest()
         if self._has_failed_lately(key):
@@ -127,16 +136,19 @@ class SandboxClient:
 
 
 def _bare_environment() -> dict[str, str]:
-    """Return an environment without keys and tokens."""
+    """Return an environment with only PATH and locale, without keys and tokens."""
     return {name: os.environ[name] for name in ("PATH", "LANG", "SYSTEMROOT") if name in os.environ}
 
 
 def cpu_seconds(size: int) -> int:
+    """Return the CPU seconds for a file of `size` bytes."""
     return min(MOST_CPU_SECONDS, LEAST_CPU_SECONDS + size // BYTES_PER_CPU_SECOND)
 
 
 async def open_in_sandbox(kind: Kind, content: bytes, *, seconds: float = OPEN_SECONDS) -> Opened:
-    """Open a file in a process with little memory and time; None if it cannot be opened."""
+    """Open a file in a new process; return its head and bytes,
+    or (None, b"") if it fails or takes too long.
+    """
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "shared.adapters.files.sandbox_worker", kind, str(cpu_seconds(len(content))),
         cwd=ROOT, env=_bare_environment(), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,

@@ -1,4 +1,6 @@
-"""Sandbox process that opens one untrusted file: bytes in, one line of JSON and bytes out."""
+"""Sandbox process that opens one untrusted file: bytes on
+standard input, a line of JSON and bytes as answer.
+"""
 
 from __future__ import annotations
 
@@ -31,23 +33,23 @@ MOST_PIXELS = 50_000_000
 MOST_PAGES = 200
 MOST_CHARS = 400_000
 MOST_SCANS = 10
-"""Maximum scanned pages of a PDF that a model sees."""
+"""Maximum scanned pages of a PDF that become pictures."""
 MOST_DEPTH = 2
-"""Maximum depth of nested files, such as a paper in a mail in a mail."""
+"""Maximum depth of nested files, such as a document in a mail in a mail."""
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 MEMORY_BYTES = 1_024 * 1024 * 1024
 NICE = 10
-"""Nice level, so that answers do not wait for files."""
+"""Nice level of the process, so that answers do not wait for files."""
 MOST_PAGE_CHARS = 300_000
 _QUALITY = 85
 _FORMATS = "JPEG", "PNG", "WEBP", "GIF", "AVIF", "TIFF", "BMP"
 
 
 def picture(content: bytes) -> tuple[dict[str, Any], bytes]:
-    """Return media type, width and height in pixels, and the picture turned upright, without metadata.
+    """Return head and bytes of a picture, turned upright, scaled down to LONGEST_SIDE, without metadata.
 
-    It is scaled down to LONGEST_SIDE pixels. A picture with transparency becomes PNG, any other JPEG.
-    Raises ValueError above MOST_PIXELS, and any error of Pillow for a broken file.
+    The head has media type, width and height in pixels. A picture with transparency becomes PNG, any other
+    JPEG. Raises ValueError above MOST_PIXELS, and any error of Pillow for a broken file.
     """
     from PIL import Image, ImageOps
 
@@ -97,7 +99,7 @@ def mend_png(content: bytes) -> bytes:
 
 
 def pdf(content: bytes) -> tuple[dict[str, Any], bytes]:
-    """Return the text of a PDF's first pages as UTF-8; an unreadable page is left out.
+    """Return head and UTF-8 text of a PDF's first pages; an unreadable page is left out.
 
     Reading ends after MOST_PAGES pages or MOST_CHARS characters; `truncated` is then true. `scanned` has the
     numbers, from 1, of pages with a picture and no text. Raises Refused if a password is needed.
@@ -128,8 +130,8 @@ def pdf(content: bytes) -> tuple[dict[str, Any], bytes]:
 def scans(content: bytes) -> tuple[dict[str, Any], bytes]:
     """Return the largest picture of each page without text as JPEG, for at most MOST_SCANS pages.
 
-    The JPEG files follow one another; `pictures` has the size in bytes, width and height of each. Unreadable
-    pages are left out. Raises Refused if a password is needed.
+    The JPEG files follow one another in the bytes; `pictures` of the head has size in bytes, width and height
+    of each. Unreadable pages are left out. Raises Refused if a password is needed.
     """
     reader = _open_pdf(content)
     told: list[dict[str, int]] = []
@@ -148,7 +150,9 @@ def scans(content: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def _largest_picture(page: Any) -> Any:
-    """Return a page's largest picture, upright and within LONGEST_SIDE; None if it has text or no picture."""
+    """Return a page's largest picture, upright and within LONGEST_SIDE; None if the page has text or no
+    picture.
+    """
     from PIL import Image
 
     Image.MAX_IMAGE_PIXELS = MOST_PIXELS
@@ -178,14 +182,14 @@ def _has_picture(page: Any) -> bool:
 
 
 def _is_time_short() -> bool:
-    """Return whether half of the processor time is used, so that the rest must be read in a cheaper way."""
+    """Return whether half of the CPU time is used, so that the rest must be read without its layout."""
     return time.process_time() > _cpu_seconds / 2
 
 
 def page(content: bytes) -> tuple[dict[str, Any], bytes]:
-    """Return an HTML page's main part as Markdown, or else the whole page without menus, scripts and forms.
+    """Return head and Markdown of an HTML page: its main part, else all but menus, scripts and forms.
 
-    `truncated` is true if the text was cut at MOST_PAGE_CHARS characters. Raises Refused if it is no text.
+    `truncated` of the head is true if the text was cut at MOST_PAGE_CHARS. Raises Refused if it is no text.
     """
     from shared.adapters.files.papers import page_markdown
     from shared.adapters.files.text_decoding import NotText, decode_text
@@ -200,7 +204,7 @@ def page(content: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def paper(content: bytes, depth: int = 0) -> tuple[dict[str, Any], bytes]:
-    """Return the text of an office file, book, Outlook mail, gzip file or archive of texts as Markdown.
+    """Return head and Markdown of an office file, e-book, Outlook mail, gzip file or archive of texts.
 
     `depth` is the number of files around this one. Raises Refused if it is locked, unreadable or of unknown
     kind.
@@ -226,7 +230,7 @@ def paper(content: bytes, depth: int = 0) -> tuple[dict[str, Any], bytes]:
 
 
 def form(content: bytes, depth: int = 0) -> tuple[dict[str, Any], bytes]:
-    """Return the text of a mail, contact, calendar or notebook as UTF-8, after a head with its properties."""
+    """Return head and UTF-8 text of a mail, contact, calendar or notebook."""
     from shared.adapters.files import mail_files
     from shared.adapters.files.text_decoding import decode_text
 
@@ -240,7 +244,7 @@ def form(content: bytes, depth: int = 0) -> tuple[dict[str, Any], bytes]:
 
 
 def _read_inner(content: bytes, *, depth: int) -> str:
-    """Return the text of a file within another one. Raises Refused, or any error of a broken file."""
+    """Return the text of a file inside another. Raises Refused, or any error that a broken file causes."""
     from shared.adapters.files.text_decoding import NotText, decode_text
 
     if depth > MOST_DEPTH or is_picture(content):
@@ -267,7 +271,8 @@ def _html_text(text: str) -> str:
 
 
 def text(content: bytes) -> tuple[dict[str, Any], bytes]:
-    """Decode a text of unknown encoding, and return it as UTF-8; `guessed` names a guessed encoding.
+    """Decode a text of unknown encoding into UTF-8; `guessed` of the head names a guessed encoding, else it
+    is empty.
 
     The first line of `content` lists the sender's languages, separated by spaces; the text follows it. Raises
     Refused if no encoding fits.
@@ -283,14 +288,16 @@ def text(content: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def chart(content: bytes) -> tuple[dict[str, Any], bytes]:
-    """Draw a chart from its numbers in JSON; return media type, width and height in pixels, and a PNG."""
+    """Draw a chart from its numbers in JSON; return a head with media type, width and height in pixels, and a
+    PNG.
+    """
     from shared.adapters.files.charts import HEIGHT, WIDTH, draw_chart
 
     return {"mime": "image/png", "width": WIDTH, "height": HEIGHT}, draw_chart(json.loads(content))
 
 
 _cpu_seconds = math.inf
-"""Seconds of processor time that this process may use."""
+"""CPU seconds that this process may use."""
 _OPENERS: dict[str, Callable[[bytes], tuple[dict[str, Any], bytes]]] = {
     "picture": picture,
     "pdf": pdf,
@@ -304,6 +311,9 @@ _OPENERS: dict[str, Callable[[bytes], tuple[dict[str, Any], bytes]]] = {
 
 
 def main(kind: str, cpu_seconds: int) -> int:
+    """Read a file from standard input and write the answer to standard output; return 1 if the file is
+    broken.
+    """
     global _cpu_seconds
     _cpu_seconds = cpu_seconds
     _limit(cpu_seconds)
@@ -319,9 +329,8 @@ def main(kind: str, cpu_seconds: int) -> int:
 
 
 def _limit(cpu_seconds: int) -> None:
-    """Limit processor seconds and memory of this process, if the system can.
-
-    Elsewhere only the timeout of the parent process limits it.
+    """Limit CPU seconds and memory of this process where the system allows it; elsewhere the parent's timeout
+    does.
     """
     try:
         import resource

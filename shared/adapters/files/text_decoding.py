@@ -1,4 +1,4 @@
-"""Bytes of a text file as text, in whichever encoding it was written, with the doubt that remains."""
+"""Decoding of text files in any encoding, which is guessed by letters if the file does not say it."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-"""UTF-32 stands before UTF-16, whose mark its own begins with."""
+"""Byte order marks and their encodings; UTF-32 comes first, since its mark begins with that of UTF-16."""
 _SAMPLE_BYTES = 65_536
 _SCORED_BYTES = 6_000
-"""Bytes that candidates are compared by; more of a text does not change who wins."""
+"""Bytes by which candidates are compared; more of the text would not change the result."""
 _MOST_CONTROLS = 0.01
 _CONTROLS = frozenset(range(32)) - frozenset(b"\x00\t\n\r\x0c\x1a\x1b") | {127}
 _BROKEN_SHARE = 0.05
-"""Share of damaged characters up to which a text still counts as UTF-8."""
+"""Share of damaged characters up to which a text is still read as UTF-8."""
 _HINT_BITS = 8.0
-"""Weight of a language that the sender is known to use: it decides between near equals only."""
+"""Bonus in bits for a language that the sender uses: it decides only between nearly equal candidates."""
 _WORST_BITS = 17.0
-"""Bits per byte beyond ASCII above which no candidate explains a text."""
+"""Bits per byte beyond ASCII above which no candidate is accepted."""
 _WORST_WIDE_BITS = 15.0
-"""Bits per character above which no language explains a text in UTF-16."""
+"""Bits per character above which a text is not accepted as UTF-16 or UTF-32."""
 _ESCAPED_BITS = 8.0
-"""Bits by which a text must be likelier in UTF-7, since a formula may look like it."""
+"""Bits by which UTF-7 must be likelier than ASCII, since a formula may look like UTF-7."""
 _HOLE_BITS = 3.0
 _LONG_HOLE = 8
 _NULS = re.compile(rb"\x00+")
@@ -51,22 +51,26 @@ _DECLARED = re.compile(
     rb"|coding[:=][ \t]{0,9}([A-Za-z0-9._-]{1,40})",
     re.IGNORECASE,
 )
-"""Where XML, HTML, CSS, PO files and programs name their own charset."""
+"""Patterns by which XML, HTML, CSS, PO files and programs declare their encoding."""
 _READ_AS = {
     "ascii": "cp1252", "iso8859-1": "cp1252", "iso8859-9": "cp1254", "iso8859-11": "cp874",
     "tis-620": "cp874", "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949",
     "big5": "big5hkscs",
 }  # fmt: skip
-"""Superset that is read for a name, as browsers do (https://encoding.spec.whatwg.org/#names-and-labels)."""
+"""Encoding to use for a declared one: a superset, as in browsers
+(https://encoding.spec.whatwg.org/#names-and-labels).
+"""
 
 
 class NotText(ValueError):
-    """Bytes that are a text in no known encoding."""
+    """The bytes are a text in no known encoding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoded:
-    """Text of a file; `guessed` names the encoding that was concluded from letters, else it is empty."""
+    """Decoded text of a file; `guessed` names the encoding if it
+    was guessed from letters, else it is empty.
+    """
 
     text: str
     guessed: str = ""
@@ -77,7 +81,7 @@ class _Candidate:
     codec: str
     label: str
     bits: float
-    """Rareness of the encoding: bits that a text in it must be likelier to win."""
+    """Penalty for a rare encoding: bits by which the text must be likelier in it than in a common one."""
     script: str = "latin"
 
 
@@ -151,9 +155,9 @@ _WIDE = (
 
 
 def decode_text(content: bytes, *, languages: tuple[str, ...] = ()) -> Decoded:
-    """Return a file's text with `\\n` at the end of lines.
+    r"""Return a file's text with `\n` as line end; raise NotText if no encoding fits.
 
-    `languages` are those that the sender is known to use, as codes such as `ru`. Raises NotText.
+    `languages` are codes such as `ru` of languages that the sender uses.
     """
     if (found := decode_plain(content)) is not None:
         return found
@@ -171,7 +175,10 @@ def decode_text(content: bytes, *, languages: tuple[str, ...] = ()) -> Decoded:
 
 
 def decode_plain(content: bytes) -> Decoded | None:
-    """Decode a text whose encoding is beyond doubt; None for all others. Raises NotText."""
+    """Return the text if its encoding is certain, else None.
+
+    Raises NotText if it is full of control characters.
+    """
     for mark, codec in _BOMS:
         if content.startswith(mark):
             text = content[len(mark) :].decode(codec, "replace")
@@ -191,7 +198,7 @@ def decode_plain(content: bytes) -> Decoded | None:
 
 
 def refuse_controls(content: bytes) -> None:
-    """Raise NotText for programs and archives, which are full of control characters."""
+    """Raise NotText if the bytes are full of control characters, as programs and archives are."""
     if _is_full_of_controls(content):
         raise NotText("control characters")
 
@@ -228,7 +235,9 @@ def _has_escapes(content: bytes) -> bool:
 
 
 def _decode_escaped(content: bytes) -> Decoded | None:
-    """Encodings of mail in seven bits, which announce each change of characters."""
+    """Decode ASCII bytes in an encoding with escape sequences, as mail uses, else as ASCII; None for other
+    bytes.
+    """
     if not content.isascii():
         return None
     for sign, codec, label in (
@@ -251,7 +260,9 @@ def _decode_escaped(content: bytes) -> Decoded | None:
 
 
 def _decode_shifted(content: bytes) -> Decoded | None:
-    """Decode UTF-7 if its letters look more like a language than the same bytes in ASCII."""
+    """Return the text in UTF-7 if its letters look more like a language than the same bytes in ASCII, else
+    None.
+    """
     if b"+" not in content or not content.isascii():
         return None
     try:
@@ -270,7 +281,7 @@ def _decode_shifted(content: bytes) -> Decoded | None:
 
 
 def _decode_damaged(content: bytes) -> Decoded | None:
-    """UTF-8 in which few characters are damaged, or the last one is cut."""
+    """Return the text in UTF-8 if few characters are damaged or only the last one is cut, else None."""
     text = content.decode("utf-8", "replace")
     broken = text.count("\ufffd")
     whole = sum(sign >= "\x80" for sign in text[:_SAMPLE_BYTES]) - broken
@@ -282,7 +293,9 @@ def _decode_damaged(content: bytes) -> Decoded | None:
 
 
 def _decode_wide(content: bytes) -> Decoded | None:
-    """UTF-16 and UTF-32 without a mark; None where the NULs mean nothing."""
+    """Return the text in UTF-16 or UTF-32 without byte order mark; None if neither fits better than single
+    bytes.
+    """
     best: tuple[float, str, str] | None = None
     for codec, label in _WIDE:
         width = 4 if "32" in codec else 2
@@ -299,7 +312,7 @@ def _decode_wide(content: bytes) -> Decoded | None:
 
 
 def _narrow_cost(sample: bytes) -> float:
-    """Bits of a sample whose NULs are only holes in a text of single bytes."""
+    """Return the cost in bits of a sample, read as single bytes with meaningless NULs in between."""
     text = sample.replace(b"\x00", b"").decode("utf-8", "replace")
     holes = sum(min(len(run), _LONG_HOLE) for run in _NULS.findall(sample))
     return _HOLE_BITS * holes + (math.inf if not text or _is_binary(text) else least_text_cost(text))
@@ -312,7 +325,7 @@ def _is_strange(sign: str) -> bool:
 
 
 def _guess(content: bytes, hints: tuple[str, ...]) -> Decoded:
-    """The encoding in which a text looks most like a language. Raises NotText."""
+    """Return the text in the encoding in which it looks most like a language. Raises NotText if none fits."""
     sample = _sample(content)
     ranked: list[tuple[float, _Candidate]] = []
     bare_carriage = b"\r" in content and b"\n" not in content
@@ -330,7 +343,7 @@ def _guess(content: bytes, hints: tuple[str, ...]) -> Decoded:
             text = content[:_SCORED_BYTES].decode(codec, "replace")
             if not any(map(_is_strange, text)):
                 one = _Candidate(codec, label, 12, "wide")
-                # The same bytes are compared: those of the sample.
+                # Scale to the length of the sample, by which the other candidates are compared.
                 ranked.append(
                     (12 + _score(text, one, hints) * len(sample) / min(len(content), _SCORED_BYTES), one)
                 )
@@ -365,7 +378,7 @@ def _score(text: str, one: _Candidate, hints: tuple[str, ...]) -> float:
 
 
 def _sample(content: bytes) -> bytes:
-    """Lines with bytes beyond ASCII, as many as are compared."""
+    """Return the first lines that have bytes beyond ASCII, at most _SCORED_BYTES."""
     lines: list[bytes] = []
     size = 0
     for line in re.split(rb"(?<=[\r\n])", content[: 64 * _SAMPLE_BYTES]):

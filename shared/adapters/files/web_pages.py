@@ -1,7 +1,7 @@
-"""Fetches pages of the public web for a model, and nothing else: not from here, not from the network around.
+"""Fetching of pages of the public web for a model; addresses of this machine and its network are refused.
 
-A name is resolved once, each of its addresses must be public, and the connection goes to one of these very
-addresses, whatever the name resolves to a moment later. Every redirect is looked at in the same way.
+A name is resolved once, all its addresses must be public, and the connection goes to one of them, whatever
+the name resolves to later. Each redirect is checked in the same way.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from shared.ports import ToolContext, ToolFailed, ToolImage, ToolOutput
 log = structlog.get_logger(__name__)
 
 MOST_BYTES = 1_048_576
-"""Bytes of a body after unpacking."""
+"""Maximum bytes of a body after decompression."""
 MOST_REDIRECTS = 3
 FETCH_SECONDS = 20.0
 RESOLVE_SECONDS = 5.0
@@ -68,11 +68,13 @@ FETCH_URL = ToolSpec(
 )
 
 Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
-"""All addresses of a name."""
+"""Function that returns all addresses of a host name for a port."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
+    """Answer of a web server: final address, media type, charset ("" if none is named) and body."""
+
     address: WebAddress
     mime: str
     charset: str
@@ -81,7 +83,10 @@ class Fetched:
 
 
 class FetchUrl:
-    """`permits` says which addresses are public; only tests that serve pages on loopback replace it."""
+    """Tool `fetch_url`, by which a model reads a page, text, PDF or picture of the public web.
+
+    `permits` says which addresses are public; only tests that serve pages on loopback replace it.
+    """
 
     spec: ToolSpec = FETCH_URL
     idempotent = True
@@ -109,7 +114,10 @@ class FetchUrl:
             return await _readable(fetched)
 
     async def fetch(self, address: WebAddress) -> Fetched:
-        """Raises ToolFailed with what the model should know."""
+        """Return the answer of an address, after at most MOST_REDIRECTS redirects.
+
+        Raises ToolFailed, with a sentence for the model, if it cannot be fetched.
+        """
         try:
             async with asyncio.timeout(FETCH_SECONDS):
                 return await self._fetch_following(address)
@@ -118,7 +126,7 @@ class FetchUrl:
         except TimeoutError as error:
             raise ToolFailed(f"{address.host} did not answer within {FETCH_SECONDS:g} seconds.") from error
         except (aiohttp.ClientError, OSError, zlib.error) as error:
-            # The error's own words may repeat the whole address.
+            # The text of the error may contain the whole address.
             log.info("page_fetch_failed", host=address.host, error=type(error).__name__)
             raise ToolFailed(f"{address.host} could not be read ({describe_failure(error)}).") from error
 
@@ -171,7 +179,10 @@ class FetchUrl:
 
 
 class PinnedResolver(AbstractResolver):
-    """Knows one name only, and what it was resolved to."""
+    """Resolver for one host name, which returns the addresses that were checked.
+
+    Raises OSError for other names.
+    """
 
     def __init__(self, host: str, addresses: Sequence[Address]) -> None:
         self._host = host
@@ -199,6 +210,7 @@ class PinnedResolver(AbstractResolver):
 
 
 async def resolve_host(host: str, port: int) -> Sequence[Address]:
+    """Return all addresses of a host by the system's resolver, each once."""
     loop = asyncio.get_running_loop()
     rows = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return tuple(dict.fromkeys(ipaddress.ip_address(row[4][0]) for row in rows))
@@ -224,7 +236,10 @@ async def _read_response(address: WebAddress, response: aiohttp.ClientResponse) 
 
 
 def _make_unpacker(encoding: str) -> Callable[[bytes, int], bytes]:
-    """Return a function that unpacks a piece to at most a number of bytes."""
+    """Return a function that decompresses a piece of the body, to at most the given number of bytes.
+
+    Raises ToolFailed for an unknown `encoding`.
+    """
     kind = encoding.strip().lower()
     if kind in ("", "identity"):
         return lambda piece, most: piece[:most]
@@ -245,7 +260,7 @@ def _make_unpacker(encoding: str) -> Callable[[bytes, int], bytes]:
 
 
 def _charset(response: aiohttp.ClientResponse) -> str:
-    """Return the charset that the server names; empty for none, or for one that does not exist."""
+    """Return the charset that the server names; "" if it names none or an unknown one."""
     named = response.charset or ""
     try:
         "".encode(named or "utf-8")

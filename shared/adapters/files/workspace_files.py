@@ -1,4 +1,6 @@
-"""Folders of agents: read once, then again when a watcher or a look at their files says that they changed."""
+"""Workspaces of agents: read once, and again when the watcher
+or the regular check finds that files changed.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +17,25 @@ from shared.core.context.agents import FILE_CHARS, FILES, MEMORY_FILES, MEMORY_F
 log = structlog.get_logger(__name__)
 
 MOST_BYTES = 1024 * 1024
-"""Bytes of a file above which only head and tail are read."""
+"""Bytes above which only the head and the tail of a file are read."""
 READ_SECONDS = 20.0
 CLOSE_SECONDS = 3.0
 _QUIET_MS = 100
-"""A program that saves a file writes more than once; only then is it read."""
+"""Milliseconds without a change after which files are read,
+since saving a file may write it several times.
+"""
 _LOOK_MS = 1_000
 _TRY_AGAIN_SECONDS = 5.0
 
 OnChange = Callable[[str], None]
-"""Told the folder, as the agent's config names it."""
+"""Callback with the changed workspace's folder as the agent's config names it."""
 
 
 class WorkspaceFiles:
-    """`folder` is a name below `root`, or an absolute path. Used from one loop; `close` ends what runs."""
+    """Workspaces, by folder: a name below `root` or an absolute path.
+
+    Used from one event loop; `close` stops the watcher.
+    """
 
     def __init__(self, root: Path, *, poll_seconds: float) -> None:
         self._root = root
@@ -40,14 +47,16 @@ class WorkspaceFiles:
         self._watched: tuple[Path, ...] = ()
 
     def load(self, folder: str) -> Workspace:
-        """Return the workspace as last read; a new folder is read at once, since it is a few small files."""
+        """Return the workspace as last read; a folder that is new
+        here is read at once, which blocks shortly.
+        """
         if folder not in self._known:
             self._take(folder, read_workspace(self.resolve_path(folder)))
             self._keep_watch()
         return self._known[folder]
 
     async def preload(self, folders: Iterable[str]) -> None:
-        """Read folders in advance; one that takes too long is read when it is needed."""
+        """Read workspaces in advance; one that takes longer than READ_SECONDS is read when it is needed."""
         for folder in folders:
             if folder in self._known:
                 continue
@@ -56,14 +65,16 @@ class WorkspaceFiles:
                 self._keep_watch()
 
     def subscribe(self, on_change: OnChange) -> None:
-        """Register a callback for changes in a folder."""
+        """Call `on_change` from now on whenever a workspace has been read again; it replaces an earlier
+        callback.
+        """
         self._on_change = on_change
 
     def resolve_path(self, folder: str) -> Path:
         return workspace_path(self._root, folder)
 
     async def close(self) -> None:
-        # The watcher's thread ends by its event, not by a cancellation.
+        # The watcher's thread ends by its event, not by cancellation.
         self._other_paths.set()
         for task in self._tasks:
             task.cancel()
@@ -79,7 +90,9 @@ class WorkspaceFiles:
                 self._tasks.append(asyncio.ensure_future(self._poll()))
 
     async def _poll(self) -> None:
-        """The second line: file systems that tell no watcher, folders that were not there."""
+        """Read all workspaces every `poll_seconds`, for file systems without notifications and folders
+        created later.
+        """
         while True:
             await asyncio.sleep(self._poll_seconds)
             await self._read_all(self._known)
@@ -111,7 +124,7 @@ class WorkspaceFiles:
         async with contextlib.aclosing(seen):
             async for changes in seen:
                 changed = {Path(path) for _, path in changes}
-                # What was written before the watch began is read once, too.
+                # Read once what was written before the watch began.
                 await self._read_all(
                     folder for folder in self._known if fresh or self._is_touched(folder, changed)
                 )
@@ -142,7 +155,7 @@ class WorkspaceFiles:
         self._known[folder] = found
 
     def _existing(self) -> tuple[Path, ...]:
-        """Folders that are there; for one that is not, the folder of all, where it may appear."""
+        """Return the workspaces that exist, and `root` if one does not, since it may appear there."""
         paths = {self.resolve_path(folder) for folder in self._known}
         there = {path.resolve() for path in paths if path.is_dir()} - {Path(self._root.anchor)}
         if len(there) < len(paths) and self._root.is_dir():
@@ -159,7 +172,7 @@ def workspace_path(root: Path, folder: str) -> Path:
 
 
 def read_workspace(path: Path) -> Workspace:
-    """Return the usable files of a folder and its problems in words; never raises."""
+    """Return the usable files of a workspace and a sentence for each problem; raises nothing."""
     try:
         root = path.resolve()
         if not root.is_dir():

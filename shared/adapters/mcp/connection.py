@@ -29,13 +29,13 @@ log = structlog.get_logger(__name__)
 START_SECONDS = 30.0
 CALL_SECONDS = 60.0
 LOOK_SECONDS = 300.0
-"""Seconds after which a server that announced no change is asked for its tools again."""
+"""Seconds after which a server that announced no change is asked for its list of tools again."""
 FIRST_WAIT_SECONDS = 10.0
 """Seconds that a call waits for a server that is being started."""
 STOP_SECONDS = 8.0
 PAUSE_LEAST, PAUSE_MOST = 1.0, 60.0
 STEADY_SECONDS = 60.0
-"""Seconds of running after which the pause before a restart is the shortest again."""
+"""Seconds of running after which the next restart again waits only PAUSE_LEAST."""
 MOST_PAGES = 20
 LOGGED_LINES, LOGGED_CHARS = 40, 300
 
@@ -66,7 +66,7 @@ class McpConnection:
         self._task = asyncio.ensure_future(self._supervise())
 
     async def close(self) -> None:
-        """Close the connection; a server that does not end is killed by the package."""
+        """Close the connection and wait for its task; a server process that does not end is killed."""
         self._closing = True
         self._over.set()
         if self._task is None:
@@ -109,7 +109,7 @@ class McpConnection:
         except ToolFailed:
             raise
         except Exception as error:
-            # The package lets errors of its transports through, of several kinds.
+            # The package raises errors of its transports, which are of several kinds.
             log.info("mcp_call_failed", server=self.server.name, error=type(error).__name__)
             self._over.set()
             raise ToolFailed(f"The server {self.server.name} was lost while the tool ran.") from error
@@ -144,7 +144,7 @@ class McpConnection:
         return self._closing
 
     async def _back_off(self, seconds: float) -> None:
-        """Wait `seconds`, or less if the connection is closed meanwhile."""
+        """Wait `seconds`; return earlier if the connection ends or is closed."""
         try:
             async with asyncio.timeout(seconds):
                 await self._over.wait()
@@ -176,7 +176,7 @@ class McpConnection:
             self._ready.clear()
 
     async def _watch(self, client: Any) -> None:
-        """Wait until the connection ends; list the tools again after a change, and every `LOOK_SECONDS`."""
+        """Wait until the connection ends; list the tools again after each change, and every LOOK_SECONDS."""
         hearing = asyncio.ensure_future(self._hear_changes(client))
         try:
             await self._until_over(client)
@@ -185,9 +185,10 @@ class McpConnection:
             await asyncio.wait([hearing], timeout=STOP_SECONDS)
 
     async def _hear_changes(self, client: Any) -> None:
-        """Note each change of the tool list that the server announces; return if it cannot be listened to.
+        """Set `_changed` at each change of the tool list that the server announces; return if it has no such
+        stream.
 
-        Older servers announce changes unasked, which `_handle_message` notes.
+        Older servers announce changes without a stream; `_handle_message` handles these.
         """
         try:
             async with client.listen(tools_list_changed=True) as events:
@@ -246,7 +247,9 @@ class McpConnection:
 
 
 class WatchedTransport:
-    """Transport that sets `over` when the server's stream ends, which the package reports only to callers."""
+    """Transport that sets `over` when the server's stream ends; the package reports the end only to pending
+    calls.
+    """
 
     def __init__(self, transport: Any, over: asyncio.Event) -> None:
         self._transport = transport
@@ -287,7 +290,7 @@ class _WatchedStream:
 
 
 class _Errors:
-    """Standard error of a server: its first `LOGGED_LINES` lines go to our log, the rest is dropped."""
+    """Standard error of a server: its first LOGGED_LINES lines are logged, the rest is dropped."""
 
     def __init__(self, server: str) -> None:
         self._server = server
@@ -341,7 +344,7 @@ def _find_first_error(group: BaseExceptionGroup[BaseException]) -> BaseException
 
 
 def _describe_error(error: BaseException) -> str:
-    """Describe an error without addresses, which may hold keys."""
+    """Return a description of an error without addresses, which may contain keys."""
     if isinstance(error, TimeoutError):
         return f"it was not ready within {START_SECONDS:g} seconds"
     if isinstance(error, FileNotFoundError):

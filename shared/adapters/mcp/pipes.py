@@ -1,7 +1,7 @@
-"""A tool server as a child process: one line is one message, and no line is longer than its bound.
+"""MCP server as a child process that exchanges one message per line; the length of lines is limited.
 
-The package's client joins what it has read until a line ends, so a server that never ends one takes all
-memory. The rest works as in the package: a process group, a closed input, then signals to the group.
+The package's own client has no such limit. As there, the server is a process group that is stopped by closing
+its input, then by signals.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ log = structlog.get_logger(__name__)
 
 
 class LineTooLong(ValueError):
-    """A line of a server is longer than its bound; the rest was not read."""
+    """A line of a server exceeds the limit; the rest of its output was not read."""
 
 
 class LineReader:
-    """Cuts pieces into lines, and holds no more than `most` bytes of one."""
+    """Splitter of output into lines; a line has at most `most` bytes."""
 
     def __init__(self, most: int = MOST_EVENT_BYTES) -> None:
         self._most = most
@@ -37,7 +37,10 @@ class LineReader:
         self._size = 0
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """Yield the lines that this piece ends. Raises LineTooLong."""
+        """Yield the lines that this piece completes.
+
+        Raises LineTooLong if the incomplete line exceeds the limit.
+        """
         *ended, rest = piece.split(b"\n")
         for part in ended:
             line = b"".join([*self._begun, part])
@@ -53,9 +56,10 @@ class LineReader:
 async def open_pipes(
     server: McpServer, *, errors: Any, on_problem: Callable[[str], None]
 ) -> AsyncIterator[tuple[Any, Any]]:
-    """Start the server and yield the streams that the package's client talks over.
+    """Start the server and yield the pair of streams for the package's client; stop it at the end.
 
-    `on_problem` gets the reason why the output is read no further. Raises OSError if it cannot be started.
+    `on_problem` is called with the reason if its output is no longer read. Raises OSError if it cannot be
+    started.
     """
     anyio = await asyncio.to_thread(importlib.import_module, "anyio")
     package = await asyncio.to_thread(importlib.import_module, "mcp.client.stdio")
@@ -112,12 +116,12 @@ def _environment(usual: Mapping[str, str], own: Mapping[str, str]) -> dict[str, 
 
 
 def _parse(package: Any, line: bytes) -> Any:
-    """Return a message, or the error why it is none, which the session reports."""
+    """Return the message in a line, or an exception that the session reports if it is none."""
     return package._parse_line(line.decode("utf-8", "replace"))
 
 
 async def _stop(process: Any, closed: tuple[type[Exception], ...]) -> None:
-    """Close the server's input, wait for its end, then end its group by signals."""
+    """Close the server's input, wait for its end, and terminate its process group if it does not end."""
     with suppress(*closed):
         await process.stdin.aclose()
     if not await _has_ended(process):
@@ -133,7 +137,10 @@ async def _stop(process: Any, closed: tuple[type[Exception], ...]) -> None:
 
 
 async def _has_ended(process: Any) -> bool:
-    """Poll: `wait` waits for the pipes, too, which a grandchild may hold open."""
+    """Return whether the process ends within EXIT_SECONDS.
+
+    It polls, since `wait` also waits for pipes, which a grandchild may hold open.
+    """
     with suppress(TimeoutError):
         async with asyncio.timeout(EXIT_SECONDS):
             while process.returncode is None:  # noqa: ASYNC110  the process tells nobody

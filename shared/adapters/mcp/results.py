@@ -15,7 +15,10 @@ MOST_PARTS = 200
 
 
 def convert_output(result: Any) -> ToolOutput:
-    """Raises ToolFailed for a result that is marked as an error."""
+    """Return a result's text and pictures for a model; other parts become a note in the text.
+
+    Raises ToolFailed with the text if the result is marked as an error.
+    """
     texts: list[str] = []
     images: list[ToolImage] = []
     parts: Sequence[Any] = result.content or ()

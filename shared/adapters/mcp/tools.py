@@ -1,4 +1,4 @@
-"""Tools of MCP servers, offered from the last known list before the servers run."""
+"""Tools of MCP servers, offered to models from the last known list until a server has listed them again."""
 
 from __future__ import annotations
 
@@ -43,15 +43,17 @@ from shared.ports import Tool, ToolContext, ToolFailed, ToolOutput
 log = structlog.get_logger(__name__)
 
 KNOWN_FILE = "mcp-tools.json"
-"""Name of the file in the data folder with each server's last known tools; may be lost without harm."""
+"""File in the data folder with each server's last known tools; it can be deleted without harm."""
 MOST_FILE_BYTES = 1_048_576
 LOOK_SECONDS = 5.0
-"""Seconds between two looks for tools and approvals that other processes have written."""
+"""Seconds between two checks for tools and approvals that other processes have written."""
 PROBE_SECONDS = 15.0
 
 
 def load_servers(path: Path | None) -> tuple[tuple[McpServer, ...], tuple[str, ...]]:
-    """Return the servers of the operator's file and its problems; none without a file."""
+    """Return the MCP servers of the operator's file and sentences about its problems; both empty without a
+    file.
+    """
     text, problem = _file_text(path)
     if problem:
         return (), (problem,)
@@ -59,7 +61,7 @@ def load_servers(path: Path | None) -> tuple[tuple[McpServer, ...], tuple[str, .
 
 
 def _file_text(path: Path | None) -> tuple[str, str]:
-    """Return the text of the file and the reason it cannot be read; both empty without a file."""
+    """Return the text of a file and the reason why it cannot be read; both "" without a file."""
     if path is None:
         return "", ""
     try:
@@ -75,8 +77,8 @@ def _file_text(path: Path | None) -> tuple[str, str]:
 def list_servers(settings: Settings) -> tuple[tuple[McpServer, ...], tuple[str, ...]]:
     """Return the MCP servers of the file and of the settings, and sentences about problems.
 
-    If both have a name, the file's server is used, and a problem says so. Other problems are the file's
-    only: unusable servers of the settings are left out silently.
+    If both have a name, the file's server is used and a problem says so. Unusable servers of the settings are
+    left out without a problem.
     """
     found, problems = load_servers(find_mcp_file(settings))
     if settings.mcp_servers is None:
@@ -88,7 +90,7 @@ def list_servers(settings: Settings) -> tuple[tuple[McpServer, ...], tuple[str, 
 
 
 def list_server_names(settings: Settings, stored: str | None = None) -> frozenset[str]:
-    """Return names of servers in file, settings and `stored`, also of unusable ones."""
+    """Return the names of MCP servers in the file, the settings and `stored`, including unusable servers."""
     given = settings.mcp_servers.get_secret_value() if settings.mcp_servers else ""
     texts = (_file_text(find_mcp_file(settings))[0], given, stored or "")
     return frozenset().union(*map(server_names, texts))
@@ -96,12 +98,12 @@ def list_server_names(settings: Settings, stored: str | None = None) -> frozense
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpTool:
-    """Tool of a server; without a link only its specification is used."""
+    """Tool of an MCP server; a tool without `link` can be shown to a model but raises ToolFailed when run."""
 
     borrowed: BorrowedTool
     link: McpConnection | None
     waits: Callable[[], bool] = bool
-    """Whether the tool has changed and an administrator has not approved it yet."""
+    """Function that returns whether the tool was changed by its server and is not approved yet."""
 
     @property
     def spec(self) -> ToolSpec:
@@ -135,15 +137,16 @@ class McpTool:
 
 
 class McpToolReviews(Protocol):
-    """Store of approvals, by which all processes know which tools of a server may run."""
+    """Store of the approvals of changed tools, shared by all processes."""
 
     async def review(self, found: McpToolList, *, rule: McpApproval) -> ReviewedTools: ...
     async def load(self) -> Mapping[tuple[str, str], ReviewedTools]: ...
 
 
 class McpTools:
-    """MCP servers for processes that answer people, one link each. Without `reviews` every tool is
-    approved.
+    """MCP servers and their tools, for processes that answer people; one connection per server.
+
+    Without `reviews` every tool is approved.
     """
 
     def __init__(
@@ -170,7 +173,7 @@ class McpTools:
         self._tools = self._make_tools()
 
     def start(self) -> None:
-        """Start the links in the background; tools are offered once their server has listed them."""
+        """Start the connections in the background, and follow approvals of other processes."""
         for link in self._links.values():
             link.start()
         if self._reviews is not None:
@@ -183,10 +186,13 @@ class McpTools:
         await asyncio.gather(*(link.close() for link in self._links.values()))
 
     def tools(self) -> Sequence[Tool]:
+        """Return the tools that models may be offered; `version` grows when they change."""
         return self._tools
 
     async def check_ready(self, seconds: float) -> dict[str, bool]:
-        """By server: whether it is there, once each was tried."""
+        """Wait up to `seconds` for the first attempt of each connection; return whether the server is ready,
+        by name.
+        """
         names = list(self._links)
         found = await asyncio.gather(*(self._links[name].wait_until_tried(seconds) for name in names))
         return dict(zip(names, found, strict=True))
@@ -206,7 +212,7 @@ class McpTools:
         self._set_tools(server, tools, reviewed)
 
     async def _review(self, server: str, tools: Sequence[OfferedTool]) -> ReviewedTools | None:
-        """Return None while the database does not answer: changed tools wait until it does."""
+        """Store a server's tool list and return what is approved; None if the database does not answer."""
         found = build_tool_list(self._servers[server], tools)
         if self._reviews is None:
             return ReviewedTools(approved=found.hashes, needs_approval=False)
@@ -240,7 +246,9 @@ class McpTools:
         _write_known(self._known, self._servers, approved)
 
     async def _follow_approvals(self, reviews: McpToolReviews) -> None:
-        """Apply what was approved in another process, and review again what could not be reviewed."""
+        """Apply approvals of other processes every LOOK_SECONDS, and repeat reviews that the database did not
+        answer.
+        """
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
@@ -255,7 +263,8 @@ class McpTools:
         for server, waiting in tuple(self._waiting.items()):
             reviewed = found.get((server, hash_source(self._servers[server])))
             if waiting and reviewed is not None and server not in self._unreviewed:
-                # A list that waits here is not approved by a newer list that another process has seen.
+                # A list that waits for approval here is not approved by a newer list that another process
+                # reported.
                 held = ReviewedTools(approved=reviewed.approved, needs_approval=True)
                 self._set_tools(server, self._offered[server], held)
 
@@ -275,7 +284,9 @@ class McpTools:
 
 
 class KnownMcpTools:
-    """For processes that only show a model what it was shown before: specs, without a connection."""
+    """Last known tools of MCP servers, for processes that only repeat them in requests; no server is
+    connected.
+    """
 
     def __init__(self, servers: Sequence[McpServer], *, known: Path) -> None:
         self._servers = {server.name: server for server in servers}
@@ -313,7 +324,7 @@ class KnownMcpTools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerProbe:
-    """Findings of the doctor about one server."""
+    """Result of the doctor's test of one MCP server; `problem` is "" if it was reached."""
 
     server: str
     reached: bool
@@ -323,7 +334,7 @@ class ServerProbe:
 
 
 async def probe_servers(server: McpServer, *, seconds: float = PROBE_SECONDS) -> ServerProbe:
-    """Starts or reaches it once, and ends it again."""
+    """Start or connect one server, list its tools, and stop it. Raises nothing if it fails."""
     offered: list[OfferedTool] = []
 
     async def keep(tools: Sequence[OfferedTool]) -> None:
@@ -344,7 +355,7 @@ async def probe_servers(server: McpServer, *, seconds: float = PROBE_SECONDS) ->
 def build_borrowed_tools(
     offered: Mapping[str, Sequence[OfferedTool]],
 ) -> tuple[tuple[BorrowedTool, ...], tuple[LeftOutTool, ...]]:
-    """Return the tools of all servers that a model can be offered, and the others."""
+    """Return the tools of all servers that can be offered to a model, and those left out with the reason."""
     found: list[BorrowedTool] = []
     left_out: list[LeftOutTool] = []
     for server in sorted(offered):
@@ -357,7 +368,10 @@ def build_borrowed_tools(
 def drop_invalid(
     found: Sequence[BorrowedTool], left_out: Sequence[LeftOutTool]
 ) -> tuple[tuple[BorrowedTool, ...], tuple[LeftOutTool, ...]]:
-    """Without those whose schema is none: the provider would refuse the whole request for one of them."""
+    """Return the tools with a valid schema, and those left out with the reason.
+
+    A provider would refuse the whole request for one broken schema.
+    """
     faults = {tool.spec.name: _schema_fault(tool.spec.input_schema) for tool in found}
     broken = tuple(
         LeftOutTool(server=tool.server, name=tool.name, reason=f"its schema is broken: {fault}")
@@ -380,7 +394,9 @@ def _schema_fault(schema: Mapping[str, Any]) -> str:
 
 
 def _read_known(path: Path, servers: Mapping[str, McpServer]) -> dict[str, tuple[OfferedTool, ...]]:
-    """Return the known tools of servers whose configuration has not changed."""
+    """Return the last known tools by server, for servers whose configuration is unchanged; empty without the
+    file.
+    """
     try:
         stored = json.loads(path.read_text("utf-8"))
         return {
@@ -395,7 +411,7 @@ def _read_known(path: Path, servers: Mapping[str, McpServer]) -> dict[str, tuple
 def _write_known(
     path: Path, servers: Mapping[str, McpServer], offered: Mapping[str, Sequence[OfferedTool]]
 ) -> None:
-    """Whole or not at all; several processes may write, and write the same."""
+    """Replace the file of known tools atomically; a failure is only logged."""
     body = {
         name: {
             "fingerprint": servers[name].fingerprint,

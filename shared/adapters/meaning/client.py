@@ -1,4 +1,4 @@
-"""Asks the encoder's process on this machine for vectors, over its unix socket."""
+"""Client of the encoder process on this machine, over its unix socket."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from shared.core.verdicts.breaker import Breaker
 log = structlog.get_logger(__name__)
 
 QUESTION_SECONDS = 0.3
-"""A person waits; without an answer by then, words alone decide what is recalled."""
+"""Seconds to wait for the vector of a question while a person waits; without it, notes are recalled by words
+alone.
+"""
 PASSAGES_SECONDS = 60.0
 _MOST_ANSWER_BYTES = 2**20
 
@@ -33,12 +35,14 @@ def has_encoder() -> bool:
 
 
 def fits_socket(path: Path) -> bool:
-    """Return whether the system takes a path as long as this for a socket."""
+    """Return whether a path is short enough for a unix socket."""
     return len(os.fsencode(path)) <= LONGEST_SOCKET_BYTES
 
 
 class LocalEncoder:
-    """A connection for each request, so that a process that was started again is found at once."""
+    """Client of the encoder; each request has its own connection, so that a restarted encoder is found at
+    once.
+    """
 
     def __init__(
         self, path: Path, *, question_seconds: float = QUESTION_SECONDS,
@@ -52,7 +56,11 @@ class LocalEncoder:
     async def encode(
         self, texts: Sequence[str], *, question: bool = False, session: int | None = None
     ) -> Encoded:
-        """Return vectors of texts. Raises EncoderEnded if the process ended at one, and ModelUnavailable."""
+        """Return one vector per text; `question` selects the model's mode and the shorter timeout.
+
+        Raises EncoderEnded if the encoder ended while it worked on the texts, ModelUnavailable for other
+        failures.
+        """
         self._breaker.admit()
         try:
             async with asyncio.timeout(self._seconds[question]):
@@ -70,7 +78,7 @@ class LocalEncoder:
         return encoded
 
     async def close(self) -> None:
-        """Return at once, since each request closes its connection."""
+        """Do nothing: no connection stays open between requests."""
 
     async def _ask(self, texts: Sequence[str], *, question: bool) -> bytes:
         reader, writer = await asyncio.open_unix_connection(str(self._path), limit=_MOST_ANSWER_BYTES)
@@ -88,14 +96,17 @@ class LocalEncoder:
         return answer
 
     def _log_change(self, *, failing: bool, reason: str = "") -> None:
-        """Log once when it begins to fail, and once when it works again."""
+        """Log once when requests begin to fail, and once when they work again."""
         if failing != self._failing:
             self._failing = failing
             log.warning("encoder_failed" if failing else "encoder_recovered", reason=reason)
 
 
 def _read(line: bytes, *, count: int) -> Encoded:
-    """Read an answer with as many vectors as texts; raises ModelUnavailable for any other."""
+    """Return the vectors of an answer.
+
+    Raises ModelUnavailable if it is an error or does not have `count` vectors.
+    """
     try:
         answer = json.loads(line)
         if "error" in answer:

@@ -1,4 +1,4 @@
-"""Everyday sentences of many languages, whose vectors are the middle of what an encoder says."""
+"""Everyday sentences in many languages, from which the mean vector of an encoder is computed."""
 
 from __future__ import annotations
 
@@ -48,4 +48,4 @@ SENTENCES = (
     "Mijn zus is vorig jaar verhuisd.",
     "Моя сестра переїхала до іншого міста.",
 )
-"""Texts whose mean vector says nothing about a text; other vectors are seen from it."""
+"""Sample texts; their mean vector is subtracted from the vector of each text."""

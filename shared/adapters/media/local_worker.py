@@ -1,4 +1,6 @@
-"""Hears one recording from standard input with faster-whisper, in a process without keys or rights."""
+"""Worker process that transcribes one recording from standard input with faster-whisper, without keys or
+rights.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def main(folder: str, language: str, seconds: str) -> int:
 
 
 def write_heard(model: Any, content: bytes, language: str) -> int:
-    """The decoder says by these errors that there is no recording."""
+    """Write the text and length in seconds as JSON; return the exit code, UNREADABLE if the decoder refuses
+    the data.
+    """
     try:
         segments, about = model.transcribe(io.BytesIO(content), language=language or None)
         words = " ".join(segment.text.strip() for segment in segments)

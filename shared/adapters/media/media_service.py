@@ -1,4 +1,4 @@
-"""One of OpenAI's media endpoints at any server: asked again if that helps, never for too long."""
+"""Client of one of OpenAI's media endpoints at any server: retries if that can help, within a total time."""
 
 from __future__ import annotations
 
@@ -31,14 +31,16 @@ CONNECT_SECONDS = 10.0
 TRIES = 2
 LONGEST_WAIT_SECONDS = 5.0
 KEPT_SECONDS = 86_400.0
-"""Seconds for which a refused field is left out of requests."""
+"""Seconds for which a field that the server refused is left out of requests."""
 T = TypeVar("T")
 BuildBody = Callable[[Collection[str]], dict[str, Any]]
-"""Builds the body of a request without the fields that a server refuses."""
+"""Function that returns the body of a request without the given fields."""
 
 
 class MediaService:
-    """One account; where a `ModelError` has `aborted`, it may have cost something."""
+    """Client of one endpoint and account; where a ModelError has
+    `aborted`, the call may have cost something.
+    """
 
     def __init__(
         self,
@@ -60,14 +62,14 @@ class MediaService:
         self._refused = EvidenceLog(clock=clock, kept_seconds=KEPT_SECONDS)
 
     def list_states(self) -> Mapping[str, BreakerState]:
-        """Return the circuit breakers by address, for the dashboard and alerts."""
+        """Return the state of the circuit breaker by address, for the dashboard and alerts."""
         return {self._url: self._breaker.get_state()}
 
     async def ask(self, request: BuildBody, read: Callable[[bytes], T], *, session: int | None = None) -> T:
-        """Return what `read` makes of the answer; it may raise ModelErrors.
+        """Send a request, retry it if that can help, and return what `read` makes of the answer.
 
-        `request` builds a body without the fields that it is given. What goes wrong in `session`, the number
-        of a conversation, counts for the others after three different ones.
+        `request` builds the body without the fields that it gets. Failures in one `session` count for other
+        sessions after three different sessions. Raises ModelError.
         """
         try:
             async with asyncio.timeout(self._seconds + 1.0):
@@ -101,18 +103,20 @@ class MediaService:
             self._breaker.record_failure(str(error), session=session, answered=error.answered)
             raise
         except ModelError:
-            # A busy server, or a refusal of this one request, is an answer.
+            # An answer of a busy server, or the refusal of this request, shows that the server works.
             self._breaker.record_success(session)
             raise
         self._breaker.record_success(session)
         return answer
 
     def _list_refused(self, session: int | None) -> Collection[str]:
-        """Return the optional fields that this server did not take from the session, or from three others."""
+        """Return the optional fields that the server refused in this session, or in three others."""
         return [name for name in self._optional if self._refused.find(name, session=session or 0) is not None]
 
     def _narrows(self, error: ModelRejectedRequest, session: int | None) -> bool:
-        """Return whether the request is repeated without a field that some servers refuse and others need."""
+        """Record the optional field that the error names as refused; return whether there was a new one to
+        leave out.
+        """
         refused = self._list_refused(session)
         fresh = [name for name in self._optional if name in str(error) and name not in refused]
         for name in fresh[:1]:
@@ -151,12 +155,14 @@ class MediaService:
 
 
 def build_paid_failure(reason: str) -> ModelUnavailable:
+    """Return an error of a call that may have cost something, although no usage is known."""
     failed = ModelUnavailable(reason)
     failed.aborted = (Usage(known=False),)
     return failed
 
 
 def parse_body(body: bytes) -> Any:
+    """Return the JSON of a body; None if it is no JSON."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):

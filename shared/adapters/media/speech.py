@@ -1,4 +1,4 @@
-"""Asks any server that has OpenAI's `/audio/speech` to read a text aloud."""
+"""Text to speech, by any server with OpenAI's `/audio/speech`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ MOST_ANSWER_BYTES = 8 * 1024 * 1024
 
 
 class HttpSpeaker:
-    """One voice of one account; where a `ModelError` has `aborted`, it may have cost something."""
+    """Client of one speech model and voice; where a ModelError has `aborted`, the call may have cost
+    something.
+    """
 
     def __init__(self, *, url: str, key: str, model: str, voice: str, seconds: float = SECONDS) -> None:
         self.model = model
@@ -26,7 +28,10 @@ class HttpSpeaker:
         return self._service.list_states()
 
     async def speak(self, words: str, *, form: SpeechFormat, session: int | None = None) -> bytes:
-        """Raises ModelErrors, also where what came back is another kind of file."""
+        """Return a recording of the text in this format.
+
+        Raises ModelError, also if the answer has another format.
+        """
 
         def read(body: bytes) -> bytes:
             if audio_mime(body) != SPEECH_MIMES[form]:

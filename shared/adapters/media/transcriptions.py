@@ -1,4 +1,4 @@
-"""Asks any server that has OpenAI's `/audio/transcriptions` what is said in a recording."""
+"""Transcription of recordings, by any server with OpenAI's `/audio/transcriptions`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ MOST_ANSWER_BYTES = 2 * 1024 * 1024
 
 
 class HttpTranscriber:
-    """One account at one server; where a `ModelError` has `aborted`, it may have cost something."""
+    """Client of one transcription model; where a ModelError has
+    `aborted`, the call may have cost something.
+    """
 
     def __init__(self, *, url: str, key: str, model: str, seconds: float = SECONDS) -> None:
         self.model = model
@@ -34,9 +36,9 @@ class HttpTranscriber:
     async def transcribe(
         self, recording: Recording, *, language: str = "", session: int | None = None
     ) -> Transcript:
-        """Return the words of a recording. Raises ModelErrors.
+        """Return the text of a recording, and its length if the server names it. Raises ModelError.
 
-        `language` is a guess, such as `de`, or empty; `session` is the number of the conversation.
+        `language` is a guess, such as `de`, or ""; `session` is the number of the conversation.
         """
         return await self._service.ask(
             lambda refused: {"data": self._form(recording, language, refused)},
@@ -69,7 +71,7 @@ def _transcript(told: Any) -> Transcript:
 
 
 def _positive(value: object) -> float | None:
-    """Some say it as text."""
+    """Return a finite number of 0 or more, given as number or text; None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:

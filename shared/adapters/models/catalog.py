@@ -34,26 +34,25 @@ MODEST_CAPABILITIES: Mapping[Wire, frozenset[str]] = {
     "openai": frozenset({"tools", "json"}),
     "responses": frozenset({"tools", "json"}),
 }
-"""Abilities that any server of an API is assumed to have; an ability that it refuses is not tried again."""
+"""Abilities that any server of an API is assumed to have, until it refuses one."""
 CACHE_WRITE_FACTOR = 1.25
 MOST_FALLBACKS = 4
-"""Maximum fallback models of one model; each one that fails costs time."""
+"""Maximum fallback models of one model; each that fails costs time."""
 
 _USUAL_TOKENS = 1.10
-"""Token factor of models without a measured one.
-
-The table has measured ones: Opus 4.7 and later count about 1.3 times the tokens of the bundled vocabulary.
+"""Token factor of models without a measured one; Opus 4.7 and later count about 1.3 times the bundled
+vocabulary.
 """
 _SNAPSHOT = re.compile(r"-20\d{6}$")
 _ADDRESS, _ADDRESS_IN_WORDS = r"^https?://", "must begin with http:// or https://"
 Wait = Annotated[float, Field(ge=1, le=600, strict=False)]
 """Seconds to wait, 1 to 600; a whole answer may take ten minutes."""
 KEY_PLACE = "{key}"
-"""Placeholder in a header's value, which is replaced by the key of its entry."""
+"""Placeholder in a header's value; the key of its entry replaces it."""
 _KEPT_HEADERS = frozenset(
     {"host", "connection", "content-length", "content-type", "content-encoding", "transfer-encoding"}
 )
-"""Headers that the program sets for each request, so that an operator cannot set them."""
+"""Headers that the program sets for each request; an operator cannot set them."""
 
 
 def _check_header(name: str) -> str:
@@ -72,12 +71,12 @@ Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class ModelsFileBroken(ValueError):
-    """The models file cannot be used; the text says where and why."""
+    """The models file cannot be used; the message says where and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelEntry:
-    """Model that an operator has configured; None means the value of the table or the provider."""
+    """Model that an operator has configured; None means the value of the table or of the provider."""
 
     name: str
     """Name of the model in Evertalk."""
@@ -98,14 +97,16 @@ class ModelEntry:
     max_output: int | None = None
     capabilities: frozenset[str] | None = None
     able: Mapping[str, bool] = field(default_factory=dict)
-    """Abilities that differ from the usual ones of its API; True adds one, False removes one."""
+    """Abilities that differ from the usual ones of the API: True adds one, False removes one."""
     token_factor: float | None = None
     first_token_seconds: float | None = None
-    """Seconds to wait for the first event of an answer; None means the usual wait, see `Patience`."""
+    """Seconds to wait for the first event of an answer; None means the value of `Patience`."""
     silence_seconds: float | None = None
-    """Seconds to wait between two events of an answer; None means the usual wait."""
+    """Seconds to wait between two events of an answer; None means the value of `Patience`."""
     thought_tags: Mapping[str, str] = field(default_factory=dict)
-    """Closing tag by opening tag, between which this model writes its thoughts, besides the known tags."""
+    """Tags between which this model writes its thoughts, besides
+    the known ones: closing tag by opening tag.
+    """
     headers: Mapping[str, str] = field(default_factory=dict)
     """Headers of each request besides the usual ones; an empty value removes a usual one."""
     fallbacks: tuple[str, ...] = ()
@@ -149,9 +150,9 @@ TABLE = HOSTS[MAKER]
 
 @lru_cache(maxsize=256)
 def find_known_card(name: str, host: str = MAKER) -> ModelCard | None:
-    """Return the table's card of a model at a host, under the asked name; None if it is unknown.
+    """Return the table's card of a model at a host, under the name `name`; None if the model is unknown.
 
-    A name with a date at its end counts as its model without the date.
+    A name with a date at its end counts as the model without it.
     """
     rows = HOSTS.get(host, {})
     row = rows.get(name) or rows.get(_SNAPSHOT.sub("", name))
@@ -169,8 +170,8 @@ def build_card(
 ) -> ModelCard:
     """Return the card of a model: the operator's values, else the provider's, else the table's.
 
-    A server that is `foreign` may serve anything under a known name. The table's prices do not apply to it,
-    except for models of a `host` in the table.
+    A `foreign` server may serve anything under a known name: the table's prices and abilities do not apply to
+    it, unless its `host` is in the table.
     """
     foreign = foreign and host not in HOSTS
     row = find_known_card(entry.wire_name, MAKER if host not in HOSTS else host)
@@ -205,7 +206,8 @@ def list_entries(settings: Settings) -> tuple[ModelEntry, ...]:
 def list_stored_entries(settings: Settings) -> tuple[ModelEntry, ...]:
     """Return the entries of EVERTALK_MODELS with the keys of their servers. Raises ModelsFileBroken.
 
-    Operators may write them in the dashboard, so no environment variable is sent to such a server.
+    `key_env` is refused there: operators write this setting in the dashboard, and no environment variable may
+    be sent to a server of their choice.
     """
     entries = parse_entries(settings.models, "EVERTALK_MODELS") if settings.models else ()
     keys = read_secrets(settings.model_keys)
@@ -251,10 +253,10 @@ def parse_entries(text: str, source: str) -> tuple[ModelEntry, ...]:
 
 
 class PriceForm(ConfigSection):
-    """Prices as the models file has them, in dollars per million tokens.
+    """Prices in the models file, in dollars per million tokens.
 
-    Without prices for the cache, a read costs as much as input, and a write 1.25 times as much. These are the
-    dearest ones, so that a cost is rather counted too high than too low.
+    Without prices for the cache, a read costs as much as input and a write 1.25 times as much; costs are
+    rather too high than too low.
     """
 
     input: Amount
@@ -278,7 +280,7 @@ class PriceForm(ConfigSection):
 
 
 class ModelForm(ConfigSection):
-    """Model as the models file has it; a null value counts as a missing one."""
+    """Model in the models file; a null value counts as a missing one."""
 
     name: Annotated[str, Field(min_length=1)]
     model: str | None = None

@@ -1,4 +1,5 @@
-"""Turns a request into the JSON of Chat Completions, and the chunks of an answer into events of Messages.
+"""Conversion of requests into the JSON of Chat Completions, and of answers' chunks into events of the
+Messages API.
 
 Servers agree on less than their documents say: ids, indexes and the end of an answer may be missing.
 """
@@ -28,17 +29,19 @@ from shared.core.verdicts.abilities import Ability
 from shared.ports import ModelCard, ModelRequest, PictureContent, ToolSpec
 
 SHORT_OUTPUT, LONG_OUTPUT = "max_tokens", "max_completion_tokens"
-"""Two names of one number: the first is understood everywhere but by OpenAI's newer models."""
+"""Two names of the output limit: all servers accept the first, except for OpenAI's newer models."""
 NOTHING_MISSING: frozenset[Ability] = frozenset()
 STATE_INDEX = -1
-"""Index of the block with a server's own state: before all that was said."""
+"""Index of the block that holds a server's own state; it precedes all other blocks."""
 _MOST_MARKS = 3
-"""Cache marks of messages; one more ends the system prompt."""
+"""Maximum cache marks on messages; one more marks the end of the system prompt."""
 _NOTHING = "(nothing)"
 _TEXT_PARTS = (None, "text", "output_text")
 _ID_CHARS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _ID_LENGTH = 9
-"""Mistral takes ids of nine letters and digits and no others; everybody else takes these, too."""
+"""Length of the ids of tool calls: Mistral accepts only nine letters and digits, and all other servers accept
+these too.
+"""
 
 
 def build_completion_body(
@@ -48,11 +51,10 @@ def build_completion_body(
     *,
     missing: Collection[Ability] = NOTHING_MISSING,
 ) -> Json:
-    """Return the body of a streamed call; its prefix keeps its bytes as a conversation grows.
+    """Return the body of a streamed call; earlier parts keep their bytes as a conversation grows.
 
-    `missing` are abilities that the server has refused, besides those that the card lacks. Servers cache
-    prefixes on their own. With the ability `cache` the request marks their ends, as OpenAI's newer models
-    allow: text after the last mark is not billed as cached.
+    `missing` are abilities that the server has refused, besides those that the card lacks. With the ability
+    `cache`, cache marks are set, as OpenAI's newer models allow; other servers cache prefixes unasked.
     """
     with_marks = "cache" in card.capabilities and "prompt_cache_options" not in missing
     marks = sorted(request.cache_at)[-_MOST_MARKS:] if with_marks else []
@@ -65,7 +67,7 @@ def build_completion_body(
         if at in marks:
             _mark(told, but=request.behind_mark if at == marks[-1] else 0)
         messages += told
-    # Where marks move, the words stay in parts: a beginning that was sent as one string would be another.
+    # With moving marks, text stays in parts: a prefix that was sent as a string would differ from its parts.
     told_as = _split_parts if "cache" in card.capabilities else _plain
     arranged = [told_as(message) for message in arrange(messages, missing)]
     body: Json = {"model": wire_name, "messages": [_filled(message, missing) for message in arranged]}
@@ -90,14 +92,18 @@ def _filled(message: Json, missing: Collection[Ability]) -> Json:
 
 
 def _mark(messages: Sequence[Json], *, but: int) -> None:
-    """The end of what is worth keeping: the last part, the last `but` aside."""
+    """Set a cache mark on the last part of the messages, not
+    counting the last `but` parts; none if too few.
+    """
     parts = [part for message in messages for part in message["content"]]
     if but < len(parts):
         parts[-1 - but]["prompt_cache_breakpoint"] = {"mode": "explicit"}
 
 
 def _plain(message: Json) -> Json:
-    """Text as a string, which every server takes."""
+    """Return the message with its text parts joined to a string, which every server accepts; unchanged with
+    pictures.
+    """
     parts = message["content"]
     if all(part["type"] == "text" for part in parts):
         return {**message, "content": "\n\n".join(part["text"] for part in parts) or None}
@@ -123,7 +129,10 @@ def build_messages(
     state_of: str = "",
     missing: Collection[Ability] = NOTHING_MISSING,
 ) -> Iterator[Json]:
-    """Yield the messages for one message: each tool result is a separate message, before other text."""
+    """Yield the messages for one message: each tool result as its own message, then the text and the calls.
+
+    With `state_of`, the model's name, its stored state is added to the calls.
+    """
     has_tools = "tools" in card.capabilities
     for block in message.blocks:
         if has_tools and isinstance(block, ToolResult):
@@ -172,7 +181,7 @@ def _text(text: str) -> Json:
 
 
 def shorten_id(id_: str) -> str:
-    """Return the 9-character id for a call that every server accepts; equal `id_` give equal results."""
+    """Return an id of nine letters and digits, which every server accepts; equal `id_` give equal results."""
     number = int.from_bytes(hashlib.sha256(id_.encode()).digest()[:8], "big")
     letters = []
     for _ in range(_ID_LENGTH):
@@ -190,9 +199,9 @@ class _StreamedCall:
     name: str = ""
     begun: bool = False
     our_id: str = field(default_factory=lambda: f"call_{uuid4().hex}")
-    """Servers leave ids out or begin to count with each answer; ours tell every call of a talk apart."""
+    """Id of the call in this program; servers leave ids out or reuse them in each answer."""
     held: list[str] = field(default_factory=list)
-    """Arguments that came before the name, or those of a call that may be a repetition."""
+    """Arguments not yet sent: they came before the name, or the call may be a repetition."""
     sent: list[str] = field(default_factory=list)
     twin: _StreamedCall | None = None
     """Call with the same id and name at another index."""
@@ -203,12 +212,12 @@ class _StreamedCall:
 
 
 class ChunkTranslator:
-    """Translator of the chunks of one answer into the events that `AnswerParser` reads."""
+    """Translator of one answer's chunks into the events that `AnswerParser` reads."""
 
     def __init__(self) -> None:
         self._begun = False
         self._choice: object = None
-        """Index of the choice that is read; others are passed over."""
+        """Index of the choice that is read; other choices are ignored."""
         self._reason = ""
         self._refused = False
         self._said = False
@@ -221,10 +230,9 @@ class ChunkTranslator:
         self._counted_at_end = False
 
     def take(self, chunk: Mapping[str, Any]) -> list[Event]:
-        """Return the events of a chunk, only a `ping` if there are no others.
+        """Return the events of a chunk; one `ping` if it has no others.
 
-        Raises:
-            ModelError: the choice is an error.
+        Raises ModelError if the choice is an error.
         """
         events: list[Event] = [] if self._begun else [{"type": "message_start"}]
         self._begun = True
@@ -243,7 +251,9 @@ class ChunkTranslator:
         return events or [{"type": "ping"}]
 
     def _find_choice(self, choices: Sequence[object]) -> Mapping[str, Any]:
-        """Return the choice with the index that was seen first; empty if the chunk has only others."""
+        """Return the chunk's choice with the index that came first in the answer; empty if it has only
+        others.
+        """
         for choice in choices:
             if not isinstance(choice, Mapping):
                 continue
@@ -255,21 +265,19 @@ class ChunkTranslator:
         return {}
 
     def _note_usage(self, usage: Json) -> None:
-        """Keep the larger count of each kind, since a server may reset its counts to 0 at the end."""
+        """Keep the larger count of each kind, since some servers reset their counts to 0 at the end."""
         for name, count in usage.items():
             self._usage[name] = max(count, self._usage.get(name, 0)) if type(count) is int else count
 
     def take_whole(self, answer: Mapping[str, Any]) -> list[Event]:
-        """Return the events of an answer that came as one object in place of a stream."""
+        """Return the events of an answer that came as one object instead of a stream."""
         return self.take(answer)
 
     def end(self, *, announced: bool = False) -> list[Event]:
-        """Return the last events; without `message_stop` if neither the server nor `announced` tells an end.
+        """Return the last events; without `message_stop`, which marks the answer as cut, if no end is known.
 
-        Such an answer was cut. A count of tokens after the last choice is an end, too.
-
-        Raises:
-            ModelAnswerUnusable: the server names a fault as the reason, or `announced` an empty answer.
+        An end is a reason, a count of tokens after the last choice, or `announced`, a mark in the stream.
+        Raises ModelAnswerUnusable if the reason is a fault, or an announced answer is empty.
         """
         has_answer = self._said or bool(self._calls)
         if announced and not self._reason and not has_answer:
@@ -286,7 +294,7 @@ class ChunkTranslator:
         return [*last, ended, {"type": "message_stop"}]
 
     def _end_parts(self) -> list[Event]:
-        """Return events for held back text and calls, and for the state that came with the calls."""
+        """Return events for text and calls held back, and for the state that came with the calls."""
         events: list[Event] = []
         if text := self._text.end():
             events.append(build_delta_event("text_delta", 0, text=text))
@@ -341,7 +349,7 @@ class ChunkTranslator:
         call = self._find_call(part, name)
         self._state.take_call(call.our_id, part)
         if given is not None and not isinstance(given, str):
-            # An object that is empty stands for arguments that come in later parts.
+            # An empty object is a placeholder for arguments in later parts.
             given = json.dumps(given) if given else None
         if given:
             call.held.append(given)
@@ -349,11 +357,11 @@ class ChunkTranslator:
             yield from self._begin(call)
 
     def _find_call(self, part: Mapping[str, Any], name: str) -> _StreamedCall:
-        """Return the call that a streamed part belongs to, and store the part's id, index and name there.
+        """Return the call that a streamed part belongs to, and store the part's id, index and name in it.
 
-        With an index, a part without a name belongs to the call with its id, else to the call of its index.
-        A named part belongs to the call of its index, unless its id, or without ids its name, differs: then
-        to the call with its id, else to a new one, since some servers count each call as 0.
+        With an index, a part without a name belongs to the call with its id, else to the call of its index. A
+        named part belongs to the call of its index, unless its id, or without ids its name, differs: then to
+        the call with its id, else to a new one, since some servers give all calls the index 0.
 
         Without an index, a name begins a call, unless the newest one has the same id; a part without a name
         belongs to the call with its id, else to the newest.
@@ -387,7 +395,7 @@ class ChunkTranslator:
 
     @staticmethod
     def _begin(call: _StreamedCall) -> Iterator[Event]:
-        """Yield the beginning of a call's block, if it has not begun, and the arguments that were held."""
+        """Yield the beginning of a call's block, unless it has begun, and the arguments that were held."""
         if not call.begun:
             call.begun = True
             block = {"type": "tool_use", "id": call.our_id, "name": clean_name(call.name), "input": {}}
@@ -399,7 +407,7 @@ class ChunkTranslator:
 
 
 def _is_another(call: _StreamedCall, id_: object, name: str) -> bool:
-    """Return whether a named part with the index of a call begins another one."""
+    """Return whether a named part with the index of `call` begins another call."""
     if not name or not call.name:
         return False
     if id_ is not None and call.id is not None:
@@ -417,7 +425,7 @@ def build_delta_event(kind: str, index: int, **fields: str) -> Event:
 
 
 def _join_text(delta: Mapping[str, Any]) -> str:
-    """Return the text of a delta, whose content is a string or a list of parts; thoughts are left out."""
+    """Return the text of a delta without thoughts; its content is a string or a list of parts."""
     content = delta.get("content")
     if not content or _is_thought(delta):
         return ""
@@ -437,7 +445,7 @@ def _text_of(part: object) -> str:
 
 
 def _is_thought(part: Mapping[str, Any]) -> bool:
-    """Return whether a part is marked as a thought, as Google and its gateways do."""
+    """Return whether a part is marked as a thought, as Google and gateways to it mark them."""
     if part.get("thought") is True:
         return True
     extra = part.get("extra_content")

@@ -1,4 +1,4 @@
-"""Client of an OpenAI-style `/embeddings` server, which returns vectors of what texts mean."""
+"""Client of servers with OpenAI's `/embeddings`, which return vectors that represent the meaning of texts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from shared.core.values.secrets_filter import redact
 from shared.core.verdicts.session_breakers import SessionBreakers
 
 PASSAGES_SECONDS = 30.0
-"""Seconds to wait for one request of passages, which the worker encodes after the turns."""
+"""Seconds to wait for one request of passages, which the worker encodes after turns."""
 MOST_TEXTS, MOST_CHARS = 16, 4_000
 """Maximum texts of a request, and characters of each; common servers take at least 32 texts at once."""
 MIDDLE_SECONDS = 3_600.0
-"""Seconds until the mean vector is asked for again; a changed one shows that the model was exchanged."""
+"""Seconds until the mean vector is computed again; a change shows that the server's model was replaced."""
 _MOST_NAME = 120
 
 Vector: TypeAlias = "list[float]"
@@ -31,7 +31,7 @@ Vector: TypeAlias = "list[float]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Middle:
-    """Mean vector of everyday sentences for one model; it is subtracted from each vector of that model."""
+    """Mean vector of everyday sentences for one model, subtracted from each of its vectors."""
 
     encoder: str
     model: str
@@ -40,9 +40,9 @@ class _Middle:
 
 
 class HttpEncoder(RecallServer):
-    """Client that returns vectors of texts from a server.
+    """Client of one embeddings server; circuit breakers pause it while the server fails.
 
-    It pauses while the server fails. Failures for passages and for questions are counted separately.
+    Failures for passages and for questions are counted separately.
     """
 
     path = "/embeddings"
@@ -61,10 +61,10 @@ class HttpEncoder(RecallServer):
     async def encode(
         self, texts: Sequence[str], *, question: bool = False, session: int | None = None
     ) -> Encoded:
-        """Return vectors of texts, after removing known secrets from the texts.
+        """Return vectors of texts, from which known secrets are removed before they are sent.
 
-        Raises EncoderEnded if the server answers other texts but not these, and ModelUnavailable if it
-        answers none.
+        Raises EncoderEnded if the server answers other texts but not these, ModelUnavailable if it answers
+        none.
         """
         breaker = self._breakers[question]
         breaker.admit(session)
@@ -90,7 +90,7 @@ class HttpEncoder(RecallServer):
         """
         inputs = [redact(text)[:MOST_CHARS].strip() or "-" for text in texts]
         content = await self.post({"input": inputs})
-        # Sixteen vectors of a thousand numbers take some milliseconds.
+        # Parsing sixteen vectors of a thousand numbers takes some milliseconds.
         return await asyncio.to_thread(_read, content, len(texts))
 
     async def close(self) -> None:
@@ -110,23 +110,23 @@ class HttpEncoder(RecallServer):
         return Encoded(encoder=middle.encoder, vectors=tuple(vectors))
 
     async def _find_middle(self, *, waits: bool) -> _Middle:
-        """Return the mean vector; after MIDDLE_SECONDS, ask the server for it again.
+        """Return the mean vector, computed again if it is older than MIDDLE_SECONDS.
 
-        With `waits` False, the former one is returned meanwhile, if there is one.
+        With `waits` False, the former one is returned while the new one is computed.
         """
         known = self._middle
         if known is not None and time.monotonic() - known.known_since < MIDDLE_SECONDS:
             return known
         if self._learning is None or self._learning.done():
             self._learning = asyncio.create_task(self._learn_middle())
-            # A question may have stopped waiting for it by then.
+            # The question that started it may have stopped waiting.
             self._learning.add_done_callback(_discard_result)
         if known is not None and not waits:
             return known
         return await asyncio.shield(self._learning)
 
     async def _learn_middle(self) -> _Middle:
-        """Ask for the vectors of everyday sentences, and store their mean. Raises ModelUnavailable."""
+        """Compute and store the mean vector of everyday sentences. Raises ModelUnavailable."""
         async with asyncio.timeout(self._limits[False]):
             vectors: list[Vector] = []
             models: set[str] = set()
@@ -145,7 +145,9 @@ class HttpEncoder(RecallServer):
         return self._middle
 
     async def _answers_others(self) -> bool:
-        """Return whether the server answers for an everyday sentence; then the failed texts are at fault."""
+        """Return whether the server answers for an everyday
+        sentence, so that the failed texts are at fault.
+        """
         if self._middle is None:
             return False
         try:
@@ -157,9 +159,9 @@ class HttpEncoder(RecallServer):
 
 
 def _read(content: bytes, count: int) -> tuple[str, list[Vector]]:
-    """Return the model name and the vectors of a server's answer, in the order of the texts.
+    """Return the model name and the vectors of an answer, in the order of the texts.
 
-    The name is empty if the answer has none. Raises ModelUnavailable unless there are `count` vectors of one
+    The name is "" if the answer has none. Raises ModelUnavailable unless there are `count` vectors of one
     length.
     """
     rows = read_rows(content, "data", _unit_vector, count=count)
@@ -188,7 +190,9 @@ def _unit_vector(row: Mapping[str, Any]) -> Vector:
 
 
 def _largest(numbers: Sequence[float]) -> int:
-    """Return the index of the largest absolute number, which tells apart models of one name and length."""
+    """Return the index of the largest absolute number, which distinguishes models of the same name and
+    length.
+    """
     return max(range(len(numbers)), key=lambda place: abs(numbers[place]))
 
 

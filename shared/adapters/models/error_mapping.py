@@ -1,4 +1,4 @@
-"""Reads what a provider's error means, in the wordings of all servers that speak one of the two APIs."""
+"""Meaning of providers' errors, recognised by status, codes and the wordings of all known servers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ OVERLOADED = 529
 _LONGEST_WAIT_SECONDS = 86_400.0
 _MAX_REASON_CHARS = 500
 _MOST_SHOWN_CHARS = 300
-"""Characters of a JSON error's message that a form shows."""
+"""Maximum characters of a JSON error's message that a form shows."""
 
 STATUS_OF_TYPE: Mapping[str, int] = {
     "invalid_request_error": 400,
@@ -55,12 +55,13 @@ STATUS_OF_TYPE: Mapping[str, int] = {
     "api_error": 500,
     "timeout_error": 504,
     "overloaded_error": OVERLOADED,
-    # OpenAI and its likes, whose type may say less than their code
+    # OpenAI and servers like it, whose type may say less than their code
     "context_length_exceeded": 400,
     "insufficient_quota": 429,
     "rate_limit_exceeded": 429,
     "server_error": 500,
 }
+"""HTTP status for each error type of providers."""
 _STATUS_OF_WORDS = (
     (402, ACCOUNT),
     (429, PACE),
@@ -68,7 +69,7 @@ _STATUS_OF_WORDS = (
     (400, FULL_WINDOW_WORDS),
     (404, UNKNOWN_MODEL),
 )
-"""For an error that came with a status of 200 and names none, as MiniMax sends it."""
+"""Status by wording, for an error that came with status 200 and names no status, as MiniMax sends it."""
 _CONTENT_STATUS = frozenset({400, 403, 422, 451})
 _WINDOW_STATUS = frozenset({400, 413, 422, 500})
 _ABILITY_STATUS = frozenset({400, 404, 405, 415, 422, 500, 501})
@@ -87,7 +88,7 @@ _TOKENS_A_MINUTE = re.compile(
     r".{0,60}?requested:? (?P<requested>[\d,]{1,13})",
     re.IGNORECASE,
 )
-"""Wording of Groq and OpenAI."""
+"""Wording of Groq and OpenAI for a request above the tokens allowed per minute."""
 _DELAY = re.compile(r"(\d{1,6}(?:\.\d{1,9})?)s")
 _WAIT_IN_WORDS = re.compile(
     r"(?:retry|try again|wait|available) (?:in|after|for) (?:about )?(?:(?P<minutes>\d{1,4})m(?=\d))?"
@@ -95,7 +96,9 @@ _WAIT_IN_WORDS = re.compile(
     re.IGNORECASE,
 )
 _ABOUT_OUR_REQUEST = re.compile(r"\A\W*(?:messages|tools|system|tool_choice|output_config|thinking)\b[.\[:]")
-"""A place in what was sent: the words behind it are ours, or a person's, and tell nothing of an account."""
+"""Pattern of a refusal that names a place in the request; the text after it is quoted and says nothing of an
+account.
+"""
 _SIGNATURE_WORDS = re.compile(
     r"signature.{0,40}thinking|thinking.{0,80}(?:signature|bound to)", re.IGNORECASE
 )
@@ -103,7 +106,7 @@ _SIGNATURE_WORDS = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderRefusal:
-    """A provider's error: its HTTP status (or what its type stands for), text, codes and time to wait."""
+    """Error of a provider: HTTP status (or that of its type), text, codes and seconds to wait."""
 
     status: int
     kind: str = ""
@@ -112,19 +115,19 @@ class ProviderRefusal:
     tokens: int | None = None
     maximum: int | None = None
     json_message: str = ""
-    """The message of a JSON error; empty for a page or anything else."""
+    """Message of a JSON error; "" for a page or another body."""
 
 
 class ModelOverloaded(ModelUnavailable):
-    """The provider has more to do than it can; another model may answer meanwhile."""
+    """The provider is overloaded; another model may answer meanwhile."""
 
 
 class ModelUnknown(ModelRefusedAccount):
-    """The provider does not know this model (any more), or does not serve it to this account."""
+    """The provider does not know the model or does not offer it to this account."""
 
 
 class AbilityRefused(ModelRejectedRequest):
-    """The server cannot take one part of the request; a narrower request may pass."""
+    """The server does not accept one part of the request; a request without it may pass."""
 
     def __init__(self, reason: str, missing: MissingAbility) -> None:
         super().__init__(reason)
@@ -134,7 +137,9 @@ class AbilityRefused(ModelRejectedRequest):
 def read_refusal(
     status: int, body: object, *, message: str = "", headers: Mapping[str, str] | None = None
 ) -> ProviderRefusal:
-    """Read a response, or an error event in a stream, whose status of 200 means nothing."""
+    """Read an error response, or an error in a stream; `status`
+    below 400 is replaced by that of the error.
+    """
     told = read_error_body(body, otherwise=message)
     codes = " ".join(told.codes)
     wait = _retry_after(headers or {})
@@ -152,7 +157,7 @@ def read_refusal(
 
 
 def _find_status(told: ErrorBody) -> int:
-    """Return the status that a type stands for, or that the body names; else 500."""
+    """Return the status of the error's type, or the one in its body, or that of its wording; else 500."""
     for code in told.codes:
         if code in STATUS_OF_TYPE:
             return STATUS_OF_TYPE[code]
@@ -162,7 +167,7 @@ def _find_status(told: ErrorBody) -> int:
 
 
 def build_error(refused: ProviderRefusal) -> ModelError:
-    """Return what a refusal means for us, with what a form may show of it; the server has answered."""
+    """Return the exception that a refusal means, with the text that a form may show."""
     error = _find_meaning(refused)
     error.answered = True
     message = refused.json_message[:_MOST_SHOWN_CHARS]
@@ -173,7 +178,10 @@ def build_error(refused: ProviderRefusal) -> ModelError:
 
 
 def _find_meaning(refused: ProviderRefusal) -> ModelError:
-    """Return the error of a refusal. The order matters: a 400 can be a full window or an empty account."""
+    """Return the exception of a refusal.
+
+    The order of tests matters: a 400 can be a full window or an empty account.
+    """
     status, text = refused.status, refused.message
     words = text[:_MAX_REASON_CHARS]
     reason = f"{status}: {words}"
@@ -191,10 +199,10 @@ def _find_meaning(refused: ProviderRefusal) -> ModelError:
 
 
 def _build_other(refused: ProviderRefusal, words: str, reason: str) -> ModelError:
-    """Return the error of a refusal that is about no window, content or ability."""
+    """Return the exception of a refusal that is about no window, content or ability."""
     status = refused.status
     if (pace := _find_pace(refused.message)) is not None and pace[0] > pace[1]:
-        # Waiting would not help: the account never takes that much within a minute.
+        # Waiting does not help: the request exceeds what the account may use within a minute.
         return PromptTooLong(reason, tokens=pace[0], maximum=pace[1])
     if _is_busy(refused, words):
         wait = refused.retry_after_seconds
@@ -216,7 +224,7 @@ def _build_other(refused: ProviderRefusal, words: str, reason: str) -> ModelErro
 
 
 def _find_pace(text: str) -> tuple[int, int] | None:
-    """Return the tokens of the request and those that the account has a minute; None without both."""
+    """Return tokens of the request and tokens per minute of the account; None unless the text names both."""
     found = _TOKENS_A_MINUTE.search(text)
     if found is None:
         return None
@@ -225,7 +233,7 @@ def _find_pace(text: str) -> tuple[int, int] | None:
 
 
 def _is_busy(refused: ProviderRefusal, words: str) -> bool:
-    """Return whether a limit of pace was met: it passes, unless the account's money or plan is the reason."""
+    """Return whether a temporary limit of requests was hit, and not the end of the account's money."""
     if refused.status not in (400, 403, 413, 429, 498) or not PACE.pattern.search(words):
         return False
     if refused.status == 400 and _ABOUT_OUR_REQUEST.search(refused.message):
@@ -238,19 +246,20 @@ def _names_unknown_model(words: str) -> bool:
 
 
 def is_about_signature(words: str) -> bool:
-    """Return whether a thinking block was refused because something before it had changed."""
+    """Return whether the text refuses a thinking block because messages before it have changed."""
     return bool(_SIGNATURE_WORDS.search(words))
 
 
 def is_about_thinking(error: ModelError) -> bool:
-    """A thinking block came back after something before it had changed."""
+    """Return whether the error refuses a thinking block because messages before it have changed."""
     return isinstance(error, ModelRejectedRequest) and is_about_signature(str(error))
 
 
 def _find_sizes(refused: ProviderRefusal) -> tuple[int | None, int | None] | None:
-    """Return tokens and window of a full window; None for every other refusal.
+    """Return (tokens of the request, tokens of the window) of a full window, None where not named; None for
+    another refusal.
 
-    Numbers beside the window's name are proof; words and a 413 are not if they name another limit.
+    Numbers next to the window's name are proof; wordings and a 413 are not if the text names another limit.
     """
     text = refused.message
     if refused.tokens is not None or refused.maximum is not None:
@@ -268,7 +277,7 @@ def _find_sizes(refused: ProviderRefusal) -> tuple[int | None, int | None] | Non
 
 
 def _speaks_of_account(refused: ProviderRefusal) -> bool:
-    """A rate limit is often called a quota, so that this word counts only outside a 429."""
+    """Return whether a refusal is about the account; at 429 the word quota alone means a rate limit."""
     if refused.status == 400 and _ABOUT_OUR_REQUEST.search(refused.message):
         return False
     found = ACCOUNT.pattern.search(refused.message)
@@ -276,7 +285,9 @@ def _speaks_of_account(refused: ProviderRefusal) -> bool:
 
 
 def _read_wait(told: ErrorBody) -> float | None:
-    """Return the seconds to wait that a text names, as in "Please retry in 3.2s"; None if it names none."""
+    """Return the seconds to wait that a body or its text names, as in "Please retry in 3.2s"; None if it
+    names none.
+    """
     if told.retry_delay:
         found = _DELAY.fullmatch(told.retry_delay.strip())
         return _bound(float(found[1])) if found else None

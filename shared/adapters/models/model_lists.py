@@ -20,11 +20,11 @@ _EMBEDDERS = ("embed", "bert", "minilm", "bge-", "rerank")
 
 
 class ModelListUnavailable(Exception):
-    """The server cannot be reached, or what answers has no list of models."""
+    """The server cannot be reached or has no list of models."""
 
 
 class KeyRefused(Exception):
-    """The server knows no such key."""
+    """The server does not know the key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +39,13 @@ class LocalServer:
 
 
 KNOWN = (
-    # The one that serves the Messages API itself is asked at the root of its address.
+    # Ollama serves the Messages API, and is asked at the root of its address.
     LocalServer(name="Ollama", base_url="http://127.0.0.1:11434", wire="messages"),
     LocalServer(name="LM Studio", base_url="http://127.0.0.1:1234/v1"),
     LocalServer(name="llama.cpp", base_url="http://127.0.0.1:8080/v1"),
     LocalServer(name="vLLM", base_url="http://127.0.0.1:8000/v1"),
 )
-"""Default addresses of these programs."""
+"""Programs that serve models on this machine, at their default addresses."""
 
 
 async def find_local_servers(

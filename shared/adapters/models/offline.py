@@ -1,4 +1,6 @@
-"""The demo that answers without a provider: it quotes what was said, invents nothing, and says what it is."""
+"""Offline demo that answers without a provider: it quotes the conversation, invents nothing, and says what it
+is.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from shared.samples import find_answer
 
 OFFLINE_MODEL = "offline-demo"
 _SAVING_TOOL = "save_memory"
-"""The only tool that the demo calls, so others would take room in its context for nothing."""
+"""Name of the only tool that the demo calls; others would only fill its context."""
 WINDOW, MAX_OUTPUT, PIECE_SECONDS = 200_000, 8_192, 0.015
 INTRODUCTION = (
     "Hello! I am the offline demo of Evertalk: no model is behind me, so I only repeat what I find in our "
@@ -48,7 +50,7 @@ _NO_EVIDENCE = (
     _FOUND, _KEPT, _SAVED, *_NOTHING, *_ABILITIES, INTRODUCTION[:29], "For real answers, run", "(uses ",
     "[Shown in part: ", "Its beginning and its end follow", "[… ",
 )  # fmt: skip
-"""Its own words, else it would quote its own quotes; and how a transcript shows that a tool was called."""
+"""Beginnings of the demo's own sentences, which it must not quote, and marks of tool calls in transcripts."""
 _NOT_ANSWERED = "(not answered)"
 _REMEMBER = re.compile(r"(?i)\b((?<!you )(?<!you still )remember|memori[sz]e|(don't|not) forget|note that)\b")
 _LEAD_IN = re.compile(rf"{_REMEMBER.pattern}[\s:,]*+(?:that\b|to\b)?[\s:,]*+")
@@ -67,7 +69,7 @@ _LINE = re.compile(
 )
 _SAID_BY = re.compile(r"^(?:\[#\d[^\]]*\] ?|#\d+ |earlier )[^:]{1,80}: ")
 _SAID_AT = re.compile(r"(?<!\s)\s*+\(#\d[^()]*+\)$")
-"""Marks of a sentence that was recalled or noted: who said it, and where."""
+"""Patterns of the marks at recalled or noted sentences: who wrote them, and where."""
 _TURN_TAGS = ("user", "assistant", "tool")
 _FORMER_TAG = re.compile(r"(?:earlier_summary|part_\d+)_\w+")
 _FORMER = re.compile(r'^\{"former narrative":.*\}$', re.MULTILINE)
@@ -86,7 +88,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfflineLine:
-    """A sentence of what is to be summed up."""
+    """Sentence that may enter a summary; `seq` is the number of its entry."""
 
     seq: int
     by_person: bool
@@ -94,6 +96,8 @@ class OfflineLine:
 
 
 class OfflineModel:
+    """Model client without a provider, with the interface of a real one."""
+
     def __init__(self, counter: TokenCounter, *, window: int = WINDOW, piece_seconds: float = 0.015) -> None:
         self._counter, self._window, self._piece_seconds = counter, window, piece_seconds
 
@@ -106,7 +110,11 @@ class OfflineModel:
         )  # fmt: skip
 
     async def reply(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
-        """The same request gets the same answer, piece by piece where a person reads along."""
+        """Return the demo's answer, which depends on the request alone; `on_text` gets it in pieces with
+        short pauses.
+
+        Raises PromptTooLong if the request exceeds the window.
+        """
         tokens = self._count(request)
         if tokens > self._window:
             raise PromptTooLong(f"{tokens} > {self._window}", tokens=tokens, maximum=self._window)
@@ -131,7 +139,7 @@ class OfflineModel:
         pass
 
     def _count(self, request: ModelRequest) -> int:
-        """Count tokens as the gauge does, so that it is exact."""
+        """Return the tokens of a request by the program's own counter, so that the gauge is exact."""
         return size_of(request, self._counter.count_tokens)
 
 
@@ -161,7 +169,7 @@ def _answer(request: ModelRequest, digest: str) -> tuple[Text | ToolUse, ...]:
 
 
 def _newest(request: ModelRequest) -> tuple[str, Sequence[ToolResult]]:
-    """The newest words of the person, and the results of tools that came after them."""
+    """Return the person's newest message, and the tool results after it."""
     results: list[ToolResult] = []
     for message in reversed(request.messages):
         results += [block for block in message.blocks if isinstance(block, ToolResult)]
@@ -171,7 +179,7 @@ def _newest(request: ModelRequest) -> tuple[str, Sequence[ToolResult]]:
 
 
 def _find_person_text(request: ModelRequest) -> str:
-    """Return the person's message without what the program adds."""
+    """Return the person's newest message without what the program added."""
     whole, _ = _newest(request)
     return replace_tagged(whole, by=" ").strip() or whole
 
@@ -182,14 +190,14 @@ def _sums_up(request: ModelRequest) -> bool:
 
 
 def _introduce(request: ModelRequest, text: str) -> str:
-    """The very first answer of a conversation says what this is."""
+    """Return the answer, with the introduction before it if it is the first of its conversation."""
     told = [(message.role, text_of(message.blocks)) for message in request.messages]
     begun = any((role == "assistant" and said) or "<conversation_summary" in said for role, said in told)
     return text if begun else f"{INTRODUCTION}\n\n{text}"
 
 
 def _chat(request: ModelRequest, words: str) -> str:
-    """A question is answered by the statement that shares most of its words; of equals by the newest."""
+    """Answer a question by the earlier statement that shares most keywords; of equals by the newest."""
     if _ASKS_WHAT_IT_IS.match(" ".join(words.split())):
         return " ".join(_ABILITIES)
     asked = [line for line in _sentences(words) if _kind_of(line) == "question"]
@@ -216,7 +224,7 @@ def _chat(request: ModelRequest, words: str) -> str:
 
 
 def _worth_saving(request: ModelRequest) -> Sequence[str]:
-    """Up to three weighty sentences of the person that no note holds yet."""
+    """Return at most three important sentences of the person that no note has yet."""
     known = "\n".join(part.text for part in request.system)
     told = [text_of(message.blocks) for message in request.messages[:-1] if message.role == "user"]
     lines = _list_sentences((0, "person", replace_tagged(text, by=" ")) for text in told)
@@ -225,7 +233,7 @@ def _worth_saving(request: ModelRequest) -> Sequence[str]:
 
 
 def _saves(tool: ToolSpec, notes: Iterable[str], digest: str) -> tuple[ToolUse, ...]:
-    """With all that the tool's schema may ask for."""
+    """Return calls of the saving tool for these notes, with all fields that its schema may require."""
     kinds = tool.input_schema["properties"]["kind"]["enum"]
     given = [{"kind": _kind_of(text) if _kind_of(text) in kinds else "fact", "text": text} for text in notes]
     return tuple(
@@ -235,7 +243,9 @@ def _saves(tool: ToolSpec, notes: Iterable[str], digest: str) -> tuple[ToolUse, 
 
 
 def _ledger(asked: str, above: Sequence[str]) -> str:
-    """Sentences of the source, each with its number, and a narrative that begins with the former one."""
+    """Return a summary in JSON: a narrative that begins with the former one, and ledger items with their
+    sources.
+    """
     found = _FORMER.search(asked)
     former = json.loads(found[0])["former narrative"] if found else "".join(_NARRATIVE.findall(asked)[:1])
     said = _list_sentences(
@@ -254,14 +264,16 @@ def _ledger(asked: str, above: Sequence[str]) -> str:
 
 
 def _expand(text: str, above: Sequence[str]) -> str:
-    """Return the whole message from `above` if the text is only its beginning; else the text itself."""
+    """Return the message of `above` whose beginning is `text`, if that was cut; else `text` itself."""
     start = text.removesuffix(" …").split()
     whole = (one for one in above if text.endswith(" …") and one.split()[: len(start)] == start)
     return next(whole, text)
 
 
 def _running_text(asked: str) -> str:
-    """Return a summary of former summaries and the most important new sentences, by headings if asked."""
+    """Return a summary of former summaries and the most
+    important new sentences, under headings if requested.
+    """
     forms = [form.headings for form in FORMS.values() if form.headings]
     headings = next((heads for heads in forms if all(f"\n## {head.title}\n" in asked for head in heads)), ())
     found: dict[str, list[str]] = {f"## {head.title}": [] for head in headings} or {"": []}
@@ -294,7 +306,7 @@ def _former_summaries(asked: str) -> tuple[list[str], str]:
 
 
 def _list_sentences(lines: Iterable[tuple[int, str, str]]) -> list[OfflineLine]:
-    """Return each sentence once, without tool calls, the application's own text and answered questions."""
+    """Return each sentence once, without tool calls, the program's own text and answered questions."""
     told = list(lines)
     found: dict[str, OfflineLine] = {}
     machines = ("assistant", "tool", "evertalk", "operator", "program")
@@ -309,9 +321,9 @@ def _list_sentences(lines: Iterable[tuple[int, str, str]]) -> list[OfflineLine]:
 
 
 def _heaviest(said: Sequence[OfflineLine], most: int) -> Sequence[OfflineLine]:
-    """Return up to `most` sentences in order of time, the most important ones.
+    """Return the `most` most important sentences, ordered by time.
 
-    The person's constraints and last question are always among them, even if these exceed `most`.
+    The person's constraints and last question are always included, even if they exceed `most`.
     """
     persons = [one for one in said if one.by_person]
     must = [one for one in persons if _kind_of(one.text) == "constraint"]
@@ -321,7 +333,7 @@ def _heaviest(said: Sequence[OfflineLine], most: int) -> Sequence[OfflineLine]:
 
 
 def _fit_lines(room: int, lines: Iterable[str]) -> list[str]:
-    """Return distinct lines of at most `room` words in total; those of lowest `_weight` are dropped first."""
+    """Return distinct lines of at most `room` words together; the least important ones are dropped first."""
     kept = list(dict.fromkeys(lines))
     for line in sorted(kept, key=_weight):
         if len(" ".join(kept).split()) > room:

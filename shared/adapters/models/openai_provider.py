@@ -1,4 +1,6 @@
-"""One account at one server that speaks Chat Completions: OpenAI, its likes, and most that run at home."""
+"""Clients of servers with OpenAI's APIs, Chat Completions or Responses: OpenAI, compatible services, local
+servers.
+"""
 
 from __future__ import annotations
 
@@ -35,16 +37,20 @@ from shared.core.verdicts.abilities import Ability
 from shared.ports import ModelCard, ModelRequest
 
 LEAST_OUTPUT = 16
-"""Tokens: a smaller limit is refused."""
+"""Minimum output limit in tokens; the Responses API refuses a smaller one."""
 _REASONING = "reasoning.encrypted_content"
-"""Reasoning that a server which stores nothing wants back with the results of tools."""
+"""Value of `include` that requests encrypted reasoning, which a server that stores nothing needs back with
+tool results.
+"""
 _INCOMPLETE = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 
 
 def build_response_body(
     request: ModelRequest, card: ModelCard, wire_name: str, *, missing: Collection[Ability] = ()
 ) -> Json:
-    """Build the body of a streamed call; `missing` are abilities that the server has refused."""
+    """Return the body of a streamed call of the Responses API; `missing` are abilities that the server has
+    refused.
+    """
     items: list[Json] = []
     for message in request.messages:
         state = find_state(message.blocks, wire_name, missing).get("reasoning", {})
@@ -99,32 +105,35 @@ def _part(part: Json) -> Json:
 class ResponseTranslator:
     """Translator of one answer's events into those that `AnswerParser` reads; reasoning is kept as state.
 
-    The API says everything three times: in pieces, when a part is done, and in the whole response. Other
-    servers leave out one or two of these, so that each is read where nothing has come before it.
+    The API sends everything three times: in pieces, when a part is done, and in the whole response. Other
+    servers leave out one or two of these, so each is used where nothing came before it.
     """
 
     def __init__(self) -> None:
         self._blocks: dict[object, int] = {}
-        """Blocks of calls, by their ids and by their place in the output."""
+        """Numbers of the blocks of calls, by id and by place in the output."""
         self._calls = 0
         self._heard: set[int] = set()
-        """Blocks whose arguments have come."""
+        """Numbers of the blocks whose arguments have arrived."""
         self._texts: set[object] = set()
-        """Places whose text has come."""
+        """Output indexes whose text has arrived."""
         self._refused = False
         self._ended = False
         self._reasoning = ReasoningCollector()
 
     def take(self, event: Mapping[str, Any]) -> list[Event]:
-        """Return the translated events for one event of the API; raise ModelErrors."""
+        """Return the translated events of one event of the API. Raises ModelError if it reports a failure."""
         return list(self._translate_done(event))
 
     def take_whole(self, response: Mapping[str, Any]) -> list[Event]:
-        """Return the events of a response that came as one object; raise ModelErrors."""
+        """Return the events of a response that came as one object.
+
+        Raises ModelError if it reports a failure.
+        """
         return [{"type": "message_start"}, *self._translate_end(response)]
 
     def end(self, *, announced: bool = False) -> list[Event]:
-        """Return the end of an answer whose stream ended by a mark alone; nothing for a cut one."""
+        """Return the end of an answer whose stream ended with a mark only; empty for a cut answer."""
         if self._ended or not announced or not (self._texts or self._calls):
             return []
         reason = "tool_use" if self._calls else "end_turn"
@@ -275,6 +284,8 @@ def add_usual_path(base_url: str) -> str:
 
 
 class OpenAIProvider(Provider):
+    """Client of one account at one server with Chat Completions."""
+
     sdk = "openai"
     path = "/chat/completions"
     version: Mapping[str, str] = {}
@@ -300,7 +311,9 @@ class OpenAIProvider(Provider):
         raise ModelUnavailable("this API counts no tokens")
 
     async def _ask_windows(self, wire_name: str) -> ModelWindows:
-        """Return the model's token limits, from its own entry or, if that lacks them, the list of models."""
+        """Return the model's limits in tokens, from its own entry or, if that lacks them, from the list of
+        models.
+        """
         status, told = await self._fetch(f"/models/{quote(wire_name, safe='')}")
         found = parse_windows(told)
         if found.window is not None:
@@ -344,11 +357,13 @@ class ResponsesProvider(OpenAIProvider):
 
 
 _OF_MESSAGES = ("message_", "content_block_")
-"""Beginnings of the types of events that a gateway sends when its model speaks the Messages API."""
+"""Beginnings of event types that a gateway sends if its model uses the Messages API."""
 
 
 class ChunkReader(StreamReader):
-    """A stream of chunks; a comment is a sign of life, and the end may come without being announced."""
+    """Reader of a stream of chunks; comments show that the
+    server is alive, and an end mark may be missing.
+    """
 
     def __init__(self, stream: Any) -> None:
         super().__init__(stream)
@@ -379,5 +394,7 @@ class ChunkReader(StreamReader):
 
 
 class ResponseReader(ChunkReader):
+    """Reader of a stream of the Responses API."""
+
     def _make_translator(self) -> ResponseTranslator:
         return ResponseTranslator()

@@ -1,4 +1,4 @@
-"""Prices by model and day: the table of the costs page and of savings."""
+"""Prices by model and day, for the costs page and for computing savings."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ from shared.core.values.money import Prices, are_old, price_on
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceList:
-    """`entries` are the operator's own models. At servers other than `usual` and the providers' own anything
-    may answer to a known name, so the table's prices are not believed there."""
+    """Prices of the operator's models and of known ones.
+
+    `entries` are the operator's models. The table's prices apply at the addresses in `usual` and at
+    providers' own hosts only, since another server may serve anything under a known name.
+    """
 
     entries: Mapping[str, ModelEntry]
     usual: frozenset[str]
     openai_host: str = OPENAI_HOST
-    """Host for models of the other API."""
+    """Host whose prices apply to models of OpenAI's APIs."""
 
     def list_prices(self, model: str) -> tuple[Prices, ...]:
-        """Return every price of a model, each from its day on; none if unknown."""
+        """Return all prices of a model in the order of their first days; empty if unknown."""
         entry = self.entries.get(model)
         if entry is not None and entry.prices is not None:
             return (entry.prices, *entry.later_prices)
@@ -42,7 +45,9 @@ class PriceList:
         return price_on(day, self.list_prices(model))
 
     def rows(self, models: Sequence[str], today: date) -> list[dict[str, Any]]:
-        """For these models and those that are configured; one without a price says so by nulls."""
+        """Return the rows of the table for these models and the
+        configured ones; prices are None if unknown.
+        """
         rows = []
         for model in sorted({*models, *self.entries}):
             prices = self.list_prices(model)
@@ -53,7 +58,7 @@ class PriceList:
 
 
 def load_price_list(settings: Settings) -> PriceList:
-    """Reads the models file. Raises ModelsFileBroken."""
+    """Read the models file and return its price list. Raises ModelsFileBroken."""
     entries = list_entries(settings)
     usual = {ANTHROPIC_URL, (settings.anthropic_base_url or ANTHROPIC_URL).rstrip("/")}
     return PriceList(

@@ -1,4 +1,4 @@
-"""One account at one server: its connection, its breaker, its model list. Here it speaks the Messages API."""
+"""Client of one account at one server with the Messages API: connection, circuit breaker, model list."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ API_VERSION = "2026-10-21"
 WINDOW_SECONDS = 3.0
 CLOSE_SECONDS = 2.0
 LOOK_SECONDS = 0.1
-"""Seconds between two pieces of a running answer: ten pieces a second look like writing."""
+"""Seconds to wait for more pieces of a running answer: ten updates a second look like writing."""
 _LONGEST_EVENT_BYTES = 16 * 1024 * 1024
 _FIELDS = (b"data", b"event", b"id", b"retry", b"error:", b":")
-"""First characters of a stream of events; any other body is JSON, a page or a text."""
+"""Beginnings of lines of an event stream; any other body is JSON, a page or a text."""
 _BLANKS = BOM_UTF8 + b" \t\r\n"
 _WORD = re.compile(r"[\w-]{1,40}")
 _BETWEEN = re.compile(r"(?:\s++|,|data:|\[DONE\])*+")
@@ -71,14 +71,17 @@ _SHORTEST_OUTPUT = 256
 
 _SDK_ERRORS = {"anthropic": "AnthropicError", "openai": "OpenAIError"}
 _TROUBLE = (aiohttp.ClientError, TimeoutError, OSError, EOFError, ValueError, RuntimeError)
-"""Below the SDK: sockets, TLS, bytes that are no text, and a session that was closed meanwhile."""
+"""Exceptions from below the SDK: sockets, TLS, undecodable bytes, and a session closed meanwhile."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelWindows:
-    """Limits of a model by the provider's model list; None if it states none."""
+    """Limits of a model in tokens as the provider's model list states them; None if it does not.
+
+    `is_listed` is whether the list has the model; None if unknown.
+    """
 
     window: int | None = None
     max_output: int | None = None
@@ -86,10 +89,12 @@ class ModelWindows:
 
 
 class Provider:
+    """Client of one account at one server with the Messages API; subclasses speak other APIs."""
+
     sdk = "anthropic"
     path = "/v1/messages"
     version: Mapping[str, str] = {"anthropic-version": API_VERSION}
-    """Headers by which a model list is asked for."""
+    """Headers of requests for the model list."""
 
     def __init__(
         self,
@@ -101,14 +106,15 @@ class Provider:
         headers: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`missing_key` names the variable that should hold a key and does not: calls are refused at once.
+        """Configure the client; nothing is sent.
 
-        `foreign` is true for a server that is neither Anthropic's own nor stands in for it.
+        `missing_key` names the variable that should hold the key but does not: calls are then refused at
+        once. `foreign` is true for a server that is neither Anthropic's own nor its replacement.
         """
         parts = urlsplit(base_url)
         self.base_url = parts._replace(query="").geturl().rstrip("/")
         self.query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        """Parameters of each request, which stand in the address, such as Azure's `api-version`."""
+        """Query parameters of the base URL, such as Azure's `api-version`, sent with each request."""
         self.foreign = foreign
         self.breaker = Breaker(clock=clock)
         self._api_key = api_key or "none"
@@ -119,14 +125,14 @@ class Provider:
         self._clock = clock
         self._client: Any = None
         self.has_answered = True
-        """Since it was asked last: a process that has just begun knows of no trouble."""
+        """Whether the server has answered since `take_answered` was called last; True at the start."""
         self._windows: dict[str, tuple[float, ModelWindows]] = {}
         self._verdicts: dict[str, ModelVerdicts] = {}
         self._endings: set[asyncio.Task[None]] = set()
 
     @property
     def host(self) -> str:
-        """Its name for operators; an address may hold a key."""
+        """Host name of the server, for operators; the whole address may contain a key."""
         return urlsplit(self.base_url).hostname or "provider"
 
     def build_body(
@@ -138,15 +144,15 @@ class Provider:
         thinking: bool = True,
         missing: Collection[Ability] = (),
     ) -> Json:
-        """Build the body for `open_stream`, without what is `missing`."""
+        """Return the body of a request for `open_stream`, without the parts that need `missing` abilities."""
         body = build_request_body(request, card, wire_name, thinking=thinking, missing=missing)
         return {**body, "stream": True}
 
     async def open_stream(self, body: Mapping[str, Any]) -> StreamReader:
-        """Sends the request; the caller bounds the wait. Raises ModelErrors.
+        """Send a request and return the reader of its stream; the caller limits the wait. Raises ModelError.
 
-        By the SDK's `post`: what its methods for one kind of request do besides is to copy the whole history
-        and to write it as JSON in Python, a quarter of what a turn costs the processes.
+        It uses the SDK's `post`, since the methods for single endpoints copy the history and serialise it in
+        Python.
         """
         self._check_key()
         client = await self._connect()
@@ -167,9 +173,10 @@ class Provider:
         return int(counted.input_tokens)
 
     async def load_windows(self, wire_name: str) -> ModelWindows:
-        """From the model list, kept for a day; what was known stands through failures. Never raises.
+        """Return the model's limits from the provider's list, cached for a day; raises nothing.
 
-        A window that has shrunk is asked for again in a minute: what is true is said again.
+        If the list fails, the last known limits are returned. An unknown or smaller window is requested again
+        after a minute.
         """
         kept = self._windows.get(wire_name)
         if kept is not None and self._clock() < kept[0]:
@@ -183,13 +190,13 @@ class Provider:
         return found
 
     def get_verdicts(self, wire_name: str) -> ModelVerdicts:
-        """Return what was learned of a model at this server."""
+        """Return what was learned about a model at this server; the object is shared and updated."""
         if wire_name not in self._verdicts:
             self._verdicts[wire_name] = ModelVerdicts(clock=self._clock)
         return self._verdicts[wire_name]
 
     def forget_windows(self, wire_name: str) -> None:
-        """The model list is asked again at the next occasion; until then what it said stands."""
+        """Request the model list again at the next `load_windows`; last known limits stay."""
         kept = self._windows.get(wire_name)
         if kept is not None:
             self._windows[wire_name] = (self._clock(), kept[1])
@@ -200,12 +207,12 @@ class Provider:
         return ModelWindows() if kept is None else kept[1]
 
     async def load(self) -> None:
-        """All that the first call needs before it can be sent; no request is made."""
+        """Load what the first call needs, such as the SDK; no request is sent."""
         if not self._missing_key:
             await self._connect()
 
     async def finish(self, line: StreamReader) -> None:
-        """Close a stream whose answer is whole; what its server still sends after it delays no person."""
+        """Close a stream whose answer is complete; reading its rest happens in the background."""
         if line.has_arrived:
             await line.finish()
             return
@@ -214,7 +221,7 @@ class Provider:
         ending.add_done_callback(self._endings.discard)
 
     async def wait_for_endings(self) -> None:
-        """Wait until every stream whose answer is whole was read to its end or closed."""
+        """Wait until the streams that `finish` closes in the background are closed."""
         if self._endings:
             await asyncio.wait(self._endings)
 
@@ -231,7 +238,7 @@ class Provider:
         return ModelWindows(is_listed=False) if status == 404 else parse_windows(told)
 
     async def _fetch(self, path: str) -> tuple[int, object]:
-        """Return HTTP status and JSON of a path with facts about models.
+        """Return HTTP status and JSON of a path of the model list.
 
         The JSON is None unless the status is 200. The status is 0 if the call fails or the body is no JSON.
         """
@@ -261,9 +268,9 @@ class Provider:
         return StreamReader(stream)
 
     async def _connect(self) -> Any:
-        """Return the client; load the SDK if the process's warm-up has not done so.
+        """Return the SDK's client; the SDK is loaded at the first call.
 
-        In a thread: it takes seconds, and a process that does not beat meanwhile is taken for dead.
+        It is loaded in a thread, since it takes seconds, in which the process would miss its heartbeat.
         """
         if self._client is None:
             await asyncio.to_thread(_load_sdk, self.sdk)
@@ -282,19 +289,18 @@ class Provider:
         )  # fmt: skip
 
     def _list_set_headers(self) -> dict[str, str]:
-        """Return the headers that the entry adds to each request."""
+        """Return the headers that the model's entry adds to each request."""
         return {name: value for name, value in self._headers.items() if value}
 
     def _list_omitted_headers(self) -> dict[str, Any]:
-        """Return the usual headers that the entry leaves out, in the way that the SDK takes."""
+        """Return the usual headers that the model's entry removes, in the form that the SDK expects."""
         omit = sys.modules[f"{self.sdk}._types"].Omit()
         return {name: omit for name, value in self._headers.items() if not value}
 
 
 class StreamReader:
-    """Reader of an open stream that returns all events of a received piece at once.
-
-    Screens are then redrawn once per piece, and not for every few letters.
+    """Reader of an open stream that returns all events of a received piece at once, so that screens are
+    redrawn per piece.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -302,20 +308,22 @@ class StreamReader:
         self._chunks = stream.response.aiter_bytes()
         self._lines = EventLines()
         self._completion: ChunkTranslator | None = None
-        """For a server that sends chunks of Chat Completions in place of events of the Messages API."""
+        """Translator for a server that sends chunks of Chat Completions instead of Messages events; None
+        until one comes.
+        """
         self._whole: bytearray | None = None
-        """Bytes so far of a body that is no stream of events."""
+        """Bytes so far of a body that is no event stream; None for an event stream."""
         self._is_stream = False
         self._broken: ModelError | None = None
         self._has_more = False
-        """Whether the newest piece was as long as a piece can be, so that more is there already."""
+        """Whether the last piece had the maximum size, so that more bytes are ready."""
         self._arrived = asyncio.Event()
-        """Set once the last byte of the body is here, read or not."""
+        """Set when the last byte of the body has arrived, read or not."""
         call_at_end(stream.response, self._arrived.set)
 
     @property
     def has_arrived(self) -> bool:
-        """Whether the last byte of the body is here, so that reading to its end waits for nothing."""
+        """Whether the last byte of the body has arrived, so that reading to the end does not wait."""
         return self._arrived.is_set()
 
     @property
@@ -339,9 +347,9 @@ class StreamReader:
                 return events or self._end()
 
     async def await_more(self) -> None:
-        """Wait LOOK_SECONDS, so that more events arrive for the next read.
+        """Wait until the body ends, at most LOOK_SECONDS, so that the next read returns more events at once.
 
-        The wait ends with the body, and is left out if more bytes are ready.
+        Does not wait if more bytes are ready.
         """
         if self._has_more or self.has_arrived:
             return
@@ -360,20 +368,22 @@ class StreamReader:
         return self._completion.take(event)
 
     def _translate_whole(self, answers: Iterable[Event]) -> Iterable[Event]:
-        """Return the events of an answer that came as JSON in place of a stream."""
+        """Return the events of an answer that came as JSON instead of a stream."""
         for answer in answers:
             yield from self._translate(answer) if "choices" in answer else split_message(answer)
         yield from self._end()
 
     def _end(self) -> list[Event]:
-        """Return the last events of a Chat Completions stream without an end mark; else none."""
+        """Return the last events of a Chat Completions stream
+        without an end mark; empty for another stream.
+        """
         completion, self._completion = self._completion, None
         return [] if completion is None else completion.end()
 
     def _events(self, kind: str | None, data: str) -> Iterable[Event]:
-        """Translate one server-sent event into events of the Messages API.
+        """Return one server-sent event as events of the Messages API.
 
-        `kind` is the value of its `event` line, None without one. Iterating may raise ModelErrors, too.
+        `kind` is the value of its `event` line, None without one. Raises ModelError, perhaps while iterating.
         """
         if is_done(data):
             return self._end_announced()
@@ -391,7 +401,7 @@ class StreamReader:
             chunk = chunk.removeprefix(BOM_UTF8)
         if self._whole is not None:
             return self._read_whole(chunk)
-        # A comment is a sign of life; a part of an event is none, for it may never end.
+        # A comment shows that the server is alive; a part of an event does not, since it may never end.
         events: list[Event] = []
         try:
             with translate_errors():
@@ -410,7 +420,7 @@ class StreamReader:
         return events or ([{"type": "ping"}] if self._lines.has_comment else [])
 
     def _detect_form(self, chunk: bytes | None) -> None:
-        """Decide from the first characters whether the body is a stream of events or one whole document."""
+        """Decide by the first characters whether the body is an event stream or one document."""
         begun = (chunk or b"").lstrip(_BLANKS)
         if not begun:
             return
@@ -420,7 +430,7 @@ class StreamReader:
     def _read_whole(self, chunk: bytes | None) -> list[Event]:
         """Collect a body that is no event stream; return a ping for each piece, and its events at the end.
 
-        Raises ModelErrors, also for a body over `_LONGEST_EVENT_BYTES`.
+        Raises ModelError, also for a body over `_LONGEST_EVENT_BYTES`.
         """
         assert self._whole is not None
         if chunk:
@@ -434,9 +444,9 @@ class StreamReader:
         return list(self._translate_whole(parse_body(body)))
 
     async def drain(self) -> None:
-        """Read and drop the rest of the stream for at most `CLOSE_SECONDS`; ModelErrors are ignored.
+        """Read and drop the rest of the stream for at most `CLOSE_SECONDS`; errors are ignored.
 
-        The connection can serve the next call only if the end is reached in this time.
+        The connection can be reused only if the end is reached.
         """
         with suppress(ModelError, TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
@@ -444,12 +454,12 @@ class StreamReader:
                     pass
 
     async def finish(self) -> None:
-        """Read what follows the last event, then close; bounded by twice `CLOSE_SECONDS`."""
+        """Read the rest of the stream, then close it, within twice `CLOSE_SECONDS`."""
         await self.drain()
         await self.close()
 
     async def close(self) -> None:
-        """Close the stream within CLOSE_SECONDS, as a stopped turn waits for it; ignore errors."""
+        """Close the stream within CLOSE_SECONDS; errors are ignored."""
         with suppress(ModelError, TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 with translate_errors():
@@ -462,14 +472,14 @@ def _load_sdk(name: str) -> None:
 
 
 def load_for_first_answer() -> None:
-    """Import the SDK and load the certificates before the first call, which then only makes its client."""
+    """Load the SDK and the certificates in advance, so that the first call only creates a client."""
     _load_sdk(Provider.sdk)
     load_trusted_certificates()
 
 
 @functools.cache
 def load_trusted_certificates() -> SSLContext:
-    """Return the trusted certificates, loaded once: it takes 45 ms, and each model has a client."""
+    """Return the TLS context with trusted certificates, created once per process (45 ms)."""
     import httpx2
 
     return httpx2.create_ssl_context()
@@ -504,7 +514,9 @@ class translate_errors:  # noqa: N801  is used like a function: `with translate_
 
 
 def _build_unreachable(error: Exception) -> ModelUnavailable:
-    """Return the error of an unreachable provider; it names a certificate fault found among the causes."""
+    """Return the error of an unreachable provider; it names a
+    certificate fault if one is among the causes.
+    """
     fault = find_certificate_fault(error)
     if fault is None:
         return ModelUnavailable(f"{type(error).__name__}: {error}")
@@ -534,12 +546,11 @@ def is_done(data: str) -> bool:
 def parse_events(data: str, kind: str | None = None) -> Iterator[Event]:
     """Yield the JSON objects of one server-sent event; `kind` is its type from the `event:` line.
 
-    A single word or value becomes a ping: some gateways send one to keep the connection open. There are
-    several objects, one per line, if a server leaves out the empty line between events.
+    A single word or value becomes a ping: some gateways send one to keep the connection open. Several objects
+    appear if a server leaves out the empty line between events.
 
-    Raises:
-        ModelAnswerUnusable: the data is no JSON object.
-        ModelError: the data is an error, whatever the HTTP status; its class follows the error's type.
+    Raises ModelAnswerUnusable if the data is no JSON object, ModelError of a class for the error's type if it
+    is an error.
     """
     try:
         found = [json.loads(data, strict=False)] if data.strip() else [{}]
@@ -552,7 +563,7 @@ def parse_events(data: str, kind: str | None = None) -> Iterator[Event]:
 
 
 def _unpack(event: object) -> object:
-    """Return the event that Bedrock's own stream packs as base64 in `chunk.bytes`, and others unchanged."""
+    """Return the event that Bedrock packs as base64 in `chunk.bytes`; any other event unchanged."""
     chunk = event.get("chunk") if isinstance(event, Mapping) else None
     packed = chunk.get("bytes") if isinstance(chunk, Mapping) else None
     if not isinstance(packed, str):
@@ -564,7 +575,10 @@ def _unpack(event: object) -> object:
 
 
 def _check_event(event: object, kind: str | None, data: str) -> Event:
-    """Return an event; raise ModelErrors for one that is an error or no object."""
+    """Return the event if it is an object, a ping for other values.
+
+    Raises ModelError if it is an error or a list.
+    """
     if kind == "error" or (isinstance(event, Mapping) and is_error_object(event)):
         raise build_error(read_refusal(200, event, message=data))
     if isinstance(event, Mapping):
@@ -575,10 +589,9 @@ def _check_event(event: object, kind: str | None, data: str) -> Event:
 
 
 def _scan_objects(text: str) -> list[object]:
-    """Return the JSON values of a text that has several, with or without anything between them.
+    """Return the JSON values in a text, with or without separators.
 
-    Raises:
-        ModelAnswerUnusable: something in it is no JSON.
+    Raises ModelAnswerUnusable if a part is no JSON.
     """
     decoder, found, at = json.JSONDecoder(strict=False), [], 0
     while (at := _skip_between(text, at)) < len(text):
@@ -591,17 +604,15 @@ def _scan_objects(text: str) -> list[object]:
 
 
 def _skip_between(text: str, at: int) -> int:
-    """Return the place of the next value: behind blanks, commas, field names and the mark of the end."""
+    """Return the position of the next value after blanks, commas, field names and end marks."""
     found = _BETWEEN.match(text, at)
     return found.end() if found else at
 
 
 def parse_body(body: bytes) -> Iterator[Event]:
-    """Return the answers of a body that came in place of a stream: one object, a list, or several objects.
+    """Yield the answers in a body that came instead of a stream: one object, a list, or several objects.
 
-    Raises:
-        ModelAnswerUnusable: the body is a page or no JSON.
-        ModelError: the body is an error.
+    Raises ModelAnswerUnusable if the body is a page or no JSON, ModelError if it is an error.
     """
     text = body.decode("utf-8-sig", "replace").strip()
     if text.startswith("<"):
@@ -619,7 +630,7 @@ def parse_body(body: bytes) -> Iterator[Event]:
 
 
 def split_message(message: Event) -> Iterator[Event]:
-    """Return a whole message of the Messages API as the events of its stream."""
+    """Yield a whole message of the Messages API as the events of its stream."""
     content = message.get("content")
     yield {"type": "message_start", "message": message}
     if isinstance(content, str):
@@ -635,7 +646,7 @@ def split_message(message: Event) -> Iterator[Event]:
 
 
 def parse_windows(told: object) -> ModelWindows:
-    """Return the limits of an entry in a model list."""
+    """Return the limits in an entry of a model list; empty limits if it is no object."""
     if not isinstance(told, Mapping):
         return ModelWindows()
     window = next(filter(None, (_window(told.get(name)) for name in _WINDOW_NAMES)), None)
@@ -648,7 +659,7 @@ def _positive(value: object) -> int | None:
 
 
 def _longest(value: object) -> int | None:
-    """An answer of a few words would be no answer."""
+    """Return a plausible output limit in tokens; None if below _SHORTEST_OUTPUT or no number."""
     found = _positive(value)
     return found if found is not None and found >= _SHORTEST_OUTPUT else None
 

@@ -1,4 +1,4 @@
-"""One model behind a server: streams its answer, and tries again where that can help."""
+"""Model at a server: streams its answers, and repeats calls where that can help."""
 
 from __future__ import annotations
 
@@ -50,49 +50,52 @@ from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, TokenCount
 
 COUNT_SECONDS = 10.0
 MOST_CHARS = 8_000_000
-"""Characters of one answer; the longest of any model is a tenth of it."""
+"""Maximum characters of one answer; the longest of any model has a tenth of it."""
 MOST_UNUSABLE = 3
-"""Calls for one answer that cannot be used: the same server will answer so again, and each call is paid."""
+"""Maximum calls for one answer if the server's answers are unusable, since each call is paid."""
 _CUT_BEFORE = 2
-"""Streams without an end after which a server is taken to send none; before, the answer counts as cut."""
+"""Streams without an end in one call after which the server is
+taken to send no end; the first counts as cut.
+"""
 PAUSES_AT_MOST = 4
-"""Continuations of an answer whose provider pauses for its own tools."""
+"""Maximum continuations of an answer whose provider pauses for its own tools."""
 
 _ABILITIES_OF_CARD: frozenset[Ability] = frozenset({"tools", "images", "json", "thinking", "cache"})
+"""Abilities that are also capabilities of a card."""
 
 _Missing = Mapping[Ability, int | None]
-"""Abilities that a request leaves out, with the limit that the server named."""
+"""Abilities that a request leaves out; the value is a limit that the server named, else None."""
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Call:
-    """How far one `reply` has come."""
+    """State of one `reply` with all its attempts."""
 
     request: ModelRequest
     on_text: OnText | None
     on_first_chunk: Callable[[], None] | None
     until: float
-    """Loop time at which all attempts together have taken too long."""
+    """Loop time in seconds after which no further attempt begins."""
     attempt: int = 1
     failures: int = 0
     waited: bool = False
     thinking: bool = True
     said: tuple[Block, ...] = ()
-    """Blocks before the provider paused; the answer continues after them."""
+    """Blocks of the answer before the provider paused; the answer continues after them."""
     pauses: int = 0
     unusable: int = 0
-    """Answers so far that could not be used."""
+    """Number of unusable answers so far."""
     hint: str = ""
-    """Sentence for the model about its last answer; empty after a usable one."""
+    """Sentence for the model about its last, unusable answer; "" after a usable one."""
     quiet_ends: int = 0
-    """Streams so far that closed without an end."""
+    """Number of streams so far that closed without an end."""
     aborted: list[Usage] = field(default_factory=list)
     missing: _Missing = field(default_factory=dict)
-    """Abilities that this request leaves out, since its server refused them."""
+    """Abilities that this request leaves out, because the server refused them."""
     probe: Ability | None = None
-    """Ability that it uses although it is said to be missing."""
+    """Ability that is used as a probe although it counts as missing; None without a probe."""
 
     @property
     def session(self) -> int:
@@ -100,6 +103,8 @@ class _Call:
 
 
 class RemoteModel:
+    """Model with its entry, its provider and its waits; calls are made through the provider."""
+
     def __init__(
         self,
         entry: ModelEntry,
@@ -114,11 +119,13 @@ class RemoteModel:
         self._patience = _adapt_patience(patience or Patience(), entry)
 
     async def load(self) -> None:
-        """Load the SDK before a call that is expected soon."""
+        """Load the SDK before an expected call."""
         await self._provider.load()
 
     async def load_card(self, model: str) -> ModelCard:
-        """The entry's own card, whatever the name; asks the provider's model list once a day."""
+        """Return the entry's card, whatever `model` names; asks
+        the provider's model list at most once a day.
+        """
         if self._entry.window is None:
             await self._provider.load_windows(self._entry.wire_name)
         return self._card()
@@ -128,7 +135,7 @@ class RemoteModel:
 
     @property
     def wire(self) -> str:
-        """Name of the API that its server speaks."""
+        """Name of the API of its server."""
         return self._entry.wire
 
     @property
@@ -181,7 +188,7 @@ class RemoteModel:
         on_text: OnText | None = None,
         on_first_chunk: Callable[[], None] | None = None,
     ) -> ModelReply:
-        """Answer a request whatever it costs."""
+        """Answer a request without a limit on tokens."""
         until = asyncio.get_running_loop().time() + self._patience.total_seconds
         call = _Call(request=request, on_text=on_text, on_first_chunk=on_first_chunk, until=until)
         call.missing = self._verdicts.abilities.list_missing(call.session)
@@ -209,7 +216,7 @@ class RemoteModel:
             return None
 
     async def build_body(self, request: ModelRequest) -> Json:
-        """Return the body of the first attempt, with thinking."""
+        """Return the body of a request's first attempt without sending it."""
         await self.load_card(request.model)
         return self._build_body(request, self._verdicts.abilities.list_missing(request.about[0]))
 
@@ -217,7 +224,10 @@ class RemoteModel:
         await self._provider.close()
 
     def _card(self, missing: _Missing | None = None, *, believed: bool = True) -> ModelCard:
-        """Return the model's card without what is missing; by default, what is missing for every session."""
+        """Return the model's card without `missing` abilities; None means those missing for every session.
+
+        `believed` False ignores what was learned from refusals.
+        """
         told = self._provider.get_last_windows(self._entry.wire_name)
         card = build_card(
             self._entry, window=told.window, max_output=told.max_output, foreign=self._provider.foreign,
@@ -235,7 +245,9 @@ class RemoteModel:
         )
 
     def _begin_probe(self, call: _Call) -> None:
-        """Let the request use an ability that is said to be missing, if it can and a probe is due."""
+        """Let the request use an ability that counts as missing, if a probe is due and the request would use
+        it.
+        """
         probe = self._verdicts.abilities.find_probe(call.session)
         if probe is None:
             return
@@ -250,11 +262,13 @@ class RemoteModel:
         return self._provider.get_verdicts(self._entry.wire_name)
 
     def find_rejection(self) -> Rejection | None:
-        """Return the newest rejection of this model, for operators; None if it answers, or was not asked."""
+        """Return the newest rejection of this model's requests,
+        for operators; None if it has answered since.
+        """
         return self._verdicts.rejections.find_newest(provider=self._provider.host, model=self._entry.name)
 
     def list_learned(self) -> tuple[LearnedAbility, ...]:
-        """Return what this model's server was seen to refuse, for operators."""
+        """Return the abilities that this model's server has refused, for operators."""
         return self._verdicts.abilities.describe(provider=self._provider.host, model=self._entry.name)
 
     @property
@@ -263,18 +277,24 @@ class RemoteModel:
 
     @property
     def _keeps_unsigned(self) -> bool:
-        """Whether the server may want thinking without a signature back; the maker signs all."""
+        """Whether thinking without a signature is kept, since the server may need it back; Anthropic signs
+        all.
+        """
         return self._entry.wire == "messages" and self._provider.host != MAKER
 
     def _hidden_text(self, session: int) -> HiddenText | None:
-        """Return the filter of an answer; the maker of a model leaves nothing to hide in its own answers."""
+        """Return the filter for an answer's text; None for a
+        model's own maker, which leaves no tags in it.
+        """
         if self._is_maker:
             return None
         begins_in_thought = self._verdicts.abilities.begins_in_thought(session)
         return HiddenText(tags=self._entry.thought_tags, begins_in_thought=begins_in_thought)
 
     def find_narrowed_window(self) -> NarrowedWindow | None:
-        """For operators: that its provider refuses what should fit, again and again."""
+        """Return that the provider repeatedly refuses requests that should fit, for operators; None if it
+        does not.
+        """
         met, window = self._verdicts.window.get_believed_maximum(), self._card(believed=False).window
         if met is None or met >= window:
             return None
@@ -284,7 +304,7 @@ class RemoteModel:
         )  # fmt: skip
 
     def _note_limit(self, call: _Call, error: PromptTooLong, maximum: int) -> None:
-        """Keep the number that a refusal names: its own request believes it, others once it is proven."""
+        """Record the limit that a refusal names; other requests use it after several refusals."""
         believed = self._verdicts.window.record_refused(
             maximum, session=call.session, is_quoted=_is_quoted(maximum, call.request)
         )
@@ -300,7 +320,10 @@ class RemoteModel:
             self._provider.forget_windows(self._entry.wire_name)
 
     async def _attempt(self, call: _Call) -> ModelReply | None:
-        """One request; what it cost is kept in the call when it fails. None: the provider has paused."""
+        """Make one call; return the reply, or None if the provider paused.
+
+        Tokens of a failed call are added to `call`. Raises ModelError.
+        """
         self._provider.breaker.admit(call.session)
         parser = AnswerParser(self._hidden_text(call.session), keeps_unsigned=self._keeps_unsigned)
         try:
@@ -353,9 +376,9 @@ class RemoteModel:
             await (self._provider.finish(line) if is_whole else line.close())
 
     def _ends_quietly(self, call: _Call, parser: AnswerParser) -> bool:
-        """Return whether an answer whose stream closed without an end is taken, as its server ends all.
+        """Return whether an answer counts as complete although its stream closed without an end.
 
-        The first one may have been cut and is asked for again; the second one shows the server's way.
+        The first time it may have been cut and is requested again; the second time it is the server's way.
         """
         if self._is_maker or not parser.says_anything:
             return False
@@ -371,7 +394,9 @@ class RemoteModel:
         return True
 
     async def _show(self, call: _Call, parser: AnswerParser, events: Sequence[Event]) -> str:
-        """Take events and hand out their text; text that was a thought is taken back by a higher attempt."""
+        """Process events and pass their text to `on_text`; a higher attempt number replaces text that was a
+        thought.
+        """
         piece = parser.take_all(events)
         if parser.chars > MOST_CHARS:
             raise ModelAnswerUnusable("the answer has no end", may_repeat=False)
@@ -412,7 +437,9 @@ class RemoteModel:
         )
 
     def _blame(self, error: ModelError, request: ModelRequest) -> None:
-        """Only what speaks against the provider counts: a busy, full or refused request is an answer too."""
+        """Record the error in the circuit breaker; busy servers, full windows and refused requests count as
+        success.
+        """
         match error:
             case ModelUnknown():
                 self._provider.breaker.record_success()
@@ -428,11 +455,13 @@ class RemoteModel:
     def _book(self, call: _Call, parser: AnswerParser) -> None:
         spent = parser.estimate_spent(self._counter, self._card().token_factor)
         if spent is not None:
-            # A server that counts at the end alone has counted nothing of what broke off before.
+            # A server that counts only at the end has not counted the output before the break.
             call.aborted.append(self._check_usage(call, parser, spent))
 
     def _check_usage(self, call: _Call, parser: AnswerParser, usage: Usage) -> Usage:
-        """Return what the provider counted, or the larger of its count and ours where it cannot be right."""
+        """Return the provider's usage; our estimate, or the larger of both, if the provider's counts cannot
+        be right.
+        """
         if not usage.known:
             return self._estimate_usage(call, parser)
         words, count = parser.words(), self._counter.count_tokens
@@ -456,7 +485,7 @@ class RemoteModel:
         return replace(raise_input(usage, ours.input_tokens), output_tokens=output, known=False)
 
     def _find_other_share(self) -> float:
-        """Return the share of our count that this model's count reaches in scripts other than ASCII."""
+        """Return the least share of our count that is credible for this model outside of ASCII."""
         entry, prices = self._entry, self._card().prices
         is_free = prices is not None and not (prices.input or prices.output)
         is_known = find_known_card(entry.wire_name, self._provider.host) is not None
@@ -465,7 +494,9 @@ class RemoteModel:
         )
 
     def _is_suspected(self, call: _Call) -> bool:
-        """Return whether low counts speak against this one; a right count of plain text ends that."""
+        """Return whether this session's earlier low counts make the count doubtful; a right count of plain
+        text ends that.
+        """
         if not self._verdicts.counts.are_suspected(session=call.session):
             return False
         if not is_plain(call.request):
@@ -482,7 +513,7 @@ class RemoteModel:
         )
 
     async def _prepare_again(self, call: _Call, error: ModelError) -> None:
-        """Returns when another attempt may begin; else raises the error, with what was spent on it."""
+        """Wait before another attempt; raise the error, with the tokens spent so far, if there is none."""
         seconds = self._pause(call, error)
         loop = asyncio.get_running_loop()
         if seconds is None or loop.time() + seconds >= call.until:
@@ -495,7 +526,7 @@ class RemoteModel:
         await self._patience.sleep(seconds)
 
     def _pause(self, call: _Call, error: ModelError) -> float | None:
-        """Seconds to wait before the next attempt, or None when there shall be none."""
+        """Return the seconds to wait before the next attempt; None if there is none."""
         match error:
             case ModelBusy(retry_after_seconds=seconds) if not call.waited:
                 call.waited = True
@@ -513,7 +544,7 @@ class RemoteModel:
         return None
 
     def _learn(self, call: _Call, error: AbilityRefused) -> bool:
-        """Learn from a refusal; return whether the next body leaves out what it is about."""
+        """Record a refused ability; return whether the next body leaves it out."""
         abilities = self._verdicts.abilities
         if not abilities.learn(error.missing, str(error), session=call.session, known=call.missing):
             return False
@@ -529,7 +560,7 @@ class RemoteModel:
 
 
 def _narrow(card: ModelCard, missing: _Missing) -> ModelCard:
-    """Return the card without what is missing, and with the longest answer that the server allows."""
+    """Return the card without missing abilities, and with the output limit that the server named."""
     if not missing:
         return card
     limit = missing.get("output_limit")
@@ -541,7 +572,7 @@ def _narrow(card: ModelCard, missing: _Missing) -> ModelCard:
 
 
 def _is_quoted(number: int, request: ModelRequest) -> bool:
-    """Return whether a number stands in the conversation, so that a server may only have repeated it."""
+    """Return whether a number occurs in the conversation, so that the server may have quoted it."""
     plain = f"{number:,}"
     forms = (str(number), plain, plain.replace(",", "."), plain.replace(",", " "), plain.replace(",", "_"))
     texts = (
@@ -556,7 +587,7 @@ def _is_quoted(number: int, request: ModelRequest) -> bool:
 
 
 def _adapt_patience(patience: Patience, entry: ModelEntry) -> Patience:
-    """Return the waits with those that an operator has set for this model."""
+    """Return the waits, replaced by those that an operator has set for this model."""
     first, silence = entry.first_token_seconds, entry.silence_seconds
     return replace(
         patience,

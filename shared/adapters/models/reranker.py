@@ -1,4 +1,6 @@
-"""Asks a server with `/rerank`, as Jina and Cohere have it, which passages answer a question best."""
+"""Client of servers with `/rerank`, as Jina and Cohere have it, which rank passages by how well they answer a
+question.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ T = TypeVar("T")
 
 
 class RecallServer:
-    """A server that recall asks. Its connection is kept, because the time is short."""
+    """Client of a server that is called during recall; its connection is kept open, since time is short."""
 
     path: ClassVar[str]
     events: ClassVar[tuple[str, str]]
@@ -40,7 +42,10 @@ class RecallServer:
         self._failing = False
 
     async def post(self, body: Mapping[str, Any]) -> bytes:
-        """Return the server's answer; raises ModelUnavailable, and ModelRedirected to another server."""
+        """POST a JSON body and return the body of the answer.
+
+        Raises ModelUnavailable if the call fails, ModelRedirected if the server redirects elsewhere.
+        """
         payload = {**self._model, **body}
         try:
             request = self._open_session().post(
@@ -64,7 +69,7 @@ class RecallServer:
         return self._session
 
     def log_change(self, *, failing: bool, reason: str = "") -> None:
-        """Log once when it begins to fail, and once when it works again."""
+        """Log once when calls begin to fail, and once when they work again."""
         if failing != self._failing:
             self._failing = failing
             log.warning(self.events[not failing], reason=reason, endpoint=self.path)
@@ -75,7 +80,7 @@ class RecallServer:
 
 
 class HttpReranker(RecallServer):
-    """Its order is taken as it is; while it fails, it is not asked."""
+    """Client that ranks passages; a circuit breaker pauses it while the server fails."""
 
     path = "/rerank"
     events = ("rerank_fails", "rerank_works_again")
@@ -85,7 +90,7 @@ class HttpReranker(RecallServer):
         self._breaker = SessionBreakers(clock=time.monotonic)
 
     async def ask(self, question: str, passages: Sequence[str]) -> Sequence[int]:
-        """Rank passages as `rank` does, without a timeout. Raises ModelUnavailable."""
+        """Return indexes of the scored passages, best first, without a timeout. Raises ModelUnavailable."""
         body = {"query": question, "documents": [*passages], "top_n": len(passages)}
         scored = read_rows(await self.post(body), "results", _score, count=len(passages))
         return sorted(scored, key=lambda place: -scored[place])
@@ -93,6 +98,7 @@ class HttpReranker(RecallServer):
     async def rank(
         self, question: str, passages: Sequence[str], *, session: int | None = None
     ) -> Sequence[int] | None:
+        """Return indexes of the scored passages, best first; None if the server fails or is too slow."""
         try:
             self._breaker.admit(session)
         except ModelError:
@@ -111,9 +117,9 @@ class HttpReranker(RecallServer):
 
 
 def read_rows(content: bytes, name: str, read: Callable[[Any], T], *, count: int) -> dict[int, T]:
-    """Return what `read` takes from each row of an answer, by an index below `count`.
+    """Return what `read` makes of each row of an answer, by the row's index.
 
-    Raises ModelUnavailable for any other answer.
+    Raises ModelUnavailable if the answer has another form or an index of `count` or more.
     """
     try:
         rows: Any = json.loads(content)[name]

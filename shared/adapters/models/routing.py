@@ -1,4 +1,4 @@
-"""Chooses for each model name who answers, and knows who answers instead."""
+"""Choice of the model and provider for each model name, and of its fallbacks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _PROVIDERS: Mapping[Wire, type[Provider]] = {
     "messages": Provider, "openai": OpenAIProvider, "responses": ResponsesProvider,
 }  # fmt: skip
 _MAKERS_PREFIX = "claude"
-"""Anthropic's own server has no others."""
+"""Prefix of Anthropic's models; Anthropic's own server has no others."""
 _log = logging.getLogger(__name__)
 
 
@@ -64,7 +64,7 @@ def _describe_call(request: ModelRequest, model: ChatModel | None) -> ModelCall:
 
 
 class Models:
-    """A ChatModel for every configured name; `chat` and `summary` are the names that were chosen."""
+    """ChatModel for every configured name; `chat` and `summary` are the chosen names."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Models:
         self.chat = chat
         self.summary = summary
         self.remarks = remarks
-        """Remarks on the choice for operators, in plain sentences."""
+        """Sentences for operators about the choice of models."""
         self._models = dict(models)
         self._fallbacks = fallbacks
         self._providers = tuple(providers)
@@ -95,7 +95,7 @@ class Models:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every model that can be asked for by name without guessing."""
+        """Names of all models that have been opened."""
         return tuple(self._models)
 
     async def load_card(self, model: str) -> ModelCard:
@@ -103,11 +103,11 @@ class Models:
         return _unknown(model) if found is None else await found.load_card(model)
 
     def trace(self, tracer: Tracer) -> None:
-        """Set the tracer: each model call becomes a span, with the request id of the provider."""
+        """Set the tracer: each model call becomes a span with the provider's request id."""
         self._tracer = tracer
 
     def cap_tokens(self, cap: TokenCap) -> None:
-        """Count the tokens of models without a price against `cap`."""
+        """Count tokens of models with unknown prices against `cap`."""
         self._token_cap = cap
 
     async def reply(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
@@ -137,7 +137,9 @@ class Models:
             return reply
 
     def fallbacks(self, model: str) -> tuple[str, ...]:
-        """Return the fallback models in order: its own list, else the deployment's."""
+        """Return the fallback models of a model, in order: its own, else the deployment's; unusable ones are
+        left out.
+        """
         names = self._fallbacks.get(model) or self._fallbacks.get("", ())
         return tuple(name for name in names if name != model and self._model(name) is not None)
 
@@ -187,7 +189,7 @@ class Models:
             await provider.close()
 
     def list_states(self) -> Mapping[str, BreakerState]:
-        """Return the state of each provider's circuit breaker, by base URL."""
+        """Return the state of each provider's circuit breaker by base URL."""
         return {provider.base_url: provider.breaker.get_state() for provider in self._providers}
 
     def list_narrowed_windows(self) -> tuple[NarrowedWindow, ...]:
@@ -196,7 +198,7 @@ class Models:
         return tuple(window for window in found if window is not None)
 
     def list_learned(self) -> tuple[LearnedAbility, ...]:
-        """Return the features that the server of each model has refused."""
+        """Return the abilities that the models' servers have refused."""
         return tuple(lesson for model in self._list_remote() for lesson in model.list_learned())
 
     def list_rejections(self) -> tuple[Rejection, ...]:
@@ -208,7 +210,9 @@ class Models:
         return [model for model in self._models.values() if isinstance(model, RemoteModel)]
 
     def take_answered(self) -> tuple[str, ...]:
-        """Return the hosts of providers that have answered since the last call; initially all of them."""
+        """Return the hosts of providers that have answered since the last call; at the first call all of
+        them.
+        """
         found = tuple(provider.host for provider in self._providers if provider.has_answered)
         for provider in self._providers:
             provider.has_answered = False
@@ -307,7 +311,7 @@ def _choose_models(
     base_url: str | None,
     reachable: bool,
 ) -> tuple[str, str, tuple[str, ...]]:
-    """The names of the chat and the summary model, and what to say about them."""
+    """Return the names of chat and summary model, and sentences for operators about the choice."""
     known = {OFFLINE_MODEL, *(entry.name for entry in entries)}
     remarks: list[str] = []
     wished = {"chat": chat, "summary": summary}
@@ -329,9 +333,9 @@ def _choose_models(
 def _cheap_beside(
     chat: str, entries: Sequence[ModelEntry], *, key: str | None, base_url: str | None
 ) -> str | None:
-    """The small model of the chat's own account; None where that surely has none.
+    """Return the default summary model if the chat model's account has it; None if it surely does not.
 
-    That the chat model has an entry, for its price or its window, changes nothing about who serves it.
+    An entry for the chat model that only sets its price or window does not change its account.
     """
     own = (base_url or ANTHROPIC_URL).rstrip("/")
 
@@ -361,12 +365,12 @@ def _missing_fallbacks(
 
 
 _Account = tuple[str, str, type[Provider], tuple[tuple[str, str], ...]]
-"""Base URL, name of the key, kind of the provider, headers."""
+"""Account: base URL, name of the key, class of the provider, headers."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _ModelFactory:
-    """Makes models, with one provider for each base URL, key and set of headers."""
+    """Factory of models; models with the same base URL, key and headers share a provider."""
 
     api_key: str | None
     base_url: str
@@ -383,7 +387,7 @@ class _ModelFactory:
         return RemoteModel(entry, self._provider(entry), self.counter, patience=self.patience)
 
     def find_usual(self, base_url: str | None) -> Callable[[str], ChatModel] | None:
-        """Return the opener of models without an entry; None without a configured server."""
+        """Return the function that opens a model without an entry; None if no server is configured."""
         messages = self.api_key is not None or base_url is not None
         chat_completions = self.openai_key is not None or self.openai_url != OPENAI_URL
 
@@ -417,7 +421,7 @@ class _ModelFactory:
             key = usual[which_key] if which_key in usual else self.environ.get(which_key)
         except ValueError as error:
             raise ModelsFileBroken(f"{which_key}: {error}") from None
-        # A server that somebody else runs, or they themselves, may want no key.
+        # A server of another operator, or of this one, may need no key.
         needed = not key and not (which_key in usual and url not in (ANTHROPIC_URL, OPENAI_URL))
         missing = which_key if needed else ""
         if missing:

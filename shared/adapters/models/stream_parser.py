@@ -1,4 +1,4 @@
-"""Puts the events of one stream together into blocks, usage and the reason it ended."""
+"""Assembly of one stream's events into blocks, usage and stop reason."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _REASONS: Mapping[str, StopReason] = {
 Event = Mapping[str, Any]
 SERVER_TOOL_USE = "server_tool_use"
 _DELTA_FIELDS = {"text": "text_delta", "partial_json": "input_json_delta", "thinking": "thinking_delta"}
-"""Kinds of deltas that come without a type, by the field that they have."""
+"""Types of deltas that come without a type, by the field that they have."""
 _OURS = frozenset({"text", "thinking", "tool_use"})
 _PART_OF_DELTA = {"text_delta": "text", "thinking_delta": "thinking"}
 _PART_KINDS = frozenset({"text", "thinking"})
@@ -50,9 +50,9 @@ _KIND = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
 class BrokenAnswer(Exception):
-    """The stream ended, but what it said cannot be used.
+    """The answer cannot be used although its stream ended.
 
-    `hint` is a sentence for the model before the next call; empty if there is none.
+    `hint` is a sentence for the model before the next call; "" if there is none.
     """
 
     def __init__(self, reason: str, *, hint: str = "") -> None:
@@ -67,7 +67,7 @@ CALL_IN_TEXT = (
     "Your last answer could not be used: it had a call of a tool as text. Call tools by the interface for "
     "tools, or answer without them."
 )
-"""Sentences that the model reads after an answer that could not be used."""
+"""Sentences that the model gets after an answer that could not be used."""
 
 
 @dataclass(slots=True)
@@ -77,19 +77,19 @@ class _Part:
     name: str = ""
     text: list[str] = field(default_factory=list)
     half: str = ""
-    """First half of a character whose second half comes with the next piece."""
+    """First half of a surrogate pair whose second half comes with the next piece; else ""."""
     signature: str = ""
     is_signed: bool = False
-    """Whether the server sent a signature, be it an empty one."""
+    """Whether the server sent a signature, even an empty one."""
     given: Mapping[str, Any] = field(default_factory=dict)
     raw: Mapping[str, Any] = field(default_factory=dict)
-    """Block as it was opened, if only the provider reads it."""
+    """Block as it was opened, if its kind is known only to the provider; else empty."""
     closed: bool = False
     first: str = ""
-    """Text that came with the block's start, which some servers repeat as its first delta."""
+    """Text of the block's start, which some servers repeat as first delta."""
 
     def add(self, piece: str) -> str:
-        """The piece as it can be kept and shown, with the half that waited for it."""
+        """Add a piece and return it in storable form, after a half character that waited for it."""
         piece = self.half + piece
         self.half = piece[-1] if ends_in_half(piece) else ""
         piece = storable(piece[:-1] if self.half else piece)
@@ -101,19 +101,20 @@ class _Part:
 
 
 class AnswerParser:
-    """One attempt; events of kinds that are not known are passed over, as the API asks of its readers."""
+    """Parser of one attempt's events; events of unknown kinds are ignored, as the API demands."""
 
     def __init__(self, hidden: HiddenText | None = None, *, keeps_unsigned: bool = False) -> None:
-        """Keep thinking without a signature as the server's state if `keeps_unsigned`.
+        """Start a parser; `hidden` removes thoughts and calls from the text, None removes nothing.
 
-        `hidden` takes thoughts and calls out of the text; None where the server surely leaves none."""
+        `keeps_unsigned` keeps thinking without a signature as the server's state.
+        """
         self._hidden = hidden
         self._keeps_unsigned = keeps_unsigned
         self.withdrawn = False
-        """Whether text that was handed out before has turned out to be a thought since `take_all`."""
+        """Whether text that was already returned turned out to be a thought, in the last `take_all`."""
         self._parts: dict[int, _Part] = {}
         self._places: dict[int, int] = {}
-        """Part of each index: servers use an index again for the next block."""
+        """Key of the part for each index, since some servers reuse an index for the next block."""
         self._usage = Usage()
         self._reason: str | None = None
         self._told_output = False
@@ -123,9 +124,9 @@ class AnswerParser:
         """Characters of all text, thinking and tool arguments so far."""
 
     def take_all(self, events: Iterable[Event]) -> str:
-        """Take events up to the last one of the answer; return the visible text in them.
+        """Process events up to the last one of the answer; return the visible text in them.
 
-        Where `withdrawn` is true afterwards, that text takes the place of all that was returned before.
+        If `withdrawn` is true afterwards, the text replaces all that was returned before.
         """
         pieces: list[str] = []
         self.withdrawn = False
@@ -144,13 +145,13 @@ class AnswerParser:
 
     @property
     def is_whole(self) -> bool:
-        """True if the end of the answer was received, with or without the last event."""
+        """Whether the end of the answer was received, with or without the last event."""
         return self.ended or self._reason is not None
 
     def take(self, event: Event) -> str:
-        """Add one event; return the piece of visible text in it, empty if none.
+        """Process one event; return the visible text in it, "" if it has none.
 
-        Raises ModelAnswerUnusable.
+        Raises ModelAnswerUnusable if the server reports a fault as end.
         """
         match event.get("type"):
             case "message_start":
@@ -178,7 +179,11 @@ class AnswerParser:
         return ""
 
     def build_blocks(self) -> tuple[Block, ...]:
-        """Return the answer's blocks; raise BrokenAnswer for a call whose arguments are no JSON object."""
+        """Return the answer's blocks.
+
+        Raises BrokenAnswer for a call without a name, with arguments that are no JSON object, or written as
+        text.
+        """
         return drop_unpaired(self.build_unpaired_blocks())
 
     def build_unpaired_blocks(self) -> tuple[Block, ...]:
@@ -191,30 +196,31 @@ class AnswerParser:
 
     @property
     def paused(self) -> bool:
-        """True if the provider has paused for its own tools and must be asked to continue."""
+        """Whether the provider has paused for its own tools and must be asked to continue."""
         return self._reason == "pause_turn"
 
     @property
     def is_empty(self) -> bool:
-        """True if neither a content block nor the reason of the end has come."""
+        """Whether neither a content block nor a stop reason has arrived."""
         return not self._parts and self._reason is None
 
     @property
     def says_anything(self) -> bool:
-        """True if a tool call or text that is not blank has come."""
+        """Whether a tool call, or text that is not blank, has arrived."""
         return any(part.kind == "tool_use" or part.get_text().strip() for part in self._parts.values())
 
     def end_unannounced(self) -> None:
-        """Take the answer as whole, though its server named no end; one that stops within a word was cut."""
+        """Set the stop reason of an answer whose server sent none: "end_turn", or "max_tokens" if it stops
+        within a word.
+        """
         text = "".join(part.get_text() for part in self._parts.values() if part.kind == "text").rstrip()
         is_whole = self._has_calls() or not text or not text[-1].isalnum()
         self._reason = "end_turn" if is_whole else "max_tokens"
 
     def _end_with(self, reason: object) -> None:
-        """Keep the reason of the end, in the words of the Messages API.
+        """Set the stop reason in the words of the Messages API; ignore a missing one.
 
-        Raises:
-            ModelAnswerUnusable: the server broke the answer off and says so.
+        Raises ModelAnswerUnusable if the reason is a fault of the server.
         """
         if not isinstance(reason, str) or not reason:
             return
@@ -224,6 +230,9 @@ class AnswerParser:
         self._reason = known
 
     def find_stop_reason(self) -> StopReason:
+        """Return the stop reason; "tool_use" if and only if the answer has calls, unless it was cut or
+        refused.
+        """
         told = _REASONS.get(self._reason or "")
         if told == "end_turn" and self._has_calls():
             return "tool_use"
@@ -237,7 +246,7 @@ class AnswerParser:
         return any(part.kind == "tool_use" for part in self._parts.values())
 
     def build_usage(self) -> Usage:
-        """Return the provider's usage; none or all zeros count as unknown."""
+        """Return the provider's usage; its `known` is False if the provider sent no counts."""
         return self._usage if self._usage.context_tokens else replace(self._usage, known=False)
 
     def estimate_spent(self, counter: TokenCounter, factor: float) -> Usage | None:
@@ -254,11 +263,11 @@ class AnswerParser:
         return replace(usage, output_tokens=max(usage.output_tokens, estimate))
 
     def words(self) -> str:
-        """All that was said, thought and given to tools."""
+        """Return all text, thinking and tool arguments so far."""
         return "\n".join(part.get_text() for part in self._parts.values())
 
     def _count(self, usage: Mapping[str, Any]) -> None:
-        """Counts are cumulative; a server that leaves one out, or sets it back to 0, changes nothing."""
+        """Add counts, which are cumulative; missing or smaller ones change nothing."""
         self._usage = Usage(
             input_tokens=max(self._usage.input_tokens, read_count(usage.get("input_tokens"))),
             output_tokens=max(self._usage.output_tokens, read_count(usage.get("output_tokens"))),
@@ -322,7 +331,7 @@ class AnswerParser:
         return ""
 
     def _place(self, index: int, part: _Part) -> int:
-        """Return the place of a new part: its index, or one behind all others where that is taken."""
+        """Return the key for a new part: its index, or the next free key if another part has it."""
         taken = self._parts.get(index)
         is_repeated = taken is not None and taken.kind == part.kind and taken.id == part.id and not taken.text
         place = index if taken is None or is_repeated else max(self._parts) + 1
@@ -348,7 +357,7 @@ class AnswerParser:
         return part.add(visible) if visible else ""
 
     def _release_held(self) -> str:
-        """Hand out text that was held because it could have been the beginning of a tag."""
+        """Return text that was held because it could have been the beginning of a tag."""
         if self._hidden is None or not (held := self._hidden.end()):
             return ""
         texts = [part for part in self._parts.values() if part.kind == "text"]
@@ -371,7 +380,7 @@ class AnswerParser:
                 return _parse_provider_block(part, text)
 
     def _seal_unsigned(self, part: _Part, text: str) -> Block | None:
-        """Return thinking without a signature as state; None where the server would refuse it."""
+        """Return thinking without a signature as a state block; None if the server does not need it back."""
         if not (self._keeps_unsigned and text and len(text) <= MOST_CHARS):
             return None
         thought = {"type": "thinking", "thinking": text}
@@ -393,7 +402,7 @@ class AnswerParser:
 
 
 def _parse_provider_block(part: _Part, text: str) -> Block | None:
-    """A kind that is not ours is kept as it came, so that the words around it stay as they are."""
+    """Return a block of an unknown kind as the provider sent it; None if it is incomplete."""
     if not part.closed or not _KIND.fullmatch(part.kind):
         return None
     raw = dict(part.raw)
@@ -406,7 +415,10 @@ def _parse_provider_block(part: _Part, text: str) -> Block | None:
 
 
 def drop_unpaired(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
-    """A call of the provider's own tool without its result, or the other way, would be refused."""
+    """Return blocks without the provider's tool calls that lack a result, and results without a call.
+
+    The provider would refuse either.
+    """
     theirs = [block for block in blocks if isinstance(block, ProviderBlock)]
     if not theirs:
         return blocks

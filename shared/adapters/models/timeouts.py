@@ -1,4 +1,4 @@
-"""How long to wait for a model, and how often to try; many short waits are bounded by one timer."""
+"""Waits and retries of model calls; many short waits share one timer."""
 
 from __future__ import annotations
 
@@ -19,25 +19,29 @@ def _full_jitter(seconds: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """All waits of one call; tests shorten them."""
+    """Waits and number of attempts of one call; tests shorten them."""
 
     first_byte_seconds: float = 120.0
-    """Seconds to the first event: a local server reads a long prompt before it says anything."""
+    """Seconds to wait for the first event; a local server first reads a long prompt."""
     silence_seconds: float = 60.0
-    """Longest time between two events of a stream; thoughts, pings and comments are signs of life."""
+    """Maximum seconds between two events of a stream; pings and comments count as events."""
     total_seconds: float = 600.0
+    """Maximum seconds for all attempts together."""
     attempts: int = 2
+    """Maximum attempts at an unavailable provider."""
     backoff_seconds: float = 1.0
     overload_backoff_seconds: float = 4.0
     longest_wait_seconds: float = 10.0
-    """A busy provider that asks for more is reported instead of waited for."""
+    """Maximum seconds to wait if a busy provider names a wait; a longer one is reported as an error."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     jitter: Callable[[float], float] = _full_jitter
 
 
 class Watch:
-    """For one task. A deadline that moves with every event costs no timer each: the loop hears of it when
-    the one before is over. What happens between two waits is not bounded.
+    """Deadlines for consecutive waits of one task with a single timer.
+
+    The timer is moved only when it fires early, so a deadline that moves with each event costs nothing. Time
+    between two waits is not limited.
     """
 
     __slots__ = ("_cancelling", "_deadline", "_expired", "_loop", "_task", "_timer", "_timer_at")
@@ -52,7 +56,10 @@ class Watch:
         self._expired = False
 
     async def wait(self, deadline: float, otherwise: str, awaited: Awaitable[_T]) -> _T:
-        """Raises ModelUnavailable with `otherwise` when it is not there by then."""
+        """Await `awaited` until `deadline` (loop time).
+
+        Raises ModelUnavailable with the text `otherwise` after that.
+        """
         self._deadline = deadline
         if self._timer is None or deadline < self._timer_at:
             self._arm(deadline)
@@ -89,6 +96,6 @@ class Watch:
             self._task.cancel()
 
     def _has_expired(self) -> bool:
-        """Return whether this timeout alone cancelled the task."""
+        """Return whether the timer, and no other canceller, has cancelled the task; reset that."""
         expired, self._expired = self._expired, False
         return expired and self._task is not None and self._task.uncancel() <= self._cancelling

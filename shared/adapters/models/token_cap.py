@@ -1,7 +1,7 @@
-"""Cap on the tokens of models whose price is unknown: it stands in for the caps in dollars.
+"""Cap on the tokens of models with unknown prices, used in place of a cap in dollars.
 
-The tokens of a call are reserved in the database before it is sent, as money is, so that all processes
-together stay below the cap.
+The tokens of a call are reserved in the database before it is sent, so that all processes together stay below
+the cap.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from shared.core.values.errors import StorageUnavailable, cap_reached
 from shared.runtime import CrashPoint, ignore_crash_point
 
 LEAST_OUTPUT = 512
-"""Tokens: an answer for which less is left is not begun."""
+"""Minimum output tokens of a call; with less left of the cap, it is refused."""
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldTokens:
-    """Tokens that one call has reserved."""
+    """Reservation of tokens for one call."""
 
     reservation_id: int
     output_tokens: int
-    """Longest answer that there is room for."""
+    """Maximum output tokens that the reservation covers."""
 
 
 class TokenReservations(Protocol):
-    """Reservations of tokens, counted in input tokens; an output token counts `weight` times."""
+    """Store of token reservations, counted in input tokens; an output token counts `weight` times."""
 
     async def reserve_tokens(
         self,
@@ -43,31 +43,35 @@ class TokenReservations(Protocol):
         weight: int,
         free_models: Sequence[str],
     ) -> tuple[int, int] | None:
-        """Return the reservation and the longest answer; None if less than `least_output` is left."""
+        """Reserve tokens; return the id and the maximum output tokens, or None if less than `least_output` is
+        left of `cap`.
+        """
         ...
 
     async def settle_tokens(self, reservation_id: int, tokens: int) -> None: ...
 
 
 def find_dearest_prices() -> tuple[float, float]:
-    """Return the dearest known prices of input and output, in dollars per million tokens."""
+    """Return the highest known prices of input and output, in dollars per million tokens."""
     known = [card.prices for rows in HOSTS.values() for card in rows.values() if card.prices is not None]
     return max(price.input for price in known), max(price.output for price in known)
 
 
 def find_output_weight() -> int:
-    """Return how many input tokens an output token counts for, by the dearest known prices."""
+    """Return how many input tokens an output token counts for, by the highest known prices."""
     dearest_input, dearest_output = find_dearest_prices()
     return max(1, round(dearest_output / dearest_input))
 
 
 def find_token_cap(*, dollars: Decimal, tokens: int | None) -> int:
-    """Return the cap of a day: the setting, else what `dollars` pay for at the dearest known price."""
+    """Return the cap in tokens per day: `tokens` if set, else
+    what `dollars` buy at the highest input price.
+    """
     return int(float(dollars) * 1_000_000 / find_dearest_prices()[0]) if tokens is None else tokens
 
 
 class TokenCap:
-    """Cap of a deployment and a day, whichever process makes the call."""
+    """Daily token cap of a deployment, shared by its processes."""
 
     def __init__(
         self,
@@ -86,9 +90,10 @@ class TokenCap:
         self._weight = find_output_weight()
 
     async def hold(self, input_tokens: int, output_tokens: int) -> HeldTokens:
-        """Reserve a call's tokens for the longest answer that is left; `settle` ends the reservation.
+        """Reserve tokens of a call with the longest output that the cap allows; `settle` ends the
+        reservation.
 
-        Raises: CapReached if less than the shortest answer is left, StorageUnavailable.
+        Raises CapReached if less than LEAST_OUTPUT is left, StorageUnavailable.
         """
         found = await self._store.reserve_tokens(
             cap=self._cap,
@@ -104,9 +109,9 @@ class TokenCap:
         return HeldTokens(reservation_id=found[0], output_tokens=found[1])
 
     async def settle(self, held: HeldTokens, *, used_input: int, used_output: int) -> None:
-        """End a reservation with the tokens that its call used.
+        """Replace a reservation by the tokens that the call used.
 
-        While the database is away the reservation stays; the sweep counts it in full later.
+        If the database does not answer, the reservation stays, and the sweep later counts it in full.
         """
         try:
             await self._store.settle_tokens(held.reservation_id, used_input + self._weight * used_output)

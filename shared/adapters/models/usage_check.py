@@ -1,8 +1,9 @@
 """Checks of the token counts of providers: impossible and too low counts are replaced by our own.
-Vocabularies differ, so that our count alone proves nothing. No vocabulary makes fewer than 62 tokens of
-plain ASCII for 100 by our count, times the model's own factor. Of other scripts, large vocabularies make as
-few as 30, so that half of our count may be right there: it is believed of models whose vocabulary is known to
-be large, and of those that cost nothing. Of any other model the larger count is booked.
+
+Vocabularies differ, so that our count alone proves nothing. No vocabulary makes fewer than 62 tokens of plain
+ASCII for 100 by our count, times the model's own factor. In other scripts large vocabularies make as few as
+30. Half of our count is therefore believed there of models whose vocabulary is known to be large, and of free
+models; for any other model the larger count is booked.
 """
 
 from __future__ import annotations
@@ -17,31 +18,33 @@ from shared.ports import ModelRequest, Usage
 Count = Callable[[str], int]
 
 TOKENS_PER_CHAR = 4
-"""More than any vocabulary makes of any script."""
+"""Maximum tokens per character; no vocabulary makes more of any script."""
 SPARE_TOKENS = 20_000
-"""Upper bound for the provider's frame around a request, and for a picture."""
+"""Maximum tokens for the provider's frame around a request, and for each picture."""
 OUTPUT_FACTOR = 2
-"""Tolerance for servers that stop after more tokens than the limit."""
+"""Factor by which output may exceed its limit, for servers that stop late."""
 _ASCII_SHARE = 0.62
-"""Share of our count that every vocabulary reaches for ASCII: English comes to nine tenths."""
+"""Minimum share of our count that every vocabulary reaches for ASCII; for English it is nine tenths."""
 LARGE_SHARE, USUAL_SHARE = 0.3, 0.56
-"""Shares of our count in other scripts: of a large vocabulary (Hindi: a third), and of one like ours."""
+"""Minimum shares of our count in other scripts: for large vocabularies (Hindi: a third), and for those like
+ours.
+"""
 LARGE_VOCABULARIES = (
     "chatgpt", "claude", "command", "deepseek", "doubao", "ernie", "gemini", "gemma", "gigachat", "glm",
     "gpt", "grok", "hunyuan", "kimi", "llama", "magistral", "minimax", "ministral", "mistral", "mixtral",
     "moonshot", "nemotron", "nova", "o1-", "o3-", "o4-", "phi-", "qwen", "qwq", "sonar", "yandexgpt",
 )  # fmt: skip
-"""Parts of model names whose vocabularies have 100,000 tokens or more, many of them of other scripts."""
+"""Parts of model names whose vocabularies have 100,000 tokens or more, many of them for other scripts."""
 _TOOL_SHARE = 0.45
-"""The same for schemas and calls of tools, which servers spell in their own way."""
+"""Minimum share of our count for schemas and tool calls, which servers write in their own way."""
 _NOISE = 16
-"""Tokens by which a count may be lower: a short answer is one token here and two there."""
+"""Tokens by which a count may be below the minimum, since short texts vary."""
 _MOST_BYTES_PER_TOKEN = 5
-"""Bytes of ASCII per token up to which a count is believed without counting; English has four and a half."""
+"""Bytes per token of ASCII up to which a count is believed without counting; English has 4.5."""
 _OTHER_WEIGHT = 2
-"""Weight of bytes beyond ASCII in a sum of bytes: a Thai token has two, an English one over four."""
+"""Weight of a byte beyond ASCII in a sum of bytes: a Thai token has two bytes, an English one over four."""
 _PLAIN_SHARE = 0.95
-"""Share of ASCII in a text whose number of tokens hardly depends on the vocabulary."""
+"""Share of ASCII from which a text's number of tokens hardly depends on the vocabulary."""
 
 
 def size_of(request: ModelRequest, count: Count) -> int:
@@ -96,20 +99,20 @@ def has_low_output(usage: Usage, words: str, *, count: Count, factor: float, sha
 def find_other_share(name: str, *, is_known: bool) -> float:
     """Return the least credible share of our count for a model's text beyond ASCII.
 
-    `is_known` means that the model is free, or that its vocabulary is known, so that a low count is believed.
+    `is_known` is true for a free model, or one whose token factor is known.
     """
     is_large = is_known or any(part in name.lower() for part in LARGE_VOCABULARIES)
     return LARGE_SHARE if is_large else USUAL_SHARE
 
 
 def is_plain(request: ModelRequest) -> bool:
-    """Return whether nearly all of a request is ASCII, so that our count is a good measure of it."""
+    """Return whether nearly all of a request is ASCII, so that our count measures it well."""
     texts = "".join(_texts_of(request))
     return len(texts.encode("ascii", "ignore")) >= _PLAIN_SHARE * len(texts)
 
 
 def raise_input(usage: Usage, tokens: int) -> Usage:
-    """Return the usage with at least `tokens` input tokens; cached tokens keep their shares."""
+    """Return the usage with at least `tokens` input tokens; the shares of cached tokens are kept."""
     reported = input_of(usage)
     if reported >= tokens:
         return usage
@@ -137,7 +140,7 @@ def _is_low(
 
 
 def _find_share(text: str, other: float) -> float:
-    """Return the share of our count that the vocabulary reaches for a text, `other` for what is not ASCII."""
+    """Return the minimum share of our count for a text; `other` is that for text beyond ASCII."""
     if text.isascii():
         return _ASCII_SHARE
     blanks = text.count(" ")
@@ -146,7 +149,7 @@ def _find_share(text: str, other: float) -> float:
 
 
 def _texts_of(request: ModelRequest) -> Iterator[str]:
-    """Return the texts of a request that every server is sent as they are."""
+    """Yield the texts of a request that every server gets unchanged."""
     for part in request.system:
         yield part.text
     for message in request.messages:
@@ -156,7 +159,7 @@ def _texts_of(request: ModelRequest) -> Iterator[str]:
 
 
 def _spelled_of(request: ModelRequest, *, has_tools: bool) -> Iterator[str]:
-    """Return the parts that servers spell in their own way, such as schemas of tools."""
+    """Yield the parts of a request that servers write in their own way, such as tool schemas."""
     if has_tools:
         for tool in request.tools:
             if tool.provider is None:

@@ -1,4 +1,4 @@
-"""Turns a request into the JSON of the Messages API, leaving out what a model cannot do."""
+"""Conversion of requests into the JSON of the Messages API, without what a model cannot do."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ MAX_BREAKPOINTS = 4
 _MAX_MESSAGE_BREAKPOINTS = 3
 _MARK = {"type": "ephemeral"}
 _HOUR_MARK = {"type": "ephemeral", "ttl": "1h"}
-"""All marks of a request live equally long: the provider wants the longer ones first."""
+"""Cache mark for an hour; all marks of a request have the same lifetime, since the API wants longer ones
+first.
+"""
 _MARKABLE = frozenset({"text", "image", "tool_use", "tool_result"})
 SEALED_THINKING = "redacted_thinking"
 _NO_STATE: frozenset[Ability] = frozenset({"opaque_state"})
@@ -44,9 +46,9 @@ def build_request_body(
     thinking: bool = True,
     missing: Collection[Ability] = (),
 ) -> Json:
-    """Return the body of a call, without `stream`; a second try may leave out thinking.
+    """Return the body of a call, without `stream`; `thinking` False leaves thinking blocks out.
 
-    `missing` are abilities that the server has refused, beside those that the card lacks.
+    `missing` are abilities that the server has refused, besides those that the card lacks.
     """
     body = build_counted_body(request, card, wire_name, thinking=thinking, missing=missing)
     if missing:
@@ -59,7 +61,7 @@ def build_request_body(
 
 
 def narrow_body(body: Json, missing: Collection[Ability]) -> Json:
-    """Return the body as a server without these abilities takes it."""
+    """Return the body in a form that a server without these abilities accepts."""
     system = body.get("system", ())
     instructions = "\n\n".join(part["text"] for part in system)
     if instructions and "system" in missing:
@@ -89,7 +91,7 @@ def build_counted_body(
     thinking: bool = True,
     missing: Collection[Ability] = (),
 ) -> Json:
-    """Return the parts that count as input: model, system, tools, messages, with cache marks."""
+    """Return the parts of a body that count as input: model, system, tools, messages, with cache marks."""
     has_tools = "tools" in card.capabilities
     with_thinking = thinking and "thinking" in card.capabilities
     system = [_system(part) for part in request.system]
@@ -114,9 +116,10 @@ def build_counted_body(
 def _mark(
     request: ModelRequest, system: Sequence[Json | None], tools: Sequence[Json], messages: Sequence[Json]
 ) -> None:
-    """Place at most four marks: first system part, newest messages, later system parts, tools.
+    """Set at most four cache marks: first system part, newest messages, later system parts, tools.
 
-    A summary changes the notes and all after them; tools and rules before them are still read from the cache.
+    A new summary changes the notes and all after them; tools and rules before them are still read from the
+    cache.
     """
     parts = [
         block for part, block in zip(request.system, system, strict=True) if part.cache and block is not None
@@ -132,7 +135,9 @@ def _mark(
 
 
 def _markable(content: Sequence[Json], *, but: int) -> Json | None:
-    """The last block that takes a mark, the last `but` aside."""
+    """Return the last block that may have a cache mark, not counting the last `but` blocks; None if there is
+    none.
+    """
     stable = content[: len(content) - but]
     return next((block for block in reversed(stable) if block["type"] in _MARKABLE), None)
 
@@ -149,7 +154,7 @@ def _tool(tool: ToolSpec) -> Json:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Takes:
-    """Abilities of a model; `provider` if it is offered tools that its provider runs."""
+    """What a model accepts; `provider` is true if it is offered tools that its provider runs."""
 
     model: str
     tools: bool
@@ -205,5 +210,5 @@ def _tool_result(block: ToolResult) -> Json:
 
 
 def _render_call(name: str, input_: Mapping[str, Any]) -> Json:
-    """Render a past tool call as text, for a model without tools."""
+    """Return a past tool call as a text block, for a model without tools."""
     return {"type": "text", "text": f"[called {name} with {json.dumps(dict(input_), ensure_ascii=False)}]"}

@@ -1,4 +1,4 @@
-"""Exports of other programs, read as a stream with bounded memory.
+"""Reading of other programs' exports as a stream with limited memory.
 
 Begin with `exports`, which knows the forms of Telegram, ChatGPT and Claude; `whatsapp` reads a chat's text.
 """

@@ -1,4 +1,4 @@
-"""Files of other programs, as the import of uploads reads them."""
+"""Access to exports of other programs, for the import of uploaded files."""
 
 from __future__ import annotations
 
@@ -13,17 +13,22 @@ from shared.ports import Clock
 
 
 class ExportFiles:
+    """Reader of uploaded exports."""
+
     def __init__(self, *, clock: Clock, timezone: str) -> None:
-        """`timezone` is for files whose times have none."""
+        """Configure the reader; `timezone` is for exports whose times have none."""
         self._clock = clock
         self._timezone = timezone
 
     def unpack(self, path: Path, target: Path) -> Path:
-        """Raises ImportRefused and OSError."""
+        """Return the file with the messages: `path` itself, or the one of an archive, written to `target`.
+
+        Raises ImportRefused if it cannot be used, OSError.
+        """
         return unpack_export(path, target)
 
     def recognise(self, path: Path) -> PastSource:
-        """Raises ImportRefused and OSError."""
+        """Return the program that made the file. Raises ImportRefused if it is unknown, OSError."""
         return recognise(path)
 
     def read(self, source: PastSource, path: Path, *, me: str) -> Iterator[PastMessage]:

@@ -1,4 +1,4 @@
-"""Exports of Telegram, ChatGPT and Claude by their public forms."""
+"""Reading of exports of Telegram, ChatGPT, Claude and WhatsApp."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from shared.core.values.errors import BadInput
 
 MOST_BYTES = 4 * 2**30
 MOST_STEPS = 20_000
-"""Messages of one conversation of ChatGPT that are followed from its end to its beginning."""
+"""Maximum messages of one ChatGPT conversation that are followed from its end to its beginning."""
 _EARLIEST = datetime(1990, 1, 1, tzinfo=UTC)
 
 
 def read_past(
     source: PastSource, path: Path, *, zone: tzinfo, now: datetime, me: str = ""
 ) -> Iterator[PastMessage]:
-    """Yield the messages of an export in its order, without those that are dated after `now`.
+    """Yield the messages of an export in its order, without empty ones and those dated before 1990 or after
+    `now`.
 
+    `me` is the person's name in Telegram and WhatsApp; "" means the export's owner, where it names one.
     Raises BadInput for a file of another form, and OSError.
     """
     _refuse_other_files(path)
@@ -63,7 +65,7 @@ def _refuse_other_files(path: Path) -> None:
 
 
 def _telegram(stream: JsonStream, me: str) -> Iterator[PastMessage]:
-    """Yield the messages of a Telegram export of one chat, or of all chats of an account."""
+    """Yield the messages of a Telegram export, which holds one chat or all chats of an account."""
     about: dict[str, Any] = {}
     for key in stream.fields():
         if key == "messages" and stream.peek() == "[":
@@ -189,7 +191,7 @@ def _object(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _text(value: Any, *, between: str = "") -> str:
-    """Return a text that is a string or a list of pieces, joined with `between`; empty for other values."""
+    """Return a string, or a list of pieces joined with `between`; "" for other values."""
     if isinstance(value, str):
         return value
     if not isinstance(value, list):

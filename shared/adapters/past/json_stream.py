@@ -1,4 +1,4 @@
-"""Reads JSON of any length with bounded memory: long lists are passed one value at a time."""
+"""Reading of JSON of any length with limited memory: long lists are read one value at a time."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from shared.core.values.errors import BadInput
 
 CHUNK_CHARS = 2**18
 MOST_VALUE_CHARS = 32 * 2**20
-"""Characters of one value that is read whole, such as a conversation of ChatGPT."""
+"""Maximum characters of one value that is read whole, such as a ChatGPT conversation."""
 MOST_DIGITS = 1_000
 _BLANK = re.compile(r"[ \t\r\n]*")
 _NOT_JSON = "The file is no JSON, or is cut off."
 
 
 class JsonStream:
-    """A place in a JSON text. Raises BadInput for what is no JSON, nests too deeply or is too long."""
+    """Position in a JSON text; its methods raise BadInput for invalid JSON, deep nesting and values that are
+    too long.
+    """
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -30,7 +32,7 @@ class JsonStream:
         )
 
     def peek(self) -> str:
-        """Return the next character that is no blank, empty at the end."""
+        """Return the next character that is no blank, without passing it; "" at the end."""
         while True:
             match = _BLANK.match(self._text, self._at)
             assert match is not None
@@ -39,13 +41,13 @@ class JsonStream:
                 return self._text[self._at : self._at + 1]
 
     def take(self, expected: str) -> None:
-        """Pass one character of structure."""
+        """Pass the character `expected`, after blanks; raise BadInput if another follows."""
         if self.peek() != expected:
             raise BadInput(f"{expected} is missing in the file", advice=_NOT_JSON)
         self._at += 1
 
     def value(self) -> Any:
-        """Read the next value whole."""
+        """Read the next value whole and return it."""
         self.peek()
         while True:
             try:
@@ -53,7 +55,7 @@ class JsonStream:
             except json.JSONDecodeError as error:
                 if len(self._text) - self._at > MOST_VALUE_CHARS:
                     raise BadInput("a value of the file is too long", advice=_NOT_JSON) from error
-                # Twice as much each time, so that a long value is not tried again for each chunk.
+                # Read twice as much each time, so that a long value is not parsed again for each chunk.
                 if not self._read(max(CHUNK_CHARS, len(self._text) - self._at)):
                     raise BadInput(f"the file is no JSON: {error.msg}", advice=_NOT_JSON) from error
                 continue
@@ -65,7 +67,7 @@ class JsonStream:
             return value
 
     def items(self) -> Iterator[None]:
-        """Pass a list: each step stands before a value, which the caller reads."""
+        """Yield once before each value of a list; the caller must read the value."""
         self.take("[")
         if self.peek() != "]":
             while True:
@@ -76,7 +78,7 @@ class JsonStream:
         self.take("]")
 
     def fields(self) -> Iterator[str]:
-        """Pass an object: each step stands before the value of the key, which the caller reads."""
+        """Yield each key of an object; the caller must then read its value."""
         self.take("{")
         if self.peek() != "}":
             while True:
@@ -91,7 +93,7 @@ class JsonStream:
         self.take("}")
 
     def _read(self, chars: int = CHUNK_CHARS) -> bool:
-        """Read on, and drop what was passed; False at the end."""
+        """Read more text and drop what was passed; return False at the end of the file."""
         if self._ended:
             return False
         more = self._file.read(chars)

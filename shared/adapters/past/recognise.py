@@ -1,4 +1,4 @@
-"""Recognises exports by their content, and unpacks those that come in an archive."""
+"""Recognition of exports by their content, and unpacking of archives."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from shared.core.values.local_time import resolve_zone
 _MEMBERS = ("conversations.json", "result.json")
 MOST_MEMBERS = 20_000
 MOST_KEYS = 50
-"""Fields of the first objects that are looked at."""
+"""Maximum fields or list items that are examined."""
 _CHUNK_BYTES = 2**20
 
 
 def unpack_export(path: Path, target: Path) -> Path:
-    """Return the file with the messages: `path` itself, or the one of an archive, written to `target`.
+    """Return the file with the messages: `path` itself, or the one in an archive, written to `target`.
 
     Raises ImportRefused for archives without messages, with a password, or that unpack to too much.
     """
@@ -35,7 +35,7 @@ def unpack_export(path: Path, target: Path) -> Path:
                 raise ImportRefused("packed_too_large")
             with archive.open(member) as packed, target.open("wb") as unpacked:
                 left = MOST_UNPACKED_BYTES
-                # The size in the directory is the archive's own claim.
+                # The size in the directory is only the archive's claim.
                 while chunk := packed.read(_CHUNK_BYTES):
                     left -= len(chunk)
                     if left < 0:
@@ -63,7 +63,7 @@ def _find_member(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
 
 
 def recognise(path: Path) -> PastSource:
-    """Return the program that made a file. Raises ImportRefused."""
+    """Return the program that made an export. Raises ImportRefused if it is unknown or unreadable."""
     with path.open("rb") as file:
         head = file.read(4096)
     if not head.strip():

@@ -1,4 +1,4 @@
-"""The text file that WhatsApp exports of a chat."""
+"""Reading of the text file that WhatsApp exports of a chat."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ class _Stamp(NamedTuple):
 
 
 def read_whatsapp(path: Path, *, zone: tzinfo, me: str = "") -> Iterator[PastMessage]:
-    """Yield the messages of a chat. Raises BadInput for a file of another form."""
+    """Yield the messages of a chat; those of `me` have no speaker.
+
+    Raises BadInput for a file of another form.
+    """
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         order = _find_order(_stamps(file))
     if order is None:
@@ -88,7 +91,7 @@ def _stamps(file: TextIO) -> Iterator[_Stamp]:
 
 
 def _find_order(stamps: Iterable[_Stamp]) -> str | None:
-    """Return whether days come first, months or years, as the whole file shows; None without a message."""
+    """Return the order of day, month and year, such as "dmy", judged by all dates; None without any."""
     first = second = 0
     for stamp in stamps:
         first, second = max(first, stamp.numbers[0]), max(second, stamp.numbers[1])

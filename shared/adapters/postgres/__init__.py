@@ -1,1 +1,1 @@
-"""Postgres, the truth: tables, migrations at start, and one store per need."""
+"""Postgres, the authoritative store: tables, migrations at start, and one store class per subject."""

@@ -1,7 +1,7 @@
-"""Abilities that a server lacks, read from its refusal: field, wording, and what the next request does instead.
+"""Abilities that a server lacks, recognised in its refusals, and how the next request differs.
 
-A row names an ability. `shared.core.verdicts.abilities` keeps what a model lacks for a day; the request builders of the wires
-leave it out. The table has rows for servers of both APIs.
+`shared.core.verdicts.abilities` stores for a day what a model lacks; the request builders leave it out. The
+table has rows for servers of both APIs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from shared.adapters.models.dialects.refusal_wordings import find_output_limit
 from shared.core.verdicts.abilities import Ability, MissingAbility
 
 LEAST_OUTPUT = 256
-"""Tokens. A limit below it leaves no room for an answer: the window is full."""
+"""Output tokens below which an allowed maximum means that the window is full."""
 
 INSTEAD: Mapping[Ability, str] = {
     "tools": "past calls are told as text, no tools are offered",
@@ -35,14 +35,14 @@ INSTEAD: Mapping[Ability, str] = {
     "prompt_cache_options": "no cache marks are set",
     "opaque_state": "a model's own state is not sent back",
 }
-"""Behaviour of a request without the ability; `doctor` and the page Overview say so."""
+"""How requests differ without the ability, as shown by `doctor` and the page Overview."""
 
 SETTINGS: Mapping[Ability, str] = {
     "tools": '"tools": false',
     "json": '"json": false',
     "output_limit": '"max_output": {number}',
 }
-"""Fields of a model's entry that say the same for good."""
+"""Fields of a model's entry by which an operator sets the lack of the ability permanently."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ _REFUSED = (
     r"(?:not (?:support|permit|allow|recogni[sz]|accept|implement|enabl|available|valid)|n't support|unsupported|unrecogni[sz]ed|"
     r"unknown|unexpected|extra (?:inputs?|fields?)|additional propert|invalid|no endpoints found|requires? )"
 )
-"""Beginnings of the words for "we do not take this"."""
+"""Alternatives of a pattern for "we do not accept this"."""
 
 _ROWS: Sequence[_Row] = (
     _row("max_tokens", r"max_tokens.{0,120}max_completion_tokens.{0,20}instead|use .{0,3}max_completion_tokens", "OpenAI"),
@@ -155,7 +155,7 @@ _FIELDS: Mapping[str, Ability] = {
     "encrypted_content": "opaque_state",
     "redacted_thinking": "opaque_state",
 }
-"""Fields that a request can do without; a refusal that names one is about it."""
+"""Optional fields of requests; a refusal that names one is about the ability."""
 
 
 def find_missing_ability(text: str) -> MissingAbility | None:

@@ -1,6 +1,6 @@
-"""Turns an answer, or a part of one, into the shape of Chat Completions where a server uses another.
+"""Conversion of answers, whole or in parts, from other shapes into that of Chat Completions.
 
-Shapes that were seen at addresses of Chat Completions: the answer within `result`, `data` or `output` (Workers AI,
+Shapes seen at addresses of Chat Completions: the answer within `result`, `data` or `output` (Workers AI,
 DashScope), the own APIs of Ollama, llama.cpp and TGI behind a proxy, Google's candidates, events of Bedrock's
 Converse and of Cohere, and a single choice that is an object.
 """
@@ -13,13 +13,13 @@ from typing import Any
 Json = Mapping[str, Any]
 
 ENVELOPES: Sequence[str] = ("result", "data", "output", "response", "body", "Response")
-"""Fields that hold the answer itself."""
+"""Fields that may wrap a whole answer."""
 TEXTS: Sequence[str] = (
     "response", "content", "text", "output_text", "generated_text", "result", "reply", "answer", "completion",
 )  # fmt: skip
 """Fields that hold the text of an answer without choices: Workers AI, llama.cpp, DashScope, TGI, Baidu, MiniMax."""
 DONE: Sequence[str] = ("done", "stop", "is_end", "is_finished", "finished", "end")
-"""Fields that are true in the last part: Ollama, llama.cpp, Baidu, Cohere."""
+"""Fields that are true in the last part of an answer: Ollama, llama.cpp, Baidu, Cohere."""
 REASONS: Sequence[str] = (
     "finish_reason",
     "finishReason",
@@ -28,13 +28,16 @@ REASONS: Sequence[str] = (
     "done_reason",
     "stop_type",
 )
+"""Fields with the reason why an answer ended."""
 _REASON_NAMES = frozenset(REASONS)
 _MOST_DEPTH = 3
 _NO_REASON = frozenset({"", "null", "none"})
 
 
 def list_choices(chunk: Json) -> Sequence[object]:
-    """Return the choices of a chunk; those of another shape as the one choice that they mean."""
+    """Return the choices of a chunk; a chunk of another shape
+    becomes one choice; empty if it has no answer.
+    """
     choices = chunk.get("choices")
     if isinstance(choices, list):
         if choices:
@@ -46,7 +49,7 @@ def list_choices(chunk: Json) -> Sequence[object]:
 
 
 def read_reason(*holders: object) -> str:
-    """Return the first reason to end that one of these names; empty if there is none."""
+    """Return the first reason to end in the fields of these objects; "" if there is none."""
     for holder in holders:
         if not isinstance(holder, Mapping) or _REASON_NAMES.isdisjoint(holder):
             continue
@@ -97,7 +100,7 @@ def _choice_of_candidates(chunk: Json) -> Sequence[object] | None:
 
 
 def _choice_of_converse(chunk: Json) -> Sequence[object] | None:
-    """Return an event or a message of Bedrock's Converse, whose parts name their kind by a field."""
+    """Return the choice of an event or a message of Bedrock's Converse; None for other chunks."""
     if isinstance(stop := chunk.get("messageStop"), Mapping):
         return ({"index": 0, "delta": {}, "finish_reason": stop.get("stopReason")},)
     for name in ("contentBlockDelta", "contentBlockStart"):
@@ -113,7 +116,7 @@ def _choice_of_converse(chunk: Json) -> Sequence[object] | None:
 
 
 def _convert_parts(parts: Sequence[object], index: object, reason: object) -> Json:
-    """Return parts of Converse as one choice."""
+    """Return parts of Converse's content as one choice."""
     told = [part for part in parts if isinstance(part, Mapping)]
     calls = [
         {
@@ -130,7 +133,9 @@ def _convert_parts(parts: Sequence[object], index: object, reason: object) -> Js
 
 
 def _choice_of_delta(chunk: Json) -> Sequence[object] | None:
-    """Return an event of Cohere, whose `delta` holds a part of the message, or the reason of its end."""
+    """Return the choice of a Cohere event, whose `delta` has a part of the message or the end; None for
+    others.
+    """
     delta = chunk.get("delta")
     if not isinstance(delta, Mapping):
         return None

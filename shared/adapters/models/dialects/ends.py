@@ -1,4 +1,4 @@
-"""Reasons why an answer ended, as servers call them, in the words of the Messages API."""
+"""Reasons why an answer ended: from the words of servers into those of the Messages API."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 FAULT = "fault"
-"""The server broke off: the answer is not whole, whatever came of it."""
+"""End by a fault of the server: the answer is incomplete and cannot be used."""
 
 REASONS: Mapping[str, str] = {
     # OpenAI and servers like it
@@ -15,7 +15,7 @@ REASONS: Mapping[str, str] = {
     "tool_calls": "tool_use",
     "function_call": "tool_use",
     "content_filter": "refusal",
-    # Anthropic's own words, by gateways
+    # Anthropic's own words, through gateways
     "end_turn": "end_turn",
     "stop_sequence": "end_turn",
     "max_tokens": "max_tokens",
@@ -34,7 +34,7 @@ REASONS: Mapping[str, str] = {
     "error_toxic": "refusal",
     # Mistral
     "model_length": "max_tokens",
-    # Google, by gateways
+    # Google, through gateways
     "finish_reason_unspecified": "end_turn",
     "safety": "refusal",
     "recitation": "refusal",
@@ -64,7 +64,7 @@ REASONS: Mapping[str, str] = {
     "insufficient_system_resource": FAULT,
     "unknown": FAULT,
 }
-"""Ends by the server's word in small letters."""
+"""Ends by the server's word in lower case."""
 
 _STEMS: Sequence[tuple[str, re.Pattern[str]]] = (
     ("refusal", re.compile(r"filter|safety|moderat|block|sensitive|polic|risk|guardrail|refus|prohibit|flagged|unsafe")),
@@ -72,14 +72,14 @@ _STEMS: Sequence[tuple[str, re.Pattern[str]]] = (
     ("tool_use", re.compile(r"tool|function")),
     (FAULT, re.compile(r"error|fail|abort|cancel|time_?out|interrupt|preempt|overload|exception|unavailable|disconnect")),
 )  # fmt: skip
-"""Stems that say what a word means that the table does not list, the more telling first."""
+"""Patterns for words that the table lacks, in the order in which they are tried."""
 _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _SEPARATOR = re.compile(r"[\s.-]")
 _MOST_CHARS = 80
 
 
 def read_end(reason: str) -> str:
-    """Return the reason in the words of the Messages API, or `FAULT`; an unknown word is the natural end."""
+    """Return a server's reason in the words of the Messages API, or FAULT; "end_turn" for an unknown word."""
     word = _SEPARATOR.sub("_", _CAPITAL.sub("_", reason[:_MOST_CHARS])).lower().removeprefix("finish_reason_")
     if (known := REASONS.get(word)) is not None:
         return known

@@ -1,8 +1,9 @@
-"""Reads the error body of a model server, whatever its shape: object, list, text, HTML, JSON within text.
+"""Reading of error bodies of model servers in any shape: object, list, text, HTML, JSON within text.
 
-Shapes that were seen: `{"error": {...}}` (OpenAI, Anthropic), `[{"error": {...}}]` (Google), `{"error": "text"}`
-(LM Studio, Ollama, TGI), `{"detail": …}` (servers built with pydantic), `{"errors": […]}` (Cloudflare, watsonx),
-`{"message": {"detail": […]}}` (Mistral), `{"base_resp": {…}}` (MiniMax), `{"metadata": {"raw": "…"}}` (OpenRouter).
+Shapes that were seen: `{"error": {...}}` (OpenAI, Anthropic), `[{"error": {...}}]` (Google), `{"error":
+"text"}` (LM Studio, Ollama, TGI), `{"detail": …}` (servers built with pydantic), `{"errors": […]}`
+(Cloudflare, watsonx), `{"message": {"detail": […]}}` (Mistral), `{"base_resp": {…}}` (MiniMax), `{"metadata":
+{"raw": "…"}}` (OpenRouter).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from shared.core.values.messages import storable
 
 MOST_CHARS = 20_000
-"""Characters of a body's texts that are read; a longer body repeats the request."""
+"""Maximum characters of a body's texts that are read; longer bodies repeat the request."""
 _MOST_DEPTH = 6
 _MOST_TEXTS = 20
 _MOST_ITEMS = 20
@@ -24,7 +25,7 @@ _TEXT_KEYS = (
     "message", "Message", "msg", "detail", "error", "errors", "Error", "Response", "error_msg", "error_message", "errorMessage",
     "status_msg", "base_resp", "metadata", "raw", "title", "reason", "description", "details",
 )  # fmt: skip
-"""Fields that hold a text or lead to one, the most telling first."""
+"""Fields that hold a text or lead to one, the most specific first."""
 _CODE_KEYS = (
     "code",
     "Code",
@@ -50,20 +51,20 @@ _ERROR_TYPE = re.compile(r"error|exception|invalid|failed", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorBody:
-    """The texts, codes and numbers of one error."""
+    """Texts, codes and numbers found in an error body."""
 
     text: str = ""
     message: str = ""
-    """Texts of a JSON body's own error fields; empty if the body is something else."""
+    """Texts of a JSON body's error fields; "" if the body is no JSON."""
     codes: tuple[str, ...] = ()
     retry_delay: str = ""
-    """Seconds to wait as Google writes them, such as `3.2s`; empty if the body has none."""
+    """Seconds to wait in Google's form, such as `3.2s`; "" if the body has none."""
     tokens: int | None = None
     maximum: int | None = None
 
     @property
     def kind(self) -> str:
-        """First code that is a word; empty if there is none."""
+        """First code that is not a number; "" if there is none."""
         return next((code for code in self.codes if not code.isdigit()), "")
 
     @property
@@ -74,7 +75,7 @@ class ErrorBody:
 
 
 def read_error_body(body: object, *, otherwise: str = "") -> ErrorBody:
-    """Extract texts, codes and limits from a model server's error body; never raises.
+    """Return the texts, codes and limits of a model server's error body; raises nothing.
 
     `otherwise` is the text of the result if the body has none.
     """
@@ -93,7 +94,7 @@ def read_error_body(body: object, *, otherwise: str = "") -> ErrorBody:
 
 
 def is_error_object(event: Mapping[str, Any]) -> bool:
-    """Return whether an object that came in place of an answer is an error, whatever the HTTP status."""
+    """Return whether an object that came instead of an answer is an error, whatever its HTTP status."""
     kind = event.get("type")
     if event.get("error") or event.get("errors") or event.get("object") == "error" or kind == "error":
         return True
@@ -120,13 +121,15 @@ def plain_text(text: str) -> str:
 
 
 def parse_tokens(value: object) -> int | None:
-    """Parse a number of tokens, with or without commas; None for others and for more than nine digits."""
+    """Return a number of tokens, with or without commas; None if it is no number or has more than nine
+    digits.
+    """
     digits = str(value).replace(",", "")
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS else None
 
 
 def _without_element(text: str, name: str) -> str:
-    """Remove each `<name …>…</name>`; one without an end takes the rest of the text."""
+    """Return HTML without each `<name …>…</name>`; an element without an end takes the rest of the text."""
     opening, closing = f"<{name}", f"</{name}"
     kept, lower, at = [], text.lower(), 0
     while (start := lower.find(opening, at)) >= 0:
@@ -140,7 +143,7 @@ def _without_element(text: str, name: str) -> str:
 
 
 class _Walk:
-    """Collector of texts, codes and limits of one body, bounded in depth, texts and items."""
+    """Collector of the texts, codes and limits in one body, limited in depth, texts and items."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -171,7 +174,7 @@ class _Walk:
         self.retry_delay = self.retry_delay or (delay if isinstance(delay, str) else "")
         place = value.get("loc")
         if isinstance(place, list | tuple) and isinstance(value.get("msg"), str):
-            # pydantic: the field stands beside the sentence.
+            # pydantic: the field's path is next to the sentence.
             self._add(f"{'.'.join(str(part) for part in place[:_MOST_ITEMS])}: {value['msg']}")
             return
         for name in _TEXT_KEYS:

@@ -1,6 +1,6 @@
-"""Splits a stream into server-sent events, in the ways that servers write them.
+"""Parsing of a stream into server-sent events, including the ways in which servers deviate from the standard.
 
-Beside the standard: no empty line between events, one JSON text over several lines with a single `data:`, `data:`
+These are: no empty line between events, one JSON text over several lines with a single `data:`, `data:`
 twice, an `error:` line, and `[DONE]` without a field name.
 """
 
@@ -10,31 +10,34 @@ import json
 from dataclasses import dataclass, field
 
 _MOST_JOINED_LINES = 64
-"""Lines of one event that are looked through for an event whose empty line is missing."""
+"""Maximum lines of one event in which the end of another, without an empty line, is looked for."""
 _DONE = b"[DONE]"
 
 
 @dataclass(slots=True)
 class EventLines:
-    """Events of one stream; keeps what came of an event whose end has not come."""
+    """Parser of one stream; it keeps the beginning of an incomplete event."""
 
     has_comment: bool = False
-    """Whether the bytes fed last had a comment, which is a sign of life."""
+    """Whether the last fed bytes had a comment, which shows that the server is alive."""
     _begun: bytearray = field(default_factory=bytearray)
-    """First part of a line."""
+    """Beginning of an incomplete line."""
     _skips_feed: bool = False
-    """Whether the last line ended with a carriage return, so that a line feed belongs to it."""
+    """Whether the last line ended with a carriage return, so that a line feed that follows belongs to it."""
     _data: list[bytes] = field(default_factory=list)
     _data_bytes: int = 0
     _kind: str | None = None
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes of the event that has begun."""
+        """Bytes of the incomplete event so far."""
         return self._data_bytes + len(self._begun)
 
     def feed(self, chunk: bytes | None) -> list[tuple[str | None, str]]:
-        """Return name and data of each event that has come to its end; None ends the stream."""
+        """Return (name, data) of each event that these bytes complete; name is None if not given.
+
+        `chunk` None means the end of the stream.
+        """
         self.has_comment = False
         events: list[tuple[str | None, str]] = []
         for line in self._take_lines(chunk):
@@ -106,7 +109,9 @@ class EventLines:
         self._data, self._data_bytes, self._kind = [], 0, None
 
     def _is_whole(self) -> bool:
-        """Return whether the lines so far are one JSON text, so that a new line begins another event."""
+        """Return whether the data so far are a complete JSON
+        text, so that a new line begins another event.
+        """
         if len(self._data) > _MOST_JOINED_LINES or not self._data[-1].rstrip().endswith(b"}"):
             return False
         try:

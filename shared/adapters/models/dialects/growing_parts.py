@@ -1,4 +1,4 @@
-"""Text and tool calls of streamed answers from servers that repeat text or use other forms of calls."""
+"""Text and tool calls of streamed answers from servers that repeat text or write calls differently."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 _MOST_PREFIX = "functions."
 """Namespace of tools in the templates of gpt-oss and Kimi; no name of a tool has a dot."""
 _LEAST_REPEATED_CHARS = 12
-"""Least characters of a last part that counts as a repetition of the whole text."""
+"""Minimum characters of a last part that counts as a repetition of the whole text."""
 _LEAST_GROWN_CHARS = 8
-"""Least characters of a first part that counts as repeated by a longer second and last part."""
+"""Minimum characters of a first part that counts as repeated by a longer second, last part."""
 
 
 class GrowingText:
@@ -23,12 +23,15 @@ class GrowingText:
     def __init__(self) -> None:
         self._said: list[str] = []
         self._grows: bool | None = None
-        """True if each part holds the text so far, False if not; None while that is open."""
+        """Whether each part holds all text so far; None until that is known."""
         self._held = ""
-        """Second part, held back while it is open whether it repeats the first."""
+        """Second part, held back until it is known whether it repeats the first."""
 
     def add(self, text: str, *, is_last: bool = False) -> str:
-        """Return the text that a part adds; empty if it only repeats text, or is held back for now."""
+        """Return the new text of a part; "" if it only repeats text or is held back.
+
+        `is_last` is true for the part that ends the answer.
+        """
         if self._grows is False:
             if (
                 is_last
@@ -51,7 +54,7 @@ class GrowingText:
         return before + piece
 
     def end(self) -> str:
-        """Return the text held back, at the end of the answer; empty if there is none."""
+        """Return the text that was held back, at the end of the answer; "" if there is none."""
         held, self._held = self._held, ""
         if not held:
             return ""
@@ -89,9 +92,9 @@ class GrowingText:
 
 
 def read_call(part: Mapping[str, Any]) -> tuple[str, object]:
-    """Return the name and arguments of a tool call as sent; empty name or None if missing.
+    """Return name and arguments of a tool call in any form of both APIs and chat templates.
 
-    Reads the forms of both APIs and of chat templates.
+    The name is "" and the arguments None if they are missing.
     """
     told = part.get("function")
     if isinstance(told, str) and told.lstrip().startswith("{"):
@@ -108,5 +111,5 @@ def read_call(part: Mapping[str, Any]) -> tuple[str, object]:
 
 
 def clean_name(name: str) -> str:
-    """Return a tool's name without blanks around it and without the namespace of a template."""
+    """Return a tool's name without surrounding blanks and without a template's namespace."""
     return name.strip().removeprefix(_MOST_PREFIX)

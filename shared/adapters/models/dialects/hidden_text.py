@@ -1,7 +1,9 @@
-"""Hides what servers leave in the text of an answer: thoughts between tags, and calls of tools written as text.
+"""Filter that hides what servers leave in an answer's text: thoughts between tags, and tool calls written as
+text.
 
-Servers whose parser does not know a model's template hand these through. Tags count where a template writes them: a
-thought at the beginning of an answer, a call at the beginning of a line; not in prose, and not in a block of code.
+Servers pass these on if their parser does not know a model's template. Tags count where a template writes
+them: a thought at the beginning of an answer, a call at the beginning of a line; not in prose or in a block
+of code.
 """
 
 from __future__ import annotations
@@ -67,26 +69,28 @@ MARKS: Sequence[str] = (
     "<|start|>assistant", "<|channel|>final<|message|>", "<|end|>", "<|return|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>",
     "<|begin_of_solution|>", "<|end_of_solution|>",
 )  # fmt: skip
-"""Marks between the parts of an answer; they count only where a thought came first, or at the beginning."""
+"""Marks between the parts of an answer; they count only after a thought or at the beginning."""
 
 LAST_MARKS: Sequence[str] = (
     "<|im_end|>", "</s>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "<turn|>", "<|endoftext|>", "<|end_of_text|>",
     "<｜end▁of▁sentence｜>", "<|end|>", "<|return|>", "<|END_OF_TURN_TOKEN|>", "<eos>",
 )  # fmt: skip
-"""Marks behind an answer that servers leave in its text; elsewhere they are text."""
+"""Marks at the end of an answer that servers leave in its text; elsewhere they count as text."""
 
 _ENDS_OF_SENTENCES = (".", "!", "?", "…", "。", "！", "？", ")", "\n")
 _FENCE = re.compile(r"^ {0,3}(?:`{3,}|~{3,})", re.MULTILINE)
 _LONGEST = max(map(len, (*THOUGHTS, *THOUGHTS.values(), *CALLS, *CALLS.values(), *MARKS, *LAST_MARKS)))
 _TAIL_CHARS = 200
-"""Characters of the visible text that are kept to tell the beginning of a line and an open fence."""
+"""Characters of the visible text that are kept to recognise
+the beginning of a line and an open code fence.
+"""
 
 
 class HiddenText:
-    """Filter of one answer: `add` takes pieces and returns what people may see."""
+    """Filter for one answer: `add` takes pieces of text and returns what people may see."""
 
     def __init__(self, *, tags: Mapping[str, str] | None = None, begins_in_thought: bool = False) -> None:
-        """`tags` are further opening and closing tags of thoughts, as an operator named them.
+        """Start a filter; `tags` are an operator's further tags of thoughts, closing tag by opening tag.
 
         `begins_in_thought` is true for a model whose template opens the thought in the prompt: its text is
         held until the thought is closed.
@@ -99,23 +103,27 @@ class HiddenText:
         self._pending = ""
         """Text that may be the beginning of a tag."""
         self._until: str | None = None
-        """Closing tag of what is hidden just now; empty for the end of the answer."""
+        """Closing tag of the hidden text; None outside of hidden text, "" if it extends to the end of the
+        answer.
+        """
         self._held: list[str] | None = [] if begins_in_thought else None
-        """Text of an answer that may have begun in the middle of a thought."""
+        """Text that is held because the answer may have begun inside a thought; None if it cannot have."""
         self._at_start = True
         self._blanks = ""
         self._marked = False
         """Whether this answer uses marks between its parts."""
         self._line = ""
-        """End of the visible text, for the beginning of a line."""
+        """End of the visible text, by which the beginning of a line is recognised."""
         self._in_fence = False
         self.has_thoughts = False
         self.has_calls = False
         self.withdrawn = False
-        """Whether text that was returned before turned out to be a thought; its owner takes it back."""
+        """Whether text that was already returned turned out to be a thought, so that the caller must remove
+        it.
+        """
 
     def add(self, piece: str) -> str:
-        """Return the visible part of the answer so far that was not returned before."""
+        """Return the visible text that this piece adds; "" if all is hidden or held."""
         if self._is_plain(piece):
             self._note(piece)
             return piece
@@ -123,7 +131,7 @@ class HiddenText:
         return self._hold(self._consume(last=False))
 
     def end(self) -> str:
-        """Return what was held at the end of the answer: it was no tag, or no thought."""
+        """Return the text held at the end of the answer, which was neither tag nor thought."""
         visible = self._consume(last=True)
         held, self._held = self._held, None
         if held is None:
@@ -131,7 +139,7 @@ class HiddenText:
         return "".join([*held, visible])
 
     def take_withdrawn(self) -> bool:
-        """Return whether text has to be taken back since the last call."""
+        """Return whether text has had to be removed since the last call."""
         withdrawn, self.withdrawn = self.withdrawn, False
         return withdrawn
 
@@ -171,7 +179,7 @@ class HiddenText:
         return False
 
     def _read_visible(self, shown: list[str], *, last: bool) -> bool:
-        """Move text to `shown` up to the next tag; return True if more text is needed."""
+        """Append visible text up to the next tag to `shown`; return True if more text is needed."""
         if self._at_start and not self._set_blanks_aside(last=last):
             return True
         at = self._find_candidate()
@@ -187,7 +195,9 @@ class HiddenText:
         return False
 
     def _set_blanks_aside(self, *, last: bool) -> bool:
-        """Keep blanks before the first text, which go with a thought; return False if nothing else is there."""
+        """Hold blanks before the first text, which are dropped with a thought; return False if no other text
+        is there yet.
+        """
         text = self._pending.lstrip()
         blanks = self._pending[: len(self._pending) - len(text)]
         if not text and not last:
@@ -203,7 +213,7 @@ class HiddenText:
         return next((at for at, char in enumerate(self._pending) if char in self._first_chars), None)
 
     def _may_grow(self) -> bool:
-        """Return whether the pending text may become a tag, or is one whose next character decides."""
+        """Return whether more text may turn the pending text into a tag, or decide about one."""
         text = self._pending[: self._longest]
         for tag in (*self._openings, *self._closings):
             if len(self._pending) < len(tag) and tag.startswith(text):
@@ -212,7 +222,7 @@ class HiddenText:
         return any(bare == tag for tag in (*self._closings, *LAST_MARKS))
 
     def _read_tag(self, shown: list[str]) -> None:
-        """Act on the tag at the beginning of the pending text; pass one character on if there is none."""
+        """Process the tag at the beginning of the pending text; if there is none, show one character."""
         text = self._pending
         if text.rstrip() in LAST_MARKS and not (text.startswith("</s>") and "<s>" in self._line):
             self._pending = ""
@@ -245,7 +255,7 @@ class HiddenText:
         self._pending = text[1:]
 
     def _closes_unseen(self, after: str) -> bool:
-        """Return whether a closing tag ends a thought whose beginning stands in the prompt."""
+        """Return whether a closing tag ends a thought that began in the prompt."""
         if self.has_thoughts or self._in_fence or self._line.endswith(("`", "'", '"')):
             return False
         if self._at_start or self._held is not None or not after or after[0] in "\r\n":

@@ -1,7 +1,7 @@
-"""Rewrites the messages of Chat Completions for servers with stricter rules of roles, order and content.
+"""Rules that rewrite messages of Chat Completions for servers with strict rules of roles, order and content.
 
-Each rule is a pure function over messages whose content is a list of parts; what it changes depends on the messages
-alone, so the beginning of a request stays the same as a conversation grows.
+Each rule is a pure function over messages whose content is a list of parts; since it depends on them alone,
+the beginning of a request stays the same as a conversation grows.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from shared.core.verdicts.abilities import Ability
 Json = dict[str, Any]
 
 BRIDGE = "…"
-"""Text of the assistant between a tool's result and the next message of the person."""
+"""Text of the assistant's message that is inserted between a tool result and a person's message."""
 OPENING = "(The conversation continues.)"
-"""First message of the person where a history begins with the assistant."""
+"""Text of the person's message that is inserted where a history begins with the assistant."""
 _KEYWORDS = frozenset({
     "additionalProperties", "$schema", "$id", "$defs", "definitions", "default", "examples", "format", "pattern",
     "const", "title", "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
@@ -28,7 +28,7 @@ _NAMED = frozenset({"properties"})
 
 
 def arrange(messages: Sequence[Json], missing: Collection[Ability]) -> list[Json]:
-    """Return the messages as a server without these abilities takes them."""
+    """Return the messages as a server accepts them that lacks these abilities."""
     arranged = list(messages)
     if "system" in missing:
         arranged = fold_system(arranged)
@@ -40,7 +40,7 @@ def arrange(messages: Sequence[Json], missing: Collection[Ability]) -> list[Json
 
 
 def fold_system(messages: Sequence[Json]) -> list[Json]:
-    """Put the instructions at the beginning of the first message of the person."""
+    """Return messages whose instructions are the beginning of the person's first message."""
     if not messages or messages[0]["role"] != "system":
         return list(messages)
     system, rest = messages[0], list(messages[1:])
@@ -50,7 +50,7 @@ def fold_system(messages: Sequence[Json]) -> list[Json]:
 
 
 def bridge_tool_results(messages: Sequence[Json]) -> list[Json]:
-    """Put a short answer between a tool's result and a message of the person."""
+    """Return messages with BRIDGE between each tool result and a person's message that follows it."""
     arranged: list[Json] = []
     for message in messages:
         if message["role"] == "user" and arranged and arranged[-1]["role"] == "tool":
@@ -60,7 +60,7 @@ def bridge_tool_results(messages: Sequence[Json]) -> list[Json]:
 
 
 def alternate(messages: Sequence[Json]) -> list[Json]:
-    """Join neighbours of one role, and let the person begin."""
+    """Return messages with neighbours of one role joined, which begin with a message of the person."""
     arranged: list[Json] = []
     for message in messages:
         before = arranged[-1] if arranged else None
@@ -82,7 +82,7 @@ def _joined(first: Json, second: Json) -> Json:
 
 
 def fill_content(content: object, missing: Collection[Ability]) -> object:
-    """Return text in place of null where a server wants some."""
+    """Return the content; where it is empty and the server needs some, "." or ""."""
     if content not in (None, "", []):
         return content
     if "empty_content" in missing:
@@ -91,7 +91,7 @@ def fill_content(content: object, missing: Collection[Ability]) -> object:
 
 
 def simplify_schema(schema: Mapping[str, Any]) -> Json:
-    """Return a schema without keywords that only full validators know; the meaning stays in descriptions."""
+    """Return a schema without the keywords that only full validators know."""
     return {
         name: _simplify_named(value) if name in _NAMED else _simplify(value)
         for name, value in schema.items()

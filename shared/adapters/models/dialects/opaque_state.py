@@ -1,9 +1,9 @@
-"""State that a server hands out with a call of a tool and wants back with its result, unchanged.
+"""State that a server returns with a tool call and needs back, unchanged, with the tool's result.
 
-DeepSeek wants its `reasoning_content`, OpenRouter its `reasoning_details`, Gemini the `thought_signature` in the
-`extra_content` of each call, OpenAI the encrypted items of reasoning, and servers of the Messages API their thinking
-blocks, with a signature or without. The state is a block of the answer: it goes back to the same model while its
-turn is open, is never shown and never summarised.
+DeepSeek needs its `reasoning_content`, OpenRouter its `reasoning_details`, Gemini the `thought_signature` in
+the `extra_content` of each call, OpenAI encrypted reasoning items, and servers of the Messages API thinking
+blocks. The state is a block of the answer: sent back to the same model during its turn, never shown or
+summarised.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from shared.core.verdicts.abilities import Ability
 Json = dict[str, Any]
 
 KIND = "chat_state_thinking"
-"""Type of the block; the word `thinking` in it lets the core treat it as a thought."""
+"""Type of the state's block; since it contains `thinking`, the core treats the block as a thought."""
 MOST_CHARS = 400_000
-"""Characters of a thought that are kept; a longer one is left out, as if the server had sent none."""
+"""Maximum characters of a state; a longer one is dropped, as if the server had sent none."""
 _DETAILS = "reasoning_details"
 _TEXTS = ("reasoning_content", "reasoning")
-"""Fields of a part of an answer with a piece of a thought, the one that servers want back first."""
+"""Fields of a streamed part with a piece of a thought; the one that servers need back comes first."""
 
 
 class StateCollector:
-    """State of one answer while it streams."""
+    """Collector of the state of one answer while it is streamed."""
 
     def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {}
@@ -36,7 +36,7 @@ class StateCollector:
         self._chars = 0
 
     def take(self, delta: Mapping[str, Any]) -> None:
-        """Collect what a part of the answer brings."""
+        """Add the state in a part of the answer."""
         for name in _TEXTS:
             piece = delta.get(name)
             if isinstance(piece, str) and piece:
@@ -51,13 +51,13 @@ class StateCollector:
             self._details.clear()
 
     def take_call(self, id_: str, part: Mapping[str, Any]) -> None:
-        """Collect what a part of the call `id_` brings."""
+        """Add the state in a part of the tool call `id_`."""
         extra = part.get("extra_content")
         if isinstance(extra, Mapping) and len(str(extra)) <= MOST_CHARS:
             self._extras[id_] = extra
 
     def build(self) -> Json | None:
-        """Return the block of an answer with calls; None if the server sent no state."""
+        """Return the block with the collected state; None if the server sent none."""
         fields: Json = {}
         if self._details and self._chars <= MOST_CHARS:
             fields[_DETAILS] = list(self._details)
@@ -71,17 +71,19 @@ class StateCollector:
 
 
 class ReasoningCollector:
-    """Encrypted reasoning of one answer of the Responses API, by the item that follows each."""
+    """Collector of the encrypted reasoning items of one Responses answer, grouped by the item that follows
+    them.
+    """
 
     def __init__(self) -> None:
         self._waiting: list[Json] = []
         self._before: dict[str, list[Json]] = {}
         self._seen: set[str] = set()
-        """Encrypted contents so far: the whole response repeats what has come in pieces."""
+        """Encrypted contents so far, since the final response repeats them."""
         self._chars = 0
 
     def take(self, item: Mapping[str, Any]) -> None:
-        """Keep an item of reasoning until the next item comes."""
+        """Keep a reasoning item until `follow`; ignore it if it has no encrypted content or is known."""
         sealed = item.get("encrypted_content")
         if not isinstance(sealed, str) or not sealed or sealed in self._seen:
             return
@@ -91,27 +93,27 @@ class ReasoningCollector:
         self._waiting.append({"type": "reasoning", "summary": [], **kept})
 
     def follow(self, id_: str) -> None:
-        """Note that the call `id_` follows the reasoning that waits, or text if it is empty."""
+        """Assign the waiting reasoning to the call `id_` that follows it; "" means text."""
         if self._waiting:
             self._before.setdefault(id_, []).extend(self._waiting)
             self._waiting = []
 
     def build(self) -> Json | None:
-        """Return the block of an answer with calls; None if the server sent no reasoning."""
+        """Return the block with the collected reasoning; None if the server sent none."""
         if not self._before or self._chars > MOST_CHARS:
             return None
         return {"type": KIND, "reasoning": self._before}
 
 
 def seal(thought: Mapping[str, Any]) -> Json:
-    """Return a block of the Messages API as state; the server gets it back as it came."""
+    """Return a thinking block of the Messages API as a state block."""
     return {"type": KIND, "block": dict(thought)}
 
 
 def stamp(blocks: Iterable[Block], model: str, *, is_foreign: bool = False) -> tuple[Block, ...]:
-    """Return the blocks with the name of the model that their state belongs to.
+    """Return the blocks with the name of the model to which their state belongs.
 
-    Thinking of a foreign server becomes state, since such a server may want it back whatever its abilities.
+    Thinking of a foreign server becomes state, since such a server may need it back whatever its abilities.
     """
     return tuple(_stamp(block, model, is_foreign=is_foreign) for block in blocks)
 
@@ -131,7 +133,9 @@ def _stamp(block: Block, model: str, *, is_foreign: bool) -> Block:
 
 
 def drop_idle(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
-    """Return an answer without state if it calls no tool: no result will take the state back."""
+    """Return the blocks without state if they have no tool
+    call, since no result would send the state back.
+    """
     if any(isinstance(block, ToolUse) for block in blocks):
         return blocks
     return tuple(block for block in blocks if not is_state(block))
@@ -142,7 +146,7 @@ def is_state(block: Block) -> bool:
 
 
 def find_state(blocks: Iterable[Block], model: str, missing: Collection[Ability]) -> Mapping[str, Any]:
-    """Return the state of an answer for its own model; nothing for another one, or where it was refused."""
+    """Return the state of `model` in these blocks; empty if there is none or the server refused it."""
     if "opaque_state" in missing:
         return {}
     for block in blocks:
@@ -152,7 +156,9 @@ def find_state(blocks: Iterable[Block], model: str, missing: Collection[Ability]
 
 
 def find_sealed(block: ProviderBlock, model: str, missing: Collection[Ability]) -> Json | None:
-    """Return a thought of the Messages API for its own model; None for another one, or where it was refused."""
+    """Return the stored thinking block for `model`; None if it belongs to another model or the server refused
+    it.
+    """
     if block.raw.get("model") != model or not {"opaque_state", "thinking"}.isdisjoint(missing):
         return None
     thought = block.raw.get("block")

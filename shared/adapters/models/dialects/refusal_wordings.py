@@ -1,6 +1,6 @@
-"""Wordings of refusals by server: a full window, an account, a busy or loading server, rules on content.
+"""Wordings of servers' refusals: full window, account, busy or loading server, rules on content.
 
-A row has a pattern and the servers that it was seen at. Patterns read text from outside, so each is linear: no
+A row has a pattern and the servers that write so. The patterns read text from outside, so each is linear: no
 neighbouring repeats share characters, and gaps are bounded.
 """
 
@@ -17,7 +17,7 @@ _N, _M = r"(?P<tokens>\d[\d,]{0,12})", r"(?P<maximum>\d[\d,]{0,12})"
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """A pattern, and the servers that write so."""
+    """Pattern of a refusal, and the servers that write so."""
 
     pattern: re.Pattern[str]
     servers: str
@@ -91,7 +91,7 @@ FULL_WINDOWS: Sequence[Wording] = (
     _row(r"exceed max message tokens", "Volcano"),
     _row(rf"max(?:imum)? input characters? (?:is|are) {_M}", "Baidu"),
 )  # fmt: skip
-"""Wordings with the numbers of the request and of the window."""
+"""Wordings for a full window that name the tokens of the request or of the window."""
 
 FULL_WINDOW_WORDS = _row(
     r"prompt (?:is )?too (?:long|large)|prompt tokens? too long|prompt length exceeds|prompt exceeds max|"
@@ -110,7 +110,7 @@ FULL_WINDOW_WORDS = _row(
     r"prompt ?超长|输入(?:内容)?(?:过长|超长)|上下文(?:长度)?超|超过.{0,10}(?:最大)?(?:上下文|token)",
     "all",
 )
-"""Wordings without numbers."""
+"""Wordings for a full window that name no numbers."""
 
 OUTPUT_LIMITS: Sequence[Wording] = (
     _row(rf"max(?:_completion|_output)?_tokens is too large.{{0,80}}supports at most {_M} completion", "OpenAI, Azure"),
@@ -123,26 +123,27 @@ OUTPUT_LIMITS: Sequence[Wording] = (
     _row(rf"max(?:imum)?[ _]output[ _]tokens?.{{0,40}}(?:exceeds|limit).{{0,30}}?{_M}", "watsonx, xAI"),
     _row(rf"maximum tokens you requested exceeds the model limit of {_M}", "Bedrock"),
 )  # fmt: skip
-"""Wordings that say how long an answer may be; the window is not full."""
+"""Wordings for a too large output limit, with the largest allowed one; the window is not full."""
 
 OUTPUT_AND_INPUT = _row(
     rf"max_(?:completion_)?tokens'? is too large.{{0,80}}maximum context length is {_M} tokens.{{0,60}}has {_N} input",
     "vLLM",
 )
-"""Wording in which input and longest answer together are too long, with both numbers."""
+"""Wording for input and output limit that are too large together, with both numbers."""
 
 SOMETHING_ELSE = _row(
     r"\bimages?\b|\bpdf\b|\bupload|\battachment|\bfile\b|\btools?\.\d|\bpixels\b|\bpages\b|"
     r"rate[ _]limit|per[ -](?:min|minute|hour|day)\b|\bTP[MD]\b|number of output tokens|please wait",
     "all",
 )
-"""Another limit than the window: a shorter conversation would not help."""
+"""Wordings for another limit than the window; a shorter conversation would not help."""
 
 PACE = _row(
     r"rate[ _-]?limit|per[ _-]?(?:sec|second|min|minute|hour|day)\b|\b[TR]P[SMHD]\b|too many (?:requests|tokens, please wait)|"
     r"throttl|requests? limit|concurren(?:t|cy)|please (?:retry|try again) in|频率|并发",
     "all",
 )
+"""Wordings for too many requests or tokens in a period."""
 OVERLOADED = _row(
     r"overloaded|(?:server|service|system|engine|model) (?:is )?(?:currently )?(?:too )?busy|at capacity|capacity exceeded|"
     r"maximum pending requests|no available (?:server|worker|instance)|high (?:demand|traffic|load)",
@@ -158,7 +159,9 @@ FAILED_CALL = _row(
     r"tool call validation failed|(?:could not|unable to|cannot) parse (?:the )?(?:tool|function) call",
     "Groq, Ollama, llama.cpp, Google, vLLM",
 )
-"""Wordings about a call that the model wrote and its server could not read: another answer may pass."""
+"""Wordings for a tool call that the server could not parse in the model's output; another attempt may
+succeed.
+"""
 
 ACCOUNT = _row(
     r"credit balance|insufficient[_ ](?:quota|credits?|funds|(?:account )?balance)|exceeded your current quota|"
@@ -169,7 +172,7 @@ ACCOUNT = _row(
     r"location is not supported|unsupported_country|余额不足|欠费|无效的?(?:令牌|key|token)",
     "all",
 )
-"""Wordings about key, billing and quota."""
+"""Wordings for problems of key, billing and quota."""
 
 QUOTA = _row(r"\bquota\b", "all")
 
@@ -195,7 +198,10 @@ CONTENT = _row(
 
 
 def says_full_window(text: str) -> tuple[int | None, int | None] | None:
-    """Return the tokens of the request and of the window that a text names; None if it speaks of no window."""
+    """Return (tokens of the request, tokens of the window) of a full-window refusal; None for another text.
+
+    A number that the text does not name is None.
+    """
     for row in FULL_WINDOWS:
         if found := row.pattern.search(text):
             numbers = found.groupdict()
@@ -204,7 +210,9 @@ def says_full_window(text: str) -> tuple[int | None, int | None] | None:
 
 
 def find_output_limit(text: str, *, least: int) -> int | None:
-    """Return the longest answer that a text allows, at least `least` tokens; None if it names none."""
+    """Return the largest output limit in tokens that a refusal allows; None if it names none or less than
+    `least`.
+    """
     if found := OUTPUT_AND_INPUT.pattern.search(text):
         tokens, maximum = parse_tokens(found["tokens"]), parse_tokens(found["maximum"])
         room = 0 if tokens is None or maximum is None else maximum - tokens

@@ -1,4 +1,4 @@
-"""Reads the arguments of a tool call in the forms that models and servers write them."""
+"""Parsing of tool arguments in the forms in which models and servers write them."""
 
 from __future__ import annotations
 
@@ -10,24 +10,23 @@ from typing import Any
 
 _FENCED = re.compile(r"\s*+```[a-zA-Z]*+\s*+(.*?)(?:(?<!\s)\s++)?```\s*+", re.DOTALL)
 _AFTER = re.compile(r"(?:\s++|</?[\w:|]{1,40}+>|<\|[\w|]{1,40}+>|`{3})*+\Z")
-"""Closing tags and fences behind the arguments."""
+"""Closing tags and fences after the arguments."""
 _MOST_LITERAL_CHARS = 20_000
-"""Characters of a Python literal that are read: its parser needs far more memory than the one of JSON."""
+"""Maximum characters of a Python literal, whose parser needs far more memory than that of JSON."""
 _ENVELOPES = ("arguments", "parameters", "input")
 _MOST_NESTING = 50
 _MOST_LAYERS = 3
-"""JSON within a string within a string; more was never seen."""
+"""Maximum times that JSON is nested in strings; more was never seen."""
 
 
 class UnreadableArguments(ValueError):
-    """The arguments are no JSON object; the text says what they are, for the model."""
+    """The arguments are no JSON object; the message tells the model what they are."""
 
 
 def read_arguments(raw: str, *, name: str = "") -> Mapping[str, Any]:
-    """Return the arguments of the tool `name` as an object; nothing at all is an empty one.
+    """Return the arguments of the tool `name` as an object; empty text becomes an empty object.
 
-    Raises:
-        UnreadableArguments: they are null, a list, a number, cut off, or no JSON.
+    Raises UnreadableArguments if they are null, a list, a number, incomplete, or no JSON.
     """
     if not raw.strip():
         return {}
@@ -43,10 +42,9 @@ def read_arguments(raw: str, *, name: str = "") -> Mapping[str, Any]:
 
 
 def read_pieces(pieces: Sequence[str], *, name: str = "") -> Mapping[str, Any]:
-    """Return the arguments of a call that came in pieces; each piece may hold all that came before it.
+    """Return arguments that came in pieces, of which each may repeat all before it.
 
-    Raises:
-        UnreadableArguments: neither the pieces together nor the last one are a JSON object.
+    Raises UnreadableArguments if neither the joined pieces nor the last one are a JSON object.
     """
     try:
         return read_arguments("".join(pieces), name=name)
@@ -58,7 +56,7 @@ def read_pieces(pieces: Sequence[str], *, name: str = "") -> Mapping[str, Any]:
 
 
 def _take_out(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return the arguments within an envelope that repeats the name of the tool."""
+    """Return the inner arguments of an object that has the tool's name and them; else the object itself."""
     inner = next((value[key] for key in _ENVELOPES if key in value), None)
     if name and len(value) == 2 and value.get("name") == name and isinstance(inner, Mapping):
         return inner
@@ -66,7 +64,7 @@ def _take_out(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _load(text: str) -> object:
-    """Return a JSON value; line breaks within texts pass, and what JSON does not have, such as NaN, is null."""
+    """Return a JSON value; line breaks in strings are allowed, and constants like NaN become null."""
     return json.loads(text, strict=False, parse_constant=lambda _: None)
 
 
@@ -90,7 +88,9 @@ def _parse(text: str) -> object:
 
 
 def _parse_repeated(text: str) -> Mapping[str, Any] | None:
-    """Return the object of a text that has it twice, or after an empty one, or before closing tags."""
+    """Return the object of a text that has it twice, after an empty object, or before closing tags; else
+    None.
+    """
     try:
         first, end = json.JSONDecoder(strict=False).raw_decode(text)
         if isinstance(first, Mapping) and _AFTER.match(text, end):
@@ -104,7 +104,7 @@ def _parse_repeated(text: str) -> Mapping[str, Any] | None:
 
 
 def _parse_without_start(text: str) -> Mapping[str, Any] | None:
-    """Return the object of a text whose first piece, a brace or a brace and a quote, the server has lost."""
+    """Return the object of a text that lacks its first `{` or `{"`, which the server lost; else None."""
     if not text.endswith("}") or text.startswith(("{", "[")):
         return None
     try:
@@ -115,12 +115,12 @@ def _parse_without_start(text: str) -> Mapping[str, Any] | None:
 
 
 def _parse_literal(text: str) -> Mapping[str, Any] | None:
-    """Return a dict as Python writes it: single quotes, True, None."""
+    """Return the object of a Python dict literal (single quotes, True, None); None for another text."""
     if not text.startswith("{") or len(text) > _MOST_LITERAL_CHARS or _nesting(text) > _MOST_NESTING:
         return None
     try:
         found = ast.literal_eval(text)
-        # What JSON cannot say, such as a set or bytes, is no argument.
+        # Sets, bytes and other values without JSON are no arguments.
         return dict(json.loads(json.dumps(found))) if isinstance(found, dict) else None
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         return None

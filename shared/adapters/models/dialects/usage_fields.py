@@ -1,4 +1,4 @@
-"""Finds and reads the token counts of an answer, under the names and in the places that servers use."""
+"""Token counts of answers, under the names and in the places that servers use."""
 
 from __future__ import annotations
 
@@ -30,15 +30,14 @@ _PLACES: Sequence[str] = (
     "usage", "usageMetadata", "usage_metadata", "x_groq", "amazon-bedrock-invocationMetrics", "metadata",
     "details", "timings",
 )  # fmt: skip
-"""Fields of a chunk, a choice or an answer that hold counts, or hold an object with `usage`."""
+"""Fields of a chunk, choice or answer that hold counts, or an object with `usage`."""
 _PLACE_NAMES = frozenset(_PLACES)
 _MOST_DIGITS = 12
 
 
 def read_count(value: object) -> int:
-    """Return an integer, a whole float or a string of digits as a count; 0 for any other value.
-
-    JSON's true is no number, though Python takes it for one.
+    """Return an integer, a whole float or a string of digits as
+    a count; 0 for any other value, such as True.
     """
     if type(value) is int:
         return value
@@ -50,7 +49,9 @@ def read_count(value: object) -> int:
 
 
 def find_usage(*holders: object) -> Mapping[str, Any] | None:
-    """Return the first object with counts in the known fields of these holders; None if there is none."""
+    """Return the first object with token counts in the known
+    fields of these objects; None if there is none.
+    """
     for holder in holders:
         if not isinstance(holder, Mapping) or _PLACE_NAMES.isdisjoint(holder):
             continue
@@ -70,9 +71,9 @@ def has_counts(usage: Mapping[str, Any]) -> bool:
 
 
 def convert_usage(usage: Mapping[str, Any]) -> Json:
-    """Return counts under the names of the Messages API, whose input excludes the tokens of the cache.
+    """Return counts under the names of the Messages API, where input excludes cached tokens.
 
-    `output_tokens` is absent if no count tells it.
+    `output_tokens` is absent if the server does not name it.
     """
     told_details = next((usage[name] for name in _DETAILS if isinstance(usage.get(name), Mapping)), None)
     details: Mapping[str, Any] = told_details or {}

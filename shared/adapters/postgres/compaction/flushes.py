@@ -1,4 +1,6 @@
-"""Store of flushes: turns hidden unread, the last flush, and the tools that were shown."""
+"""Store of flushes, the jobs that save notes before turns are hidden: what is unread, and when the last one
+ended.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ SELECT p.body FROM turn_context_audit a
 """Tools of the newest request of a session, as JSON; no row without a request or without tools."""
 
 _DEAD_REST = "1 hour"
-"""Interval before a failed late flush is tried again, since its cause seldom passes and each try costs a
+"""Interval before a failed late flush is repeated, since its cause rarely passes and each attempt costs a
 call.
 """
 
@@ -52,15 +54,19 @@ SELECT 'flush', s.id, 'flush:' || s.id || ':{LATE}', '{LATE}', '{{"threshold": "
  ORDER BY s.id LIMIT :limit
 ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING RETURNING id
 """)
-"""Flushes of hidden turns that have none: one job a session, and none while a dead one rests."""
+"""Insert a flush job for sessions with hidden turns that no flush has read; none within _DEAD_REST after a
+failed one.
+"""
 
 
 class PostgresFlushes(PoolStore):
-    """Queries about flushes; `request_owed_flushes` alone writes."""
+    """Queries about flushes; only `request_owed_flushes` writes."""
 
     @store_method
     async def find_unflushed(self, session_id: int) -> Hidden | None:
-        """Return the first range that was hidden before a flush read it, as it stood then; None if none."""
+        """Return the first range of turns that was hidden before
+        a flush had read it; None if there is none.
+        """
         async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
             row = await connection.fetchrow(*sql.STATE(session_id=session_id))
             if row is None or row["flushed_turn"] >= row["base_turn"]:
@@ -101,14 +107,16 @@ class PostgresFlushes(PoolStore):
     async def find_size_after(self, session_id: int, turn: int) -> int | None:
         """Return the measured tokens of the context after a turn of the current cycle.
 
-        None if the session's model reported no count for the turn, or if results were pruned after it.
+        None if the model of the session reported no count for the turn, or if results were pruned after it.
         """
         size: int | None = await self._pool.fetchval(*_SIZE_AFTER(session_id=session_id, turn=turn))
         return size
 
     @store_method
     async def request_owed_flushes(self, *, limit: int = 50) -> list[int]:
-        """Request a flush for each session with turns hidden unread, and return the ids of new jobs."""
+        """Insert a flush job for each session with hidden turns that no flush has read; return the new jobs'
+        ids.
+        """
         return [row["id"] for row in await self._pool.fetch(*_ASK_FOR_OWED(limit=limit))]
 
 
