@@ -72,7 +72,7 @@ def find_certificate_fault(error: BaseException | None) -> CertificateFault | No
 
 
 def describe_failure(error: BaseException) -> str:
-    """Return the reason of a certificate fault; else the class of the exception, whose text may hold addresses."""
+    """Return the certificate's fault, else the class of the exception, whose text may hold addresses."""
     fault = find_certificate_fault(error)
     return fault.reason if fault is not None else type(error).__name__
 

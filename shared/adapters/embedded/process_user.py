@@ -38,7 +38,7 @@ class ProcessUser:
         return path
 
     def folder(self, path: Path) -> Path:
-        """Create a folder that only this account and root can open; take it over if another account owns it."""
+        """Create a folder that only this account and root can open; take over one of another account."""
         path.mkdir(mode=0o700, exist_ok=True)
         self.take(path)
         return self.own(path)
@@ -66,7 +66,7 @@ class ProcessUser:
 
     @property
     def passing(self) -> int:
-        """Return the mode bits by which this account passes through a folder of root; 0 for the own account."""
+        """Return the mode bits by which this account passes through root's folders; 0 for its own account."""
         if self.uid is None:
             return 0
         return 0o010 if self._has_a_group_of_its_own() else 0o011
@@ -106,7 +106,7 @@ class ProcessUser:
 
 def find_account(folder: Path, name: str = SHARED) -> ProcessUser:
     """Return the account for the servers: the own one; as root the folder's owner, else `name`, else
-    `nobody`.
+    SHARED.
     """
     if os.geteuid() != 0:
         return ProcessUser()
@@ -136,7 +136,7 @@ def make_account(name: str) -> bool:
 
 
 def _ways_to_make(name: str) -> list[list[str]]:
-    """Return the commands that create a system account without login; empty if the system has no tool for it."""
+    """Return the commands that create a system account without login; empty without such a tool."""
     if shutil.which("useradd"):
         nowhere = ["--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin"]
         return [["useradd", "--system", "--user-group", *nowhere, name]]

@@ -154,7 +154,7 @@ def _tool(tool: ToolSpec) -> Json:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Takes:
-    """What a model accepts; `provider` is true if it is offered tools that its provider runs."""
+    """Parts of a request that a model accepts; `provider` is true if its provider runs some tools."""
 
     model: str
     tools: bool

@@ -1,4 +1,4 @@
-"""Messages of the compaction hook in Postgres: one before and one after each job that writes a summary."""
+"""Store of the compaction hook's messages: one before and one after each job that writes a summary."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from shared.core.ops.alerts import NotSent, Outcome, Sent, wait_seconds
 from shared.core.session.session_state import JobClaim
 
 LEASE_SECONDS = 60.0
-"""Seconds after which a claimed message is due again, unless its outcome was stored."""
+"""Seconds after which a claimed message may be claimed again, unless its outcome was stored."""
 
 _COLUMNS = """h.id, h.send_key::text AS send_key, h.phase, h.job_id, h.detail, h.created_at, h.state, h.skip,
   h.attempts, (SELECT s.public_id::text FROM sessions s WHERE s.id = h.session_id) AS session"""
 
-# A summary is put off once in a cycle. An attempt that follows a crash finds the message of the first one; a
-# job that an operator retries after its end is announced again.
+# A summary is skipped at most once in a cycle. An attempt after a crash finds the message of the first
+# attempt; a job that an operator retries after its end is announced again.
 _BEGIN = Named(f"""
 WITH open AS (
   SELECT * FROM compaction_hooks WHERE job_id = :job_id AND awaits_end
@@ -34,9 +34,11 @@ WITH open AS (
 )
 SELECT {_COLUMNS} FROM (SELECT * FROM open UNION ALL SELECT * FROM made) h
 """)
-"""The open hook of a job, or a new one: a retry finds what it began. A cycle is put off at most once."""
+"""Return the job's open message, or insert one; in each cycle at most one message may ask to skip the
+summary.
+"""
 
-# A message is stored with the end of its job, however that came about, and in the same form at every attempt.
+# The message after a job is stored however the job ended, and has the same form at every attempt.
 _ADD_ENDS = """
 WITH ended AS (
   UPDATE compaction_hooks b SET awaits_end = false
@@ -58,6 +60,7 @@ SELECT e.session_id, e.job_id, e.cycle, 'after', e.round, l.id, jsonb_build_obje
                       ORDER BY x.id DESC LIMIT 1) l ON true
 ON CONFLICT (job_id, phase, round) DO NOTHING
 """
+"""Insert the message after each announced job that has ended."""
 
 _CLAIM = Named(f"""
 WITH due AS (
@@ -73,7 +76,7 @@ SELECT {_COLUMNS},
                                  WHERE l.id = h.compaction_id) END AS summary
   FROM h ORDER BY h.id
 """)
-"""Due hooks, each claimed by one process; a claim that does not end is due again after the lease."""
+"""Claim due messages for one process; one without outcome is due again after LEASE_SECONDS."""
 
 _END = Named("""
 UPDATE compaction_hooks SET state = :state, error = :code, skip = :skip, ended_at = now()
@@ -94,15 +97,17 @@ SELECT error, count(*) AS number FROM compaction_hooks
 
 
 class PostgresCompactionHooks(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of hook messages; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def begin(
         self, job: JobClaim, *, cycle: int, detail: Mapping[str, Any], wait_seconds: float
     ) -> HookMessage:
-        """Store the message before a summary, or return that of an earlier attempt at the job.
+        """Store the message before a summary and return it; a repeated attempt at the job gets the stored
+        one.
 
-        A worker sends it in the background after `wait_seconds`, unless an outcome is stored before.
+        With `wait_seconds` above 0 the caller sends it; if no outcome is stored within that time, a worker
+        sends it.
         """
         row = await self._pool.fetchrow(
             *_BEGIN(
@@ -115,7 +120,11 @@ class PostgresCompactionHooks(PoolStore):
 
     @store_method
     async def record_outcome(self, message: HookMessage, outcome: Outcome, *, skip: bool) -> None:
-        """Store what became of an attempt; a message that surely did not arrive is due again."""
+        """Store the outcome of an attempt; a message that surely did not arrive is due again, up to
+        MOST_HOOK_TRIES attempts.
+
+        `skip` says that the receiver asked to skip the summary.
+        """
         if isinstance(outcome, NotSent) and message.attempts < MOST_HOOK_TRIES:
             seconds = max(wait_seconds(message.attempts), min(outcome.retry_after or 0.0, 3_600.0))
             await self._pool.execute(*_AGAIN(id=message.id, code=outcome.code, seconds=seconds))
@@ -125,18 +134,18 @@ class PostgresCompactionHooks(PoolStore):
 
     @store_method
     async def add_ends(self) -> int:
-        """Store a message for each announced job that has ended; return their number."""
+        """Insert the message after each announced job that has ended; return their number."""
         return int((await self._pool.execute(_ADD_ENDS)).rpartition(" ")[2])
 
     @store_method
     async def claim(self, *, most: int, with_summary: bool) -> list[HookMessage]:
-        """Return messages that are due; no other process sends them for a minute."""
+        """Claim and return at most `most` due messages; no other process gets them for LEASE_SECONDS."""
         rows = await self._pool.fetch(*_CLAIM(most=most, with_summary=with_summary))
         return [_build(row, summary=row["summary"]) for row in rows]
 
     @store_method
     async def list_troubles(self) -> list[tuple[str, int]]:
-        """Return codes of failures of the last day with their numbers, the most frequent first."""
+        """Return (code, number) of the failures of the last day, the most frequent first."""
         return [(row["error"], row["number"]) for row in await self._pool.fetch(_TROUBLES)]
 
 

@@ -1,4 +1,4 @@
-"""How a session's compactions went lately, its checkpoints, and digests that become summaries."""
+"""Store of a session's recent compaction jobs, its checkpoints, and of digests that become summaries."""
 
 from __future__ import annotations
 
@@ -85,10 +85,11 @@ _REPLACE = Named(
 
 
 class PostgresJobBackoff(PoolStore):
-    """Each method is one transaction."""
+    """Store of compaction history; each method is one transaction."""
 
     @store_method
     async def load_pace(self, session_id: int) -> Pace:
+        """Return the ends of recent compactions, and activity and usual costs of a session."""
         ends = await self._pool.fetch(*_ENDS(session_id=session_id))
         activity = await self._pool.fetchrow(*_ACTIVITY(session_id=session_id))
         assert activity is not None
@@ -106,7 +107,7 @@ class PostgresJobBackoff(PoolStore):
 
     @store_method
     async def record_backoff(self, job: JobClaim, backoff: CompactionBackoff) -> None:
-        """Stop automatic compaction of the session until something changes; raises LeaseLost."""
+        """Stop automatic compaction of the session until its view changes. Raises LeaseLost."""
         async with self._pool.acquire() as connection, connection.transaction():
             await still_mine(connection, job)
             await connection.execute(
@@ -117,7 +118,7 @@ class PostgresJobBackoff(PoolStore):
     async def save_checkpoint(
         self, job: JobClaim, checkpoint: Checkpoint, *, spent: Sequence[Spending], contact_id: int
     ) -> None:
-        """Raises LeaseLost."""
+        """Store a checkpoint, the intermediate ledger of a long summary, with its costs. Raises LeaseLost."""
         async with self._pool.acquire() as connection, connection.transaction():
             await still_mine(connection, job)
             await connection.execute(
@@ -134,7 +135,9 @@ class PostgresJobBackoff(PoolStore):
     async def find_checkpoint(
         self, session_id: int, *, parent: int | None, from_turn: int
     ) -> Checkpoint | None:
-        """Return the farthest ledger that continues this head; None without one."""
+        """Return the checkpoint with the highest turn for this
+        parent and first turn; None if there is none.
+        """
         row = await self._pool.fetchrow(
             *_LAST_CHECKPOINT(
                 session_id=session_id,
@@ -148,7 +151,9 @@ class PostgresJobBackoff(PoolStore):
 
     @store_method
     async def find_digest(self, session_id: int, compaction_id: int) -> Hidden | None:
-        """A digest's range as it stood before; None unless the digest is still what the session goes by."""
+        """Return the turns that a digest hides, as they were before; None if the digest is no longer the
+        session's head.
+        """
         async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
             row = await connection.fetchrow(*sql.STATE(session_id=session_id))
             compaction = await connection.fetchrow(*_DIGEST(compaction_id=compaction_id))
@@ -166,7 +171,10 @@ class PostgresJobBackoff(PoolStore):
         spent: Sequence[Spending],
         left_out: LeftOut | None = None,
     ) -> CompactionStored:
-        """The summary takes the digest's place: same range, same parent. Raises StaleView or LeaseLost."""
+        """Replace a digest by a summary of the same turns with the same parent.
+
+        Raises StaleView if the session's view has changed since `seen`, LeaseLost if the claim is lost.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await still_mine(connection, job)
             session = await connection.fetchrow(*sql.LOCK_SESSION(session_id=job.session_id))

@@ -1,4 +1,6 @@
-"""Jobs that a change of the view asks for in its own transaction: late flushes, upgrades of digests."""
+"""Jobs that a change of a session's view inserts in its own transaction: late flushes and upgrades of
+digests.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,15 @@ from shared.core.compaction.jobs import LATE
 from shared.core.verdicts.summaries import unusable_models
 
 LATE_SECONDS = 300.0
-"""Seconds to wait after turns were hidden singly, so that one flush reads several."""
+"""Seconds until the late flush after turns were hidden singly, so that one flush reads several."""
 UPGRADE_SECONDS = 60.0
+"""Seconds until the first attempt to replace a digest by a summary."""
 UPGRADE_UNUSABLE_SECONDS = 900.0
-"""Where a model answered, and not as it should, it will hardly do better in a minute."""
+"""Seconds until that attempt if a model has answered unusably, since it will hardly do better soon."""
 
 
 async def request_late_flush(connection: Connection, session_id: int, *, delay_seconds: float) -> None:
-    """Turns were hidden that no flush has read: they are read from the log, later but surely."""
+    """Insert a job that reads hidden turns which no flush has read, from the log; none if one waits."""
     await connection.execute(
         *sql.ASK_JOB_LATER(
             kind="flush",
@@ -34,7 +37,7 @@ async def request_late_flush(connection: Connection, session_id: int, *, delay_s
 async def request_upgrade(
     connection: Connection, session_id: int, compaction_id: int, audit: Mapping[str, Any]
 ) -> None:
-    """A digest stands in for a summary until a model can write one."""
+    """Insert a job that replaces a digest by a summary; none if one waits."""
     is_unusable = bool(unusable_models(audit.get("attempts", ())))
     await connection.execute(
         *sql.ASK_JOB_LATER(
@@ -46,4 +49,5 @@ async def request_upgrade(
 
 
 def build_late_key(session_id: int) -> str:
+    """Return the natural key of a session's late flush; one such job exists at a time."""
     return f"flush:{session_id}:{LATE}"

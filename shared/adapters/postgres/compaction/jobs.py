@@ -1,4 +1,4 @@
-"""Jobs, flushes, compactions and their undo in Postgres: what the silent workers write."""
+"""Store of jobs, flushes, compactions and their undo: what the worker writes without notice to people."""
 
 from __future__ import annotations
 
@@ -31,16 +31,15 @@ from shared.core.session.turns import DueJob, JobOrder, Spending
 from shared.core.values.errors import LeaseLost, StaleView, UnknownSession
 
 _LATE_AFTER = {"new": 0.0, "separator": 0.0, "done": 30.0}
-"""Seconds, by way of hiding, until a job reads turns that were hidden before a flush read them.
-
-Any other way waits LATE_SECONDS.
+"""Seconds until the late flush of turns, by the kind of change
+that hid them; LATE_SECONDS for other kinds.
 """
 
 
 class PostgresJobs(PoolStore):
     """Store of compaction jobs; each method is one transaction.
 
-    A compaction is committed only if the view's epoch is still the one that the job read.
+    A compaction is committed only if the view's epoch is still the one that the job has read.
     """
 
     @store_method
@@ -116,7 +115,8 @@ class PostgresJobs(PoolStore):
     ) -> DueJob | None:
         """End a claimed job as `done`, `dead`, or `due` again after `retry_seconds`.
 
-        Return a successor that is due at once, else None. Raises LeaseLost if the claim is lost.
+        Insert the successor, and return it if it is due at once, else None. Raises LeaseLost if the claim is
+        lost.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             if state == "dead":
@@ -198,7 +198,10 @@ class PostgresJobs(PoolStore):
 
     @store_method
     async def add_context_tokens(self, job: JobClaim, tokens: int, *, seen: SessionState) -> None:
-        """Raise the gauge by `tokens`, unless a turn or a compaction has measured it since `seen`."""
+        """Raise the session's gauge by `tokens`, unless a turn or a compaction has changed it since `seen`.
+
+        Raises LeaseLost.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await _refuse_lost_lease(connection, job)
             await connection.execute(
@@ -212,7 +215,7 @@ class PostgresJobs(PoolStore):
     async def record_spending(
         self, job: JobClaim, *, purpose: str, spent: Sequence[Spending], contact_id: int
     ) -> None:
-        """Book the model calls of a job under `purpose`, even if they led to nothing."""
+        """Book the model calls of a job under `purpose`, whether or not they were useful."""
         async with self._pool.acquire() as connection, connection.transaction():
             await _spend(connection, job, purpose, spent, contact_id)
 
@@ -226,7 +229,10 @@ class PostgresJobs(PoolStore):
         spent: Sequence[Spending],
         left_out: LeftOut | None = None,
     ) -> CompactionStored:
-        """Store a compaction. Raises StaleView or LeaseLost if another writer was faster."""
+        """Store a compaction and move the session's view behind it.
+
+        Raises StaleView if the view has changed since `seen`, LeaseLost if the claim is lost.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await _refuse_lost_lease(connection, job)
             session = await connection.fetchrow(*sql.LOCK_SESSION(session_id=job.session_id))
@@ -335,7 +341,7 @@ class PostgresJobs(PoolStore):
                 )
             await connection.execute(*_RESTORE(compaction_id=compaction["id"]))
             if compaction["kind"] == "digest":
-                # The job of its making may have found it taken back, and ended.
+                # The job that should replace the digest may have ended while the digest was undone.
                 await request_upgrade(connection, session_id, compaction["id"], compaction["audit"])
             after = await _context_after(
                 connection, session, compaction["through_turn"], compaction["tokens"], fixed_tokens, left_out,
@@ -392,14 +398,14 @@ class PostgresJobs(PoolStore):
             if through == base and (head is None or head["kind"] in ("new", kind)):
                 return ChangeRefused(reason="nothing_to_undo", advice=_NOTHING_BEFORE[kind])
             if through == base and head is not None and head["kind"] == "separator":
-                # Nothing more to hide: the separator itself becomes the beginning that is asked for.
+                # No turn is left to hide: the separator itself becomes the beginning of a new conversation.
                 await connection.execute(*_BECOME_NEW(compaction_id=head["id"]))
                 return await _move(
                     connection, session, base=base, head=head["id"], redo=None, cycles=1,
                     context_tokens=fixed_tokens, reserved=reserved, hold=False, state="new", shown=head["id"],
                 )  # fmt: skip
             if through == base:
-                # Only a summary is left to hide: an empty range is no compaction, so the head is dropped.
+                # Only a summary is left to hide; a compaction needs turns, so the head is dropped instead.
                 return await _move(
                     connection, session, base=base, head=None, redo=None, cycles=1,
                     context_tokens=fixed_tokens, reserved=reserved, hold=False, state="new", shown=None,
@@ -426,11 +432,13 @@ class PostgresJobs(PoolStore):
 
     @store_method
     async def load_job_outcome(self, job_id: int) -> tuple[str, Mapping[str, Any]]:
+        """Return the state and outcome of a job; ("dead", {}) if it is unknown."""
         row = await self._pool.fetchrow(*_OUTCOME(job_id=job_id))
         return ("dead", {}) if row is None else (row["state"], row["outcome"])
 
     @store_method
     async def find_waiting_job(self, session_id: int, key: str) -> int | None:
+        """Return the id of the session's due or running job with this key; None if there is none."""
         job_id: int | None = await self._pool.fetchval(
             *_WAITING_JOB(session_id=session_id, key=key),
         )  # fmt: skip
@@ -438,7 +446,9 @@ class PostgresJobs(PoolStore):
 
     @store_method
     async def record_command(self, session_id: int, payload: Mapping[str, Any]) -> int:
-        """Store a durable event for every screen of the session, and return its number."""
+        """Store an event with a command's result for every screen
+        of the session; return the event's number.
+        """
         event_seq: int = await self._pool.fetchval(
             *_ADD_RESULT(session_id=session_id, payload=dict(payload)),
         )  # fmt: skip
@@ -446,12 +456,13 @@ class PostgresJobs(PoolStore):
 
     @store_method
     async def list_held_jobs(self, worker_id: int) -> list[int]:
+        """Return the ids of running jobs that the process `worker_id` has claimed."""
         rows = await self._pool.fetch(*_HELD_JOBS(worker_id=worker_id))
         return [row["id"] for row in rows]
 
     @store_method
     async def release_jobs(self, worker_id: int, job_ids: Collection[int]) -> int:
-        """Make those of these jobs due again that this process holds, and return their number."""
+        """Make those of these jobs due that the process `worker_id` holds, and return their number."""
         rows = await self._pool.fetch(
             *_RELEASE_JOBS(worker_id=worker_id, job_ids=list(job_ids)),
         )  # fmt: skip
@@ -459,7 +470,9 @@ class PostgresJobs(PoolStore):
 
     @store_method
     async def sweep_reservations(self) -> int:
-        """Release reservations left by ended work, charging the use in the ledger; return their number."""
+        """Release reservations that ended work has left, and book
+        what the ledger says; return their number.
+        """
         rows = await self._pool.fetch(LEFT_BEHIND)
         for row in rows:
             await self._pool.execute(*SWEEP_RESERVATION(reservation_id=row["id"]))
@@ -467,12 +480,12 @@ class PostgresJobs(PoolStore):
 
     @store_method
     async def settle_pages(self) -> int:
-        """Mark undelivered web answers of ended turns as delivered after a minute; return their number."""
+        """Mark web answers of ended turns as delivered after a minute; return their number."""
         return len(await self._pool.fetch(sql.SETTLE_PAGES))
 
     @store_method
     async def backfill_contacts(self) -> int:
-        """Copy the person's name and kind into up to 1,000 conversations without them; return how many."""
+        """Copy the person's name and kind into at most 1,000 sessions that lack them; return their number."""
         return len(await self._pool.fetch(sql.TELL_WHOSE))
 
 
@@ -555,10 +568,12 @@ async def _context_after(
 ) -> int:
     """Return the estimated tokens of the next request after the view has moved to turn `base`.
 
-    The estimate includes fixed parts, the summary and pins. None as `talk_ratio` uses the session's stored
-    ratio. With `left_out`, hidden entries count in full, less what it leaves out; else they count nothing.
+    The estimate includes fixed parts, the summary and pins. `talk_ratio` None means the session's stored
+    ratio. With `left_out`, hidden entries count in full, less what that function leaves out; else they count
+    nothing.
     """
-    # Without a measure of the policy: what was hidden stays so, unless the policy has changed.
+    # Without a function of the policy, hidden entries count as hidden, which is wrong only if the policy
+    # changed.
     view = await _view_after(connection, session, base, summary_tokens, whole=left_out is not None)
     live = sum(entry.tokens for entry in view.entries) - (left_out(view) if left_out else 0)
     pinned: int = await connection.fetchval(*sql.PINNED_TOKENS(session_id=session["id"], base_turn=base))
@@ -691,7 +706,7 @@ def _payload(compaction: Record | None, *, state: str, before: int, after: int) 
 still_mine, spend_on, context_after, insert_compaction, move_view = (
     _refuse_lost_lease, _spend, _context_after, _insert_compaction, _move
 )  # fmt: skip
-"""Names under which other stores use the functions that change a view."""
+"""Names under which other stores use these functions."""
 _DUE_JOB = Named("""
 SELECT id, kind, attempt FROM jobs
  WHERE session_id = :session_id AND state = 'due' AND due_at <= now()

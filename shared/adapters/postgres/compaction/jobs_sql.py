@@ -1,4 +1,4 @@
-"""The statements of jobs, flushes, compactions and their undo."""
+"""SQL of jobs, flushes, compactions and their undo."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SELECT s.*, a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS no
   FROM sessions s JOIN agents a ON a.id = s.agent_id JOIN contacts p ON p.id = s.contact_id
     WHERE s.id = :session_id
 """)
-"""State of a session as its job sees it: one statement, so that all columns are of one moment."""
+"""State of a session as its job needs it; one statement, so that all columns are from one moment."""
 
 _KNOWN = "j.kind IN (" + ", ".join(f"'{kind}'" for kind in JOB_KINDS) + ")"
 """Condition that this version knows a job's kind: jobs of a newer version wait for its workers."""
@@ -39,7 +39,7 @@ _MAY_RUN = """j.kind <> ALL (ARRAY(
   SELECT k.kind FROM job_kinds k WHERE k.paused OR k.concurrency <= (
     SELECT count(*) FROM jobs r JOIN workers w ON w.id = r.leased_by AND worker_is_alive(w)
      WHERE r.state = 'running' AND r.kind = k.kind)))"""
-"""Unless an operator paused its kind, or as many of them run as may: then it stays due. What runs already ends."""
+"""Condition that a job's kind is not paused and has a free place; otherwise its due jobs wait."""
 
 _COMES_LAST = """(j.kind <> 'import' OR NOT EXISTS (
   SELECT FROM jobs o WHERE o.kind <> 'import' AND o.state = 'due' AND o.due_at <= now()
@@ -53,8 +53,12 @@ _COMES_LAST = """(j.kind <> 'import' OR NOT EXISTS (
      AND (t.waits_since IS NOT NULL OR x.contact_id IN (
            SELECT contact_family(coalesce(p.merged_into, p.id)) FROM sessions m JOIN contacts p ON p.id = m.contact_id
             WHERE m.id = j.session_id))))"""
-"""A summary of an import waits for all other jobs, for turns that wait for a provider, and for turns of its
-person; one runs at a time. What waits longer than these bounds waits for something else."""
+"""Condition that an import's summary may run: no import runs, and no other job, waiting turn or turn of its
+person is open.
+
+Jobs due for over a minute and turns open for over ten minutes do not count, since they wait for something
+else.
+"""
 
 LOCK_KIND = Named("""
 WITH k AS (
@@ -64,7 +68,9 @@ WITH k AS (
 SELECT count(*), (SELECT pg_advisory_xact_lock(hashtextextended('evertalk.imports', 0)) FROM jobs
                    WHERE id = :job_id AND kind = 'import') FROM k
 """)
-"""Lock on a kind of job, so that two workers do not count the same free place; imports have one place."""
+"""Lock the kind of a job, so that two workers do not take the
+same free place; all imports share one place.
+"""
 
 CLAIM_JOB = Named(f"""
 UPDATE jobs j
@@ -77,7 +83,9 @@ UPDATE jobs j
                     WHERE o.session_id = j.session_id AND o.state = 'running' AND o.id <> j.id)
 RETURNING j.*
 """)
-"""Claim of a due job, or of one whose process died: one job a session, and a new epoch fences the old one."""
+"""Claim a due job, or one whose worker died, if no other job of its session runs; a new epoch invalidates old
+claims.
+"""
 
 DUE_JOBS = Named(f"""
 SELECT id, kind, attempt FROM jobs j
@@ -86,6 +94,7 @@ SELECT id, kind, attempt FROM jobs j
          SELECT FROM workers w WHERE w.id = j.leased_by AND worker_is_alive(w)))
  ORDER BY due_at LIMIT :limit
 """)
+"""Select jobs that are due or whose worker died, the longest due first."""
 
 SETTLE_PAGES = """
 UPDATE deliveries d SET state = 'delivered', delivered_at = now() FROM turns t
@@ -93,7 +102,9 @@ UPDATE deliveries d SET state = 'delivered', delivered_at = now() FROM turns t
    AND t.session_id = d.session_id AND t.turn_no = d.turn_no AND t.ended_at IS NOT NULL
 RETURNING d.part
 """
-"""Delivery states of a former version, which stored them in a second commit that a crash could lose."""
+"""Mark web answers of ended turns as delivered after a minute; an earlier version could lose that state in a
+crash.
+"""
 
 TOLD_AT_ONCE = 1_000
 TELL_WHOSE = f"""
@@ -104,8 +115,8 @@ WITH untold AS (
 UPDATE sessions s SET person_name = p.display_name, person_kind = p.kind, person_anonymous = p.anonymous
   FROM untold JOIN contacts p ON p.id = untold.contact_id WHERE s.id = untold.id RETURNING s.id
 """
-"""Copies of names in sessions; a rename at the same time reaches its sessions after this, or before their
-rows were locked.
+"""Copy names into sessions that lack them; a rename at the same time also updates its sessions, so none stays
+old.
 """
 
 RUNNING = "id = :job_id AND epoch = :epoch AND state = 'running'"
@@ -116,7 +127,9 @@ MARK_TROUBLED = Named("""
 UPDATE sessions SET troubled_at = clock_timestamp()
  WHERE id IN (SELECT session_id FROM jobs WHERE id = ANY (:job_ids::bigint[]))
 """)
-"""Before its jobs are made dead, in the same transaction: a session is locked before its jobs everywhere."""
+"""Mark sessions before their jobs become dead, in the same transaction, since sessions are locked before jobs
+everywhere.
+"""
 
 END_JOB = Named(f"""
 WITH j AS (
@@ -131,7 +144,7 @@ WITH j AS (
 )
 SELECT id FROM j
 """)
-"""A flush that a dead or failed attempt left running ends with its job; its turns are read by the next."""
+"""End a job, and mark a flush that it left running as failed; the next flush reads its turns."""
 
 ASK_JOB = Named(f"""
 INSERT INTO jobs (kind, session_id, key, trigger, payload)
@@ -184,7 +197,7 @@ WITH u AS (
   {RETURNING}
 )
 {ADD_UP}""")
-"""Calls of a job in the ledger and in the spending of their day, in one commit."""
+"""Insert a job's model calls into the ledger and add them to the spending of their day."""
 
 ADD_TOTALS = Named(f"""
 UPDATE session_totals SET {render_total(":sums")},
@@ -196,7 +209,7 @@ UPDATE session_totals SET {render_total(":sums")},
           cost_unknown_calls = cost_unknown_calls + (:sums::bigint[])[6]
  WHERE session_id = :session_id
 """)
-"""Lifetime totals of a session, raised by the sums of a job's calls."""
+"""Add the sums of a job's calls to the lifetime totals of a session."""
 
 LOCK_SESSION = Named("SELECT * FROM sessions WHERE id = :session_id FOR UPDATE")
 
@@ -212,7 +225,7 @@ VALUES (:session_id, :kind, :from_turn, :through_turn, :from_seq, :through_seq, 
         :job_id, :focus)
 RETURNING id, public_id, created_at
 """)
-"""A compaction in the session's chain, with the flush that covers its turns."""
+"""Insert a compaction into the session's chain, with the flush that covers its turns."""
 
 SHOWN_SIZES = Named("""
 SELECT te.seq,
@@ -238,17 +251,17 @@ SELECT te.seq,
  WHERE te.session_id = :session_id AND te.turn_no > :base_turn AND te.turn_no <= :through_turn
    AND coalesce(te.replaced_by, 0) <= 0
 """)
-"""Estimated tokens of entries of ended live turns, shortened by their newest decision.
+"""Select estimated tokens of each entry in ended live turns, as its newest prune decision shows it.
 
 A result that a rule of its tool left unchanged counts in full, since the policy is unknown here. With `whole`
-hidden messages count, for callers that measure by the policy.
+hidden messages count too.
 """
 
 PINNED_TOKENS = Named("""
 SELECT coalesce(sum(e.tokens), 0)::bigint FROM pins p JOIN turn_entries te USING (session_id, seq)
   JOIN entries e USING (session_id, seq) WHERE p.session_id = :session_id AND te.turn_no <= :base_turn
 """)
-"""With what is live the size of the conversation part."""
+"""Sum of tokens of pinned entries in hidden turns."""
 
 MOVE_VIEW = Named("""
 UPDATE sessions SET base_turn = :base_turn, head = :head, redo = :redo, view_epoch = view_epoch + 1,
@@ -259,7 +272,7 @@ UPDATE sessions SET base_turn = :base_turn, head = :head, redo = :redo, view_epo
        compaction_backoff = NULL, next_event_seq = next_event_seq + 1
  WHERE id = :session_id RETURNING next_event_seq - 1 AS event_seq
 """)
-"""The session's view behind a compaction or its undo; the new epoch makes cached views stale."""
+"""Move the session's view after a compaction or its undo; the new epoch makes cached views stale."""
 
 ADD_EVENT = Named("""
 INSERT INTO events (session_id, event_seq, kind, payload) VALUES (:session_id, :event_seq, :kind, :payload)
@@ -270,6 +283,7 @@ COMPACTION_OF = Named("""
 SELECT id AS compaction, kind, tokens_before AS before, tokens_after AS after, through_turn - from_turn + 1 AS turns
   FROM compactions WHERE session_id = :session_id AND job_id = :job_id ORDER BY id DESC LIMIT 1
 """)
+"""Select the compaction that a job has committed, in the form of a job's outcome."""
 
 BOUNDS = Named("""
 SELECT coalesce(min(seq), 0) AS first, coalesce(max(seq), 0) AS last FROM turn_entries

@@ -1,5 +1,5 @@
-"""Read models of the dashboard.
+"""Queries of the dashboard's pages.
 
-One SQL statement for each page, which PostgreSQL answers as one JSON text; `session_list` pages through a
-million conversations, `alerts` keeps what needs an operator. Begin with `read_models.Insights`.
+Each page is one SQL statement that PostgreSQL answers as one JSON text; `session_list` pages through a
+million conversations, `alerts` stores what needs an operator. Begin with `read_models.Insights`.
 """

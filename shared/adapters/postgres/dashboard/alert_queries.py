@@ -1,4 +1,4 @@
-"""Queries of the page of alerts: open and past ones, and the last result of each target."""
+"""Queries of the alerts page: open and past alerts, and the last result of each target."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SELECT jsonb_build_object(
      LEFT JOIN LATERAL (SELECT * FROM alert_sends s WHERE s.target = t.target
                          ORDER BY s.id DESC LIMIT 1) l ON true), '[]'))::text
 """)
-"""Alerts page: open and ended alerts, and the last attempt of every recipient."""
+"""Alerts page as JSON: open alerts, a page of ended ones, and the last send to each target."""
 
 
 _OPEN = f"""
@@ -52,18 +52,22 @@ SELECT coalesce(jsonb_agg(o.told ORDER BY o.opened_at DESC, o.id DESC), '[]')::t
 
 
 class AlertInsights(PoolStore):
-    """Reads only."""
+    """Read-only queries of alerts."""
 
     async def list_newest_open(self) -> list[dict[str, Any]]:
-        """At most ten."""
+        """Return the ten newest open alerts."""
         return list(await read_page(self._pool, _OPEN))
 
     async def count_past(self) -> dict[str, Any] | None:
-        """See `count_rows`."""
+        """Return the number of ended alerts as `{count, more}`; None if counting takes too long."""
         return await count_rows(self._pool, "SELECT FROM alerts WHERE ended_at IS NOT NULL")
 
     async def load_page(self, targets: Sequence[str], *, cursor: str = "", limit: int = 50) -> dict[str, Any]:
-        """`{open: […], past: […], next, unseen, targets: […]}`; raises BadQuery."""
+        """Return `{open: […], past: […], next, unseen, targets: […]}`; `next` is the cursor of the next page,
+        or None.
+
+        Raises BadQuery if the cursor is invalid.
+        """
         limit = page_size(limit)
         key, row = read_cursor(cursor, _SORT) if cursor else (None, 0)
         if key is not None and not is_moment(key):

@@ -1,4 +1,4 @@
-"""Alerts in Postgres: opened and ended by what is so, each told to each target once."""
+"""Store of alerts: opened and ended by the current state of the database, and sent once to each target."""
 
 from __future__ import annotations
 
@@ -27,32 +27,38 @@ from shared.core.ops.alerts import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """From when on something needs an operator; `cap_micro` None: there is no cap."""
+    """Limits from which a state becomes an alert; `cap_micro` is in micro-dollars, None without a cap.
+
+    `handover_seconds` 0 disables alerts of waiting hand-overs.
+    """
 
     timezone: str = "UTC"
     cap_micro: int | None = None
     handover_seconds: float = 0.0
     worker_seconds: int = 30
     over_seconds: float = 60.0
-    """Seconds for which a problem must be over before its alert closes, so that a recurring one is one
+    """Seconds for which a problem must be absent before its alert ends, so that a recurring problem is one
     alert.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepOutcome:
+    """Numbers of alerts that a sweep opened and ended."""
+
     opened: int
     ended: int
 
 
 class PostgresAlerts(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of alerts; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def sweep(self, rules: Rules, *, worker_id: int, targets: Sequence[str]) -> SweepOutcome | None:
-        """Look for problems once; repeated looks change nothing. Returns None while another process looks.
+        """Open and end alerts by the current state; return None while another process does so.
 
-        The lock ends with the transaction, so that a process that loses it has written nothing.
+        Repeating it changes nothing. The lock ends with the transaction, so a process that loses it has
+        written nothing.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             if not await connection.fetchval(sql.LOCK):
@@ -66,7 +72,7 @@ class PostgresAlerts(PoolStore):
 
     @store_method
     async def claim(self, targets: Sequence[str], *, worker_id: int) -> Sending | None:
-        """The next message that is due to one of these; ours alone until `ended`."""
+        """Claim and return the next due message to one of these targets; None if none is due."""
         row = await self._pool.fetchrow(*sql.CLAIM(targets=list(targets), worker_id=worker_id))
         if row is None:
             return None
@@ -75,7 +81,10 @@ class PostgresAlerts(PoolStore):
 
     @store_method
     async def record_outcome(self, sending: Sending, outcome: Outcome, *, worker_id: int) -> bool:
-        """Record the outcome of a send; False if another process has taken it over."""
+        """Store the outcome of a send; return False if another process has taken it over.
+
+        A send that did not arrive is due again, up to MOST_TRIES attempts.
+        """
         ours = {"send_id": sending.send_id, "worker_id": worker_id}
         if isinstance(outcome, NotSent) and sending.attempt < MOST_TRIES:
             seconds = max(wait_seconds(sending.attempt), min(outcome.retry_after or 0.0, 3600.0))
@@ -87,7 +96,7 @@ class PostgresAlerts(PoolStore):
 
     @store_method
     async def send_test(self, targets: Sequence[str], *, by: str) -> UUID:
-        """A message to every target; its alert is over at once."""
+        """Store a test alert, already ended, with a due message to every target; return its public id."""
         made: UUID = await self._pool.fetchval(*sql.TEST(targets=list(targets), by=by))
         return made
 
@@ -98,9 +107,9 @@ class PostgresAlerts(PoolStore):
 
     @store_method
     async def record_outage(self, outage: Outage, results: Mapping[str, Outcome | None]) -> None:
-        """Store an outage that is over, with the result per target; None: whether it arrived is unknown.
+        """Store an outage that has ended, with the outcome per target; None means that it is unknown.
 
-        The end of the outage is then due to each target that may know of its beginning.
+        A message about the end is then due to each target that may know of the beginning.
         """
         described = [_describe_result(result) for result in results.values()]
         await self._pool.execute(
@@ -113,12 +122,12 @@ class PostgresAlerts(PoolStore):
 
     @store_method
     async def has_sender(self) -> bool:
-        """Whether a process is alive that brings messages to operators."""
+        """Return whether a web or bot process is alive, which sends alerts."""
         return bool(await self._pool.fetchval(sql.SOMEBODY))
 
     @store_method
     async def mark_seen(self, public_id: UUID, *, by: str) -> bool | None:
-        """Whether this changed anything; None: there is no such alert."""
+        """Mark an alert as seen; return whether that changed it, or None if there is no such alert."""
         row = await self._pool.fetchrow(
             *_MARK_SEEN(public_id=public_id, by=by),
         )
@@ -126,7 +135,7 @@ class PostgresAlerts(PoolStore):
 
     @store_method
     async def list_results(self, public_id: UUID) -> list[tuple[str, str, str]]:
-        """Return targets, states and failure codes of one alert."""
+        """Return (target, state, failure code) of the messages about an alert's beginning."""
         rows = await self._pool.fetch(
             *_RESULTS(public_id=public_id),
         )
@@ -138,7 +147,7 @@ def _describe_result(result: Outcome | None) -> tuple[str, str]:
 
 
 def _describe_outcome(outcome: Outcome) -> tuple[str, str]:
-    """The state and the code of a failure."""
+    """Return the state that an outcome leads to, and its failure code, "" for a success."""
     match outcome:
         case Sent():
             return "sent", ""

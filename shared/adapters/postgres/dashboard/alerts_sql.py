@@ -1,4 +1,4 @@
-"""The statements of alerts: what is so just now, what opens and ends by it, and who sends which message."""
+"""SQL of alerts: finds current problems, opens and ends alerts, and claims their messages."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from shared.core.ops.duties import LATE_PERIODS, LATE_SECONDS
 
 DUTY_IS_LATE = f"""coalesce(d.succeeded_at, d.since)
          < now() - make_interval(secs => greatest(d.seconds * {LATE_PERIODS}, {LATE_SECONDS}))"""
-"""Whether the duty `d` has not succeeded for too long."""
+"""Condition that the duty `d` has not succeeded within its allowed time."""
 LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('evertalk.alerts'))"
 
 SOURCE_SHARE = 3
-"""Divisor of the day's cap: a third of it, used by one person or network, opens an alert."""
+"""Divisor of the daily cap: spending of one person or network above this part opens an alert."""
 
 NEWEST_REFUSED = 20
-"""Newest turns refused by the total cap that are looked at; one of them that is its session's newest suffices."""
+"""Newest turns refused by the total cap that are examined; one that is the newest of its session suffices."""
 
 FALLS_IN_A_ROW = 3
+"""Consecutive summaries written without a model that open an alert."""
 FALLEN_BACK = f"""
   SELECT count(*) AS number FROM (
     SELECT kind, audit, created_at FROM compactions WHERE kind IN ('summary', 'digest') AND trigger <> 'fork'
@@ -26,16 +27,17 @@ FALLEN_BACK = f"""
    WHERE kind = 'digest' AND created_at > now() - interval '1 day'
      AND NOT coalesce(audit -> 'attempts', '[]') @> '[{{"step": "commit"}}]'
 """
-"""Digests among the newest summaries, without those that replaced a longer summary."""
+"""Number of digests written without a model among the newest summaries of the last day."""
 
 _LAST_SUMMARIZED = f"""(SELECT jsonb_agg(session_id) FROM (
            SELECT session_id FROM compactions WHERE kind IN ('summary', 'digest') AND trigger <> 'fork' ORDER BY id DESC LIMIT {FALLS_IN_A_ROW}) l)"""
-"""Sessions of the newest summaries, as a JSON list of internal numbers."""
+"""JSON list of the internal session ids of the newest summaries."""
 SESSIONS_AT_MOST = 5
+"""Maximum sessions that an alert names."""
 
 
 def _name_sessions(numbers: str) -> str:
-    """Return SQL for the public ids of a JSON list of internal session numbers; NULL without any."""
+    """Return SQL for the public ids of a JSON list of internal session ids; NULL if it is empty."""
     return f"""(SELECT string_agg(id, ', ') FROM (
            SELECT DISTINCT s.public_id::text AS id FROM jsonb_array_elements_text({numbers}) n
              JOIN sessions s ON s.id = n::bigint ORDER BY 1 LIMIT {SESSIONS_AT_MOST}) x)"""
@@ -190,8 +192,10 @@ WITH spent AS (
 )
 SELECT (SELECT count(*) FROM opened WHERE fresh) AS opened, (SELECT count(*) FROM ended) AS ended
 """)
-"""A reservation is refused before a cap is full: used up is also where the newest message met that very cap; of
-the total, since the processes know the cap of now.
+"""Open alerts for current problems, end alerts without one, and insert their messages.
+
+A call is refused before a cap is full; so a cap also counts as used up if the newest message of a session was
+refused by it.
 """
 
 CUT_OFF = """
@@ -201,7 +205,7 @@ UPDATE alert_sends s
        sent_by = NULL, ended_at = CASE WHEN target = 'webhook' THEN NULL ELSE now() END
  WHERE state = 'sending' AND NOT EXISTS (SELECT FROM workers w WHERE w.id = s.sent_by AND worker_is_alive(w))
 """
-"""End of sends whose process died: a webhook's receiver recognises repeats, so it is sent again; others stay
+"""End sends whose process died: to a webhook they are repeated, since it recognises repeats; others become
 uncertain.
 """
 
@@ -215,7 +219,7 @@ UPDATE alert_sends s SET state = 'failed', ended_at = now(), error = why.code
          WHERE d.state = 'due') why
  WHERE why.id = s.id AND s.state = 'due' AND why.code IS NOT NULL
 """)
-"""End of sends that can never arrive, with the reason; none that was sent changes."""
+"""Mark due sends that can never arrive as failed, with the reason."""
 
 CLAIM = Named("""
 WITH mine AS (
@@ -233,7 +237,7 @@ SELECT c.id, c.send_key::text, c.target, c.phase, c.attempt,
        a.public_id::text, a.kind, a.key, a.detail, a.opened_at, a.ended_at
   FROM claimed c JOIN alerts a ON a.id = c.alert_id
 """)
-"""The next due send, claimed by one process; an end is sent only where its beginning was."""
+"""Claim the next due send for one process; the end of an alert is sent only where its beginning was."""
 
 ENDED = Named("""
 UPDATE alert_sends SET state = :state, error = :code, sent_by = NULL, ended_at = now()
@@ -247,6 +251,7 @@ UPDATE alert_sends SET state = 'due', error = :code, sent_by = NULL,
 """)
 
 SOMEBODY = "SELECT EXISTS (SELECT FROM workers w WHERE w.role IN ('web', 'bot') AND worker_is_alive(w))"
+"""Select whether a web or bot process is alive."""
 
 OLDER_PROCESSES = Named("""
 SELECT count(*) FROM workers w JOIN workers mine ON mine.id = :worker_id AND w.role = mine.role
@@ -270,7 +275,9 @@ SELECT o.id, t.target, 'opened', t.key, t.state, t.error, 1, now() FROM outage o
 SELECT o.id, t.target, 'ended', gen_random_uuid(), 'due', '', 0, NULL FROM outage o, told t WHERE t.state <> 'failed'
 ON CONFLICT (alert_id, target, phase) DO NOTHING
 """)
-"""An outage that is over, with what was sent from memory: its end is due to each target that knows of it."""
+"""Insert an outage that has ended, with the sends that a process made from memory; each target that knows of
+it gets its end.
+"""
 
 TEST = Named("""
 WITH a AS (
@@ -281,4 +288,4 @@ WITH a AS (
 )
 SELECT public_id FROM a
 """)
-"""A test alert that has ended already, with a send to every target."""
+"""Insert a test alert that has ended already, with a send to every target."""

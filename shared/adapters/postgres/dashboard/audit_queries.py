@@ -1,4 +1,4 @@
-"""Queries of the audit page: entries by operator, action and time, and the state of the hash chain."""
+"""Queries of the audit page: entries by operator, action and time, and the check of the hash chain."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ from shared.adapters.postgres.db.pool import Named, PoolStore
 from shared.adapters.postgres.people.audit_chain import check_chain
 
 EXPORT_ROWS = 1_000
+"""Entries that one statement of an export reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditQuery:
-    """`action` is a whole one, or a family such as `read`; `about` is what it was done to."""
+    """Filter of the audit log; empty fields match all.
+
+    `action` is a whole action or a family such as `read`; `about` is the object that was changed; `before` is
+    the id before which a page begins.
+    """
 
     actor: str = ""
     action: str = ""
@@ -28,10 +33,12 @@ class AuditQuery:
 
 
 class AuditInsights(PoolStore):
-    """Reads only. Raises StorageUnavailable."""
+    """Read-only queries of the audit log. They raise StorageUnavailable."""
 
     async def load_page(self, query: AuditQuery) -> dict[str, Any]:
-        """`{entries, before, actors, actions}`, the newest first; `before` is null on the last page."""
+        """Return `{entries, before, actors, actions}`, newest first; `before` begins the next page, None on
+        the last one.
+        """
         found = await read_page(self._pool, *_PAGE(**_limits(query, query.limit + 1)))
         entries = found["entries"]
         more = len(entries) > query.limit
@@ -39,11 +46,13 @@ class AuditInsights(PoolStore):
         return dict(found) | {"before": found["entries"][-1]["id"] if more else None}
 
     async def count(self, query: AuditQuery) -> dict[str, Any] | None:
-        """How many match; see `count_rows`."""
+        """Return the number of matching entries as `{count, more}`; None if counting takes too long."""
         return await count_rows(self._pool, *_COUNTED(**_limits(replace(query, before=None), COUNTED_TO + 1)))
 
     async def iterate_entries(self, query: AuditQuery) -> AsyncIterator[dict[str, Any]]:
-        """All of them, a statement for each thousand: nothing is held open meanwhile."""
+        """Yield all matching entries, newest first; each thousand is one statement, so no transaction stays
+        open.
+        """
         while True:
             rows = await read_page(self._pool, *_ROWS(**_limits(query, EXPORT_ROWS)))
             for row in rows:
@@ -53,7 +62,7 @@ class AuditInsights(PoolStore):
             query = replace(query, before=rows[-1]["id"])
 
     async def check_chain(self) -> dict[str, Any]:
-        """Verify the hash chain."""
+        """Verify the hash chain and return the result."""
         return await check_chain(self._pool)
 
 
@@ -82,12 +91,12 @@ _PERSON = f"""(
           SELECT p.id, p.merged_into FROM sessions s JOIN contacts p ON p.id = s.contact_id
            WHERE s.public_id = CASE WHEN f.object ~ '^{_UUID}$' THEN f.object::uuid END) o
     JOIN contacts r ON r.id = coalesce(o.merged_into, o.id) LIMIT 1)"""
-"""Current name of the entry's subject; the log itself holds ids only."""
+"""Person that an entry is about, as JSON with the current name; the log itself has only ids."""
 _ROWS = Named(f"SELECT coalesce(jsonb_agg({_ENTRY} ORDER BY f.id DESC), '[]')::text FROM ({_FOUND}) f")
 
 
 def _each(column: str) -> str:
-    """The distinct values of a column by its index, one step for each value."""
+    """Return SQL of the distinct values of a column, found by one index lookup per value."""
     return f"""{column}s AS (
       (SELECT {column} FROM audit ORDER BY {column} LIMIT 1)
       UNION ALL
@@ -106,4 +115,4 @@ SELECT jsonb_build_object(
   'actions', (SELECT coalesce(jsonb_agg(action), '[]')
                 FROM (SELECT action FROM actions WHERE action IS NOT NULL LIMIT 200) a))::text
 """)
-"""Audit page: newest entries that fit, and 200 known actors and actions to choose from."""
+"""Audit page as JSON: newest matching entries, and at most 200 actors and actions to choose from."""

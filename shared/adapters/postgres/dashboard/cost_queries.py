@@ -1,6 +1,4 @@
-"""Queries of costs and savings: each page is one statement over the ledger. Costs of operators in the
-playground are reserved and booked here, too.
-"""
+"""Queries of costs and savings, each one statement over the ledger; also the store of playground costs."""
 
 from __future__ import annotations
 
@@ -21,6 +19,7 @@ from shared.core.session.turns import Caps, Spending
 Group = Literal["model", "day", "agent", "person", "purpose"]
 GROUPS: tuple[Group, ...] = get_args(Group)
 MOST_ROWS = 200
+"""Maximum groups of a costs page."""
 
 _KEYS = {
     "model": ("u.model", "u.model", ""),
@@ -81,14 +80,14 @@ SELECT json_build_object(
   'summaries_micro', (SELECT coalesce(sum(cost_micro), 0) FROM u WHERE purpose = 'compact'),
   'summaries_unknown', (SELECT count(*) FROM u WHERE purpose = 'compact' AND cost_micro IS NULL))::text
 """)
-"""Savings of caches and compactions in a range of days, with the cost of the summaries."""
+"""Savings by caches and compactions in a period, with the cost of summaries, as JSON."""
 
 
 class CostInsights(PoolStore):
-    """Read-only queries of costs. An unknown price is null; so is a sum of unknown prices only."""
+    """Read-only queries of costs in micro-dollars; None where all prices are unknown."""
 
     async def load_costs(self, group: str, period: Period, *, most: int = MOST_ROWS) -> dict[str, Any]:
-        """Return costs summed by `group` and in total: the dearest group first, days in order.
+        """Return costs summed by `group` and in total: the most expensive group first, days in order.
 
         At most `most` groups are returned. Raises BadQuery for an unknown group.
         """
@@ -102,7 +101,7 @@ class CostInsights(PoolStore):
         return found
 
     async def load_savings(self, period: Period) -> dict[str, Any]:
-        """Return tokens by model and day and the cost of summaries, for `core/ops/savings.py`."""
+        """Return tokens by model and day, and the cost of summaries, for `core/ops/savings.py`."""
         found: dict[str, Any] = await self._read(SAVED, period)
         return found
 
@@ -120,7 +119,7 @@ SELECT coalesce(max(spent_micro) FILTER (WHERE scope = 'total'), 0)
 
 
 async def load_spent_today(database_url: str, *, timezone: str) -> tuple[int, int]:
-    """Return micro-dollars under the total cap, and the number of people and conversations near a cap."""
+    """Return (micro-dollars spent and reserved today, number of people and conversations near a cap)."""
     connection = await connect(database_url)
     try:
         row = await connection.fetchrow(*_TODAY(timezone=timezone), timeout=10)
@@ -131,7 +130,7 @@ async def load_spent_today(database_url: str, *, timezone: str) -> tuple[int, in
 
 
 class PostgresPlayground(PoolStore):
-    """Store of spending for calls outside conversations, as on the dashboard's playground.
+    """Store of costs outside of conversations, such as those of the dashboard's playground.
 
     Each method is one transaction and raises StorageUnavailable.
     """
@@ -142,8 +141,7 @@ class PostgresPlayground(PoolStore):
     ) -> int | None:
         """Reserve `micro` micro-dollars under the deployment's cap; return the reservation's id.
 
-        Returns None if no cap applies. The session, turn and job are not used.
-        Raises CapReached.
+        Returns None if no cap applies. `session_id`, `turn` and `job_id` are ignored. Raises CapReached.
         """
         row = await self._pool.fetchrow(
             *turn_sql.RESERVE_FOR_NOBODY(
@@ -160,6 +158,7 @@ class PostgresPlayground(PoolStore):
 
     @store_method
     async def release_reservation(self, reservation_id: int, *, spent_micro: int = 0) -> None:
+        """End a reservation; `spent_micro` micro-dollars of it were used."""
         await self._pool.execute(
             *turn_sql.RELEASE_RESERVATION(
                 reservation_id=reservation_id,
@@ -169,6 +168,7 @@ class PostgresPlayground(PoolStore):
 
     @store_method
     async def record_playground(self, spent: Sequence[Spending]) -> None:
+        """Insert the calls into the ledger under the purpose `playground`."""
         await self._pool.execute(*_PLAYED(spent=build_usage_rows(spent)))
 
 

@@ -1,4 +1,4 @@
-"""Numbers by the hour and by the day, from the rows that `db/hour_counts.py` keeps."""
+"""Figures by hour and day, from the rows that `db/hour_counts.py` maintains."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ SUMS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
-    """From a moment up to another; days are those of a time zone."""
+    """Time from `start` to before `end`; its days are those of the time zone `zone`.
+
+    Raises BadQuery if it is empty or longer than MOST_DAYS.
+    """
 
     start: datetime
     end: datetime
@@ -39,7 +42,10 @@ class Period:
 
     @classmethod
     def from_days(cls, first: date, last: date, zone: str) -> Period:
-        """Whole days, the last one included."""
+        """Return the period of whole days from `first` to `last`, inclusive.
+
+        Raises BadQuery if it is empty.
+        """
         if first > last:
             raise BadQuery("from lies after to")
         return cls(start=_midnight(first, zone), end=_midnight(last + timedelta(days=1), zone), zone=zone)
@@ -54,12 +60,12 @@ class Period:
 
     @property
     def days(self) -> float:
-        """How many; a day on which the clocks change is one."""
+        """Number of days; a day with a change of clocks counts as one."""
         whole = self.start == _midnight(self.first, self.zone)
         return (self.last - self.first).days + 1 if whole else (self.end - self.start) / timedelta(days=1)
 
     def shift_back(self) -> Period:
-        """Return the preceding period of equal length."""
+        """Return the period of the same length that ends where this one begins."""
         if self.start == _midnight(self.first, self.zone):
             length = timedelta(days=self.days)
             return Period.from_days(self.first - length, self.first - timedelta(days=1), self.zone)
@@ -71,15 +77,17 @@ def _midnight(day: date, zone: str) -> datetime:
 
 
 class PostgresHourlyStats(PoolStore):
-    """Raises StorageUnavailable."""
+    """Read-only queries of the hourly figures. They raise StorageUnavailable."""
 
     def __init__(self, pool: Pool, *, timezone: str = "UTC") -> None:
         super().__init__(pool)
         self._timezone = timezone
 
     async def load_series(self, period: Period, step: Step) -> dict[str, Any]:
-        """`{steps: […], total, before, counted_at, since}`; `before` is the total of the period before, null
-        where that was not counted from its beginning. Raises BadQuery.
+        """Return `{steps: […], total, before, counted_at, since}` of a period.
+
+        `before` is the total of the preceding period, None if that was not counted in full. Raises BadQuery
+        for more than 31 days by the hour.
         """
         if step == "hour" and period.end - period.start > timedelta(hours=MOST_HOURS + 1):
             raise BadQuery(f"by the hour a period has at most {MOST_HOURS // 24} days")
@@ -101,7 +109,7 @@ class PostgresHourlyStats(PoolStore):
 
 
 def _sum_up(steps: Sequence[Mapping[str, Any]], period: Period) -> dict[str, Any]:
-    """`people` is their number on a day, on average."""
+    """Return the totals of all steps; `people` is the average per day."""
     sums = {name: sum(one[name] for one in steps) for name in SUMS}
     filled = [one["first_tokens"] for one in steps if one["first_tokens"]]
     kinds = {kind for one in steps for kind in one["jobs"]}

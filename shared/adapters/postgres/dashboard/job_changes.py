@@ -1,4 +1,4 @@
-"""Operators' changes to jobs and deliveries; a row that has changed since is left alone."""
+"""Operators' changes of jobs and deliveries; a row that has changed since it was shown is skipped."""
 
 from __future__ import annotations
 
@@ -19,13 +19,18 @@ _TRIES = 3
 
 
 class PostgresJobChanges(PoolStore):
-    """Each method is one transaction, with its line in the audit log; raises StorageUnavailable."""
+    """Store of these changes; each method is one transaction with an audit entry.
+
+    It raises StorageUnavailable.
+    """
 
     @store_method
     async def list_matching(
         self, verb: JobVerb, match: JobMatch, *, after: int, through: int, limit: int
     ) -> list[int]:
-        """Ids of jobs that match and can be changed so, oldest first."""
+        """Return ids of at most `limit` jobs between `after` and `through` that match and allow this change,
+        oldest first.
+        """
         statement = Named(sql.MATCHING.format(where=sql.render_match(match), may=sql.MAY[verb]))
         matching = statement(
             kind=match.kind, session=match.session or None, after=after, through=through, limit=limit
@@ -34,12 +39,14 @@ class PostgresJobChanges(PoolStore):
         return [row["id"] for row in rows]
 
     async def change_jobs(self, verb: JobVerb, ids: Sequence[int], *, actor: str) -> WorkChanged:
-        """Retry dead jobs with all their attempts, or cancel waiting ones."""
+        """Retry dead jobs with all their attempts, or cancel waiting ones; return what changed and why others
+        did not.
+        """
         for left in reversed(range(_TRIES)):
             try:
                 return await self._change_jobs(verb, ids, actor)
             except asyncpg.UniqueViolationError:
-                # The same was asked for in this instant: the next look sees it and leaves ours alone.
+                # Another request inserted the same job in this instant; the next attempt sees and skips it.
                 if not left:
                     raise
         raise AssertionError("the last try returns or raises")
@@ -65,7 +72,9 @@ class PostgresJobChanges(PoolStore):
     async def set_kind(
         self, kind: str, *, paused: bool, concurrency: int | None, version: int, actor: str
     ) -> bool:
-        """Change a kind of job; False if it has changed since `version`, 0 before the first change."""
+        """Pause a kind of job or limit its parallel jobs; return False if it has changed since `version` (0
+        before the first change).
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             change = sql.SET_KIND(
                 kind=kind, paused=paused, concurrency=concurrency, actor=actor, version=version
@@ -82,7 +91,9 @@ class PostgresJobChanges(PoolStore):
     async def change_deliveries(
         self, verb: DeliveryVerb, parts: Sequence[PartKey], *, actor: str
     ) -> WorkChanged:
-        """Taken as arrived; or queued, for the bot's process to send again."""
+        """Mark uncertain deliveries as arrived, or queue them for the bot process to send again; return what
+        changed.
+        """
         columns = {
             "sessions": [one.session for one in parts],
             "turns": [one.turn for one in parts],

@@ -1,4 +1,4 @@
-"""Queries of the pages of jobs and deliveries, and the pulse that reveals changes."""
+"""Queries of the pages of jobs and deliveries, and the pulse by which pages notice changes."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ LIVE_TOPICS: Mapping[str, tuple[str, ...]] = {
     "notes": ("notes",),
     "alerts": ("alerts", "sends"),
 }
-"""Topics that pages may follow, and the parts of the pulse that reveal their changes."""
+"""Topics that pages may follow, and the parts of the pulse that show their changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryQuery:
+    """Filter of the list of deliveries; empty fields match all."""
+
     state: str = ""
     session: str = ""
     cursor: str = ""
@@ -36,12 +38,16 @@ class DeliveryQuery:
 
 
 class JobInsights(PoolStore):
-    """Read-only queries of jobs; unknown numbers are null."""
+    """Read-only queries of jobs and deliveries; unknown numbers are None."""
 
     async def load_jobs(
         self, match: JobMatch, *, before: int | None = None, limit: int = 50
     ) -> dict[str, Any]:
-        """Jobs that match, newest first, how many of them can be changed; counts of all; processes; bots."""
+        """Return matching jobs, newest first, with the number that can be changed, counts of all jobs,
+        processes and bots.
+
+        `before` is the id before which the page begins. Raises BadQuery.
+        """
         check_match(match)
         statement = Named(sql.JOBS.format(where=sql.render_match(match)))
         page = statement(
@@ -50,17 +56,22 @@ class JobInsights(PoolStore):
         return dict(await read_page(self._pool, *page))
 
     async def count_jobs(self, match: JobMatch) -> dict[str, Any] | None:
-        """How many match; see `count_rows`. Raises BadQuery."""
+        """Return the number of matching jobs as `{count, more}`; None if counting takes too long. Raises
+        BadQuery.
+        """
         check_match(match)
         rows = Named(f"SELECT FROM jobs j WHERE {sql.render_match(match)}")
         return await count_rows(self._pool, *rows(kind=match.kind, session=match.session or None))
 
     async def count_deliveries(self, query: DeliveryQuery) -> dict[str, Any] | None:
-        """How many match; see `count_rows`."""
+        """Return the number of matching deliveries as `{count, more}`; None if counting takes too long."""
         return await count_rows(self._pool, *sql.DOUBTED(state=query.state, session=query.session or None))
 
     async def load_deliveries(self, query: DeliveryQuery) -> dict[str, Any]:
-        """Parts of answers that may not have arrived, or never will; newest first. Raises BadQuery."""
+        """Return a page of answer parts that may not have arrived or never will, newest first.
+
+        Raises BadQuery.
+        """
         if query.state and query.state not in DOUBTS:
             raise BadQuery(f"state is one of {', '.join(DOUBTS)}")
         at, session_id, turn, part = _edge(query.cursor) if query.cursor else (None, 0, 0, 0)
@@ -74,13 +85,15 @@ class JobInsights(PoolStore):
         return found
 
     async def load_pulse(self) -> dict[str, str]:
-        """A mark for each topic that is another one when something of it changed."""
+        """Return a string for each topic that differs from an
+        earlier one if something of the topic changed.
+        """
         found = await read_page(self._pool, sql.PULSE)
         return {topic: json.dumps([found[part] for part in parts]) for topic, parts in LIVE_TOPICS.items()}
 
 
 def check_match(match: JobMatch) -> None:
-    """Raises BadQuery."""
+    """Raise BadQuery if the state or the kind is unknown."""
     if match.state and match.state not in JOB_STATES:
         raise BadQuery(f"state is one of {', '.join(JOB_STATES)}")
     if match.kind and match.kind not in JOB_KINDS:

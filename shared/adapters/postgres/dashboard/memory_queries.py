@@ -1,4 +1,4 @@
-"""Queries of memory for the dashboard: notes with their sources and people."""
+"""Queries of notes for the dashboard, with their sources and people."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STATES = ("kept", "replaced", "put_away")
 AUTHORITIES = ("person", "assistant", "tool", "operator")
 _ORDER = "notes"
 NEAR = 1000
-"""Newest notes that a search checks before it uses an index; a common word fills its page from them."""
+"""Newest notes that a search reads before it uses an index; a common word fills its page from them."""
 NEAR_NOTES = 10_000
 """Maximum notes that one page of a search for one or two letters reads."""
 
@@ -39,7 +39,7 @@ class NoteQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundNote:
-    """Note for operators: its short id, the conversation that it belongs to, its person and its fields."""
+    """Note as operators see it: short id, conversation to which it belongs, person, and fields."""
 
     short_id: str
     source: NoteSource
@@ -49,7 +49,7 @@ class FoundNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionFound:
-    """Public id of a version of a note, and the operator who wrote it; None if it was not an operator."""
+    """Version of a note; `changed_by` is the operator who wrote it, None if it was another author."""
 
     public_id: UUID
     changed_by: str | None
@@ -76,10 +76,7 @@ class MemoryInsights(PoolStore):
         return {**found, "next": following}
 
     async def count_notes(self, query: NoteQuery) -> dict[str, Any] | None:
-        """Return the number of matching notes as `{count, more}`; None if counting takes too long.
-
-        See `count_rows`.
-        """
+        """Return the number of matching notes as `{count, more}`; None if counting takes too long."""
         where, arguments = _build_filter(replace(query, cursor=""))
         statement, values = arguments.render(
             f"SELECT FROM notes n WHERE (:person::uuid IS NULL OR true) AND {where}"
@@ -93,7 +90,7 @@ class MemoryInsights(PoolStore):
 
     @store_method
     async def find_note_by_row(self, whose: NoteSource, note_id: int) -> FoundNote | None:
-        """Return a note by its row id; None if it belongs to another person."""
+        """Return a note by its row id; None if it is unknown or belongs to another person."""
         return await self._one(*_NOTE_BY_ROW(note_id=note_id, contact_id=whose.contact_id))
 
     @store_method
@@ -130,7 +127,9 @@ class MemoryInsights(PoolStore):
 
     @store_method
     async def was_archived_by_operator(self, public_id: UUID) -> bool:
-        """Return whether an operator, and not the person, archived the note."""
+        """Return whether an operator, and not the person, archived the note; False if it is not archived or
+        unknown.
+        """
         found: bool = await self._pool.fetchval(
             *_BY_OPERATOR(
                 public_id=public_id,
@@ -203,7 +202,7 @@ _SAYS = """(strpos(lower(n.text), lower({word}::text)) > 0
            OR strpos(lower(n.subject), lower({word}::text)) > 0
            OR starts_with(n.public_id::text, lower({word}::text)))"""
 _EDGE = "SELECT id FROM edge"
-"""Id of a note: newer notes are checked one by one, others are found by the index."""
+"""Subquery for a note id: newer notes are read one by one, older ones are found by the index."""
 _SHORT_SEARCH = """
 WITH edge AS MATERIALIZED (SELECT coalesce(({newest} OFFSET {near} LIMIT 1), 0) AS id)"""
 _BEYOND = 2**62
@@ -224,7 +223,7 @@ _ROWS = "SELECT n.* FROM notes n WHERE {where} ORDER BY n.id DESC LIMIT {limit}"
 _FOUND_ROWS = """SELECT n.* FROM (SELECT DISTINCT id FROM ({found}) x ORDER BY id DESC) f
  CROSS JOIN LATERAL (SELECT * FROM notes x WHERE x.id = f.id OFFSET 0) n
  WHERE {where} ORDER BY f.id DESC LIMIT {limit}"""
-"""Statement that reads the rows of found ids, as a join; otherwise the planner would read all notes."""
+"""Statement that reads the rows of found ids as a join; otherwise the planner would read all notes."""
 _OF_PERSON = """n.contact_id IN (SELECT contact_family(coalesce(o.merged_into, o.id)) FROM contacts o
                                 WHERE o.public_id = :person)"""
 _SHOWN = f"""json_build_object('row', n.id, 'id', n.public_id, 'short_id', 'n' || left(n.public_id::text, 8),
@@ -267,7 +266,7 @@ _NOTE_BY_ROW = Named(
 )
 """Statement for a note by its row id, with the conversation whose screens are notified of a change.
 
-That is the person's newest one with the agent of the note.
+That is the person's newest conversation with the note's agent.
 """
 _KNOWN_TO = Named("""
 SELECT s.id AS session_id, r.id AS root, a.name AS scope
@@ -286,7 +285,7 @@ SELECT n.id, n.public_id,
          ORDER BY c.at DESC, a.at DESC LIMIT 1) AS changed_by
   FROM notes n WHERE n.id = ANY (:note_ids::bigint[]) AND n.text <> ''
 """)
-"""Notes of a chain with the operator who changed each, from the audit entry of the same minute."""
+"""Versions of notes with the operator who wrote each, by the audit entry within the same minute."""
 _BY_OPERATOR = Named("""
 SELECT EXISTS (SELECT FROM notes n JOIN audit a ON a.object = :audited AND a.action = 'note.put_away'
                   AND abs(extract(epoch FROM a.at - n.forgotten_at)) < 60

@@ -1,4 +1,4 @@
-"""How long turns and jobs took, and what waits just now: read in small steps, for `/metrics`."""
+"""Durations of turns and jobs, and numbers of waiting work, for `/metrics`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from shared.adapters.postgres.db.pool import Pool, PoolStore
 from shared.adapters.postgres.turns.counters import SpentToday
 
 STAGES = ("wait", "model", "turn", "job_wait", "job")
-"""Until a turn is begun; until its model has answered; until it is over; of jobs: waiting, running."""
+"""Stages of a turn (until claimed, until the model answered, until ended) and of a job (waiting, running)."""
 BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""Upper bounds of the histogram's buckets in seconds."""
 _AT_MOST = 20_000
-"""Rows that one scrape reads; what is left is read by the next."""
+"""Maximum rows that one scrape reads; the next one continues."""
 
 
 @dataclass(slots=True)
 class Histogram:
-    """Counts since this process began to look, as Prometheus wants them."""
+    """Counts per bucket and sum of seconds, since this process started."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
     seconds: float = 0.0
@@ -32,7 +33,7 @@ class Histogram:
 
 
 class Durations(PoolStore):
-    """Each scrape reads what was written since the last; a row is counted once by each process."""
+    """Durations of turns and jobs; each scrape adds the rows written since the last one."""
 
     def __init__(self, pool: Pool) -> None:
         super().__init__(pool)
@@ -41,7 +42,7 @@ class Durations(PoolStore):
         self.stages = {stage: Histogram() for stage in STAGES}
 
     async def catch_up(self) -> None:
-        """Not by two at a time: the caller sees to it."""
+        """Add the rows written since the last call. The caller must not call it concurrently."""
         found = await read_page(
             self._pool,
             *sql.SINCE(
@@ -57,7 +58,7 @@ class Durations(PoolStore):
 
 
 class MetricsInsights(PoolStore):
-    """Reads only, and nothing that grows with the history."""
+    """Read-only queries of gauges, whose cost does not grow with the history."""
 
     def __init__(self, pool: Pool, *, timezone: str, clock: Callable[[], float] = monotonic) -> None:
         super().__init__(pool)
@@ -73,18 +74,20 @@ class MetricsInsights(PoolStore):
 
 
 Turn: TypeAlias = tuple[int, int]
-"""Number of a session, and of a turn in it."""
+"""Session's internal id and turn number."""
 
 
 class AnswerTimes(PoolStore):
-    """Speed of the newest answers: a turn that has ended is read once."""
+    """Speed of the newest answers; times of ended turns are cached."""
 
     def __init__(self, pool: Pool) -> None:
         super().__init__(pool)
         self._ended: dict[Turn, Mapping[str, Any]] = {}
 
     async def read(self) -> dict[str, Any]:
-        """Return p95s in milliseconds, of first tokens and of the time without the model, and their turns."""
+        """Return 95th percentiles in milliseconds of the first token and of the time without the model, and
+        numbers of turns.
+        """
         calls = [
             ((session_id, turn_no), model_ms)
             for session_id, turn_no, model_ms in await read_page(self._pool, sql.NEWEST_CALLS)
@@ -114,7 +117,7 @@ class AnswerTimes(PoolStore):
 
 
 def _find_percentile(values: Collection[float], share: float) -> float | None:
-    """Return the value at a share of the ordered values, between two of them if it lies there."""
+    """Return the value at a share (0 to 1) of the ordered values, interpolated; None without values."""
     if not values:
         return None
     ordered = sorted(float(value) for value in values)

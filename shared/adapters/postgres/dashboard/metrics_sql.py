@@ -1,11 +1,13 @@
-"""The statements of `/metrics`."""
+"""SQL of `/metrics`."""
 
 from __future__ import annotations
 
 from shared.adapters.postgres.db.pool import Named
 
 CALLS_OF_ANSWERS = 500
-"""Newest model calls that the speed of answers is taken from: the slowest 25 are above the p95."""
+"""Newest model calls from which the speed of answers is computed; the slowest 25 are above the 95th
+percentile.
+"""
 
 SINCE = Named("""
 WITH edge AS (
@@ -50,7 +52,9 @@ SELECT json_build_object(
             FROM counted o GROUP BY o.stage) x), '[]'::json)
 )::text FROM edge e
 """)
-"""Durations of turns and jobs that ended since the last scrape; an edge moves past each row once."""
+"""Durations of turns and jobs that ended since the last scrape, and the position from which the next one
+continues.
+"""
 
 GAUGES = """
 SELECT json_build_object(
@@ -99,6 +103,7 @@ SELECT json_build_object(
   'reserved_micro', (SELECT coalesce(sum(amount_micro), 0) FROM reservations WHERE state = 'held')
 )::text
 """
+"""Current numbers of waiting and failed work as JSON."""
 
 NEWEST_CALLS = f"""
 SELECT coalesce(json_agg(json_build_array(session_id, turn_id, model_ms)), '[]'::json)::text
@@ -117,4 +122,4 @@ SELECT coalesce(json_agg(json_build_object(
   FROM unnest(:sessions::bigint[], :turns::bigint[]) AS k(session_id, turn_no)
   JOIN turns t ON t.session_id = k.session_id AND t.turn_no = k.turn_no
 """)
-"""An answer with tool calls waits for the tools, so its time does not show the share of the program."""
+"""Times of turns; without `answered_ms` for turns with tools, whose time would count as the program's."""

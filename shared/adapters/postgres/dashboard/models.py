@@ -1,4 +1,4 @@
-"""State of the models that running processes call, for operators."""
+"""State of the models as running processes see it, for operators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SELECT p ->> 'provider', p ->> 'model', min((p ->> 'window')::bigint), max((p ->
 
 
 async def list_narrowed_windows(database_url: str) -> list[tuple[str, str, int, int]]:
-    """Provider, model, the window that its refusals name, and the one that it should have."""
+    """Return (provider, model, window that refusals name, expected window) in tokens."""
     connection = await connect(database_url)
     try:
         rows = await connection.fetch(_NARROWED, timeout=10)
@@ -37,7 +37,7 @@ SELECT DISTINCT ON (1, 2) p ->> 'provider', p ->> 'model',
 
 
 async def list_learned_abilities(database_url: str) -> list[tuple[str, str, str, int | None]]:
-    """Return provider, model, the ability that its server refused, and the limit that it named."""
+    """Return (provider, model, ability that the server refused, limit that it named or None)."""
     connection = await connect(database_url)
     try:
         rows = await connection.fetch(_LEARNED, timeout=10)
@@ -47,7 +47,9 @@ async def list_learned_abilities(database_url: str) -> list[tuple[str, str, str,
 
 
 async def list_rejections(database_url: str) -> list[tuple[str, str, str, int]]:
-    """Return provider, model, the server's words and the number of rejections in the last ten minutes."""
+    """Return (provider, model, the server's wording or code,
+    number of rejections in the last ten minutes).
+    """
     connection = await connect(database_url)
     try:
         rows = await connection.fetch(_REJECTIONS, timeout=10)
@@ -57,7 +59,7 @@ async def list_rejections(database_url: str) -> list[tuple[str, str, str, int]]:
 
 
 async def has_no_summaries(database_url: str) -> bool:
-    """Whether no model wrote any of the newest summaries."""
+    """Return whether the newest summaries, FALLS_IN_A_ROW of them, were all written without a model."""
     connection = await connect(database_url)
     try:
         fallen = int(await connection.fetchval(FALLEN_BACK, timeout=10))

@@ -1,4 +1,4 @@
-"""Queries of the dashboard: each page is one statement whose answer is one JSON text."""
+"""Queries of the dashboard; each page is one statement with one JSON text as answer."""
 
 from __future__ import annotations
 
@@ -42,12 +42,13 @@ __all__ = [
 ]
 
 BATCH = 1000
+"""Sessions that one statement of an export reads."""
 UNDER_WAY = 0.001
 """Seconds to wait until a statement has been sent to the database."""
 
 
 class Insights(PoolStore):
-    """Read-only queries of the dashboard; unknown numbers are null."""
+    """Read-only queries of the dashboard; unknown numbers are None."""
 
     def __init__(self, pool: Pool, *, timezone: str = "UTC", clock: Callable[[], float] = monotonic) -> None:
         super().__init__(pool)
@@ -71,7 +72,7 @@ class Insights(PoolStore):
         }
 
     async def load_checklist(self, operator_id: int, *, demo_model: str) -> dict[str, Any]:
-        """Return the state of the set-up checklist as far as the database knows it."""
+        """Return the state of the set-up checklist for an operator, as far as the database knows it."""
         found: dict[str, Any] = await self._read(
             *sql.CHECKLIST(operator_id=operator_id, demo_model=demo_model)
         )
@@ -91,10 +92,7 @@ class Insights(PoolStore):
         return {"sessions": [_without(row, "key", "row") for row in shown], "next": following}
 
     async def count_sessions(self, query: SessionQuery) -> dict[str, Any] | None:
-        """Return the number of matching sessions as `{count, more}`; None if counting takes too long.
-
-        See `count_rows`.
-        """
+        """Return the number of matching sessions as `{count, more}`; None if counting takes too long."""
         statement, arguments = build_session_count(query, await self._matches(query.search) or Matches())
         return await count_rows(self._pool, statement, *arguments)
 

@@ -1,4 +1,4 @@
-"""The statements of `insights`: one per page, each answers with one JSON text."""
+"""SQL of the dashboard's pages: one statement per page, whose answer is one JSON text."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from shared.core.session.channels import SECRETARY_CHANNEL
 
 LEASE_SECONDS = 4
 NEAR_PCT = 90
+"""Percent of the context from which a conversation counts as nearly full."""
 FULL_MARKS = (70, 90)
-"""Shares of the context from which on an index knows the conversations."""
+"""Percentages of filled context that have partial indexes."""
 
-# The indexes of `session_list` are over the very same terms, or none would serve.
+# The indexes of `session_list` use exactly these expressions; with others they would not be used.
 CONTEXT_PCT = "(CASE WHEN context_limit > 0 THEN context_tokens * 100.0 / context_limit END)::float8"
 READ_TOKENS = "input_tokens + cache_read_tokens + cache_write_tokens"
 KNOWN_COST = "CASE WHEN cost_unknown_calls > 0 AND cost_micro = 0 THEN NULL ELSE cost_micro END"
 CACHE_PCT = f"(CASE WHEN {READ_TOKENS} > 0 THEN cache_read_tokens * 100.0 / ({READ_TOKENS}) END)::float8"
 
 CHANNEL = "nullif(s.last_channel, '')"
-"""Where the newest turn came from; null before the first."""
+"""Channel of the newest turn; NULL before the first turn."""
 
 STATE = """(CASE
   WHEN s.answered_turn < s.next_turn - 1 AND s.leased_by IS NOT NULL THEN 'answering'
@@ -37,12 +38,14 @@ STATE = """(CASE
   WHEN (SELECT n.state FROM turns n WHERE n.session_id = s.id AND n.turn_no = s.answered_turn) = 'failed'
   THEN 'problem'
   ELSE 'idle' END)"""
-"""The mark of a trouble tells those few whose newest job and turn have to be looked at; of the jobs that run, as many as
-workers can do at once, all are read once for a whole page.
+"""State of session `s`.
+
+Only sessions marked as troubled have their newest job and turn read; running jobs are few and read once per
+page.
 """
 STATES = ("answering", "waiting", "tidying", "problem", "idle")
 UNENDED = "ARRAY(SELECT session_id FROM turns WHERE ended_at IS NULL)"
-"""Sessions with an unanswered message, by the index of such turns."""
+"""Array of sessions with an unanswered message, read from a partial index."""
 _UNANSWERED = f"s.id = ANY ({UNENDED}) AND s.answered_turn < s.next_turn - 1"
 IN_STATE = {
     "answering": f"{_UNANSWERED} AND s.leased_by IS NOT NULL",
@@ -51,8 +54,10 @@ IN_STATE = {
     "problem": f"s.troubled_at IS NOT NULL AND coalesce({STATE} = 'problem', false)",
     "idle": f"coalesce({STATE} = 'idle', false)",
 }
-"""The same by way of the index that knows the few which are not idle. Of `coalesce` the planner guesses that it is true
-for half of the rows, of a bare comparison that it hardly ever is: then it would look at all of them to sort them.
+"""Conditions for each state, by way of indexes of the sessions that are not idle.
+
+`coalesce` makes the planner assume that half of the rows match; a bare comparison would make it sort them
+all.
 """
 _TRUE_STATE = "(SELECT {} FROM sessions y WHERE y.id = s.id)".format(re.sub(r"\bs[.]", "y.", STATE))
 LISTED_IN_STATE = {
@@ -62,16 +67,16 @@ LISTED_IN_STATE = {
     "problem": f"s.troubled_at IS NOT NULL AND coalesce({_TRUE_STATE} = 'problem', false)",
     "idle": f"coalesce({_TRUE_STATE} = 'idle', false)",
 }
-"""The same of a row of `session_list`."""
+"""The same conditions for a row of `session_list`."""
 
 
 def _of(table: str, term: str) -> str:
-    """A term over the columns of one table, with its alias before each."""
+    """Return an expression over columns with the alias `table` before each column."""
     return re.sub(r"\b([a-z]+_[a-z_]+)\b", rf"{table}.\1", term)
 
 
 _READ = f"({_of('t', READ_TOKENS)})"
-"""All that went in: the provider counts what its cache served apart from `input_tokens`."""
+"""All input tokens; the provider counts cached ones separately from `input_tokens`."""
 _COST = f"({_of('t', KNOWN_COST)})"
 _HIT = _of("t", CACHE_PCT)
 _PCT = _of("s", CONTEXT_PCT)
@@ -79,18 +84,16 @@ _PCT = _of("s", CONTEXT_PCT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """Order of a column: a key that is never null, so that a cursor can use it; `tie` is of the same
-    table.
-    """
+    """Sort order of a column: `key` is never NULL, so that cursors can use it; `tie` orders equal keys."""
 
     key: str
     kind: str
     tie: str = "s.id"
     listed: bool = False
-    """Whether `s` is a row of `session_list`, as it was some seconds ago."""
+    """Whether `s` is a row of `session_list`, which is some seconds old."""
 
     def holds(self, key: str) -> bool:
-        """Whether a text is a value of this order's kind."""
+        """Return whether a cursor's text is a value of this order's type."""
         try:
             match self.kind:
                 case "bigint":
@@ -122,7 +125,7 @@ SORTS = {
     "compactions": Order(key="t.compaction_count", kind="bigint", tie="t.session_id"),
     "state": Order(key=STATE, kind="text"),
 }
-"""Columns of the list; each order has an index in `tables.py` over the same expression.
+"""Sortable columns of the session list; each order has an index in `tables.py` over the same expression.
 
 Values that each turn changes are ordered by their copy in `session_list`; rows always show current values.
 """
@@ -134,7 +137,7 @@ _SHOWN_PERSON = """
   'kind', coalesce(s.person_kind, (SELECT kind FROM contacts WHERE id = s.contact_id)),
   'anonymous', coalesce(s.person_anonymous, (SELECT anonymous FROM contacts WHERE id = s.contact_id)),
 """
-"""Looked up for those sessions only that no worker has told yet whose they are."""
+"""Person of session `s`, read from contacts only while the copies in the session are missing."""
 _FACTS = f"""
   'id', s.public_id, {_SHOWN_PERSON}
   'title', {TITLE},
@@ -159,12 +162,14 @@ placed AS (SELECT *, row_number() OVER () AS place FROM page)
 SELECT json_agg(json_build_object('row', s.id, 'key', s.key::text, {_FACTS.replace(STATE, "{state}")}) ORDER BY s.place)::text
   FROM placed s LEFT JOIN session_totals t ON t.session_id = s.id JOIN agents a ON a.id = s.agent_id
 """
-"""Page of sessions; a state that is known by order or filter is not computed again."""
+"""Page of sessions as JSON; a state known from the order or the filter is not computed again."""
 
 NEWEST_CALL = f"""(
   SELECT x.* FROM turn_context_audit x WHERE (x.session_id, x.turn_id) < (s.id, {2**62}) AND x.session_id >= s.id
    ORDER BY x.session_id DESC, x.turn_id DESC, x.id DESC LIMIT 1)"""
-"""Newest call of session `s`, by an order of the index that keeps the planner from sorting a long session."""
+"""Newest model call of session `s`, ordered so that the planner uses the index and does not sort a long
+session.
+"""
 
 SESSION = Named(f"""
 SELECT json_build_object({_FACTS},
@@ -211,7 +216,7 @@ SELECT json_build_object({_FACTS},
       SELECT purpose, model, {", ".join(SUMS)} FROM session_spend WHERE session_id = s.id) u), '[]'::json)
 )::text {_OF_SESSION} WHERE s.public_id = :public_id
 """)
-"""Facts of a session's page in one statement, so that all of them are of one moment."""
+"""Facts of a session's page; one statement, so that all are from one moment."""
 
 _MESSAGE = """json_build_object('seq', e.seq, 'turn', e.turn_no, 'step', e.step, 'author', e.author,
   'blocks', e.blocks, 'tokens', e.tokens, 'at', e.at,
@@ -247,10 +252,9 @@ page AS (
    CROSS JOIN LATERAL (SELECT * FROM entries x WHERE x.session_id = o.session_id AND x.seq = o.seq OFFSET 0) e
 ), shown AS (SELECT * FROM page ORDER BY turn_no DESC, step DESC LIMIT :limit)
 """
-"""Turns that hold the messages of a page, since each has at least one; a page may be short and says where the
-next begins.
+"""Turns that hold the messages of a page; a page may be short and then names the begin of the next one.
 
-Without the bound, a plan for short conversations reads a whole long one.
+Without these bounds, a plan made for short conversations reads a whole long one.
 """
 _SHOWN = f"""
   'messages', coalesce((SELECT json_agg({_MESSAGE} ORDER BY e.turn_no, e.step) FROM shown e
@@ -283,7 +287,7 @@ SELECT json_build_object({_SHOWN},
            ORDER BY n.id DESC LIMIT 200) n), '[]'::json)
 )::text FROM s
 """)
-"""A page of messages with the compactions, hand-overs and private notes among them."""
+"""Page of messages with the compactions, hand-overs and private notes between them."""
 
 ORIGINALS = Named(f"""
 WITH l AS (SELECT * FROM compactions WHERE public_id = :public_id AND kind IN ('summary', 'digest')),
@@ -352,7 +356,10 @@ SELECT json_build_object(
            ORDER BY id DESC LIMIT 20) j), '[]'::json)
 )::text FROM s
 """
-"""Limits are written out: a plan for any number would look dearer each time than a new one for ours."""
+"""Page of summaries.
+
+The limit is a literal, since a plan for a parameter would look more expensive.
+"""
 
 _PROVIDERS = """(
   SELECT coalesce(json_agg(x ORDER BY x.host), '[]'::json) FROM (
@@ -369,8 +376,8 @@ _PROVIDERS = """(
       FROM workers w, jsonb_array_elements(coalesce(w.health -> 'providers', '[]')) p
      WHERE worker_is_alive(w) GROUP BY 1) x)
 """
-"""States of providers, as the heartbeats of all living processes report them; each has its own circuit
-breakers.
+"""States of providers in the heartbeats of all living
+processes; each process has its own circuit breakers.
 """
 
 _LEARNED = """(
@@ -379,7 +386,7 @@ _LEARNED = """(
       FROM workers w, jsonb_array_elements(coalesce(w.health -> 'learned', '[]')) p
      WHERE worker_is_alive(w) GROUP BY 1, 2) x)
 """
-"""Parts of requests that model servers have refused, as all living processes report with their heartbeats."""
+"""Abilities that model servers have refused, in the heartbeats of all living processes."""
 
 OVERVIEW = Named(f"""
 SELECT json_build_object(
@@ -409,7 +416,7 @@ SELECT json_build_object(
           coalesce(sum(nearly_full), 0) AS nearly_full
      FROM listed_minutes WHERE minute >= date_trunc('minute', now() - interval '1 day')) m
 """)
-"""Numbers of the overview page, read from counters and partial indexes only."""
+"""Figures of the overview page, read only from counters and partial indexes."""
 
 CHECKLIST = Named("""
 SELECT json_build_object(
@@ -423,4 +430,4 @@ SELECT json_build_object(
   'refused', EXISTS (SELECT FROM refused_origins WHERE last_at > now() - interval '1 day'),
   'alerts', (SELECT coalesce(json_agg(DISTINCT kind), '[]') FROM alerts WHERE ended_at IS NULL))::text
 """)
-"""First steps that an operator has taken."""
+"""Steps of the set-up checklist that have been done."""

@@ -1,4 +1,4 @@
-"""SQL statements of the session list; each order and each filter reads its page through an index."""
+"""SQL of the session list; each order and each filter reads its page through an index."""
 
 from __future__ import annotations
 
@@ -15,23 +15,26 @@ from shared.adapters.postgres.db.pool import Arguments, Named
 from shared.adapters.postgres.db.search_terms import FEW_FOUND, find_pieces, is_short
 
 FEW_PEOPLE = 4000
-"""Maximum people that a search starts from; with more, the list is read in order and each row checked."""
+"""Maximum people found by name from which a search starts; with more, the list is read in order."""
 NEAR_ROWS = 1000
 """Rows of the list that a search checks before it looks up people.
 
-This holds for a search for one or two letters, or for a frequent name.
+This is for searches of one or two letters, and for frequent names.
 """
 _ID_START = re.compile(r"[0-9a-f]{1,8}(-[0-9a-f-]{0,27})?")
 _MOST = 2**63 - 1
 
 
 class BadQuery(ValueError):
-    """Filter, order or cursor that does not exist; the text is shown to the operator."""
+    """The filter, order or cursor does not exist; the message is shown to the operator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionQuery:
-    """Filter of the list of conversations. `sort` names a column, with a minus for descending order."""
+    """Filter of the session list; empty fields match all.
+
+    `sort` is a column, with a minus for descending order.
+    """
 
     search: str = ""
     channel: str = ""
@@ -48,13 +51,14 @@ class SessionQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matches:
-    """Ids of people and agents that a search matches; None if there are too many, or if they are unknown."""
+    """Ids of people and agents that a search matches; None if they are too many or were not looked up."""
 
     people: tuple[int, ...] | None = ()
     agents: tuple[int, ...] | None = ()
 
 
 NOBODY_LOOKED_UP = Matches(people=None, agents=None)
+"""Matches of a search whose people and agents were not looked up."""
 
 
 _MATCHES = """
@@ -132,7 +136,7 @@ def build_session_page(
 
 
 def build_session_count(query: SessionQuery, matches: Matches) -> tuple[str, Sequence[object]]:
-    """Return the SQL statement that selects all matches without an order, and its arguments."""
+    """Return the SQL statement that selects all matching sessions without an order, and its arguments."""
     put = Arguments()
     meant = [_render_search(query.search, matches, put)] if query.search else []
     wanted = [*meant, *_render_filters(replace(query, sort="-active"), put)]
@@ -140,7 +144,7 @@ def build_session_count(query: SessionQuery, matches: Matches) -> tuple[str, Seq
 
 
 def _render_state(column: str, only: str) -> str:
-    """Return the SQL expression for a row's state; `only` is the state in the filter, or empty."""
+    """Return the SQL expression for a row's state; `only` is the state in the filter, or ""."""
     if column == "state":
         return "s.key"
     return f"'{only}'" if only else sql.STATE
@@ -178,7 +182,7 @@ def _render_filters(query: SessionQuery, put: Arguments) -> list[str]:
     if query.until is not None:
         among.append(f"s.last_active_at < {put.add(query.until)}")
     if among and not sql.SORTS[check(query)].listed:
-        # What turns change has its indexes in the list.
+        # Values that each turn changes have their indexes in the list.
         among = [f"s.id IN (SELECT s.id FROM session_list s WHERE {_all(among)})"]
     return [*wanted, *among]
 
@@ -271,7 +275,7 @@ def _render_by_person(
     """
     key = sql.SORTS["person"].key
     if edge is not None:
-        # A plan for any name is as good as one for this: by a sub-select it looks so to the planner, too.
+        # Through a subselect the planner finds a generic plan as good as one for this value, and keeps it.
         name, row = f"(SELECT {put.add(edge[0])}::text)", f"{put.add(edge[1])}::bigint"
         person = f"coalesce((SELECT contact_id FROM sessions WHERE id = {row}), 0)"
         sign = "<" if falling else ">"
@@ -304,7 +308,7 @@ def _render_by_agent(
 def _render_by_state(wanted: list[str], only: str, edge: Edge | None, *, falling: bool, limit: int) -> str:
     """Return SQL for a page sorted by state; each state is read by its own index until the page is full.
 
-    `only` is the state in the filter, or empty. Raises BadQuery if the cursor fits no state.
+    `only` is the state in the filter, or "". Raises BadQuery if the cursor fits no state.
     """
     direction, sign = ("DESC", "<") if falling else ("ASC", ">")
     pages = []
@@ -350,7 +354,7 @@ def read_cursor(cursor: str, sort: str) -> Edge:
 
 
 def is_moment(key: str) -> bool:
-    """Return whether a cursor's key is a time as PostgreSQL writes it; if not, the cursor was changed."""
+    """Return whether a cursor's key is a time as PostgreSQL writes it; otherwise the cursor was forged."""
     try:
         datetime.fromisoformat(key)
     except ValueError:

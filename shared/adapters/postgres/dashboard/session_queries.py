@@ -1,4 +1,4 @@
-"""Queries of a session's page besides its facts: its course over the turns, a summary and the former one."""
+"""Queries of a session's page: context over the turns, and a summary next to its predecessor."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from shared.adapters.postgres.db.page_read import SECONDS, read_page
 from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 
 EXACT_TURNS = 5_000
-"""Up to here every turn is looked at; of more, some of each stretch are."""
+"""Turns up to which every turn is read; of more turns, a sample is read."""
 MARKS = 2_000
-"""Newest summaries and flushes that are looked at for marks."""
+"""Maximum summaries and flushes that are read as marks of the chart."""
 _FIRST_FROM = """(
   SELECT c.turn_id FROM turn_context_audit c
    WHERE (c.session_id, c.turn_id) >= (s.id, {}) AND c.session_id <= s.id
@@ -88,9 +88,7 @@ SELECT json_build_object(
     '[]'::json)
 )::text FROM s
 """)
-"""Points of the chart of tokens by turn: each turn, or a sample that keeps the highest, the lowest and
-both ends.
-"""
+"""Points of the chart of tokens by turn: every turn, or a sample with highest, lowest, first and last."""
 
 DIFF = Named("""
 SELECT json_build_object('id', l.public_id, 'summary', l.summary_text, 'ledger', l.ledger,
@@ -108,7 +106,7 @@ SELECT json_build_object('id', l.public_id, 'summary', l.summary_text, 'ledger',
                AND n.forgotten_at IS NULL), '[]'::json)
 )::text FROM compactions l WHERE l.public_id = :compaction AND l.kind IN ('summary', 'digest')
 """)
-"""A summary and the one before it, with pinned messages of the hidden turns and notes of its flush."""
+"""Summary and its predecessor, with pinned messages of the hidden turns and notes of its flush."""
 
 _ID = Named("SELECT id FROM sessions WHERE public_id = :public_id")
 _PERSON = Named("""
@@ -123,16 +121,19 @@ SELECT c.turn_id FROM (VALUES (:session_id::bigint)) AS s(id) CROSS JOIN LATERAL
 
 
 class SessionInsights(PoolStore):
-    """Read-only queries of a session; unknown numbers are null."""
+    """Read-only queries of one session; unknown numbers are None."""
 
     @store_method
     async def find_session_id(self, public_id: UUID) -> int | None:
+        """Return the internal id of a session; None if it is unknown."""
         found: int | None = await self._pool.fetchval(*_ID(public_id=public_id), timeout=SECONDS)
         return found
 
     @store_method
     async def find_person(self, public_id: UUID) -> tuple[int, dict[str, Any]] | None:
-        """Return a session's row id and its person's id, name, kind and anonymity; None without a session."""
+        """Return a session's internal id, and its person's id, name, kind and anonymity; None if it is
+        unknown.
+        """
         row = await self._pool.fetchrow(*_PERSON(public_id=public_id), timeout=SECONDS)
         if row is None:
             return None
@@ -140,18 +141,18 @@ class SessionInsights(PoolStore):
 
     @store_method
     async def find_newest_turn(self, session_id: int) -> int | None:
-        """Return the newest turn with a recorded model call; None if there is none."""
+        """Return the number of the newest turn with a recorded model call; None if there is none."""
         found: int | None = await self._pool.fetchval(*_NEWEST(session_id=session_id), timeout=SECONDS)
         return found
 
     async def load_timeline(
         self, public_id: UUID, *, max_points: int = 500, from_turn: int = 1
     ) -> dict[str, Any] | None:
-        """Return the tokens of context by turn, with summaries and flushes; None if there is no session.
+        """Return tokens of context by turn, with summaries and flushes; None if the session is unknown.
 
-        `max_points`, taken as 10 to 2000, is the approximate number of points; `from_turn` is the first
-        turn. Of more turns, each stretch keeps its lowest and its highest point. Of more than `EXACT_TURNS`
-        turns, each stretch keeps its first turn and the two turns around its newest summary.
+        `max_points`, taken as 10 to 2000, is the approximate number of points; `from_turn` is the first turn.
+        Of more turns, each stretch keeps its lowest and its highest point. Of more than `EXACT_TURNS` turns,
+        each stretch keeps its first turn and the two turns around its newest summary.
         """
         points = max(10, min(max_points, 2000))
         found: dict[str, Any] | None = await read_page(
@@ -165,6 +166,6 @@ class SessionInsights(PoolStore):
         return found
 
     async def load_diff(self, compaction: UUID) -> dict[str, Any] | None:
-        """Return a summary and the one before it, with pinned messages and notes; None if it is unknown."""
+        """Return a summary and its predecessor, with pinned messages and notes; None if it is unknown."""
         found: dict[str, Any] | None = await read_page(self._pool, *DIFF(compaction=compaction))
         return found

@@ -1,4 +1,4 @@
-"""Contents and usage of one conversation in one statement, for the people who take part."""
+"""Figures of one conversation for the people in it, read in one statement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shared.core.values.errors import UnknownSession
 
 
 class PostgresSessionStats(PoolStore):
-    """Reader of contents and usage of a session; its methods raise StorageUnavailable."""
+    """Read-only queries of a session's figures. They raise StorageUnavailable."""
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record], *, timezone: str = "UTC") -> None:
         super().__init__(pool)
@@ -21,9 +21,9 @@ class PostgresSessionStats(PoolStore):
 
     @store_method
     async def load_stats(self, session_id: int) -> SessionFigures:
-        """Return figures for the whole life of a session; raises UnknownSession.
+        """Return figures for the whole life of a session. Raises UnknownSession.
 
-        Cost of today begins at midnight in the time zone of this reader.
+        Today's cost begins at midnight in the time zone of this object.
         """
         row = await self._pool.fetchrow(*_FIGURES(session_id=session_id, timezone=self._timezone))
         if row is None:
@@ -32,7 +32,7 @@ class PostgresSessionStats(PoolStore):
 
     @store_method
     async def load_spending(self, session_id: int, *, caps: Caps) -> DaySpending:
-        """Return today's spending of a session, and of each scope whose cap holds for it.
+        """Return today's spending of a session and of each scope whose cap applies to it.
 
         Raises UnknownSession. The day begins at midnight in `caps.timezone`; money is in micro-dollars.
         """
@@ -83,7 +83,7 @@ SELECT w.scope, w.cap, coalesce(d.spent_micro, 0)
   FROM want w CROSS JOIN cost c CROSS JOIN ledger l
   LEFT JOIN spend_days d ON d.scope = w.scope AND d.day = w.day ORDER BY w.scope
 """)
-"""Caps that hold for a session today, with what was spent and reserved of each."""
+"""Caps that apply to a session today, with the micro-dollars spent and reserved under each."""
 
 _FIGURES = Named("""
 WITH spent AS (
@@ -108,4 +108,4 @@ SELECT s.answered_turn AS answered_turns, s.base_turn AS hidden_turns,
        CASE WHEN NOT coalesce(x.today_unknown, false) THEN coalesce(x.today, 0)::bigint END AS today_micro
   FROM sessions s JOIN session_totals t ON t.session_id = s.id, spent x WHERE s.id = :session_id
 """)
-"""Lifetime figures of a session; a cost is null where a call of it has no price."""
+"""Lifetime figures of a session; a cost is NULL if the price of one of its calls is unknown."""

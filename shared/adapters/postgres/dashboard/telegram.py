@@ -1,4 +1,4 @@
-"""Telegram bots for operators: each bot, whether a process serves it, and uncertain deliveries."""
+"""State of Telegram bots for operators: who serves each bot, and how many deliveries are uncertain."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ class BotState:
     access: str
     mode: str
     problem: str
-    """Problem of the bot for operators; empty if there is none."""
+    """Problem of the bot for operators; "" if there is none."""
     served_by: int | None
-    """The process that holds the bot's lease and lives."""
+    """System's process id of the living process that serves the bot; None if there is none."""
     uncertain: int
     """Parts of answers of the last 30 days whose delivery is uncertain."""
 
 
 class PostgresTelegramBots(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Read-only queries of bots. They raise StorageUnavailable."""
 
     @store_method
     async def list_bots(self) -> list[BotState]:
-        """The bots that were ever enrolled, by number."""
+        """Return all bots that were ever enrolled, ordered by id."""
         return [BotState(**dict(row)) for row in await self._pool.fetch(_BOTS)]
 
 

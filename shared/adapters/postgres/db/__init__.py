@@ -1,5 +1,5 @@
-"""The connection to PostgreSQL, whatever is asked over it.
+"""Connection to PostgreSQL and what all stores share.
 
-`pool` opens it and translates errors, `urls` reads addresses for asyncpg, SQLAlchemy and libpq alike,
-`leases` and `workers` say which process lives. Begin with `pool`.
+`pool` opens connections and translates errors, `urls` reads addresses for asyncpg, SQLAlchemy and libpq
+alike, `leases` and `workers` say which processes live. Begin with `pool`.
 """

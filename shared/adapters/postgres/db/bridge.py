@@ -1,4 +1,4 @@
-"""Former migrations: they bring data of schemas before 0044 to 0044, where today's migrations begin."""
+"""Former migrations, which bring data of schemas before 0044 to 0044, where today's migrations begin."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run_former(connection: Connection, revision: str) -> None:
 
 
 def _close_gaps(connection: Connection, found: str) -> str:
-    """Run the migrations that a renumbered database lacks, and return the revision that it has then."""
+    """Run migrations that a database lacks because they were renumbered; return the revision it then has."""
     group = next((group for group in RENUMBERED if found in group.marks), None)
     if group is None:
         return found
@@ -76,7 +76,7 @@ def _allows(constraint: str, value: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renumbered:
-    """Migrations whose numbers or order changed while they were written.
+    """Migrations whose numbers or order changed before a release.
 
     A database may have the number of one and lack those before it. `marks` maps each revision to an SQL
     condition that is true after it ran.

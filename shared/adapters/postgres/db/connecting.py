@@ -1,4 +1,6 @@
-"""Every connection to a database is opened here, so that all read its address alike."""
+"""Opening of database connections; all parts of the program use this module, so that all read an address
+alike.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,13 @@ from shared.core.values.errors import StorageUnavailable
 
 _PORT = 5432
 UNANSWERED_SECONDS = 4
-"""Seconds after which a peer that acknowledges nothing counts as gone: no longer than a lease lasts."""
+"""Seconds without acknowledgement after which a peer counts as gone; no longer than a lease lasts."""
 _KEEPALIVE = {"TCP_KEEPIDLE": UNANSWERED_SECONDS, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 3}
-"""Seconds of rest before the first probe, seconds between probes, and probes without an answer."""
+"""TCP keepalive: seconds of rest before the first probe, seconds between probes, unanswered probes."""
 CANNOT_CONNECT = (
     asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError,
 )  # fmt: skip
+"""Exceptions that opening a connection may raise."""
 _ASK_THE_NEXT = (
     asyncpg.CannotConnectNowError,
     asyncpg.ConnectionDoesNotExistError,
@@ -32,10 +35,13 @@ _ASK_THE_NEXT = (
     OSError,
     TimeoutError,
 )
+"""Exceptions after which the next host of the address is tried."""
 
 
 class NoHostAnswered(ConnectionError):
-    """No host of the address can be used; `failed` has the error of each that was tried, in order."""
+    """No host of the address can be used; `failed` has the
+    exception of each host that was tried, in order.
+    """
 
     def __init__(self, failed: Sequence[tuple[HostAddress, BaseException]]) -> None:
         reasons = [f"{place}: {_describe_error(error)}" for place, error in failed]
@@ -49,7 +55,7 @@ class ServerRoute:
 
     host: str
     port: int | None
-    """None: `host` is the path of a Unix socket."""
+    """TCP port; None if `host` is the path of a Unix socket."""
     user: str
     password: str | None
     database: str

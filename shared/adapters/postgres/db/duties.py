@@ -1,15 +1,16 @@
-"""The schedule of the duties: when each is due, and which worker performs it."""
+"""Schedule of duties, the worker's periodic tasks: when each is due, and which worker performs it."""
 
 from __future__ import annotations
 
 from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 
 _HELD = "EXISTS (SELECT FROM workers w WHERE w.id = d.leased_by AND worker_is_alive(w))"
-"""Whether a worker that is alive performs the duty `d`."""
+"""Condition that a living worker performs the duty `d`."""
 _QUICK = "set_config('synchronous_commit', 'off', true)"
-"""A claim may be lost in a crash of the server, and is made again: no commit waits for the disk."""
-# One worker performs a duty at a time, and each period once: the next time is written with the claim. Times
-# lie on whole periods, as those of arq's cron jobs do. A worker that asks for what it holds has lost track.
+"""Setting by which commits do not wait for the disk; a claim lost in a crash is simply made again."""
+# One worker performs a duty at a time, and once in each period: the claim sets the next time. Times lie on
+# whole periods, as those of arq's cron jobs. A worker that claims a duty it already holds has lost track of
+# it.
 _CLAIM = Named(f"""
 INSERT INTO duties AS d (name, seconds, due_at, leased_by, epoch, started_at)
 VALUES (:name, :seconds::int,
@@ -22,7 +23,9 @@ ON CONFLICT (name) DO UPDATE
    AND (d.leased_by IS NULL OR d.leased_by = excluded.leased_by OR NOT {_HELD})
 RETURNING epoch, {_QUICK}
 """)
-"""Claim of a duty that is due, by one process in each period; the epoch fences one that took too long."""
+"""Claim a due duty for one worker in each period; the epoch
+invalidates the claim of one that took too long.
+"""
 _END = Named(f"""
 UPDATE duties
    SET leased_by = NULL, duration_ms = :duration_ms, runs = runs + 1,
@@ -33,8 +36,8 @@ UPDATE duties
  WHERE name = :name AND epoch = :epoch
 RETURNING {_QUICK}
 """)
-"""End of a duty that is still ours, with its failures; `more` makes it due again at once."""
-# A clock that was set back leaves times that are far too late: no time lies further away than a period.
+"""Record the end of a run whose claim is still valid; `more` makes the duty due at once."""
+# After a clock was set back, due times may be too far away: none is further than a period.
 _OVERDUE = Named(f"""
 SELECT n.name FROM unnest(:names::text[]) AS n(name) LEFT JOIN duties d ON d.name = n.name
  WHERE d.name IS NULL
@@ -46,11 +49,13 @@ SELECT n.name FROM unnest(:names::text[]) AS n(name) LEFT JOIN duties d ON d.nam
 
 
 class PostgresDuties(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of the schedule; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def claim(self, name: str, *, seconds: int, worker_id: int) -> int | None:
-        """Claim a duty that is due, or whose worker has died; return the epoch, or None."""
+        """Claim a duty that is due or whose worker has died; return the claim's epoch, or None if it cannot
+        be claimed.
+        """
         claim = _CLAIM(name=name, seconds=seconds, worker_id=worker_id)
         epoch: int | None = await self._pool.fetchval(*claim)
         return epoch
@@ -59,13 +64,18 @@ class PostgresDuties(PoolStore):
     async def end(
         self, name: str, *, epoch: int, duration_ms: int, error: str = "", more: bool = False
     ) -> None:
-        """Record how a run ended, unless another worker has claimed the duty since; `more` makes it due."""
+        """Record how a run ended, unless the duty was claimed again since; `more` makes it due at once.
+
+        `error` is "" after a success.
+        """
         await self._pool.execute(
             *_END(name=name, epoch=epoch, duration_ms=duration_ms, error=error, more=more)
         )
 
     @store_method
     async def list_overdue(self, names: list[str], *, patience_seconds: float) -> list[str]:
-        """Return the duties that are due for longer than that, unknown yet, or held by a dead worker."""
+        """Return the duties that have been due for over `patience_seconds`, are not stored yet, or are held
+        by a dead worker.
+        """
         rows = await self._pool.fetch(*_OVERDUE(names=names, patience=patience_seconds))
         return [row["name"] for row in rows]

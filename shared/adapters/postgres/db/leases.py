@@ -1,11 +1,11 @@
-"""Leases: tasks of one process at a time, such as polling a bot, held while its heart beats."""
+"""Leases: tasks that one process at a time performs, such as polling a bot, while its heartbeats arrive."""
 
 from __future__ import annotations
 
 from shared.adapters.postgres.db.pool import PoolStore, store_method
 
 LEASE_SECONDS = 4
-"""Seconds after the last heartbeat of a process at which its leases lapse; it sends one each second.
+"""Seconds after the last heartbeat of a process at which its leases expire; it sends one each second.
 
 The database's function `worker_is_alive` has the same number.
 """
@@ -22,16 +22,20 @@ RETURNING epoch
 
 
 class PostgresLeases(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of leases; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def take(self, name: str, *, worker_id: int) -> int | None:
-        """The epoch of the lease if it is ours now, else None. A new holder means a new epoch."""
+        """Take or extend a lease; return its epoch, or None if another living process has it.
+
+        The epoch rises with each new holder.
+        """
         epoch: int | None = await self._pool.fetchval(_TAKE, name, worker_id)
         return epoch
 
     @store_method
     async def release(self, name: str, *, worker_id: int) -> None:
+        """Give up a lease; no effect if another process has it."""
         await self._pool.execute(
             "UPDATE leases SET leased_by = NULL WHERE name = $1 AND leased_by = $2", name, worker_id
         )

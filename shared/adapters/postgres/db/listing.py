@@ -1,4 +1,6 @@
-"""Keeps `session_list` what the conversations say: seconds later, in portions, by one worker at a time."""
+"""Updates of `session_list`, a copy of sessions for sorting,
+some seconds late and by one worker at a time.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,9 @@ from collections.abc import Callable
 from shared.adapters.postgres.db.pool import Connection, Pool, store_method
 
 AT_ONCE = 500
+"""Maximum changes that one update processes."""
 SLOW_SECONDS = 2
-"""An answer that takes longer is not waited for."""
+"""Seconds of answering after which the list is updated without waiting for the answer."""
 _OF_SESSION = (
     "contact_id", "agent_id", "next_turn", "context_tokens", "context_limit", "last_active_at", "troubled_at",
     "last_channel",
@@ -21,15 +24,17 @@ COLUMNS = (*_OF_SESSION, *_OF_TOTALS)
 TRUTH = f"""SELECT s.id, {", ".join(f"s.{name}" for name in _OF_SESSION)},
        {", ".join(f"coalesce(t.{name}, 0) AS {name}" for name in _OF_TOTALS)}
   FROM sessions s LEFT JOIN session_totals t ON t.session_id = s.id"""
+"""Select the current values of the listed columns of each session."""
 LIST_ALL = f"""
 INSERT INTO session_list (id, public_id, person, {", ".join(COLUMNS)})
 SELECT x.id, s.public_id, s.person, {", ".join(f"x.{name}" for name in COLUMNS)}
   FROM ({TRUTH}) x JOIN sessions s ON s.id = x.id ORDER BY x.id
 """
-"""Insertion of all sessions, for bulk loads that fire no trigger."""
+"""Insert all sessions into the list, for bulk loads that fire no triggers."""
 
 
 def render_difference(one: str, other: str) -> str:
+    """Return an SQL condition that two aliases differ in a listed column."""
     return (
         f"({', '.join(f'{one}.{name}' for name in COLUMNS)}) "
         f"IS DISTINCT FROM ({', '.join(f'{other}.{name}' for name in COLUMNS)})"
@@ -57,12 +62,12 @@ UPDATE session_list l SET ({", ".join(COLUMNS)}) = ROW({", ".join(f"x.{name}" fo
   FROM mine CROSS JOIN LATERAL ({TRUTH} WHERE s.id = mine.id OFFSET 0) x
  WHERE l.id = x.id AND {render_difference("l", "x")}
 """
-"""Update of the list; its snapshot is taken after the changes, so that it has what they announce.
+"""Update rows of the list; the statement sees at least the changes that were taken before.
 
-A row that a rename holds is updated the next time.
+A row that a rename has locked is updated the next time.
 """
 
-# All changes of a minute at once: what takes away is never counted without what was added before.
+# All changes of a minute are taken at once, so that a decrease is never counted without its increase.
 _UNFOLDED = f"""
 WITH taken AS (
   DELETE FROM listed_minutes WHERE NOT is_folded AND minute = ANY (ARRAY(
@@ -88,7 +93,7 @@ _PRUNE_MINUTES = "DELETE FROM listed_minutes WHERE is_folded AND minute < now() 
 
 
 class PostgresSessionList:
-    """Raises StorageUnavailable."""
+    """Store that updates the session list. It raises StorageUnavailable."""
 
     def __init__(self, pool: Pool, *, crash_point: Callable[[str], None] = lambda _: None) -> None:
         self._pool = pool
@@ -96,10 +101,10 @@ class PostgresSessionList:
 
     @store_method
     async def catch_up(self) -> bool:
-        """Tells the list one portion of what has changed; whether there may be more.
+        """Apply at most AT_ONCE changes to the list; return whether there may be more.
 
-        One transaction: a process that dies leaves the changes there. Two at once would write each other's
-        older rows over newer ones, so that one of them leaves it to the other.
+        One transaction, so a process that dies leaves the changes for the next. Returns False if another
+        process is doing it.
         """
         if not await self._pool.fetchval(_ANY):
             return False
@@ -114,7 +119,11 @@ class PostgresSessionList:
 
 
 async def _fold_minutes(connection: Connection) -> int:
-    """Add what the list's changes noted to the rows of their minutes; return the number of minutes."""
+    """Add waiting changes of `listed_minutes` (active and nearly full sessions per minute) to their minutes'
+    rows.
+
+    Return the number of minutes.
+    """
     rows = await connection.fetch(_UNFOLDED)
     if rows:
         columns = ([row[name] for row in rows] for name in ("minute", "sessions", "nearly_full"))

@@ -1,4 +1,4 @@
-"""Brings a database to the newest schema, in this process, one at a time however many start at once."""
+"""Migration of a database to the newest schema; concurrent starts migrate one after the other."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from shared.core.values.errors import EvertalkError, StorageUnavailable
 from shared.runtime import read_version
 
 MIGRATION_LOCK = 0x45564552  # "EVER": any number will do, as long as all starts use the same
+"""Number of the advisory lock that migrations hold."""
 _PATIENCE_SECONDS = 300.0
 _FAILED = (
     SQLAlchemyError, CommandError, asyncpg.PostgresError, StorageUnavailable, OSError, TimeoutError,
@@ -36,7 +37,7 @@ _FAILED = (
 
 
 class MigrationFailed(EvertalkError):
-    """The schema is as far as it was."""
+    """The migration failed; the schema is unchanged."""
 
     code = "migration_failed"
     advice = "Is DATABASE_URL right, and does that server run? ./evertalk doctor tells more."
@@ -47,7 +48,9 @@ def build_alembic_config() -> Config:
 
 
 def create_engine(database_url: str) -> AsyncEngine:
-    """For migrations; SQLAlchemy never reads the address, and prepares nothing that outlives a statement."""
+    """Return SQLAlchemy's engine for migrations; asyncpg reads
+    the address, and no statement stays prepared.
+    """
 
     async def open_plain(**_: Any) -> asyncpg.Connection[asyncpg.Record]:
         return await connect(database_url)
@@ -64,9 +67,9 @@ def create_engine(database_url: str) -> AsyncEngine:
 
 
 async def migrate(database_url: str, *, revision: str = "head") -> None:
-    """Upgrade under an advisory lock, then make the month partitions that will be needed soon.
+    """Migrate under an advisory lock, then create the month partitions for the next months.
 
-    The schema of a newer version stays as it is. Raises SchemaRefused.
+    A newer version's schema is left as it is. Raises SchemaRefused.
     """
     engine = create_engine(database_url)
     try:
@@ -79,7 +82,7 @@ async def migrate(database_url: str, *, revision: str = "head") -> None:
 
 
 async def migrate_or_explain(database_url: str) -> None:
-    """Upgrade to the newest schema; raises SchemaRefused, and MigrationFailed for any other error."""
+    """Migrate to the newest schema. Raises SchemaRefused, and MigrationFailed for any other error."""
     try:
         await migrate(database_url)
     except _FAILED as error:
@@ -87,13 +90,13 @@ async def migrate_or_explain(database_url: str) -> None:
 
 
 async def read_schema_state(database_url: str) -> SchemaState:
-    """Connect and return which schema the database has; raises StorageUnavailable."""
+    """Connect and return the state of the schema. Raises StorageUnavailable."""
     async with asyncio.timeout(_PATIENCE_SECONDS), open_connection(database_url) as connection:
         return await load_schema_state(connection)
 
 
 def _upgrade(connection: Connection, revision: str) -> None:
-    # The role may have a limit for statements that people wait for.
+    # The role may have a statement timeout, which is meant for statements of answers.
     connection.execute(text("SET LOCAL statement_timeout = 0"))
     connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": MIGRATION_LOCK})
     found = MigrationContext.configure(connection).get_current_revision()
@@ -111,4 +114,4 @@ def _upgrade(connection: Connection, revision: str) -> None:
 
 
 _MIGRATED = "UPDATE deployment SET migrated_by = :version, migrated_at = clock_timestamp()"
-"""Statement that lets a former program name the version that made a newer schema."""
+"""Store which version has migrated, so that an older program can name it."""

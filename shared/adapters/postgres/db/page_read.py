@@ -1,4 +1,4 @@
-"""How pages of the dashboard read: one statement that Postgres answers as one JSON text, in bounded time."""
+"""Reading of dashboard pages: one statement that Postgres answers as one JSON text, in limited time."""
 
 from __future__ import annotations
 
@@ -11,21 +11,27 @@ from shared.adapters.postgres.db.pool import Pool, store_method
 
 SECONDS = 9.0
 MAX_LIMIT = 200
-"""Limit of rows per page."""
+"""Maximum rows per page."""
 COUNTED_TO = 10_000
-"""Rows that are counted for the total of a list; beyond it the list says that there are more."""
+"""Rows up to which the total of a list is counted; above it, the list says that there are more."""
 COUNT_SECONDS = 1.0
+"""Seconds that counting a list may take."""
 
 
 @store_method
 async def read_page(pool: Pool, statement: str, *arguments: object, seconds: float = SECONDS) -> Any:
-    """None where there is no row, or nothing in it. Raises StorageUnavailable."""
+    """Return the parsed JSON of a statement's single value; None if there is no row or the value is NULL.
+
+    Raises StorageUnavailable.
+    """
     text = await pool.fetchval(statement, *arguments, timeout=seconds)
     return None if text is None else json.loads(text)
 
 
 async def count_rows(pool: Pool, rows: str, *arguments: object) -> dict[str, Any] | None:
-    """Return `{count, more}` of a `SELECT` up to `COUNTED_TO`; None if counting takes over a second."""
+    """Return `{count, more}` for a `SELECT`, counted up to `COUNTED_TO`; None if that takes over a second or
+    fails.
+    """
     statement = f"SELECT count(*) FROM (SELECT FROM ({rows}) r LIMIT {COUNTED_TO + 1}) x"
     try:
         found: int = await pool.fetchval(statement, *arguments, timeout=COUNT_SECONDS)
@@ -35,4 +41,5 @@ async def count_rows(pool: Pool, rows: str, *arguments: object) -> dict[str, Any
 
 
 def page_size(limit: int) -> int:
+    """Return `limit`, at least 1 and at most MAX_LIMIT."""
     return max(1, min(limit, MAX_LIMIT))

@@ -1,4 +1,6 @@
-"""Connections to Postgres: the pool, named parameters, errors, and the health of storage."""
+"""Pool of connections to Postgres, named parameters,
+translation of errors, and detection of broken storage.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,13 @@ ANSWER_SECONDS = 3.0
 
 
 class WatchedPool(asyncpg.Pool):
-    """Counts the connections that it has lost. What begins with `_` is the driver's own, pinned by hash."""
+    """Pool that counts the connections that broke.
+
+    Names with `_` are internals of asyncpg, whose version is pinned.
+    """
 
     lost = 0
+    """Number of connections that broke since the start."""
 
     async def _get_new_connection(self) -> Any:
         connection = await cast("Any", super())._get_new_connection()
@@ -41,12 +47,12 @@ class WatchedPool(asyncpg.Pool):
         return connection
 
     def _count(self, connection: Any) -> None:
-        """Count a lost connection; idle ones that the pool closes are not lost."""
+        """Count a broken connection, but not idle ones that the pool closes."""
         if isinstance(connection, asyncpg.pool.PoolConnectionProxy) or not connection._aborted:
             self.lost += 1
 
     async def can_write(self) -> bool:
-        """Whether a fresh connection, which is of no other use, may write."""
+        """Return whether a new connection, opened for this check only, is to a server that accepts writes."""
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 connection = await cast("Any", super())._get_new_connection()
@@ -59,17 +65,22 @@ class WatchedPool(asyncpg.Pool):
             return False
 
     async def has_been_healthy(self, *, since: int) -> bool:
-        """Return whether no connection was lost since the count was `since`, and a new one can write."""
+        """Return whether no connection broke since the count was `since`, and a new connection can write."""
         return self.lost == since and await self.can_write() and self.lost == since
 
 
 async def blame_storage_first(pool: object, error: Exception, *, since: int) -> None:
-    """Raise StorageUnavailable unless storage was healthy throughout; otherwise the error is our fault."""
+    """Raise StorageUnavailable for `error` unless storage was healthy throughout; return if the program is at
+    fault.
+
+    `since` is the count of `count_lost` before the failed work.
+    """
     if not isinstance(pool, WatchedPool) or isinstance(error, EvertalkError):
         return
     was_healthy = await pool.has_been_healthy(since=since)
     if not isinstance(error, asyncpg.PostgresError):
-        # A connection in a state that its driver did not expect may be in the pool: nobody uses it again.
+        # A connection in a state that its driver did not expect may be in the pool; it must not be used
+        # again.
         await pool.expire_connections()
     if not was_healthy:
         reason = f"{type(error).__name__}: {error}"
@@ -79,7 +90,9 @@ async def blame_storage_first(pool: object, error: Exception, *, since: int) -> 
 
 @asynccontextmanager
 async def storage_limiter(pool: asyncpg.Pool[asyncpg.Record]) -> AsyncIterator[None]:
-    """Turn an unexpected error into StorageUnavailable, unless storage was healthy throughout."""
+    """Context manager that turns an unexpected exception into StorageUnavailable, unless storage was healthy
+    throughout.
+    """
     since = count_lost(pool)
     try:
         yield
@@ -89,6 +102,7 @@ async def storage_limiter(pool: asyncpg.Pool[asyncpg.Record]) -> AsyncIterator[N
 
 
 def count_lost(pool: object) -> int:
+    """Return the number of connections of a pool that broke so far; 0 for other pools."""
     return pool.lost if isinstance(pool, WatchedPool) else 0
 
 
@@ -101,15 +115,14 @@ _MARK = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-"""Named parameters outside of texts, comments and casts; write a slice to a name as `[1 : :most]`."""
+"""Pattern of named parameters outside of texts, comments and casts; in slices write `[1 : :most]`."""
 
 
 class Named:
-    """SQL with named parameters: `await pool.fetch(*STATEMENT(site=…, seconds=…))`.
+    """SQL statement with named parameters: `await pool.fetch(*STATEMENT(site=…, seconds=…))`.
 
-    The numbers that PostgreSQL wants are given once, when the module is imported, so that a statement is the
-    same text, and the same plan, at each call. A missing or unknown name is a TypeError; a number in the
-    statement or a text without an end is a ValueError.
+    Calling it returns the statement with numbered parameters, and the values. A missing or unknown name
+    raises TypeError; a `$1` or an unclosed text in the statement raises ValueError at import.
     """
 
     def __init__(self, statement: str) -> None:
@@ -129,24 +142,26 @@ class Named:
         return self.sql, *(values[name] for name in self._places)
 
     def rehearse(self, **values: object) -> tuple[str, *tuple[object, ...]]:
-        """Return the call with NULL for each value that is not given, to prepare it where it finds no row."""
+        """Return the call with NULL for each value that is not given, to prepare the statement without
+        effect.
+        """
         return self(**(dict.fromkeys(self._places) | values))
 
 
 class Arguments:
-    """Arguments of a statement that is assembled: some have names, and each further value gets one."""
+    """Named arguments of a statement that is assembled in parts."""
 
     def __init__(self, **values: object) -> None:
         self.values = values
 
     def add(self, value: object) -> str:
-        """Return the parameter of a value."""
+        """Add a value and return the parameter for it, such as `:given_3`."""
         name = f"given_{len(self.values) + 1}"
         self.values[name] = value
         return f":{name}"
 
     def render(self, statement: str) -> tuple[str, Sequence[object]]:
-        """Return the statement with numbers, and the values in their order."""
+        """Return the statement with numbered parameters, and the values in their order."""
         sql, *values = Named(statement)(**self.values)
         return sql, values
 
@@ -160,9 +175,11 @@ _NAME = {"application_name": "evertalk"}
 _OF_A_SESSION = {"statement_timeout": "9000", "jit": "off"}
 _PREPARED = 100
 _LONGEST_PREPARED = 32 * 1024
-"""Bytes of a statement that stays prepared; the longest has 16 KiB, and the driver's usual limit is 15."""
+"""Maximum bytes of a statement that stays prepared; the longest
+has 16 KiB, above the driver's default of 15.
+"""
 ACQUIRE_SECONDS = 5.0
-"""How long a statement waits for a connection while slow ones hold them all."""
+"""Maximum seconds that a statement waits for a connection."""
 _AWAY = (
     asyncpg.PostgresConnectionError,
     asyncpg.CannotConnectNowError,
@@ -178,6 +195,7 @@ _AWAY = (
     OSError,
     TimeoutError,
 )
+"""Exceptions that mean: the database is unavailable, full, too slow or read-only."""
 _AGAIN = (
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
@@ -185,19 +203,23 @@ _AGAIN = (
     asyncpg.InvalidCachedStatementError,
     asyncpg.OutdatedSchemaCacheError,
 )
+"""Exceptions after which a transaction is repeated."""
 _TRIES = 4
 
 
 class _Pool(WatchedPool):
-    """Pool with a bounded wait for connections. Names with `_` are the driver's internals, pinned by hash."""
+    """Pool with a limited wait for connections.
+
+    Names with `_` are internals of asyncpg, whose version is pinned.
+    """
 
     longest_wait = 0.0
     """Longest wait in seconds since the last call of `measure_longest_wait`."""
 
     async def _acquire(self, timeout: float | None) -> Any:
-        """Only who waits has a timeout: it costs a task, 26 µs of the 196 µs CPU of a small statement.
+        """Acquire a connection; only a call that has to wait gets a timeout.
 
-        To give connections back past the driver's `release`, too, spared 1 % of a turn: not worth it.
+        A timeout costs a task: 26 µs of the 196 µs of CPU of a small statement.
         """
         acquire = cast("Any", super())._acquire
         if timeout is not None or not cast("Any", self)._queue.empty():
@@ -210,17 +232,17 @@ class _Pool(WatchedPool):
 
 
 class _Connection(asyncpg.Connection):
-    """Connection without a reset, since no state outlives a transaction."""
+    """Connection that is not reset between uses, since no state outlives a transaction."""
 
     def get_reset_query(self) -> str:
         return ""
 
 
 async def open_pool(database_url: str, *, size: int = 10) -> asyncpg.Pool[asyncpg.Record]:
-    """Open a pool of at most `size` connections; each statement has 10 seconds.
+    """Open a pool of at most `size` connections; each statement may take STATEMENT_SECONDS.
 
-    Behind a pooler the settings of the role apply, and statements are prepared only where it supports them.
-    Raises StorageUnavailable if no server answers, or if it refuses us.
+    Behind a pooler the settings of the role apply, and statements stay prepared only where it supports that.
+    Raises StorageUnavailable if no server accepts connections.
     """
     between = await probe_pooler_at(database_url)
     try:
@@ -249,9 +271,9 @@ async def open_pool(database_url: str, *, size: int = 10) -> asyncpg.Pool[asyncp
 
 
 def measure_longest_wait(pool: asyncpg.Pool[asyncpg.Record]) -> float:
-    """Return the longest wait for a connection since the last call, in seconds; 0 for other kinds of pools.
+    """Return the longest wait for a connection in seconds since the last call; 0.0 for another kind of pool.
 
-    A long wait means that all connections are busy.
+    A long wait means that all connections are in use.
     """
     if not isinstance(pool, _Pool):
         return 0.0
@@ -268,14 +290,15 @@ _SCAN = json.JSONDecoder().raw_decode
 
 
 def read_json(text: str) -> Any:
-    """Parse a jsonb text, which PostgreSQL writes without blanks around it, so none are skipped."""
+    """Return the value of a jsonb text, in which PostgreSQL writes no surrounding blanks."""
     return _SCAN(text)[0]
 
 
 def store_method(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Wrap a store's method: a cancelled caller waits for its end, and a conflict is retried.
+    """Decorate a method of a store: when its caller is cancelled it still completes, and conflicts are
+    retried.
 
-    Raises StorageUnavailable if PostgreSQL is away, full, too slow or a standby, or if conflicts persist, and
+    It raises StorageUnavailable if PostgreSQL is away, full, too slow or a standby, if conflicts persist, and
     for unexpected errors unless storage was healthy throughout.
     """
 
@@ -286,7 +309,7 @@ def store_method(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, C
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
-            # Cutting a transaction off in mid-air leaks its connection; its few milliseconds are waited for.
+            # Cancelling a transaction in the middle would leak its connection; waiting takes milliseconds.
             await asyncio.wait([work])
             if not work.cancelled() and work.exception() is not None:
                 raise asyncio.CancelledError from work.exception()
@@ -296,7 +319,7 @@ def store_method(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, C
 
 
 def _find_pool(first: object) -> Any:
-    """Return the pool of a store, or the argument if it is a pool itself; None for anything else."""
+    """Return the pool of a store, or the argument itself if it is a pool; None for anything else."""
     return first if isinstance(first, asyncpg.Pool) else getattr(first, "_pool", None)
 
 
@@ -313,7 +336,7 @@ async def _translate_errors(call: Callable[[], Awaitable[T]], pool: asyncpg.Pool
             await asyncio.sleep(0.005 * attempt)
         except _AWAY as error:
             if isinstance(error, asyncpg.ReadOnlySQLTransactionError) and pool is not None:
-                # No longer the primary: whoever is, is found behind the same address by new connections.
+                # The server is no longer the primary; new connections find the new one at the same address.
                 await pool.expire_connections()
             raise StorageUnavailable(f"{type(error).__name__}: {error}") from error
         except Exception as error:
@@ -329,7 +352,7 @@ Value = TypeVar("Value", bound="DataclassInstance")
 
 
 def build_value(kind: type[Value], row: asyncpg.Record | Mapping[str, Any], **given: Any) -> Value:
-    """Build a dataclass from the columns of a row with its fields' names, except `given` fields.
+    """Return a dataclass with the values of a row's columns; `given` supplies or replaces fields.
 
     Raises KeyError if a column is missing.
     """
@@ -337,7 +360,7 @@ def build_value(kind: type[Value], row: asyncpg.Record | Mapping[str, Any], **gi
 
 
 class PoolStore:
-    """Base of stores on a pool; their methods are `store_method`s, which raise StorageUnavailable."""
+    """Base of stores on a pool; their public methods are decorated with `store_method`."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool

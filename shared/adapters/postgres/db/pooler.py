@@ -17,21 +17,22 @@ from shared.adapters.postgres.db.connecting import open_connection
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolerProbe:
-    """Findings about a pooler between this process and the server."""
+    """Result of the check for a pooler between this process and the server."""
 
     pooler: bool
     keeps_prepared: bool
-    """True if a statement that was prepared once runs on every server that the pooler chooses."""
+    """Whether a statement that was prepared once runs on every server that the pooler chooses."""
 
 
 NOTHING = PoolerProbe(pooler=False, keeps_prepared=True)
+"""Result if there is no pooler."""
 _SERVER = "SELECT pg_backend_pid()"
 _LOOKS = 3
 _PROBE = "SELECT name FROM pg_prepared_statements WHERE statement LIKE '%FROM pg_prepared_statements%'"
 
 
 async def probe_pooler_at(database_url: str, *, timeout: float = 5.0) -> PoolerProbe:
-    """Open a connection and probe it once; return whether a pooler is in between.
+    """Open a connection and return whether a pooler is in between.
 
     Raises StorageUnavailable if no connection opens within `timeout` seconds.
     """
@@ -42,7 +43,7 @@ async def probe_pooler_at(database_url: str, *, timeout: float = 5.0) -> PoolerP
 async def probe_pooler(connection: asyncpg.Connection[asyncpg.Record]) -> PoolerProbe:
     """Return whether this connection goes through a pooler, and whether that keeps prepared statements.
 
-    A server reports its own process id at login. A pooler reports an id that no server has.
+    A server reports its own process id at login; a pooler reports an id that no server has.
     """
     if await connection.fetchval(_SERVER) == connection.get_server_pid():
         return NOTHING
@@ -56,15 +57,15 @@ async def _keeps_prepared(connection: asyncpg.Connection[asyncpg.Record]) -> boo
         statement = await connection.prepare(_PROBE, name=ours)
         there = [row["name"] for row in await statement.fetch()]
         del statement
-        # With the next statement the driver closes what nobody holds: this server must not keep it.
+        # With the next statement the driver closes unused prepared statements: this server must not keep it.
         await connection.fetchval("SELECT 1")
     return bool(there) and ours not in there
 
 
 async def has_transaction_pooling(database_url: str) -> bool:
-    """Return whether two connections were seen to share a server; raises StorageUnavailable.
+    """Return whether two connections shared a server, as behind a pooler in transaction mode.
 
-    With such a pooler, the settings that a program makes for its session reach the next client.
+    Settings that a program makes for its session would then reach other clients. Raises StorageUnavailable.
     """
     async with open_connection(database_url) as one:
         if not (await probe_pooler(one)).pooler:

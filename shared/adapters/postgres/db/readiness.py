@@ -1,4 +1,4 @@
-"""Schema of a database against the one that this program was written for, read without importing Alembic."""
+"""State of a database's schema relative to this program's, determined without importing Alembic."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from shared.core.values.errors import EvertalkError
 from shared.runtime import read_version
 
 LEAST_POSTGRES = 15
-"""Oldest major version of PostgreSQL that the statements work with; tests of upgrades begin with it."""
+"""Oldest supported major version of PostgreSQL; tests of upgrades begin with it."""
 VERSIONS = Path(__file__).resolve().parents[4] / "migrations" / "versions"
 FORMER = VERSIONS.with_name("former")
-"""Migrations of the schemas before 0044. Only data that have such a schema ever meet them."""
+"""Folder of migrations for schemas before 0044; only data with such a schema needs them."""
 BRIDGE_END = "0044"
-"""Last former revision. `versions/0044_first.py` makes the same schema in an empty database."""
+"""Last former revision; `versions/0044_first.py` creates the same schema in an empty database."""
 FLOOR = "0001"
-"""Oldest schema that this version upgrades. Raise it only for a new numbered version, see CONTRIBUTING.md."""
+"""Oldest schema that this version upgrades. Raise it only for a new numbered version; see CONTRIBUTING.md."""
 RELEASED = VERSIONS.with_name("released.json")
 _REVISION = re.compile(r"""^(revision|down_revision)(?:\s*:[^=]+)?\s*=\s*["']([^"']+)["']""", re.MULTILINE)
 
@@ -57,7 +57,7 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """Schemas that a numbered version upgrades: `floor` is the oldest, `newest` is the one that it makes."""
+    """Schemas that a numbered version upgrades: from `floor` on, to `newest`, which it creates."""
 
     version: str
     floor: str
@@ -66,14 +66,17 @@ class Release:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaState:
-    """Schema of a database or backup. `made_by` is the version that made it, if that is known."""
+    """Schema of a database or backup; `found` is its revision, None without a schema.
+
+    `made_by` is the version that made it, None if unknown.
+    """
 
     found: str | None
     newest: str
     floor: str
     made_by: str | None
     known: frozenset[str]
-    """Revisions that this program can upgrade, the newest one included."""
+    """Revisions that this program can upgrade, including the newest one."""
 
     @property
     def standing(self) -> Standing:
@@ -88,7 +91,7 @@ class SchemaState:
         return Standing.OLDER if self.found in self.known else Standing.UNKNOWN
 
     def describe(self) -> str:
-        """Return one line that says which schema the data have, and what this version can do with it."""
+        """Return one line for people: the schema that the data have, and what this version can do with it."""
         ours = f"this version ({read_version()})"
         by = f" of Evertalk {self.made_by}" if self.made_by else ""
         match self.standing:
@@ -120,7 +123,7 @@ class SchemaState:
         return f"Schema {self.found}{by} → {ours}."
 
     def find_refusal(self) -> SchemaRefused | None:
-        """Return the error that forbids this program to touch the data; None if it may."""
+        """Return the error that forbids this program to use the data; None if it may use them."""
         if self.standing is Standing.BELOW_FLOOR:
             return SchemaTooOld(self.describe(), advice=self.describe_stop())
         if self.standing is Standing.UNKNOWN:
@@ -132,12 +135,12 @@ class SchemaState:
         return None
 
     def refuse(self) -> None:
-        """Raise SchemaUnknown or SchemaTooOld for a schema that this program must not touch."""
+        """Raise SchemaUnknown or SchemaTooOld if this program must not use the data."""
         if (refusal := self.find_refusal()) is not None:
             raise refusal
 
     def describe_stop(self) -> str:
-        """Return the advice that names the version to upgrade with before this one."""
+        """Return advice that names the version to upgrade with before this one."""
         assert self.found is not None
         stop = find_stop(self.found, floor=self.floor)
         if stop is None:
@@ -159,7 +162,9 @@ def find_stop(found: str, *, floor: str, releases: tuple[Release, ...] | None = 
 
 
 def find_version(revision: str) -> str | None:
-    """Return the first numbered version with a revision; None if the revision is unknown or unreleased."""
+    """Return the first numbered version that has a revision;
+    None if the revision is unknown or unreleased.
+    """
     if revision not in list_revisions():
         return None
     return next((release.version for release in load_releases() if revision <= release.newest), None)
@@ -176,7 +181,7 @@ def load_releases() -> tuple[Release, ...]:
 
 
 def find_newest_revision(versions: Path = VERSIONS) -> str:
-    """Return the revision that no other one builds on."""
+    """Return the newest revision in a folder: the one that no other builds on."""
     named = _parse_migrations(versions)
     (newest,) = named["revision"] - named["down_revision"]
     return newest
@@ -184,14 +189,14 @@ def find_newest_revision(versions: Path = VERSIONS) -> str:
 
 @cache
 def list_revisions() -> frozenset[str]:
-    """Return every schema that this program can bring up to date."""
+    """Return all revisions that this program can upgrade, including the newest."""
     return frozenset(_parse_migrations(FORMER)["revision"] | _parse_migrations(VERSIONS)["revision"])
 
 
 def build_schema_state(found: str | None, *, made_by: str | None = None) -> SchemaState:
-    """Return how the revision `found` relates to this program; None stands for data without a schema.
+    """Return the state of data with revision `found`; None means data without a schema.
 
-    `made_by` is the version that the data name. It counts only if no numbered version has the revision.
+    `made_by` is the version that the data name; it counts only if no numbered version has the revision.
     """
     named = (find_version(found) or made_by) if found is not None else None
     return SchemaState(
@@ -200,7 +205,7 @@ def build_schema_state(found: str | None, *, made_by: str | None = None) -> Sche
 
 
 async def load_schema_state(connection: asyncpg.Connection[asyncpg.Record]) -> SchemaState:
-    """Read which schema a database has, and which version made it."""
+    """Return the state of a database's schema."""
     if not await connection.fetchval("SELECT to_regclass('alembic_version') IS NOT NULL", timeout=10):
         return build_schema_state(None)
     found: str | None = await connection.fetchval("SELECT version_num FROM alembic_version", timeout=10)
@@ -208,7 +213,7 @@ async def load_schema_state(connection: asyncpg.Connection[asyncpg.Record]) -> S
 
 
 async def _load_made_by(connection: asyncpg.Connection[asyncpg.Record]) -> str | None:
-    """Return the version that migrated last; schemas before 0062 do not store it."""
+    """Return the version that migrated last; None for schemas before 0062, which do not store it."""
     if not await connection.fetchval("SELECT to_regclass('deployment') IS NOT NULL", timeout=10):
         return None
     stored: str | None = await connection.fetchval(
@@ -226,27 +231,33 @@ def _parse_migrations(versions: Path) -> dict[str, set[str]]:
 
 
 def is_newer(found: str | None, than: str) -> bool:
-    """Return whether a later version made this schema. Revisions are numbered, and each only adds."""
+    """Return whether the revision `found` is later than `than`;
+    False for None and names that are no number.
+    """
     return found is not None and found.isdigit() and int(found) > int(than)
 
 
 class PostgresReadiness:
+    """Check whether the database's schema fits this program."""
+
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
         self._pool = pool
         self._newest = find_newest_revision()
 
     @store_method
     async def is_migrated(self) -> bool:
-        """False while the schema is older than this program; raises StorageUnavailable.
+        """Return whether the schema is as new as this program or newer. Raises StorageUnavailable.
 
-        One that is newer does for it, too: this process works on until those of the new version are there.
+        A newer schema is usable: processes of the old version work until those of the new one run.
         """
         found = await self._load_revision()
         return (found is not None and bool(found == self._newest)) or is_newer(found, self._newest)
 
     @store_method
     async def refuse_unknown(self) -> None:
-        """Raise SchemaRefused before anything is asked of tables that may not be there."""
+        """Raise SchemaRefused if this program must not use the
+        schema; call it before other tables are read.
+        """
         build_schema_state(await self._load_revision()).refuse()
 
     async def _load_revision(self) -> str | None:

@@ -1,7 +1,7 @@
-"""A private socket by which programs without TLS reach a server that wants it: pg_dump, pg_restore, psql.
+"""Private socket through which pg_dump, pg_restore and psql reach a server that requires TLS.
 
-Those that come along know no TLS. Here their words are encrypted and the certificate is checked, as for
-every other connection; only this account may enter the socket's folder.
+The embedded programs lack TLS. The relay encrypts and checks the certificate as for all connections; only
+this account may enter the socket's folder.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ _CHUNK = 256 * 1024
 
 @contextlib.asynccontextmanager
 async def reachable_by_libpq(database_url: str) -> AsyncIterator[Mapping[str, str]]:
-    """The environment of such a program while it runs; a command line could be read by everybody."""
+    """Provide the environment variables with which such a program connects, while the block runs.
+
+    A command line would be readable by all accounts. Raises StorageUnavailable if the server cannot be
+    reached.
+    """
     way = await find_route(database_url)
     if way.port is None:
         socket = Path(way.host)  # …/.s.PGSQL.5432
@@ -58,7 +62,9 @@ class _Relay:
     def __init__(self, way: ServerRoute) -> None:
         self._way = way
         self.failure: OSError | None = None
-        """Why the server was not reached. The program behind the socket only sees that it closes."""
+        """Reason why the server was not reached; None if it was. The program only sees that the socket
+        closes.
+        """
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -79,7 +85,10 @@ class _Relay:
 
 
 async def _open_route(way: ServerRoute) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """With the words that come before TLS begins, where it does not begin at once."""
+    """Connect to the server, with the request for TLS that precedes it unless TLS begins at once.
+
+    Raises OSError.
+    """
     if way.tls is not None and way.direct_tls:
         return await asyncio.open_connection(way.host, way.port, ssl=way.tls, limit=_CHUNK)
     reader, writer = await asyncio.open_connection(way.host, way.port, limit=_CHUNK)
@@ -100,7 +109,10 @@ async def _open_route(way: ServerRoute) -> tuple[asyncio.StreamReader, asyncio.S
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """To a client that believes its line is plain, the server may not offer what is bound to TLS."""
+    """Copy the server's answers to the client; first remove the login method that is bound to TLS.
+
+    The client sees an unencrypted connection and would fail with that method.
+    """
     with contextlib.suppress(OSError, asyncio.IncompleteReadError):
         kind = b""
         while kind not in (_AUTHENTICATION, _ERROR):
@@ -118,7 +130,7 @@ def _without_binding(kind: bytes, body: bytes) -> bytes:
 
 
 async def _pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Until either side has gone, which the other then learns."""
+    """Copy bytes until one side closes, then close the other."""
     with contextlib.suppress(OSError):
         while some := await reader.read(_CHUNK):
             writer.write(some)

@@ -1,17 +1,17 @@
-"""How the words of a search lead to rows by an index of pieces, or by the beginning of an id."""
+"""SQL by which a search finds rows: by an index of trigrams, or by the beginning of an id."""
 
 from __future__ import annotations
 
 FEW_FOUND = 300
-"""Matches of a rare trigram that are looked up; with more, the search reads the next rows in order."""
+"""Maximum matches of a rare trigram that are read; with more, the search reads rows in the list's order."""
 _PIECES = """
     SELECT substr(lower({word}), least(n, length({word}) - 2), 3), n
       FROM generate_series(1, (SELECT length({word})), 3) n"""
-"""Trigrams of a word of three letters or more, with their places."""
+"""Select trigrams of a text of three letters or more, with their positions."""
 USUAL = 0.005
-"""A piece that more of the rows have is a usual one."""
+"""Share of rows from which a trigram counts as frequent."""
 LOOKED_BY = 6
-"""Trigrams that narrow a search; more would only be read."""
+"""Maximum trigrams by which a search is narrowed; more only cost reading."""
 _LOOK = """
   SELECT (array_agg(piece ORDER BY share, place) FILTER (
             WHERE share <= greatest({usual}, 4 * rarest)))[:{most}] AS pieces,
@@ -21,14 +21,16 @@ _LOOK = """
               SELECT u.* FROM pg_stats s,
                      unnest(s.most_common_elems::text::text[], s.most_common_elem_freqs) u(usual, share)
                WHERE s.tablename = '{index}' AND s.schemaname = current_schema()) u ON u.usual = x.piece) y"""
-"""Rarest trigrams of a word and those nearly as rare; frequent ones cost more than they narrow.
+"""Select the rarest trigrams of a text and those nearly as rare; frequent ones cost more than they narrow.
 
-The index statistics are a sample and vary, so that values near a limit cost similar on both sides.
+Index statistics are a sample; near a limit both ways cost about the same.
 """
 
 
 def find_pieces(word: str, index: str) -> str:
-    """The `pieces` by which the rows that say a word are found in an index of pieces, and whether few are."""
+    """Return SQL that selects `pieces`, trigrams of `word` for the index `index`, and `rare`, whether few
+    rows match.
+    """
     return _LOOK.format(pieces=_PIECES.format(word=word), index=index, usual=USUAL, most=LOOKED_BY)
 
 
@@ -36,10 +38,12 @@ _ID = "regexp_replace(lower({word}), '[^0-9a-f]', '', 'g')"
 _NO_ID = "lower({word}) !~ '^[0-9a-f]+(-[0-9a-f-]*)?$' OR length({word}) > 36"
 LEAST = f"(SELECT CASE WHEN {_NO_ID} THEN NULL ELSE rpad(left({_ID}, 32), 32, '0')::uuid END)"
 MOST = f"(SELECT CASE WHEN {_NO_ID} THEN NULL ELSE rpad(left({_ID}, 32), 32, 'f')::uuid END)"
-"""An id is found between these, by its beginning. By sub-selects, as all that is looked for: a plan for any
-word then looks no dearer than one for this, which is made each time and takes longer than the search.
+"""Lowest and highest id that begin with a search text; NULL if it is no beginning of an id.
+
+They are subselects, so that the planner keeps a generic plan: planning takes longer than the search.
 """
 
 
 def is_short(search: str) -> bool:
+    """Return whether a search has one or two characters, which no trigram can find."""
     return 0 < len(search) < 3

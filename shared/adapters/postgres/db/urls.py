@@ -1,4 +1,4 @@
-"""Database address: one reading for asyncpg, SQLAlchemy and libpq's programs."""
+"""Database addresses, read in one way for asyncpg, SQLAlchemy and libpq's programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BUNDLES = (
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 )
-"""Where systems keep the authorities that they trust, in one file as libpq and the driver want it."""
+"""Files in which systems store trusted authorities, as libpq and the driver need them."""
 _FOR_LIBPQ_ALONE = frozenset(
     {
         "connect_timeout", "keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count",
@@ -27,11 +27,13 @@ _FOR_LIBPQ_ALONE = frozenset(
         "fallback_application_name", "client_encoding", "channel_binding",
     }
 )  # fmt: skip
-"""To the driver every other word is a setting for the server, which refuses what it does not know."""
+"""Parameters of libpq that are removed for asyncpg, which would send them to the server as settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostAddress:
+    """Host and port of a server; port None means the default."""
+
     host: str
     port: int | None = None
 
@@ -100,9 +102,9 @@ def _place(host: str, port: str) -> HostAddress:
 
 
 def _root_of(query: dict[str, str]) -> str | None:
-    """Return the file of certificate authorities; None if the driver checks none or finds its own.
+    """Return the path of the file with trusted authorities; None if the driver checks none or finds its own.
 
-    Raises StorageUnavailable if the system's list is wanted and there is none.
+    Raises StorageUnavailable if the system's list is requested and there is none.
     """
     mode, root = query.get("sslmode", os.environ.get("PGSSLMODE", "")), query.get("sslrootcert")
     if root and root != _SYSTEM:

@@ -1,4 +1,4 @@
-"""Heartbeats: which processes live, by Postgres' clock."""
+"""Heartbeats of processes, by which Postgres' clock decides which processes live."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ _BEAT = """
 UPDATE workers SET beat = now(), health = $2 WHERE id = $1 AND stopped_at IS NULL RETURNING started_at
 """
 _TIMELINE = "SELECT left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)"
-"""Everybody may ask for the name of the newest piece of the log, which begins with the timeline.
+"""Select the timeline of the write-ahead log, which changes when a standby is promoted; every role may read
+it.
 
-`pg_control_checkpoint` tells of a promotion only when the first checkpoint after it has ended.
+`pg_control_checkpoint` would show a promotion only after the first checkpoint.
 """
 _NOT_TOLD = (
     asyncpg.InsufficientPrivilegeError,
     asyncpg.UndefinedFunctionError,
     asyncpg.FeatureNotSupportedError,
 )
+"""Exceptions of servers that do not reveal the timeline."""
 log = structlog.get_logger(__name__)
 
 
@@ -40,13 +42,15 @@ class HeartbeatResult:
     """Answer of the database to a heartbeat."""
 
     started_at: datetime
-    """A standby that was behind gives the numbers of lost rows again: another row has another beginning."""
+    """Registration time of the row; after a failover to a standby that was behind, the same id may be another
+    process's row.
+    """
     timeline: str
-    """Empty where the server does not tell."""
+    """Timeline of the write-ahead log; "" if the server does not reveal it."""
 
 
 class PostgresWorkers:
-    """Registry of processes. `health` is stored with every beat; `beaten` is called after each."""
+    """Registry of processes. `health` is stored with every heartbeat; `beaten` is called after each."""
 
     def __init__(
         self,
@@ -62,13 +66,15 @@ class PostgresWorkers:
 
     @store_method
     async def register(self, role: str, *, instead_of: int | None = None) -> int:
-        """`instead_of` has surely ended: all its leases lapse at once."""
+        """Register this process and return its id; `instead_of` is a process that has surely ended, whose
+        leases expire at once.
+        """
         worker_id: int = await self._pool.fetchval(_REGISTER, role, os.getpid(), instead_of)
         return worker_id
 
     @store_method
     async def beat(self, worker_id: int) -> HeartbeatResult | None:
-        """Store a heartbeat; None if this process was declared dead and must stop using the id."""
+        """Store a heartbeat; return None if this process was declared dead and must stop using the id."""
         started_at: datetime | None = await self._pool.fetchval(_BEAT, worker_id, self._health())
         if started_at is None:
             return None
@@ -77,7 +83,7 @@ class PostgresWorkers:
         return beat
 
     async def _timeline(self) -> str:
-        """Not in the transaction of the beat, which holds where this is refused."""
+        """Return the timeline, read outside of the heartbeat's transaction, which must not fail with it."""
         if not self._tells_timeline:
             return ""
         try:
@@ -90,13 +96,15 @@ class PostgresWorkers:
 
     @store_method
     async def record_timeline(self) -> bool:
-        """True for who finds another one than before: numbers of events may stand for others now, and
-        `log_epoch` is raised, by which every screen begins afresh.
+        """Return True to one process if the timeline has changed since it was last recorded.
+
+        Numbers of events may then have been given again; the function raises `log_epoch`, so that all screens
+        reload.
         """
         another: bool = await self._pool.fetchval("SELECT note_timeline()")
         return another
 
     @store_method
     async def stop(self, worker_id: int) -> None:
-        """Expire all leases of this process, so that another continues at once."""
+        """End this process's registration; its leases expire, so that another process takes over at once."""
         await self._pool.execute("UPDATE workers SET stopped_at = now() WHERE id = $1", worker_id)

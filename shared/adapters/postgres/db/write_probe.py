@@ -1,4 +1,4 @@
-"""Trial writes, which leave nothing behind, and the names of what keeps a database from taking writes."""
+"""Trial writes that leave nothing behind, and the reasons why a database refuses writes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ WriteState = Literal["ok", "read-only", "disk full", "unreachable"]
 """State of the database in the answer of `/readyz`."""
 RefusalKind = Literal["standby", "read_only", "disk_full", "forbidden", "no_schema", "commit_waits", "other"]
 PROBE_SECONDS = 8.0
-"""Seconds for one statement of the probe: less than the doctor's 30 for the whole check."""
+"""Seconds for each statement of the probe; the doctor has 30 for the whole check."""
 SPACE_BYTES = 1024 * 1024
-"""Size of the trial table: more than fits into blocks that a full disk still has."""
+"""Bytes of the trial table; more than fits into blocks that a full disk still has."""
 _READS = """
 SELECT pg_is_in_recovery() AS standby, current_setting('transaction_read_only') = 'on' AS read_only,
        (SELECT source FROM pg_settings WHERE name = 'default_transaction_read_only') AS source,
@@ -25,22 +25,22 @@ CREATE TEMPORARY TABLE evertalk_write_probe ON COMMIT DROP AS
 SELECT repeat('x', 1000) AS filling FROM generate_series(1, {SPACE_BYTES // 1000})
 """
 _COMMIT = "SELECT pg_logical_emit_message(true, 'evertalk', 'write probe')"
-"""A message in the write-ahead log, which no table holds: its commit waits as each commit does."""
+"""Write a message to the write-ahead log that no table holds; its commit waits as any commit does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteRefusal:
     kind: RefusalKind
     words: str
-    """Reason in the words of the server."""
+    """Reason in the server's own text."""
     source: str = ""
-    """Where `default_transaction_read_only` comes from, such as `database` or `configuration file`."""
+    """Origin of the setting `default_transaction_read_only`, such as `database` or `configuration file`."""
     awaited: str = ""
-    """Names of the standbys that a commit waits for."""
+    """Names of the standbys for which a commit waits."""
 
 
 def classify_refusal(error: BaseException) -> WriteState:
-    """Return what an error of a write says about the database; a store's error has the driver's as cause."""
+    """Return the state of the database that an exception of a write shows; causes are examined too."""
     found: BaseException | None = error
     while found is not None:
         if isinstance(found, asyncpg.ReadOnlySQLTransactionError | asyncpg.TargetServerAttributeNotMatched):
@@ -52,9 +52,9 @@ def classify_refusal(error: BaseException) -> WriteState:
 
 
 async def probe_writes(connection: asyncpg.Connection[asyncpg.Record]) -> WriteRefusal | None:
-    """Return why the server would not store a message, or None; every write is rolled back.
+    """Return why the server does not store data; None if it does. Every write is rolled back.
 
-    Raises what the driver raises when the connection breaks.
+    Raises exceptions of asyncpg if the connection breaks.
     """
     reads = await connection.fetchrow(_READS, timeout=PROBE_SECONDS)
     assert reads is not None
@@ -78,7 +78,7 @@ async def _write_and_roll_back(
 
 
 async def _fill(connection: asyncpg.Connection[asyncpg.Record]) -> None:
-    """Take new blocks of the disk, where the role may have temporary tables."""
+    """Write enough to need new blocks of the disk, if the role may create temporary tables."""
     try:
         async with connection.transaction():
             await connection.execute(_TABLE, timeout=PROBE_SECONDS)
@@ -89,7 +89,9 @@ async def _fill(connection: asyncpg.Connection[asyncpg.Record]) -> None:
 async def _commit(
     connection: asyncpg.Connection[asyncpg.Record], reads: asyncpg.Record
 ) -> WriteRefusal | None:
-    """Return a refusal if a commit does not end: it waits for a standby that is not there."""
+    """Return a refusal if a commit does not end in time,
+    because it waits for an absent standby; else None.
+    """
     try:
         await connection.execute(_COMMIT, timeout=PROBE_SECONDS)
     except (asyncpg.InsufficientPrivilegeError, asyncpg.UndefinedFunctionError):

@@ -1,4 +1,5 @@
-"""Hand-over to operators: who waits for one, who has which conversation, and what operators write beside it.
+"""Hand-overs of conversations to operators: requests, who answers, and what operators write among themselves.
 
-Begin with `handovers`: it says who answers. `inbox` holds what only operators see, and `push` whom to notify.
+Begin with `handovers`, which says who answers. `inbox` has what only operators see, and `push` whom to
+notify.
 """

@@ -1,4 +1,4 @@
-"""Store of hand-overs; each change locks the session's row first, then reads, then writes."""
+"""Store of hand-overs; each change first locks the session's row, then reads, then writes."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class PostgresHandovers(PoolStore):
 
     @store_method
     async def request_handover(self, new: NewHandover) -> Moved:
-        """Ask for an operator; the assistant falls silent after the running turn. A repeat changes nothing.
+        """Request an operator; the assistant falls silent after the running turn. Repeating it has no effect.
 
-        Raises LeaseLost, AskedTooOften, CannotHandOver, and NobodyComes if no operator can be asked.
+        Raises LeaseLost, AskedTooOften, CannotHandOver, and NobodyComes if the site has hand-overs off.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _lock_session(connection, new.session_id)
@@ -75,7 +75,7 @@ class PostgresHandovers(PoolStore):
 
     @store_method
     async def take_over(self, session_id: int, *, operator_id: int, name: str) -> Moved:
-        """Hand the conversation to this operator, requested or not; of two operators at once, one gets it.
+        """Assign the conversation to this operator, requested or not; of two operators at once, one gets it.
 
         Raises TakenByOther and CannotHandOver.
         """
@@ -110,7 +110,7 @@ class PostgresHandovers(PoolStore):
     ) -> Moved:
         """Return the conversation to the assistant; no effect if the assistant already has it.
 
-        `by` says who ends it; with `resolved` an operator has solved the matter. `any_ones` allows it for
+        `by` is who ends it; `resolved` means an operator who has solved the matter. `any_ones` allows it for
         conversations of other operators. Raises TakenByOther.
         """
         async with self._pool.acquire() as connection, connection.transaction():
@@ -136,9 +136,10 @@ class PostgresHandovers(PoolStore):
         operator_id: int,
         any_ones: bool = False,
     ) -> Moved:
-        """Change an open hand-over at `version`. `any_ones` also snoozes those of other operators.
+        """Assign, snooze or label an open hand-over whose version is `version`.
 
-        Raises NotTaken, ChangedMeanwhile, TakenByOther, UnknownAssignee, BadSnooze and CannotHandOver.
+        `any_ones` allows snoozing those of other operators. Raises NotTaken, ChangedMeanwhile, TakenByOther,
+        UnknownAssignee, BadSnooze and CannotHandOver.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _lock_session(connection, session_id)
@@ -174,8 +175,8 @@ class PostgresHandovers(PoolStore):
     ) -> Reply:
         """Store an operator's message as the answer to waiting turns, once per `cid`.
 
-        It ends the oldest waiting turns from one address and goes there; without any it is a separate turn.
-        Raises NotTaken, TakenByOther and AnswerRuns.
+        It ends the oldest waiting turns from one address and is sent there; without any it is a turn of its
+        own. Raises NotTaken, TakenByOther and AnswerRuns.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _lock_session(connection, session_id)
@@ -221,7 +222,7 @@ class PostgresHandovers(PoolStore):
 
     @store_method
     async def end_handover(self, one: Overdue, limits: HandoverLimits) -> Moved | None:
-        """Return an overdue conversation to the assistant; return None if an operator came meanwhile."""
+        """Return an overdue conversation to the assistant; return None if that is no longer due."""
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _lock_session(connection, one.session_id, archived=True)
             waiting, silence = float(limits.waiting), float(limits.silence)
@@ -238,8 +239,8 @@ class PostgresHandovers(PoolStore):
     ) -> tuple[Listed, ...]:
         """Return hand-overs in `state`; None means all that are open.
 
-        Open ones are sorted by the time of their request, oldest first, at most 500. Resolved ones are sorted
-        newest first, at most 100.
+        Open ones are sorted by the time of their request, oldest first, at most 500; resolved ones newest
+        first, at most 100.
         """
         listed = _RESOLVED() if state == "resolved" else _LISTED(state=state)
         rows = await self._pool.fetch(*listed)
@@ -247,7 +248,7 @@ class PostgresHandovers(PoolStore):
 
     @store_method
     async def find_reply_target(self, session_id: int, *, operator_id: int) -> tuple[str, int]:
-        """Return the channel name and the address id for the operator's next message.
+        """Return channel and address id to which the operator's next message is sent.
 
         Raises NotTaken and TakenByOther.
         """
@@ -258,14 +259,17 @@ class PostgresHandovers(PoolStore):
 
     @store_method
     async def find_session(self, public_id: UUID) -> int | None:
+        """Return the internal id of a session; None if it is unknown."""
         found: int | None = await self._pool.fetchval(*_FIND_SESSION(public_id=public_id))
         return found
 
-    # -- the word that it is over, where it has to be sent ------------------------------------------------
+    # -- notices that a hand-over has ended, for channels that send messages -------------------------------
 
     @store_method
     async def list_unnotified(self, accounts: Sequence[int]) -> tuple[UnsentNotice, ...]:
-        """Return at most 50 chats of these bots that need a notice, oldest first."""
+        """Return at most 50 chats of these bots in which the end of a hand-over must be announced, oldest
+        first.
+        """
         rows = await self._pool.fetch(
             *_UNTOLD(
                 accounts=[str(account) for account in accounts],
@@ -279,7 +283,9 @@ class PostgresHandovers(PoolStore):
 
     @store_method
     async def begin_notifying(self, handover_id: int) -> bool:
-        """Mark a notice as being sent, before the request; return False if another process has it."""
+        """Mark a notice as being sent, before the request to Telegram; return False if another process has
+        it.
+        """
         found = await self._pool.fetchval(
             *_BEGIN_NOTIFYING(handover_id=handover_id),
         )
@@ -287,7 +293,7 @@ class PostgresHandovers(PoolStore):
 
     @store_method
     async def record_notified(self, handover_id: int, state: Told) -> None:
-        """Record the outcome of a notice; `queued` means that it surely did not arrive and is sent again."""
+        """Store the outcome of a notice; `queued` means that it surely did not arrive and is sent again."""
         await self._pool.execute(
             *_TOLD(
                 handover_id=handover_id,
@@ -298,7 +304,7 @@ class PostgresHandovers(PoolStore):
 
     @store_method
     async def recover_interrupted(self, accounts: Sequence[int]) -> int:
-        """Mark notices as uncertain that a dead process was sending; return their number.
+        """Mark notices as uncertain that were being sent by a process now dead; return their number.
 
         A process calls it when it begins to serve these bots.
         """
@@ -316,7 +322,7 @@ async def _lock_session(connection: Connection, session_id: int, *, archived: bo
 async def _record(
     connection: Connection, session: Record, operator_id: int, what: str, **detail: str
 ) -> None:
-    """Add an operator's action to the audit log, in the transaction of the action itself."""
+    """Append an operator's action to the audit log in the transaction of the action."""
     actor = await connection.fetchval(*_NAME_OF_OPERATOR(operator_id=operator_id))
     await append_audit(
         connection, actor=actor or f"operator:{operator_id}", action=f"handover.{what}",
@@ -330,7 +336,9 @@ def _build_listed(row: Record) -> Listed:
 
 
 async def _assign(connection: Connection, session: Record, there: Record, name: str, *, by: int) -> Moved:
-    """Assign the conversation and tell the person who writes from now on; no effect if it is assigned so."""
+    """Assign the hand-over to the operator `name`, and show that to the person; no effect if already
+    assigned.
+    """
     session_id: int = session["id"]
     to = await connection.fetchval(*_FIND_ASSIGNEE(name=name))
     if to is None:
@@ -361,7 +369,7 @@ def _as_it_is(session_id: int, there: Record) -> Moved:
 async def _begin(
     connection: Connection, session: Record, new: NewHandover, *, operator: tuple[int, str] | None = None
 ) -> Moved:
-    """Begin a hand-over; with `operator`, an id and a name, that operator has the conversation at once.
+    """Begin a hand-over; with `operator` (id, name) that operator has the conversation at once.
 
     The assistant still ends a turn that runs or has an unfinished tool call. Raises CannotHandOver.
     """
@@ -431,7 +439,9 @@ async def _store_event(
 
 
 async def _place_of_reply(connection: Connection, session: Record, there: Record) -> Mapping[str, Any] | None:
-    """Return the turns that an operator's message ends, and its address; None while the assistant has one."""
+    """Return the turns that an operator's message ends, and its address; None while the assistant has a turn
+    to end.
+    """
     session_id: int = session["id"]
     if session["answered_turn"] < session["held_after"]:
         return None
@@ -442,7 +452,7 @@ async def _place_of_reply(connection: Connection, session: Record, there: Record
         return {**dict(place), "from_turn": session["next_turn"], "through_turn": session["next_turn"]}
     first, through = waiting[0], waiting[0]["turn_no"]
     if first["is_reminder"]:
-        # It is for now, and nobody but the assistant tells it.
+        # A reminder is due now, and only the assistant can write it.
         await connection.execute(*_HOLD(session_id=session_id, through_turn=through))
         return None
     for row in waiting[1:]:
@@ -458,14 +468,16 @@ async def _place_of_reply(connection: Connection, session: Record, there: Record
 
 
 _NOTICE_SECONDS = 10.0
-"""Seconds for which the next answer waits for the notice, which is a separate message and comes first."""
+"""Seconds for which the next answer waits for the notice, which is a separate message and must come first."""
 
 _LOCK = Named("""
 SELECT id, public_id, archived_at, turn_epoch, answered_turn, next_turn, held_after FROM sessions
   WHERE id = :session_id
    FOR NO KEY UPDATE
 """)
-"""Lock of a session's row; a message, a claim or an answer waits for its end and then reads the new row."""
+"""Lock a session's row; a message, claim or answer waits for the transaction's end and then reads the new
+row.
+"""
 
 _SHOWN = Named("""
 SELECT o.display_name AS name, coalesce(p.key, '') AS picture
@@ -497,7 +509,9 @@ SELECT EXISTS (
                   WHERE p.session_id = s.id AND p.turn_no = t.turn_no AND p.status = 'intent')
       OR EXISTS (SELECT FROM reminders r WHERE r.session_id = s.id AND r.turn_no = t.turn_no)))
 """)
-"""Turns that only the assistant can end: being written, with a running tool, or a reminder."""
+"""Select whether a turn runs that only the assistant can end: being written, with a running tool, or a
+reminder.
+"""
 
 _HOLD = Named("UPDATE sessions SET held_after = :through_turn WHERE id = :session_id")
 _RELEASE = Named("""
@@ -538,7 +552,7 @@ UPDATE handovers SET state = 'ended', ended_at = now(), ended_by = :ended_by, to
 _IS_SENT_TO = Named("""
 SELECT channel <> 'web' AND unreachable_since IS NULL FROM addresses WHERE id = :address_id
 """)
-"""Condition that a channel sends messages; on the web a stored message is on the screen."""
+"""Select whether messages are sent to an address; on the web, a stored message is already on the screen."""
 
 _TELL = Named("""
 WITH s AS (
@@ -613,7 +627,7 @@ WITH said AS (
 )
 SELECT seq, :through_turn::bigint AS turn, event_seq FROM s
 """)
-"""Store of an operator's reply in the last turn that it answers; earlier turns end with that turn."""
+"""Store an operator's reply in the last turn that it answers; earlier turns end with that turn."""
 
 _WAKE = Named("""
 UPDATE handovers SET snoozed_at = NULL, snoozed_until = NULL WHERE id = :handover_id
@@ -624,7 +638,7 @@ coalesce(least(h.snoozed_until, (
   SELECT min(e.at) FROM turn_entries te JOIN entries e USING (session_id, seq)
    WHERE te.session_id = s.id AND te.turn_no > s.answered_turn AND e.at > h.snoozed_at)), '-infinity')
 """
-"""Time at which hand-over `h` of session `s` returns or returned from a snooze."""
+"""Time at which hand-over `h` of session `s` returns from a snooze, at the latest with the next message."""
 _OVER = f"""
 CASE WHEN h.state = 'waiting'
           AND greatest(h.asked_at, {AWAKE_AT}) <= now() - make_interval(secs => :waiting::float8 * 60) THEN
@@ -636,7 +650,9 @@ CASE WHEN h.state = 'waiting'
                          AND t.opened_at <= now() - make_interval(secs => :silence::float8 * 60)) THEN
                            'silent' END
 """
-"""Reason why a hand-over is overdue, else NULL; silence lasts as long as the oldest message waits."""
+"""Reason why a hand-over is overdue, else NULL; an operator's silence is measured by the oldest waiting
+message.
+"""
 _OVERDUE = Named(f"""
 SELECT * FROM (
   SELECT h.id, h.session_id, {_OVER} AS over
@@ -682,7 +698,7 @@ SELECT h.id, h.address_id, h.ended_by FROM handovers h JOIN addresses a ON a.id 
           AND d.state IN ('queued', 'sending', 'sent'))
  ORDER BY h.id LIMIT :limit
 """)
-"""Notices whose preceding messages have arrived in the chat."""
+"""Select notices whose preceding messages have all been delivered to the chat."""
 _TOLD = Named("""
 WITH h AS (
   UPDATE handovers SET told = :state WHERE id = :handover_id AND told IN ('queued', 'sending')
@@ -693,7 +709,7 @@ UPDATE sessions s SET retry_at = now() FROM h
  WHERE s.id = h.session_id AND :state <> 'queued' AND s.leased_by IS NULL
    AND s.retry_at > now() AND s.retry_at <= h.ended_at + make_interval(secs => :notice_seconds)
 """)
-"""Outcome of a notice; an answer that waited for the notice becomes due, one postponed longer does not."""
+"""Store the outcome of a notice; an answer that only waited for the notice becomes due."""
 _LEFT_BY_THE_DEAD = Named("""
 UPDATE handovers h SET told = 'uncertain' FROM addresses a
  WHERE a.id = h.address_id AND h.told = 'sending' AND a.channel = 'telegram'

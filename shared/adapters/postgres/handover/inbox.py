@@ -1,4 +1,4 @@
-"""Inbox of operators: private notes, and choices such as assignees and labels."""
+"""Store of what only operators see: private notes, canned replies, macros, labels and ratings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shared.core.identity.macros import Macro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CannedReply:
-    """Canned reply that operators send often."""
+    """Text that operators send often, with its version and the operator who changed it last."""
 
     name: str
     body: str
@@ -29,7 +29,7 @@ class CannedReply:
 
 
 class PostgresInbox(PoolStore):
-    """Each method is one statement; raises StorageUnavailable."""
+    """Store of the operators' inbox; each method is one statement and raises StorageUnavailable."""
 
     @store_method
     async def find_assignees(self) -> tuple[str, ...]:
@@ -39,14 +39,14 @@ class PostgresInbox(PoolStore):
 
     @store_method
     async def list_labels(self) -> tuple[str, ...]:
-        """Return labels of open and recently resolved hand-overs, most used first."""
+        """Return at most 100 labels of open and recently resolved hand-overs, most used first."""
         return tuple(row["label"] for row in await self._pool.fetch(_KNOWN_LABELS))
 
     @store_method
     async def add_note(self, session: UUID, *, operator_id: int, cid: str, body: str) -> UUID | None:
-        """Store a private note and return its id; None if conversation or operator does not exist.
+        """Store a private note and return its id; None if the conversation or the operator does not exist.
 
-        A `cid` that is already stored in the conversation returns the id of its note and changes nothing.
+        If the `cid` is already stored in the conversation, nothing changes and that note's id is returned.
         """
         found: UUID | None = await self._pool.fetchval(
             *_ADD_NOTE(
@@ -60,7 +60,9 @@ class PostgresInbox(PoolStore):
 
     @store_method
     async def delete_note(self, session: UUID, note: UUID, *, operator_id: int, any_ones: bool) -> bool:
-        """Delete a note, without `any_ones` only the operator's own, and return whether it was deleted."""
+        """Delete a note and return whether it was deleted; without
+        `any_ones` only the operator's own can be.
+        """
         return (
             await self._pool.fetchval(
                 *_DELETE_NOTE(
@@ -75,7 +77,7 @@ class PostgresInbox(PoolStore):
 
     @store_method
     async def find_contact(self, session: UUID) -> Mapping[str, Any] | None:
-        """Return contact facts of the visitor, with `timezone`; None if the conversation does not exist.
+        """Return facts about the visitor and their `timezone`; None if the conversation does not exist.
 
         The facts are those of the address of the newest turn.
         """
@@ -84,12 +86,12 @@ class PostgresInbox(PoolStore):
 
     @store_method
     async def record_contact(self, address_id: int, said: Mapping[str, str]) -> None:
-        """Add or replace facts that a visitor's page reports; stored facts with other names stay."""
+        """Add or replace facts that a visitor's page reports; facts with other names stay."""
         await self._pool.execute(*CONTACT(address_id=address_id, contact=dict(said)))
 
     @store_method
     async def record_rating(self, session_id: int, handover_id: int, rating: int) -> int | None:
-        """Store the first rating, 1 to 5, of a resolved hand-over, and return the stored one.
+        """Store a rating of 1 to 5 for a resolved hand-over, unless it has one; return the stored rating.
 
         Returns None if there is no such hand-over, or it is neither resolved nor rated.
         """
@@ -104,6 +106,7 @@ class PostgresInbox(PoolStore):
 
     @store_method
     async def list_canned(self) -> tuple[CannedReply, ...]:
+        """Return at most 500 canned replies, ordered by name."""
         rows = await self._pool.fetch("SELECT * FROM canned_replies ORDER BY name LIMIT 500")
         return tuple(CannedReply(**dict(row)) for row in rows)
 
@@ -123,6 +126,7 @@ class PostgresInbox(PoolStore):
 
     @store_method
     async def list_macros(self) -> tuple[Macro, ...]:
+        """Return at most 500 macros, ordered by name."""
         rows = await self._pool.fetch("SELECT * FROM macros ORDER BY name LIMIT 500")
         return tuple(_build_macro(row) for row in rows)
 
@@ -168,7 +172,9 @@ class PostgresInbox(PoolStore):
 
     @store_method
     async def find_variables(self, session_id: int) -> Mapping[str, str]:
-        """Return the person's `name` and the title of the `site`; either may be empty."""
+        """Return the person's `name` and the title of the `site`, each "" if unknown; empty if there is no
+        session.
+        """
         row = await self._pool.fetchrow(*_FIND_VARIABLES(session_id=session_id))
         return {} if row is None else {"name": row["name"], "site": row["site"]}
 
@@ -194,7 +200,7 @@ SELECT rating FROM rated
 UNION ALL SELECT rating FROM handovers WHERE id = :handover_id AND session_id = :session_id
    AND rating IS NOT NULL
 """)
-"""A person's rating of a resolved hand-over: the first one stays, and a repeat reads it."""
+"""Store a person's rating of a resolved hand-over; the first one stays, and a repeat reads it."""
 _CONTACT = Named("""
 SELECT p.timezone, coalesce((
          SELECT a.contact || jsonb_strip_nulls(jsonb_build_object('language', coalesce(
@@ -204,7 +210,7 @@ SELECT p.timezone, coalesce((
                             ORDER BY t.turn_no DESC LIMIT 1) DESC, a.id DESC LIMIT 1), '{}') AS contact
   FROM sessions s JOIN contacts p ON p.id = s.contact_id WHERE s.public_id = :session_id
 """)
-"""Contact data of a person from the site where the newest turn came from."""
+"""Select the contact facts of the address of the newest turn."""
 _ADD_NOTE = Named("""
 WITH s AS (SELECT id FROM sessions WHERE public_id = :session_id),
 made AS (
@@ -215,7 +221,7 @@ made AS (
 SELECT public_id FROM made
 UNION ALL SELECT n.public_id FROM private_notes n JOIN s ON s.id = n.session_id WHERE n.cid = :cid
 """)
-"""A private note, once for each id of a client."""
+"""Insert a private note, once per client's `cid`."""
 _DELETE_NOTE = Named("""
 DELETE FROM private_notes n USING sessions s
  WHERE s.public_id = :session_id AND n.session_id = s.id AND n.public_id = :note_id
@@ -232,7 +238,7 @@ WITH changed AS (
 )
 SELECT * FROM changed UNION ALL SELECT * FROM made
 """)
-"""A canned reply, changed only where its version is the one that the operator saw."""
+"""Save a canned reply, changed only if its version is the one that the operator read."""
 _DELETE_CANNED = Named("DELETE FROM canned_replies WHERE name = :name")
 _FIND_MACRO = Named("SELECT * FROM macros WHERE name = :name")
 _DELETE_MACRO = Named("DELETE FROM macros WHERE name = :name")
@@ -259,7 +265,7 @@ WITH changed AS (
 )
 SELECT * FROM changed UNION ALL SELECT * FROM made
 """)
-"""A macro, changed only where its version is the one that the operator saw."""
+"""Save a macro, changed only if its version is the one that the operator read."""
 
 
 def _build_macro(row: asyncpg.Record) -> Macro:

@@ -1,4 +1,4 @@
-"""Push subscriptions, due notices, and the signing key."""
+"""Store of browsers' push subscriptions, the notices that are due to them, and the signing key."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from shared.adapters.postgres.handover.handovers import AWAKE_AT, MAY_WRITE
 from shared.core.identity.push import PushNotice, PushTarget
 
 BROWSERS_AT_MOST = 10
-"""Browsers of one person or operator; the newest stay."""
+"""Maximum browsers of one person or operator; the newest stay."""
 MOST_FAILURES = 10
-"""In a row; then the browser counts as gone."""
+"""Consecutive failures after which a browser's subscription is deleted."""
 PATIENCE_SECONDS = 8
-"""Words that are younger may still reach a page: every process says every few seconds who is here."""
+"""Seconds after which an unseen message leads to a notice; until then a process may report an open page."""
 MOST_CONVERSATIONS = 3
-"""Conversations that one browser is notified of at once."""
+"""Maximum conversations of which one browser is notified at once."""
 
 
 class PostgresPush(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of push subscriptions; each method is one transaction and raises StorageUnavailable."""
 
     def __init__(self, pool: Pool, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
         super().__init__(pool)
@@ -29,6 +29,7 @@ class PostgresPush(PoolStore):
 
     @store_method
     async def load_key(self) -> tuple[str, Sealed] | None:
+        """Return the public key and the sealed key pair; None before the first `keep_key`."""
         row = await self._pool.fetchrow("SELECT public_key, key_id, sealed FROM push_keys")
         return None if row is None else (row["public_key"], Sealed(key_id=row["key_id"], data=row["sealed"]))
 
@@ -49,9 +50,10 @@ class PostgresPush(PoolStore):
     async def subscribe_operator(
         self, target: PushTarget, *, operator_id: int, login_hash: bytes
     ) -> bool | None:
-        """Subscribe a browser, and return whether it is new; None if the operator has logged out.
+        """Subscribe an operator's browser; return whether it is new, or None if the login `login_hash` has
+        ended.
 
-        A subscription of another operator changes hands.
+        A subscription of another operator in this browser is replaced.
         """
         return await self._subscribe(target, operator_id=operator_id, login_hash=login_hash)
 
@@ -59,7 +61,11 @@ class PostgresPush(PoolStore):
     async def subscribe_visitor(
         self, target: PushTarget, *, visitor_hash: bytes, renews: bool = False
     ) -> bool | None:
-        """`renews`: None, too, where this visitor has no browser left, as after they forgot everything."""
+        """Subscribe a visitor's browser; return whether it is new, or None if the visitor's token has
+        expired.
+
+        With `renews`, also None if the visitor has no subscription left, as after deleting their data.
+        """
         return await self._subscribe(target, visitor_hash=visitor_hash, renews=renews)
 
     async def _subscribe(
@@ -91,7 +97,7 @@ class PostgresPush(PoolStore):
     async def unsubscribe(
         self, endpoint: str, *, operator_id: int | None = None, visitor_hash: bytes | None = None
     ) -> None:
-        """One's own only; what is not there is gone already."""
+        """Delete a browser's subscription if it belongs to this operator or visitor; no effect otherwise."""
         await self._pool.execute(
             *_REMOVE(
                 endpoint=endpoint,
@@ -102,6 +108,7 @@ class PostgresPush(PoolStore):
 
     @store_method
     async def find_operators(self, endpoint: str, *, operator_id: int) -> PushTarget | None:
+        """Return the subscription of an operator's browser; None if there is none."""
         row = await self._pool.fetchrow(*_FIND(endpoint=endpoint, operator_id=operator_id))
         return None if row is None else PushTarget(**dict(row))
 
@@ -109,7 +116,7 @@ class PostgresPush(PoolStore):
     async def claim(
         self, *, operators: Sequence[int], addresses: Sequence[int], at_work: bool
     ) -> list[PushNotice]:
-        """Record who has a page open here, and claim the notices of those who have none anywhere.
+        """Record who has a page open in this process, and claim the notices for those who have none anywhere.
 
         A claimed notice counts as sent, so a browser gets each at most once. `at_work` is False outside of
         working hours, when operators get none.
@@ -133,7 +140,9 @@ class PostgresPush(PoolStore):
 
     @store_method
     async def record_outcome(self, target_id: int, *, delivered: bool, gone: bool = False) -> None:
-        """Record the outcome; an expired or repeatedly failing browser gets no more notices."""
+        """Record the outcome of a notice; a subscription that is `gone` or failed MOST_FAILURES times is
+        deleted.
+        """
         if delivered:
             await self._pool.execute(*_DELIVERED(target_id=target_id))
         else:
@@ -175,7 +184,9 @@ ON CONFLICT (endpoint) DO UPDATE SET
   renewed_at = now(), here_at = now(), failures = 0
 RETURNING xmax = 0
 """)
-"""Subscription of a browser whose owner is signed in; a row lock keeps the owner until it is stored."""
+"""Store the subscription of a browser whose owner is signed
+in; the owner's row is locked until the commit.
+"""
 _OF_ONE_VISITOR = """
 SELECT v.token_hash FROM visitors mine JOIN addresses home ON home.id = mine.address_id
   JOIN addresses a ON (a.channel, a.account, a.chat) = (home.channel, home.account, home.chat)
@@ -203,7 +214,7 @@ UPDATE push_subscriptions SET here_at = now()
    WHERE EXISTS (SELECT FROM addresses here WHERE here.id = ANY (:addresses)
                     AND (here.channel, here.account, here.chat) = (a.channel, a.account, a.chat))))
 """)
-"""Mark of presence on subscriptions of people who look at the page, at most twice a patience."""
+"""Mark subscriptions of people who look at the page; each at most twice per patience."""
 _NEW = "> greatest(p.told_at, p.here_at, now() - interval '1 day')"
 _OLD_ENOUGH = "< now() - make_interval(secs => :patience_seconds)"
 _FOR_VISITORS = Named(f"""
@@ -229,7 +240,7 @@ WITH due AS (
 SELECT told.*, 'answer' AS kind, due.session, coalesce(due.name, '') AS name, due.site, due.title
   FROM told JOIN due USING (id)
 """)
-"""Notices to visitors of answers at the address where they wrote."""
+"""Claim notices to visitors about answers at the address where they wrote."""
 _FOR_OPERATORS = Named(f"""
 WITH wanted AS (
   SELECT s.public_id::text AS session, h.state, h.operator_id, p.display_name AS name,
@@ -250,7 +261,7 @@ WITH wanted AS (
 SELECT told.*, CASE due.state WHEN 'waiting' THEN 'waits' ELSE 'wrote' END AS kind, due.session, due.name
   FROM told JOIN due USING (id) WHERE due.number <= {MOST_CONVERSATIONS}
 """)
-"""Due messages for operators, marked as sent in the same commit so that none is sent twice."""
+"""Claim notices to operators; the same commit marks them as sent, so that none is sent twice."""
 _DELIVERED = Named("UPDATE push_subscriptions SET succeeded_at = now(), failures = 0 WHERE id = :target_id")
 _FAILED = Named("""
 WITH gone AS (DELETE FROM push_subscriptions WHERE id = :target_id AND (:gone OR failures >= :most_failures))

@@ -1,4 +1,4 @@
-"""The nightly tidying of notes in Postgres: who needs it, what there is, and carrying out a plan."""
+"""Store for the nightly tidying of notes: requests due jobs, reads notes, and applies plans."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shared.core.memory.recall import LATER_NOTE_MARK, NOTE_MARK
 from shared.core.session.session_state import JobClaim
 
 NOTES_AT_MOST = 5_000
-"""Notes of one person, the newest."""
+"""Maximum notes of one person that are tidied, the newest."""
 
 _FAMILY = "contact_id IN (SELECT contact_family((SELECT contact_id FROM sessions WHERE id = :session_id)))"
 
@@ -57,9 +57,9 @@ WITH day AS (
 )
 SELECT id FROM asked
 """)
-"""A request of one job per person and day, if notes are new, past their undo time, or dated.
+"""Insert one tidy job per person and day if notes are new, past their undo time, or dated.
 
-Each listed person is looked at again the next night, until no such note is left. A note that comes after the
+Each listed person is examined again the next night, until no such note is left. A note that comes after the
 day's job is marked as new until a job is requested.
 """
 
@@ -86,7 +86,7 @@ WITH o AS (
 INSERT INTO note_changes (contact_id, old_id, new_id, cause) SELECT contact_id, id, heir, 'tidy' FROM o
 RETURNING old_id
 """)
-"""Notes that give way to a merged one, each with a line in the history of changes."""
+"""Replace notes by a merged one, with a row in the history of changes for each."""
 
 _EXPIRE = Named("""
 UPDATE notes SET expired_at = now()
@@ -103,7 +103,9 @@ SELECT DISTINCT p.sha256, p.body FROM sessions s
         OR strpos(p.body, :note_mark) > 0 OR strpos(p.body, :later_mark) > 0)
    AND EXISTS (SELECT FROM notes WHERE {_FAMILY} AND forgotten_at IS NOT NULL AND undo_until IS NULL)
 """)
-"""Stored parts of the person's requests that may show an erased note; the core compares the lines."""
+"""Select stored parts of the person's requests that may contain an erased note; the program compares the
+lines.
+"""
 
 _ERASED = Named(f"""
 SELECT hash FROM notes WHERE {_FAMILY} AND forgotten_at IS NOT NULL AND undo_until IS NULL
@@ -111,17 +113,21 @@ SELECT hash FROM notes WHERE {_FAMILY} AND forgotten_at IS NOT NULL AND undo_unt
 
 
 class PostgresConsolidation(PoolStore):
-    """Each method is one transaction."""
+    """Store for tidying; each method is one transaction."""
 
     @store_method
     async def request_due(self, *, timezone: str, hour: int, limit: int = 100) -> list[int]:
-        """Ask for the tidying that is due today, once the night has come; the new jobs' ids."""
+        """Insert the tidy jobs that are due today, once `hour` has passed in `timezone`; return the new jobs'
+        ids.
+        """
         await self._pool.execute("DELETE FROM note_lists WHERE expires_at < now()")
         return [row["id"] for row in await self._pool.fetch(*_ASK(timezone=timezone, hour=hour, limit=limit))]
 
     @store_method
     async def load_live_notes(self, session_id: int) -> tuple[LiveNote, ...]:
-        """Return notes of the session's person under all agents; old notes get their gist here."""
+        """Return the live notes of the session's person with all agents; missing gists are computed and
+        stored.
+        """
         rows = await self._pool.fetch(*_LIVE(session_id=session_id, notes_at_most=NOTES_AT_MOST))
         missing = {row["id"]: list(gist_of(row["text"])) for row in rows if not row["gist"]}
         for note_id, gist in missing.items():
@@ -132,12 +138,16 @@ class PostgresConsolidation(PoolStore):
 
     @store_method
     async def load_today(self, timezone: str) -> date:
+        """Return the current date in a time zone by the database's clock."""
         today: date = await self._pool.fetchval(*_TODAY(timezone=timezone))
         return today
 
     @store_method
     async def apply_plan(self, job: JobClaim, plan: TidyPlan) -> Mapping[str, int]:
-        """Carry out what of the plan still holds, and due expiries. Raises LeaseLost."""
+        """Apply the steps of a plan that are still possible, and erase notes past their undo time.
+
+        Return the numbers of changed notes and parts by kind. Raises LeaseLost.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await still_mine(connection, job)
             session = job.session_id
@@ -172,7 +182,7 @@ class PostgresConsolidation(PoolStore):
 
 
 def _mentions(body: str, erased: set[bytes]) -> bool:
-    """Whether a block that was sent shows a note whose words are gone: its line has the same hash."""
+    """Return whether a stored part of a request has a line with an erased note, recognised by its hash."""
     lines: Sequence[str] = body.splitlines()
     marks = (core_line("")[:2], NOTE_MARK, LATER_NOTE_MARK)
     return any(

@@ -1,4 +1,4 @@
-"""Stores exports that people upload in pieces, until the worker has imported them."""
+"""Store of exports that people upload in pieces, until the worker has imported them."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from shared.core.memory.past import MOST_FILES, FileState, FoundPast, ImportFile
 from shared.core.values.errors import BadInput, UnknownSession
 
 LEASE_SECONDS = 30
-"""Seconds after which another worker resumes the file of a worker that died."""
+"""Seconds after which another worker may claim the file of a worker that died."""
 
 
 class TooManyImports(BadInput):
-    """The deployment receives as many files as it may."""
+    """The deployment is receiving the maximum number of files."""
 
     code = "too_many_imports"
 
 
 class PostgresImportFiles(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of uploads; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def begin(self, session_id: int, *, size: int, mark: str) -> ImportFile:
-        """Return the upload of this file by the session's person, a new one unless it was interrupted.
+        """Return the upload of this file by the session's person: an interrupted one, else a new one.
 
-        Another upload of the person is replaced, unless it is being imported. Raises TooManyImports and
-        UnknownSession.
+        `mark` identifies the file. Another upload of the person is replaced, unless it is being imported.
+        Raises TooManyImports and UnknownSession.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             contact_id = await connection.fetchval(*_PERSON(session_id=session_id))
@@ -48,15 +48,16 @@ class PostgresImportFiles(PoolStore):
 
     @store_method
     async def find(self, session_id: int) -> ImportFile | None:
-        """Return the upload of a session's person."""
+        """Return the newest upload of a session's person; None if there is none."""
         row = await self._pool.fetchrow(*_OF_SESSION(session_id=session_id))
         return None if row is None else _file(row)
 
     @store_method
     async def add_piece(self, file: ImportFile, start: int, body: bytes) -> int | None:
-        """Store a piece that begins at `start`, and return how many bytes are there now.
+        """Store the piece that begins at byte `start`; return the bytes received so far, or None if the
+        upload was deleted.
 
-        A piece that is there already, or leaves a gap, changes nothing; None if the upload is gone.
+        A piece that is already stored, or would leave a gap, changes nothing.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             row = await connection.fetchrow(*_LOCK(file_id=file.id))
@@ -73,7 +74,10 @@ class PostgresImportFiles(PoolStore):
 
     @store_method
     async def start(self, file: ImportFile, *, me: str) -> bool:
-        """Let a worker import a file that was looked through; False if it is not ready."""
+        """Queue an examined file for import; return False if it is not ready.
+
+        `me` is the person's name in the export.
+        """
         return await self._pool.fetchval(*_START(file_id=file.id, me=me)) is not None
 
     @store_method
@@ -83,13 +87,15 @@ class PostgresImportFiles(PoolStore):
 
     @store_method
     async def claim(self) -> ImportFile | None:
-        """Claim a file that waits for a worker, or whose worker died."""
+        """Claim and return a file that waits for a worker or whose worker died; None if there is none."""
         row = await self._pool.fetchrow(*_CLAIM(seconds=LEASE_SECONDS))
         return None if row is None else _file(row)
 
     @store_method
     async def extend(self, file: ImportFile, *, stored: int) -> bool:
-        """Extend the claim and store the progress; False if the claim was lost or the file deleted."""
+        """Extend the claim and store the number of imported messages; False if the claim is lost or the file
+        deleted.
+        """
         found = await self._pool.fetchval(
             *_EXTEND(file_id=file.id, epoch=file.epoch, stored=stored, seconds=LEASE_SECONDS)
         )
@@ -97,12 +103,12 @@ class PostgresImportFiles(PoolStore):
 
     @store_method
     async def exists(self, file: ImportFile) -> bool:
-        """Return whether a file was not deleted meanwhile."""
+        """Return whether a file still exists."""
         return await self._pool.fetchval(*_EXISTS(file_id=file.id)) is not None
 
     @store_method
     async def load_piece(self, file: ImportFile, start: int) -> bytes | None:
-        """Return the piece that begins at `start`."""
+        """Return the piece that begins at byte `start`; None if there is none."""
         body: bytes | None = await self._pool.fetchval(*_PIECE(file_id=file.id, start=start))
         return body
 
@@ -111,7 +117,7 @@ class PostgresImportFiles(PoolStore):
         self, file: ImportFile, state: FileState, *, found: FoundPast | None = None, error: str = "",
         stored: int = 0,
     ) -> bool:  # fmt: skip
-        """End a claim with its result; False if the claim was lost or the file deleted.
+        """End a claim with its result; return False if the claim is lost or the file deleted.
 
         The pieces of a file that is done or has failed are deleted.
         """
@@ -161,7 +167,7 @@ _PERSON = Named("""
 SELECT r.id FROM sessions s JOIN contacts p ON p.id = s.contact_id
   JOIN contacts r ON r.id = coalesce(p.merged_into, p.id) WHERE s.id = :session_id FOR NO KEY UPDATE OF r
 """)
-"""The person's row is held, so that one file is begun once."""
+"""Select a session's person and lock the row, so that only one upload is begun."""
 _FIND = Named("SELECT * FROM import_files WHERE contact_id = :contact_id FOR UPDATE")
 _COUNT = Named("SELECT count(*) FROM import_files WHERE state NOT IN ('done', 'failed')")
 _NEW = Named("""
@@ -194,7 +200,7 @@ UPDATE import_files f SET epoch = epoch + 1, leased_until = now() + make_interva
               ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)
 RETURNING *
 """)
-"""Two workers never claim the same file; later writes carry the epoch of the claim."""
+"""Claim a file for one worker; later writes must carry the epoch of the claim."""
 _EXTEND = Named("""
 UPDATE import_files SET leased_until = now() + make_interval(secs => :seconds), touched_at = now(),
        stored = greatest(stored, :stored)

@@ -1,4 +1,4 @@
-"""Stores summaries of imports, their passages, and how far the worker is with them."""
+"""Store of summaries of imported conversations, their passages, and the worker's progress."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from shared.core.values.searching import date_words, dictionary_of, prevailing_d
 
 
 class PostgresImportSummaries(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of import summaries; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def request_due(self) -> int:
-        """Request a job for each import that waits for a summary and has none; return their number.
+        """Insert a job for each import that waits for a summary and has no job; return their number.
 
-        Repeating it requests nothing twice. An import whose last job died is requested again after an hour.
+        An import whose last job died gets a new one after an hour.
         """
         return len(await self._pool.fetch(_REQUEST))
 
@@ -55,13 +55,13 @@ class PostgresImportSummaries(PoolStore):
 
     @store_method
     async def load_sizes(self, session_id: int, *, first: int, last: int) -> tuple[TurnSize, ...]:
-        """Return the sizes of the turns of a range in their order, without reading their texts."""
+        """Return the sizes of the turns `first` to `last` in their order, without reading their texts."""
         rows = await self._pool.fetch(*_SIZES(session_id=session_id, first=first, last=last))
         return tuple(TurnSize(turn=row["turn_no"], tokens=row["tokens"], at=row["at"]) for row in rows)
 
     @store_method
     async def load_entries(self, session_id: int, *, first: int, last: int) -> tuple[Entry, ...]:
-        """Return the messages of the turns of a range in their order."""
+        """Return the messages of the turns `first` to `last` in their order."""
         rows = await self._pool.fetch(*_ENTRIES(session_id=session_id, first=first, last=last))
         return tuple(build_entry(row) for row in rows)
 
@@ -70,7 +70,8 @@ class PostgresImportSummaries(PoolStore):
         self, job: JobClaim, seen: ImportToSummarise, turns: tuple[int, int], *, ledger: Ledger | None,
         passages: Sequence[SummaryPassage], audit: Mapping[str, Any], model: str, spent: Sequence[Spending],
     ) -> None:  # fmt: skip
-        """Store the summary of a range with its cost; without a ledger, the range stays without a summary.
+        """Store the summary of a range of turns with its cost; `ledger` None marks it as done without a
+        summary.
 
         Raises LeaseLost, and StaleView if the import was undone, stopped or summarised meanwhile.
         """
@@ -98,14 +99,19 @@ class PostgresImportSummaries(PoolStore):
 
     @store_method
     async def end(self, job: JobClaim, seen: ImportToSummarise, state: SummariesState) -> None:
-        """End the summaries of an import that waits for more; otherwise change nothing. Raises LeaseLost."""
+        """Set the final state of an import's summaries, unless they have changed since `seen`.
+
+        Raises LeaseLost.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await still_mine(connection, job)
             await connection.execute(*_END(session_id=job.session_id, covered=seen.covered, state=state))
 
     @store_method
     async def switch(self, session_id: int, import_id: str, *, on: bool) -> bool:
-        """Stop or resume the summaries of an import of a session's person; False if there is none."""
+        """Resume (`on`) or stop the summaries of an import; return False if the session's person has no such
+        import.
+        """
         return (
             await self._pool.fetchval(*_SWITCH(session_id=session_id, import_id=import_id, on=on)) is not None
         )
@@ -149,7 +155,7 @@ SELECT i.summaries, i.summarised_turns, coalesce(p.merged_into, p.id) AS contact
   JOIN agents a ON a.id = s.agent_id JOIN session_totals t ON t.session_id = s.id
  WHERE i.session_id = :session_id AND i.digest IS NOT NULL AND i.ended_at IS NOT NULL
 """)
-"""State of a complete import that was not undone, at one moment, with all that its summaries have cost."""
+"""Select the state of a complete import that was not undone, with all that its summaries have cost."""
 _SIZES = Named("""
 SELECT te.turn_no, sum(e.tokens)::bigint AS tokens, min(e.at) AS at
   FROM turn_entries te JOIN entry_rows e USING (session_id, seq)
@@ -166,7 +172,7 @@ SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, e
 _WAIT_FOR_INDEXER = Named(
     "SELECT pg_advisory_xact_lock(hashtextextended('recall:' || :session_id::bigint, 0))"
 )
-"""The indexer numbers passages, too: the numbers of both have an order."""
+"""Lock against the indexer, which numbers passages of the session too."""
 _ADVANCE = Named("""
 UPDATE past_imports i
    SET summarised_turns = summarised_turns + :number,
@@ -176,7 +182,7 @@ UPDATE past_imports i
    AND i.summaries = 'due' AND i.summarised_turns = :covered
 RETURNING i.session_id
 """)
-"""Progress by compare-and-set: no row if the import was undone, stopped or summarised further meanwhile."""
+"""Advance the progress by compare-and-set: no row if the import was undone, stopped or summarised further."""
 _ADD = Named("""
 INSERT INTO past_summaries (session_id, from_turn, through_turn, ledger, passages, audit, model, job_id)
 VALUES (:session_id, :from_turn, :through_turn, :ledger, :passages, :audit, :model, :job_id)
@@ -194,4 +200,4 @@ UPDATE past_imports i
    AND i.digest IS NOT NULL AND i.ended_at IS NOT NULL
 RETURNING i.session_id
 """)
-"""Switch of a complete import of the person; one that is summarised as a whole stays so."""
+"""Resume or stop the summaries of the person's complete import; finished summaries stay finished."""

@@ -1,4 +1,4 @@
-"""Passages of agents' files, indexed for recall."""
+"""Store of the passages of agents' knowledge files, indexed for recall."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from shared.core.values.messages import storable
 from shared.core.values.searching import DICTIONARIES, dictionary_of, prevailing_dictionary, searchable
 
 HITS = 10
+"""Maximum passages of a search."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFile:
-    """`uploaded_by` is None for a file of the agent's folder."""
+    """Stored knowledge file; `uploaded_by` is an operator, None for a file of the agent's folder."""
 
     path: str
     passages: int
@@ -26,17 +27,17 @@ class KnownFile:
 
 
 class PostgresKnowledge(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of knowledge; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def load_hashes(self, agent_id: int) -> Mapping[str, bytes]:
-        """Return the sha256 of an agent's stored files by path."""
+        """Return the SHA-256 of an agent's stored folder files by path; uploads are not among them."""
         rows = await self._pool.fetch(*_FOLDER(agent_id=agent_id))
         return {row["path"]: row["sha256"] for row in rows}
 
     @store_method
     async def replace(self, agent_id: int, path: str, *, sha256: bytes, passages: Sequence[Passage]) -> None:
-        """Everything a file says now, instead of what it said before; a file may say nothing."""
+        """Replace all passages of a folder file; a file without passages is stored too."""
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_LOCK(agent_id=agent_id, path=path))
             await _write(connection, agent_id, path, sha256, passages, by=None)
@@ -45,8 +46,8 @@ class PostgresKnowledge(PoolStore):
     async def upload(
         self, agent_id: int, path: str, *, sha256: bytes, passages: Sequence[Passage], by: str, most: int
     ) -> Literal["kept", "full", "taken"]:
-        """Keep a file that is in no folder, unless all together would have more than `most` passages, or the
-        agent's folder has one of this name: that one would take its place with the next look at the folder.
+        """Store an uploaded file, or return why not: "full" if there would be over `most` passages, "taken"
+        if the agent's folder has a file of this name.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_LOCK(agent_id=agent_id, path=""))
@@ -62,11 +63,12 @@ class PostgresKnowledge(PoolStore):
 
     @store_method
     async def list_files(self, agent_id: int) -> list[KnownFile]:
+        """Return an agent's knowledge files, ordered by path."""
         return [KnownFile(**row) for row in await self._pool.fetch(*_FILES(agent_id=agent_id))]
 
     @store_method
     async def search(self, agent_id: int, text: str) -> list[KnowledgeHit]:
-        """Passages that have any of the words, the best first."""
+        """Return at most HITS passages that have any word of the text, best first."""
         rows = await self._pool.fetch(
             *_SEARCH(
                 agent_id=agent_id, words=searchable(text).split(), dictionaries=list(DICTIONARIES), limit=HITS
@@ -76,12 +78,12 @@ class PostgresKnowledge(PoolStore):
 
     @store_method
     async def discard(self, agent_id: int, path: str) -> bool:
-        """Take an uploaded file away; False where there is none of this name."""
+        """Delete an uploaded file; return False if there is none of this name."""
         return bool(await self._pool.fetch(*_DISCARD(agent_id=agent_id, path=path)))
 
     @store_method
     async def remove(self, agent_id: int, paths: Sequence[str]) -> None:
-        """Files that the folder has no more."""
+        """Delete folder files that no longer exist in the folder."""
         await self._pool.execute(*_REMOVE(agent_id=agent_id, paths=list(paths)))
 
 
@@ -136,7 +138,7 @@ SELECT path, place, heading, text FROM knowledge, q
  WHERE agent_id = :agent_id AND vector @@ q.any_word
     ORDER BY ts_rank(vector, q.any_word) DESC, path, place LIMIT :limit
 """)
-"""Passages of an agent's knowledge that share a word with the question, best first."""
+"""Passages of an agent that share a word with the question, best first."""
 _LOCK = Named("""
 SELECT pg_advisory_xact_lock(hashtextextended('knowledge:' || :agent_id::bigint || ':' || :path::text, 0))
 """)

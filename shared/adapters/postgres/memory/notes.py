@@ -1,4 +1,4 @@
-"""Notes in Postgres: added, replaced by newer ones, archived, or erased."""
+"""Store of notes: saves, replaces, archives and erases them."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from shared.core.memory.recall import note_line
 from shared.core.values.errors import LeaseLost, OnHold, UnknownSession
 
 MOST_VERSIONS = 100
-"""Texts of one note that a screen shows."""
+"""Maximum versions of one note that a screen shows."""
 
 
 class PostgresNotes(PoolStore):
-    """Store of notes; each method is one transaction. Writers of one contact wait for each other."""
+    """Store of notes; each method is one transaction. Writers of one person's notes wait for each other."""
 
     @store_method
     async def load_owner(self, session_id: int) -> NoteSource:
-        """Return the owner of a session's notes: its person and agent. Raises UnknownSession."""
+        """Return the owner of a session's notes: its person and its agent. Raises UnknownSession."""
         row = await self._pool.fetchrow(*sql.WHOSE(session_id=session_id))
         if row is None:
             raise UnknownSession(f"session {session_id}")
@@ -54,7 +54,7 @@ class PostgresNotes(PoolStore):
     async def find(
         self, whose: NoteSource, stems: Sequence[str], *, limit: int, everything: bool = False
     ) -> NotesFound:
-        """Return notes with any of the stems, most matches first; without stems the newest notes.
+        """Return notes with any of the word stems, most matches first; without stems the newest notes.
 
         `everything` includes replaced and archived notes. The result's `total` also counts notes beyond
         `limit`.
@@ -68,9 +68,9 @@ class PostgresNotes(PoolStore):
 
     @store_method
     async def save(self, note: NewNote, source: NoteSource) -> NoteResult:
-        """Save a note unless it is known, was forgotten on purpose, or the turn has saved too many.
+        """Save a note, unless it is already stored, was forgotten on purpose, or the turn has saved too many.
 
-        The result's `outcome` says which. Raises LeaseLost.
+        `outcome` of the result says which. Raises LeaseLost.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await _begin(connection, source)
@@ -88,7 +88,9 @@ class PostgresNotes(PoolStore):
 
     @store_method
     async def change(self, short_id: str, note: NewNote, source: NoteSource) -> NoteResult:
-        """Replace a note by a new text; the result's `outcome` says if it was possible. Raises LeaseLost."""
+        """Replace a note by a new text; `outcome` of the result says whether that was possible. Raises
+        LeaseLost.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await _begin(connection, source)
             if (done := await _find_earlier_result(connection, note, source, "changed")) is not None:
@@ -120,7 +122,7 @@ class PostgresNotes(PoolStore):
     async def list_versions(
         self, short_id: str, whose: NoteSource, *, limit: int = MOST_VERSIONS
     ) -> tuple[NoteVersion, ...] | None:
-        """Return the newest `limit` versions of a note, newest first, with its own text among them.
+        """Return the newest `limit` versions of a note, including the present one, newest first.
 
         None if the note is unknown or erased, or if two notes share the short id.
         """
@@ -141,7 +143,10 @@ class PostgresNotes(PoolStore):
 
     @store_method
     async def restore_version(self, short_id: str, version: str, source: NoteSource) -> NoteResult:
-        """Replace a note by a former text, `version`; repeating it has no effect. Raises LeaseLost."""
+        """Replace a note by its former version with the short id `version`; repeating it has no effect.
+
+        Raises LeaseLost.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await _begin(connection, source)
             now = await _find_by_short_id(connection, short_id, source)
@@ -165,7 +170,9 @@ class PostgresNotes(PoolStore):
 
     @store_method
     async def find_sources(self, session_id: int, note_ids: Sequence[int]) -> Mapping[int, int]:
-        """Return, by note, the message of the session that it was taken from, where there is one."""
+        """Return the number of the session's message from which each note was taken; notes without one are
+        left out.
+        """
         rows = await self._pool.fetch(*sql.SOURCES(session_id=session_id, note_ids=list(note_ids)))
         return {row["id"]: row["seq"] for row in rows}
 
@@ -203,13 +210,14 @@ class PostgresNotes(PoolStore):
 
     @store_method
     async def find_note(self, short_id: str, whose: NoteSource) -> KeptNote | None:
+        """Return a note by its short id; None if it is unknown, ambiguous or erased."""
         async with self._pool.acquire() as connection:
             row = await _find_by_short_id(connection, short_id, whose)
         return None if row is None or row["state"] == "erased" else _note_from(row)
 
     @store_method
     async def load_note(self, note_id: int, whose: NoteSource) -> KeptNote | None:
-        """Return a note by its row id; None if it is erased, unknown or another person's."""
+        """Return a note by its row id; None if it is erased, unknown or of another person."""
         row = await self._pool.fetchrow(
             *sql.BY_ID(contact_id=whose.contact_id, scope=whose.scope, note_id=note_id)
         )
@@ -219,7 +227,7 @@ class PostgresNotes(PoolStore):
     async def load_sent(
         self, whose: NoteSource, note_ids: Sequence[int], texts: Sequence[str], *, limit: int
     ) -> tuple[KeptNote, ...]:
-        """Return the owner's notes with these row numbers or texts; erased ones are missing."""
+        """Return the owner's notes with these row ids or texts, without erased ones."""
         query = sql.SENT(
             contact_id=whose.contact_id, scope=whose.scope, note_ids=list(note_ids),
             hashes=[note_hash(text) for text in texts], limit=limit,
@@ -228,9 +236,11 @@ class PostgresNotes(PoolStore):
 
     @store_method
     async def erase(self, whose: NoteSource, note_ids: Sequence[int]) -> int:
-        """Erase notes, those they replaced, and rows that show them, and return the number of notes.
+        """Erase notes, those they replaced, and rows that contain their text; return the number of erased
+        notes.
 
-        Hashes stay, so that no job saves them again from the log. Raises OnHold.
+        Their hashes stay, so that no job saves them again from the log. Raises OnHold if the person's data
+        are on legal hold.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await _begin(connection, whose)
@@ -255,7 +265,7 @@ class PostgresNotes(PoolStore):
     async def store_list(
         self, session_id: int, address_id: int, purpose: str, note_ids: Sequence[int]
     ) -> None:
-        """Store for ten minutes which notes an address was shown, by number."""
+        """Store for ten minutes which notes were listed for an address, in their order."""
         await self._pool.execute(
             *sql.KEEP_LIST(
                 session_id=session_id, address_id=address_id, purpose=purpose, note_ids=list(note_ids)
@@ -266,7 +276,11 @@ class PostgresNotes(PoolStore):
     async def take_list(
         self, session_id: int, address_id: int, *, number: int | None
     ) -> tuple[int, ...] | None:
-        """The notes that were meant, once; all of a preview without a number. None when there is no such."""
+        """Return the row ids of a stored list, once: that of `number`, or all if it is None and the list is a
+        preview of forgetting.
+
+        None if no such list is stored or the number is not in it.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             row = await connection.fetchrow(*sql.LOCK_LIST(session_id=session_id, address_id=address_id))
             if row is None or (number is None and row["purpose"] != "forget"):
@@ -281,7 +295,9 @@ class PostgresNotes(PoolStore):
 async def erase_notes(
     connection: Connection, contact_id: int, rows: Sequence[Record], *, actor: str = "memory"
 ) -> None:
-    """The words of these notes, and of what shows them: events, a flush's stray words, blocks of prompts."""
+    """Erase the text of notes and of rows that contain it:
+    events, a flush's text, stored parts of requests.
+    """
     ids = [row["id"] for row in rows]
     for row in rows:
         if not row["gist"]:
@@ -304,7 +320,7 @@ async def erase_notes(
 
 
 async def _replace(connection: Connection, source: NoteSource, old: Record, kept: KeptNote) -> NoteResult:
-    """Let one note take the place of another, with the change and the event."""
+    """Replace a note by another, with a row in the history of changes and an event."""
     await connection.execute(
         *sql.SUPERSEDE(old_ids=[old["id"]], kept_id=kept.id, reason="changed", cause=source.cause)
     )
@@ -316,7 +332,10 @@ def _short_id(row: Record) -> str:
 
 
 async def _begin(connection: Connection, source: NoteSource) -> None:
-    """Lock the notes of a contact until the transaction ends. Raises LeaseLost if the turn has moved on."""
+    """Lock the notes of a person until the transaction ends.
+
+    Raises LeaseLost if the turn was claimed again.
+    """
     await connection.execute(*sql.LOCK_CONTACT(contact_id=source.contact_id))
     if source.epoch and not await connection.fetchval(
         *sql.STILL_MINE(session_id=source.session_id, epoch=source.epoch, turn=source.through_turn)
@@ -333,9 +352,9 @@ async def _find_earlier_result(
 
 
 def _key(note: NewNote, source: NoteSource) -> str | None:
-    """Return a call's key with a hash of the words, since some providers reuse call ids in each reply.
+    """Return the tool call's key with a hash of the text, since some providers reuse call ids in each reply.
 
-    None or an empty text if the source has no key.
+    None or "" if the source has no key.
     """
     return source.call_key and f"{source.call_key}:{note_hash(note.text).hex()[:12]}"
 
@@ -381,9 +400,9 @@ async def _twin(
 
 
 async def _find_refusal(connection: Connection, twin: Record, source: NoteSource) -> NoteResult | None:
-    """Return the result if `twin`, the same or a similar note, prevents saving; None if saving is allowed.
+    """Return the result if `twin`, the same or a similar note, prevents saving; None if it does not.
 
-    `known`: it is live; `replaced`: a newer note stands for it; `blocked`: it was forgotten. A note that the
+    `known`: it is live; `replaced`: a newer note replaced it; `blocked`: it was forgotten. A note that the
     person asks for explicitly is refused only if it is `known`.
     """
     if twin["state"] == "kept":
@@ -416,9 +435,9 @@ async def _insert(
 async def _provenance(
     connection: Connection, note: NewNote, source: NoteSource, *, tainted: bool
 ) -> tuple[str, list[int], datetime | None]:
-    """Return the source of a note, the messages that it was taken from, and its day.
+    """Return the authority of a note, the numbers of its source messages, and the time of its source message.
 
-    A flush may save what was said days ago: the day of a note is that of its message.
+    A flush may save what was said days ago; the time is then that of the message.
     """
     if source.by_operator:
         return "operator", [], None
@@ -475,10 +494,10 @@ async def _revive(
 async def _store_event(
     connection: Connection, source: NoteSource, note: KeptNote, change: Any, *, replaces: str = ""
 ) -> NoteResult:
-    """Store a change as an event for screens, and return it as a result with the note.
+    """Store an event about a change for screens, and return the result with the note.
 
-    Events of a flush are `quiet`: they update open lists without an announcement. `replaces` is the id of the
-    old note.
+    Events of a flush are `quiet`: they update open lists without an announcement. `replaces` is the short id
+    of the old note.
     """
     text = "" if change == "forgotten" else note.text
     payload: dict[str, object] = {"id": note.short_id, "text": text, "kind": note.kind, "change": change}

@@ -1,4 +1,4 @@
-"""Stores vectors of what passages and notes mean, and finds those that lack one."""
+"""Store of vectors that represent the meaning of passages and notes, and of the list of those without one."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.core.memory.vectors import EncodedPassage, UnencodedPassages, signs_of
 
 SESSIONS_AT_ONCE, NOTES_LISTED_AT_ONCE = 200, 1_000
-"""Conversations, and notes, with vectors of another model that are listed at once."""
+"""Maximum conversations, and notes, with vectors of another model that are listed at once."""
 
 
 class PostgresPassageVectors(PoolStore):
-    """Each method is one transaction, and doing it twice changes nothing; raises StorageUnavailable."""
+    """Store of vectors; each method is one transaction that can
+    be repeated, and raises StorageUnavailable.
+    """
 
     @store_method
     async def load_unencoded(self, encoder: str, *, after: int, limit: int) -> UnencodedPassages | None:
-        """Return passages without a vector of this model, of the first listed conversation after one.
+        """Return at most `limit` passages without a vector of this model, of the first listed session after
+        `after`.
 
-        None if no later conversation is listed.
+        None if no later session is listed.
         """
         async with self._pool.acquire() as connection:
             listed = await connection.fetchrow(*_LISTED(after=after))
@@ -38,37 +41,39 @@ class PostgresPassageVectors(PoolStore):
 
     @store_method
     async def is_listed(self, session_id: int) -> bool:
-        """Return whether a conversation may have passages without a vector."""
+        """Return whether a session is listed as one that may have passages without a vector."""
         return bool(await self._pool.fetchval(*_IS_LISTED(session_id=session_id)))
 
     @store_method
     async def delist(self, passages: UnencodedPassages) -> None:
-        """Take a conversation from the list, unless a passage was added after the list was read."""
+        """Remove a session from the list, unless a passage was added since `passages` was read."""
         await self._pool.execute(*_DELIST(session_id=passages.session_id, listings=passages.listings))
 
     @store_method
     async def store(self, session_id: int, encoder: str, encoded: Sequence[EncodedPassage]) -> int:
-        """Store vectors of passages that still have the same text; return their number."""
+        """Store vectors of passages that still have the text; return their number."""
         return len(
             await self._pool.fetch(*_STORE(session_id=session_id, encoder=encoder, **_columns(encoded)))
         )
 
     @store_method
     async def list_other_encoders(self, encoder: str) -> int:
-        """List conversations and notes with vectors of another model; return how many were not listed."""
+        """List sessions and notes that have vectors of another model; return how many were added to the
+        lists.
+        """
         sessions = await self._pool.fetch(*_LIST_OTHERS(encoder=encoder, limit=SESSIONS_AT_ONCE))
         notes = await self._pool.fetch(*_LIST_OTHER_NOTES(encoder=encoder, limit=NOTES_LISTED_AT_ONCE))
         return len(sessions) + len(notes)
 
     @store_method
     async def load_unencoded_notes(self, limit: int) -> tuple[tuple[int, str], ...]:
-        """Return notes without a vector of the present model with their texts, newest first."""
+        """Return (id, text) of at most `limit` notes without a vector of the present model, newest first."""
         rows = await self._pool.fetch(*_UNENCODED_NOTES(limit=limit))
         return tuple((row["id"], row["text"]) for row in rows)
 
     @store_method
     async def store_notes(self, encoder: str, encoded: Sequence[EncodedPassage]) -> int:
-        """Store vectors of notes that still have the same text; return their number."""
+        """Store vectors of notes that still have the text; return their number."""
         stored = await self._pool.fetch(*_STORE_NOTES(encoder=encoder, **_columns(encoded)))
         return len(stored)
 
@@ -83,7 +88,7 @@ def _columns(encoded: Sequence[EncodedPassage]) -> dict[str, list[Any]]:
 
 
 def bits_of(packed: bytes) -> asyncpg.BitString:
-    """Return the signs of a vector as PostgreSQL has them."""
+    """Return the signs of a vector's numbers as a bit string for PostgreSQL."""
     return asyncpg.BitString.frombytes(signs_of(packed), bitlength=len(packed))
 
 
@@ -110,7 +115,7 @@ ON CONFLICT (session_id, number) DO UPDATE
    SET encoder = excluded.encoder, signs = excluded.signs, vector = excluded.vector, encoded_at = now()
 RETURNING number
 """)
-"""A passage that was erased or changed while its text was encoded gets no vector."""
+"""Store vectors; a passage that was erased or changed while it was encoded gets none."""
 _LIST_OTHERS = Named("""
 INSERT INTO unencoded_sessions (session_id)
 SELECT x.session_id FROM (SELECT DISTINCT session_id FROM passage_vectors WHERE encoder <> :encoder) x
@@ -145,4 +150,4 @@ WITH stored AS (
 )
 DELETE FROM unencoded_notes u USING stored s WHERE u.note_id = s.note_id RETURNING u.note_id
 """)
-"""A note that was forgotten or changed while its text was encoded gets no vector."""
+"""Store vectors of notes; a note that was forgotten or changed while it was encoded gets none."""

@@ -1,4 +1,4 @@
-"""Stores messages of other programs as an archived conversation of their person."""
+"""Store of other programs' messages, each import as an archived conversation of its person."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shared.core.memory.past import PastImport, PastSource, PastTurn
 from shared.core.values.errors import BadInput, UnknownSession
 
 MOST_IMPORTS = 20
-"""Most imports of one person; recall looks at 32 archived conversations."""
+"""Maximum imports of one person; recall searches 32 archived conversations."""
 CHARS_PER_TOKEN = 4
 
 
@@ -19,7 +19,7 @@ class PostgresPastImports(PoolStore):
 
     @store_method
     async def begin(self, session_id: int, *, source: PastSource, digest: bytes) -> PastImport:
-        """Return the import of a file for the person of a session; begin it if there is none.
+        """Return the import of the file with this digest for the session's person; begin it if there is none.
 
         Raises UnknownSession, and BadInput if the person has MOST_IMPORTS imports.
         """
@@ -46,7 +46,7 @@ class PostgresPastImports(PoolStore):
 
     @store_method
     async def add(self, session_id: int, turns: Sequence[PastTurn], *, after: int) -> bool:
-        """Append turns to an import that has exactly `after` messages of its file; return True if stored.
+        """Append turns to an import that has exactly `after` messages; return True if they were stored.
 
         False if the import was undone, or another process has stored more.
         """
@@ -64,7 +64,7 @@ class PostgresPastImports(PoolStore):
 
     @store_method
     async def end(self, session_id: int) -> None:
-        """Mark an import as complete; a second call changes nothing."""
+        """Mark an import as complete, so that the worker summarises it; repeating it has no effect."""
         await self._pool.execute(*_END(session_id=session_id))
 
     @store_method
@@ -103,7 +103,7 @@ SELECT r.id AS contact_id, s.agent_id FROM sessions s JOIN contacts p ON p.id = 
    AND EXISTS (SELECT FROM addresses a WHERE a.contact_id IN (SELECT contact_family(r.id)))
    FOR NO KEY UPDATE OF r
 """)
-"""Person of a session, with the row locked so that each file is begun only once."""
+"""Select a session's person and agent, and lock the person, so that each file is begun only once."""
 _COLUMNS = """
 i.*, s.public_id, s.answered_turn AS turns,
 coalesce((SELECT t.cost_micro FROM session_totals t WHERE t.session_id = i.session_id), 0) AS cost_micro,
@@ -128,7 +128,7 @@ WITH s AS (
 )
 SELECT id FROM s
 """)
-"""Archived session for an import; it never answers."""
+"""Insert the archived session of an import; it is never answered."""
 _NEW = Named("""
 INSERT INTO past_imports (session_id, contact_id, source, digest)
 VALUES (:session_id, :contact_id, :source, :digest)
@@ -142,9 +142,9 @@ SELECT s.next_turn, s.next_seq,
    AND EXISTS (SELECT FROM addresses a WHERE a.contact_id IN (SELECT contact_family(i.contact_id)))
    FOR UPDATE OF i, s
 """)
-"""Import with `after` messages, locked with its session.
+"""Lock an import that has `after` messages, with its session; no row if it was undone.
 
-An erasure locks the session, too: after it, the import is found undone.
+An erasure locks the session too, and marks the import as undone.
 """
 _ADD = Named("""
 WITH x AS (
@@ -159,7 +159,7 @@ WITH x AS (
 )
 INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT :session_id, seq, turn, step FROM x
 """)
-"""A batch of imported messages, each in a turn that has been answered."""
+"""Insert a batch of imported messages in answered turns."""
 _ADVANCE = Named("""
 WITH i AS (
   UPDATE past_imports SET messages = messages + :messages, entries = entries + :entries
@@ -170,14 +170,14 @@ UPDATE sessions
        last_active_at = now()
  WHERE id = :session_id
 """)
-"""Progress of an import and the session's counters, in the commit of the batch."""
+"""Advance the import's and the session's counters in the commit of the batch."""
 _END = Named("""
 UPDATE past_imports
    SET ended_at = coalesce(ended_at, now()),
        summaries = CASE WHEN ended_at IS NULL THEN 'due' ELSE summaries END
  WHERE session_id = :session_id AND digest IS NOT NULL
 """)
-"""End of an import; from then on the worker summarises it."""
+"""Mark an import as complete and due for summaries."""
 _LIST = Named(f"""
 SELECT {_COLUMNS} JOIN sessions me ON me.id = :session_id
  WHERE i.contact_id IN (SELECT contact_family(coalesce(p.merged_into, p.id)) FROM contacts p

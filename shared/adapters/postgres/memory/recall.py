@@ -1,4 +1,4 @@
-"""Finds passages of the past by their words: one statement for messages, notes and knowledge."""
+"""Search for passages of the past by words and meaning: one statement for messages, notes and knowledge."""
 
 from __future__ import annotations
 
@@ -17,28 +17,31 @@ from shared.core.memory.vectors import nearness
 from shared.core.values.searching import DICTIONARIES
 
 SEARCH_SECONDS = 3.0
-"""A person waits: beyond that the answer is made without."""
+"""Seconds for a search while a person waits; beyond that the answer is written without it."""
 LANES: tuple[Lane, ...] = ("said", "note", "knowledge")
+"""Kinds of passages: messages, notes, knowledge."""
 
 
 class PostgresRecall(PoolStore):
-    """Reads only; raises StorageUnavailable."""
+    """Read-only queries of recall. They raise StorageUnavailable."""
 
     @store_method
     async def search(self, query: RecallQuery) -> Search:
-        """Candidates and their neighbours, each with how often the question's words are in it."""
+        """Return candidate passages with their neighbours, and how frequent the question's words are."""
         rows = await self._pool.fetch(*SEARCH(**_arguments(query)), timeout=SEARCH_SECONDS)
         return _search(rows[0]["known"], rows, query)
 
     @store_method
     async def load_range(self, query: RecallQuery) -> list[Found]:
-        """The first passages of a time or a range, in their order."""
+        """Return the first passages of a period or a range of messages, in their order."""
         rows = await self._pool.fetch(*BETWEEN(**_reached(query)), timeout=SEARCH_SECONDS)
         return [_build_found(row, query) for row in rows]
 
     @store_method
     async def count_earlier_calls(self, session_id: int, turn: int, call_id: str) -> tuple[int, int]:
-        """The newest message's number, and how often this turn has used the tool before this call."""
+        """Return the number of the newest message, and how often this turn used the tool `recall` before this
+        call.
+        """
         row = await self._pool.fetchrow(
             *ASKED_BEFORE(session_id=session_id, turn=turn, call_id=call_id, tool=RECALL.name)
         )
@@ -46,7 +49,7 @@ class PostgresRecall(PoolStore):
 
 
 def _reached(query: RecallQuery) -> dict[str, Any]:
-    """Return the parameters of the range that a query may reach."""
+    """Return the parameters of the range of passages that a query may reach."""
     return {
         "session_id": query.session_id, "base_turn": query.base_turn, "turn": query.turn,
         "automatic": query.automatic, "after": query.after, "before": query.before,
@@ -97,7 +100,9 @@ def _frequencies(
 
 
 def _build_found(row: asyncpg.Record, query: RecallQuery) -> Found:
-    """The columns stand in the order of the fields; the last ones are the vector and the cited messages."""
+    """Return a found passage; columns are in the order of its
+    fields, followed by vector and cited messages.
+    """
     _, lane, owner, number, at, text, terms, words, *rest, vector, cites = row
     found = Found(
         lane, owner, number, at.astimezone(query.zone), text, terms, tuple(sorted(words or ())), *rest

@@ -1,4 +1,4 @@
-"""Makes hidden messages and new notes searchable: behind the turns, never inside them."""
+"""Indexing of hidden messages and new notes for recall, in the background and never as part of a turn."""
 
 from __future__ import annotations
 
@@ -15,26 +15,34 @@ from shared.core.session.session import Entry, drop_former
 from shared.core.values.searching import date_words, dictionary_of, pieces, prevailing_dictionary, searchable
 
 TURNS_AT_ONCE = 100
+"""Turns that one transaction indexes."""
 NOTES_AT_ONCE = 200
 PIECES_OF_A_RESULT = 3
-"""Pieces from the beginning of a tool's result that are indexed, where an artifact's id stands, too."""
+"""Pieces from the beginning of a tool result that are indexed; there the id of an artifact is found too."""
 SITTING = timedelta(hours=3)
-"""Pause after which people have returned to talk about something else."""
+"""Pause after which messages count as a new topic."""
 
 
 class PostgresRecallIndex(PoolStore):
-    """Each method is one transaction, and doing it twice changes nothing; raises StorageUnavailable."""
+    """Store of the index; each method is one transaction that
+    can be repeated, and raises StorageUnavailable.
+    """
 
     @store_method
     async def list_unindexed(self, *, limit: int = 20) -> list[int]:
-        """Return sessions whose hidden turns, or all turns if no address leads there, are not searchable."""
+        """Return sessions with turns to index: hidden turns, or all turns of a session that no address leads
+        to.
+        """
         await self._pool.execute(_FORGET_SETTLED)
         rows = await self._pool.fetch(*_BEHIND(limit=limit))
         return [row["id"] for row in rows]
 
     @store_method
     async def index_session(self, session_id: int) -> bool:
-        """Make the next hidden turns searchable; True while there are more."""
+        """Index the next hidden turns of a session; return whether there are more.
+
+        Returns False if another process indexes the session.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             if not await connection.fetchval(*_MINE(session_id=session_id)):
                 return False  # somebody else is at it, and will finish
@@ -55,7 +63,7 @@ class PostgresRecallIndex(PoolStore):
 
     @store_method
     async def index_notes(self) -> int:
-        """Make the next listed notes searchable; return how many rows of the list were done."""
+        """Index the next listed notes; return how many list rows were processed."""
         async with self._pool.acquire() as connection, connection.transaction():
             if not await connection.fetchval(_NOTES_MINE):
                 return 0
@@ -130,7 +138,7 @@ DELETE FROM left_sessions l
        SELECT FROM sessions s WHERE s.id = l.session_id AND s.indexed_turn < s.next_turn - 1
           AND NOT EXISTS (SELECT FROM addresses a WHERE a.session_id = s.id))
 """
-"""Deletes no row of a session with an open turn, whose end may have seen an address that was leaving."""
+"""Delete list rows of sessions that are indexed or have an address; those with an open turn stay."""
 _BEHIND = Named("""
 (SELECT id FROM sessions WHERE indexed_turn < base_turn ORDER BY id LIMIT :limit)
 UNION ALL
@@ -139,7 +147,9 @@ UNION ALL
     AND s.indexed_turn < s.answered_turn AND s.indexed_turn >= s.base_turn
     AND NOT EXISTS (SELECT FROM addresses a WHERE a.session_id = s.id) ORDER BY s.id LIMIT :limit)
 """)
-"""Sessions with hidden turns, and sessions that no address leads to, which are hidden as a whole."""
+"""Select sessions with hidden turns to index, and sessions
+without an address, which are hidden as a whole.
+"""
 _MINE = Named("SELECT pg_try_advisory_xact_lock(hashtextextended('recall:' || :session_id::bigint, 0))")
 _NOTES_MINE = "SELECT pg_try_advisory_xact_lock(hashtextextended('recall:notes', 0))"
 _SESSION = Named(f"""
@@ -156,7 +166,7 @@ SELECT s.indexed_turn,
                       ORDER BY x.number DESC LIMIT 1) l ON true
  WHERE s.id = :session_id FOR KEY SHARE OF s
 """)
-"""Session to index; an erasure and the indexer wait for each other, so that nothing erased is indexed.
+"""Select the session to index, locked against erasures, so that nothing erased is indexed.
 
 The person has the name of the account, else the one given in an earlier message.
 """
@@ -175,7 +185,7 @@ SELECT coalesce(l.number, 0) AS number, coalesce(l.sitting, 0) AS sitting
                       ORDER BY x.number DESC LIMIT 1) l ON true
  WHERE s.id = :session_id FOR KEY SHARE OF s
 """)
-"""Numbers of the newest passage; an erasure of the session waits until the transaction ends."""
+"""Select the number of the newest passage; an erasure of the session waits until the transaction ends."""
 ADD_PASSAGES = Named("""
 INSERT INTO passages (session_id, number, seq, part, turn_no, author, speaker, sitting, at, text, terms,
                       vector)
@@ -187,7 +197,7 @@ SELECT :session_id, x.number, x.seq, x.part, x.turn, x.author, x.speaker, x.sitt
  CROSS JOIN LATERAL to_tsvector(x.dictionary::regconfig, x.words) AS v
 ON CONFLICT (session_id, seq, part) DO NOTHING
 """)
-"""Passages of hidden messages with their vectors; a repeated batch adds none."""
+"""Insert passages of hidden messages with their search vectors; a repeated batch adds none."""
 _ADVANCE = Named(
     "UPDATE sessions SET indexed_turn = :through_turn WHERE id = :session_id AND indexed_turn < :through_turn"
 )

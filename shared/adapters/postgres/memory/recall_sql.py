@@ -1,4 +1,4 @@
-"""The statement that finds candidates of the past, weighed by their words, in lanes, with neighbours."""
+"""SQL that finds candidates for recall, scored by their words, in lanes, with neighbours."""
 
 from __future__ import annotations
 
@@ -7,41 +7,44 @@ from shared.core.memory.recall import FEW_PASSAGES, K1, TOLD_BESIDE, TOLD_LEAST,
 from shared.core.session.failed_messages import NOT_RECALLED
 
 SESSIONS_AT_MOST = 32
-"""Sessions of one contact and agent: the current one, and the last archived ones."""
-LOOKED_AT = 8_000
-"""Occurrences of a question's words that are followed, the rarest words first; the others tell nothing apart."""
-ASKED_AT_LEAST = 2
-"""Words that count from which a question stands alone; with fewer, all words of the message count as
-asked.
+"""Maximum sessions of one person and agent that are searched:
+the current one and the newest archived ones.
 """
+LOOKED_AT = 8_000
+"""Maximum occurrences of a question's words that are followed, the rarest words first."""
+ASKED_AT_LEAST = 2
+"""Number of meaningful words from which a question is searched alone; with fewer, the whole message is."""
 CANDIDATES, CANDIDATES_AT_MOST = 120, 240
-"""Passages of each side of the conversation that are weighed, from the first number to the second: they grow
-with the root of its passages. Notes and knowledge have the first number."""
-GROWTH = 2
-"""Candidates for each root of a passage."""
-SPOKEN_OF = 60
-"""Passages of the time that a message speaks of."""
-TOLD_FEW = 8
-"""Passages that may hold a rare word however short a talk is."""
-MEANT = 150
-"""Passages whose meaning is nearest to the message's by their signs; their vectors are compared."""
-VECTORS_AT_MOST = 100_000
-"""Newest vectors of a conversation that are looked at."""
-NEAREST = 2_000
-"""Nearest vectors by sign that a search orders before it drops messages that it may not reach.
+"""Minimum and maximum of scored passages per author; the number grows with the root of all passages.
 
-Ordering all of 100,000 takes 17 ms of CPU more (docs/decisions.md).
+Notes and knowledge use the minimum.
+"""
+GROWTH = 2
+"""Candidates per author for each unit of the root of the number of passages."""
+SPOKEN_OF = 60
+"""Maximum passages of the time that a message speaks of."""
+TOLD_FEW = 8
+"""Number of passages up to which a word counts as rare in any conversation."""
+MEANT = 150
+"""Passages nearest in meaning by the signs of their vectors; their whole vectors are then compared."""
+VECTORS_AT_MOST = 100_000
+"""Newest vectors of a conversation that are searched."""
+NEAREST = 2_000
+"""Nearest vectors by sign that a search sorts before it drops messages that it may not reach.
+
+Sorting all 100,000 takes 17 ms of CPU more (docs/decisions.md).
 """
 NOTES_MEANT = 40
-"""Notes whose meaning is nearest to the message's."""
+"""Maximum notes nearest in meaning to the message."""
 SURROUNDED = 40
-"""Candidates of each side that come with their neighbours."""
+"""Best candidates per author that are returned with their neighbours."""
 NEIGHBOURS = 2
+"""Passages before and after a candidate that are returned with it."""
 CITED = 48
-"""Passages that fitting notes and facts of the summary cite; they are candidates without a word in common."""
+"""Maximum passages cited by fitting notes and summary facts; they are candidates without a common word."""
 
 NAMED_SESSIONS = 8
-"""Last sessions of a person in which an introduction is looked for."""
+"""Newest sessions of a person in which a name is looked for."""
 PERSON_NAME = f"""
 CASE WHEN p.kind <> 'person' OR p.display_name <> '' THEN p.display_name ELSE coalesce((
   SELECT x.speaker FROM (
@@ -51,7 +54,7 @@ CASE WHEN p.kind <> 'person' OR p.display_name <> '' THEN p.display_name ELSE co
    CROSS JOIN LATERAL (SELECT y.speaker FROM passages y WHERE y.session_id = o.id AND y.author = 'person'
                         ORDER BY y.number DESC LIMIT 1) x
    WHERE x.speaker <> '' ORDER BY o.id <> s.id, o.last_active_at DESC, o.id DESC LIMIT 1), '') END"""
-"""Name of the contact `p` of the session `s`: that of the account, else of the newest passage of the person.
+"""Name of contact `p` in session `s`: that of the account, else that in the person's newest passage.
 
 The indexer names passages after an introduction such as "I'm Ada".
 """
@@ -70,7 +73,9 @@ _IS_PARTIAL = """(
      :after::timestamptz IS NOT NULL OR :before::timestamptz IS NOT NULL OR :from_seq::bigint IS NOT NULL
      OR :through_seq::bigint IS NOT NULL OR (SELECT anew IS NOT NULL FROM me)
      OR EXISTS (SELECT FROM s WHERE s.since > 0))"""
-"""Whether a search reaches only a part of the hidden messages, so that the nearest may all lie outside."""
+"""Condition that a search reaches only a part of the hidden
+messages, so that the nearest may all be outside.
+"""
 
 _STILL_THERE = f"""
 EXISTS (SELECT FROM turn_entries te WHERE te.session_id = p.session_id AND te.seq = p.seq)
@@ -79,8 +84,8 @@ AND NOT (p.author = 'person' AND EXISTS (
   SELECT FROM turns x WHERE x.session_id = p.session_id AND x.turn_no = p.turn_no
      AND x.state IN ('failed', 'refused') AND x.error_code IN ({", ".join(f"'{code}'" for code in NOT_RECALLED)})))
 """
-"""Passages that are neither erased nor pinned, and whose words a request may hold: a message that a server
-rejected would have the next request rejected, too.
+"""Condition that a passage is neither erased nor pinned, and may be sent: a message that a server rejected
+would make the next request fail too.
 """
 
 _REACHED_NOTE = """
@@ -286,11 +291,11 @@ UNION ALL
     AND :through_seq::bigint IS NULL
   ORDER BY ts_rank(k.vector, a.query) DESC, k.path, k.place LIMIT {CANDIDATES})
 """)
-"""The columns are the fields of `Found` in their order.
+"""Candidates for recall; the columns are the fields of `Found` in their order.
 
-Words are looked for in every dictionary, since a passage may be in another language than the question. Small words of the
-question's own language (`:dictionary`) do not count. Of the others the rarest are followed by their index
-until they lead to too many passages. A message that asks nothing follows them only if it holds rare words
-   enough, which
-`recall_words` knows: chat that holds none reads no passage. `session_id + 0` keeps the index by time out of that plan. Passages are weighed by the words that led to them; no vector is read.
+Words are looked up in every dictionary, since a passage may be in another language; stop words of the
+question's language (`:dictionary`) do not count. The rarest words are followed through the index until they
+lead to too many passages; a message without a question follows them only if it has enough rare words, by
+`recall_words`. `session_id + 0` keeps the index by time out of the plan. Passages are scored without reading
+their vectors.
 """

@@ -1,4 +1,4 @@
-"""Reminders in Postgres: stored once, started once as a separate turn, ended when delivered."""
+"""Store of reminders: stored once, started once as a turn, ended when delivered."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from shared.core.values.errors import LeaseLost
 from shared.core.values.messages import Block, blocks_to_json
 
 FAILED_SHOWN_DAYS = 30
+"""Days for which a failed reminder stays in the list."""
 _AT_ONCE = 50
 
 
 class PostgresReminders(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of reminders; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def add(self, new: NewReminder) -> Refusal | None:
-        """Keep it; None when it is kept, also when it was before. Rivals of one contact wait for each other.
+        """Store a reminder; return None if it is stored, also by an earlier call, else why it is refused.
 
-        Raises LeaseLost.
+        Raises LeaseLost. Calls for one person wait for each other.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_LOCK(contact_id=new.contact_id))
@@ -70,7 +71,7 @@ class PostgresReminders(PoolStore):
 
     @store_method
     async def cancel(self, session_id: int, reminder_id: int) -> bool:
-        """False when it is not theirs, or its time has come meanwhile."""
+        """Cancel a pending reminder; False if it is not of the session's person or no longer pending."""
         found = await self._pool.fetchval(
             *_CANCEL(session_id=session_id, reminder_id=reminder_id),
         )  # fmt: skip
@@ -78,13 +79,17 @@ class PostgresReminders(PoolStore):
 
     @store_method
     async def pause(self, session_id: int, reminder_id: int) -> bool:
-        """False when it is not theirs, does not repeat, or its time has come meanwhile."""
+        """Pause a repeating reminder; False if it is not of the session's person, does not repeat or is no
+        longer pending.
+        """
         found = await self._pool.fetchval(*_PAUSE(session_id=session_id, reminder_id=reminder_id))
         return found is not None
 
     @store_method
     async def resume(self, session_id: int, reminder_id: int, at: datetime) -> bool:
-        """Resume a repeating reminder at a later time of its rule."""
+        """Resume a repeating reminder at time `at`; False if it is not of the session's person or no longer
+        pending.
+        """
         found = await self._pool.fetchval(*_RESUME(session_id=session_id, reminder_id=reminder_id, at=at))
         return found is not None
 
@@ -99,17 +104,22 @@ class PostgresReminders(PoolStore):
     async def list_due(
         self, channel: str, *, accounts: Sequence[str] | None = None
     ) -> tuple[DueReminder, ...]:
-        """Return due reminders of a channel; those whose turns have ended are ended."""
+        """Return due reminders of a channel; also end those whose turn was delivered or cannot be.
+
+        `accounts` are the channel's bots or sites; None means all.
+        """
         named = None if accounts is None else list(accounts)
         rows = await self._pool.fetch(*_DUE(channel=channel, accounts=named, limit=_AT_ONCE))
         return tuple(DueReminder(**dict(row)) for row in rows)
 
     @store_method
     async def postpone_until(self, reminder_id: int, at: datetime) -> None:
+        """Postpone a pending reminder once; the time shown to the person stays."""
         await self._pool.execute(*_POSTPONE_UNTIL(reminder_id=reminder_id, at=at))
 
     @store_method
     async def fail(self, reminder_id: int, reason: Literal["unreachable"]) -> None:
+        """End a pending reminder as failed."""
         await self._pool.execute(
             *_FAIL(reminder_id=reminder_id, reason=reason),
         )  # fmt: skip
@@ -118,10 +128,10 @@ class PostgresReminders(PoolStore):
     async def start_turn(
         self, reminder_id: int, *, blocks: Sequence[Block], tokens: int, again_at: datetime | None = None
     ) -> int | None:
-        """Claim it, begin its turn and keep its next time, all or nothing; the session, or None when a rival
-        was there first.
+        """Start a due reminder's turn and store its next repetition at `again_at`, in one commit.
 
-        A turn of people that is still being collected is closed by it: theirs is answered first.
+        Return the session's id, or None if another process has started it. An open turn that still collects
+        messages is closed, and answered first.
         """
         session_id: int | None = await self._pool.fetchval(
             *_BEGIN(reminder_id=reminder_id, blocks=blocks_to_json(blocks), tokens=tokens, again_at=again_at)
@@ -136,7 +146,7 @@ class PostgresReminders(PoolStore):
 
     @store_method
     async def count_overdue(self, minutes: int) -> int:
-        """Count reminders that are overdue by `minutes`, because no process serves their channel."""
+        """Return how many reminders are overdue by `minutes`, because no process serves their channel."""
         number: int = await self._pool.fetchval(
             *_COUNT_OVERDUE(minutes=minutes),
         )
@@ -155,12 +165,12 @@ SELECT EXISTS (SELECT FROM reminders WHERE key = :key) AS known,
                           AND due_at < :due_at::timestamptz + interval '1 hour') AS near
   FROM reminders WHERE state = 'pending' AND contact_id IN (SELECT contact_family(:contact_id))
 """)
-"""Counts that limit a new reminder, and whether the same one was asked before."""
+"""Count reminders for the limits on a new one, and whether the same one is stored."""
 _ADD = Named("""
 INSERT INTO reminders (key, contact_id, session_id, address_id, text, due_at, tell_at, repeat)
 VALUES (:key, :contact_id, :session_id, :address_id, :text, :due_at, :due_at, :repeat)
 """)
-# Only a reminder of the session's own people that repeats and has not begun.
+# Only a repeating reminder of the session's own person that has not started.
 _PAUSE = Named("""
 UPDATE reminders SET paused_at = coalesce(paused_at, now())
  WHERE id = :reminder_id AND state = 'pending' AND repeat <> '' AND contact_id IN (
@@ -181,7 +191,7 @@ SELECT r.id, r.text, r.due_at, r.state, r.reason, p.timezone, r.repeat, r.paused
                       OR r.state = 'failed' AND r.ended_at > now() - make_interval(days => :days))
  ORDER BY r.state = 'failed', r.due_at, r.id
 """)
-# On the web what is stored is shown: a process that died before it noted so changes nothing.
+# On the web a stored message counts as shown, so a process that died before it noted that changes nothing.
 _DUE = Named("""
 WITH over AS (
   SELECT r.id, EXISTS (SELECT FROM deliveries d WHERE d.session_id = r.session_id AND d.turn_no = r.turn_no
@@ -207,7 +217,7 @@ SELECT r.id, r.text, r.created_at AS asked_at, r.due_at, now() AS now, p.timezon
    AND (:accounts::text[] IS NULL OR a.account = ANY (:accounts))
  ORDER BY r.tell_at LIMIT :limit
 """)
-"""Reminders that are due in a channel; those whose turn has arrived, or never can, end on the way."""
+"""Select due reminders of a channel; end those whose turn has been delivered or never can be."""
 _BEGIN = Named("""
 WITH r AS (
   SELECT r.id, a.id AS address_id, a.channel, a.session_id, r.key, r.text, r.created_at, r.repeat
@@ -240,7 +250,9 @@ WITH r AS (
 )
 SELECT id FROM s
 """)
-"""Start of a reminder's turn and its next repetition, in one commit; a locked one is left to its process."""
+"""Start a reminder's turn and insert its next repetition in one commit; skip it if another process has it
+locked.
+"""
 _LOCK = Named("SELECT pg_advisory_xact_lock(hashtextextended('evertalk.reminders', :contact_id))")
 _CANCEL = Named("""
 UPDATE reminders SET state = 'cancelled', ended_at = now(), paused_at = NULL

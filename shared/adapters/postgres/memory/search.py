@@ -1,4 +1,4 @@
-"""Searches messages by their words: in one person's conversation, or for operators in all of them."""
+"""Search of messages by words: in one person's conversation, or for operators in all."""
 
 from __future__ import annotations
 
@@ -24,24 +24,25 @@ from shared.core.memory.search import (
 from shared.core.values.searching import DICTIONARIES
 
 SECONDS = 5.0
+"""Seconds that one statement of a search may take."""
 SESSIONS_AT_ONCE = 500
 ALL_SECONDS = 3.0
-"""Seconds after which a page of all conversations ends; the next one continues there."""
+"""Seconds after which a page of a search of all conversations ends; the next one continues there."""
 _END = SearchKey(at=datetime(9999, 1, 1, tzinfo=UTC), session_id=0, seq=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionHits:
-    """A conversation in which the words were said, with the newest of those messages."""
+    """Conversation with messages that match, the newest of which are `hits`."""
 
     session: str
     person: Mapping[str, Any]
-    """Name and kind of the person, as in the list of conversations."""
+    """Id, name, kind and anonymity of the person, as in the session list."""
     hits: tuple[MessageHit, ...]
 
 
 class PostgresMessageSearch(PoolStore):
-    """Reads only; raises StorageUnavailable."""
+    """Read-only search of messages. It raises StorageUnavailable."""
 
     @store_method
     async def search(
@@ -53,7 +54,11 @@ class PostgresMessageSearch(PoolStore):
         before: SearchKey | None = None,
         limit: int = HITS_PER_PAGE,
     ) -> MessagesFound:
-        """Search one conversation; `linked` adds those that a `/link` has joined to it."""
+        """Return a page of matches in one conversation, newest first; `before` is the key after which it
+        continues.
+
+        `linked` adds conversations that `/link` has joined to it.
+        """
         scope = await self._pool.fetch(*sql.SCOPE(session_id=session_id, linked=linked), timeout=SECONDS)
         rows, found = await self._hits(scope, text, before, limit=limit + 1, grouped=False)
         page = MessagesFound(hits=found[:limit], timezone=scope[0]["timezone"] if scope else None)
@@ -68,7 +73,9 @@ class PostgresMessageSearch(PoolStore):
     async def load_message(
         self, session_id: int, where: int, seq: int, *, linked: bool = True
     ) -> SaidMessage | None:
-        """A message that a search of this conversation may find; None for any other, or an erased one."""
+        """Return a message of a conversation that `session_id` may search; None for any other, or an erased
+        one.
+        """
         scope = await self._pool.fetch(*sql.SCOPE(session_id=session_id, linked=linked), timeout=SECONDS)
         if where not in [row["id"] for row in scope]:
             return None
@@ -79,7 +86,7 @@ class PostgresMessageSearch(PoolStore):
 
     @store_method
     async def load_messages(self, session_id: int, seqs: Sequence[int]) -> Mapping[int, SaidMessage]:
-        """Return messages of one conversation by number, without those that were erased."""
+        """Return messages of one conversation by number, without erased ones."""
         scope = await self._pool.fetch(*sql.SCOPE(session_id=session_id, linked=False), timeout=SECONDS)
         rows = await self._pool.fetch(*sql.MESSAGES(session_id=session_id, seqs=list(seqs)), timeout=SECONDS)
         timezone = scope[0]["timezone"] if scope else None
@@ -93,9 +100,10 @@ class PostgresMessageSearch(PoolStore):
 
     @store_method
     async def find_summary(self, session_id: int, text: str, *, day: date) -> SearchKey | None:
-        """Return the message that a recalled item of an import's summary cites; None if it was erased.
+        """Return the key of the message that a recalled item of an import's summary cites; None if it was
+        erased.
 
-        `day` is the day of the message by the clock of its person.
+        `day` is the day of the message in the person's time zone.
         """
         noon = datetime(day.year, day.month, day.day, 12, tzinfo=UTC)
         row = await self._pool.fetchrow(
@@ -111,8 +119,8 @@ class PostgresMessageSearch(PoolStore):
     async def search_all(
         self, text: str, *, before: SearchKey | None = None, limit: int = HITS_PER_PAGE
     ) -> tuple[tuple[SessionHits, ...], SearchKey | None]:
-        """Search all conversations, last active first; returns `limit` of them and the key of the next
-        page.
+        """Search all conversations, last active first; return at most `limit` and the key of the next page,
+        None at the end.
         """
         found: list[SessionHits] = []
         until = time.monotonic() + ALL_SECONDS
@@ -144,7 +152,7 @@ class PostgresMessageSearch(PoolStore):
     async def _hits(
         self, scope: Sequence[Record], text: str, before: SearchKey | None, *, limit: int, grouped: bool
     ) -> tuple[Sequence[Record], tuple[MessageHit, ...]]:
-        """The rows as they came, which tell how far back was looked, and what they hold."""
+        """Return the raw rows, which tell how far back the search went, and the matches in them."""
         ids, asked = [row["id"] for row in scope], [SearchWord(word=word) for word in search_words(text)]
         if not ids or not asked:
             return (), ()

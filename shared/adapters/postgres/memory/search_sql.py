@@ -1,4 +1,4 @@
-"""The statements that search messages: hidden ones by the index of recall, live ones by their text."""
+"""SQL that searches messages: hidden ones by the index of recall, live ones by their text."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from shared.core.memory.search import SearchWord
 
 SESSIONS_AT_MOST = 32
 LOOKED_AT = 3_000
-"""Newest passages of a frequent word that one page reads."""
+"""Newest passages that one page reads for a frequent word."""
 USUAL = 5_000
-"""Matches above which reading back in time is faster than the index."""
+"""Number of matches above which reading back in time is faster than the index."""
 FORMS_AT_MOST = 200
 PER_SESSION = 3
-"""Messages per conversation in a search of many."""
+"""Maximum matches per conversation in a search of all."""
 LOOKED_AT_EACH = 200
 
 SCOPE = Named(f"""
@@ -27,7 +27,9 @@ UNION ALL
   WHERE me.id = :session_id AND o.id <> me.id AND :linked::boolean ORDER BY o.archived_at DESC
      LIMIT {SESSIONS_AT_MOST})
 """)
-"""Sessions to search; those from before a `/link` are readable by the joined person."""
+"""Sessions to search: the given one, and archived ones that its person may read, such as those before a
+`/link`.
+"""
 
 NEXT_SESSIONS = Named("""
 SELECT l.id, l.public_id::text AS session, true AS here, l.last_active_at,
@@ -39,7 +41,7 @@ SELECT l.id, l.public_id::text AS session, true AS here, l.last_active_at,
  WHERE (:before_at::timestamptz IS NULL OR (l.last_active_at, l.id) < (:before_at, :before_id))
  ORDER BY l.last_active_at DESC, l.id DESC LIMIT :limit
 """)
-"""A page of sessions behind a cursor, newest first, each with its person."""
+"""Select a page of sessions after a cursor, last active first, each with its person."""
 
 FORMS = Named(f"""
 WITH w AS MATERIALIZED (
@@ -70,7 +72,9 @@ SELECT w.word, w.small, w.stem, coalesce(k.often, 0) AS often, coalesce(k.lexeme
       FROM (SELECT * FROM r WHERE r.n = w.n ORDER BY passages DESC LIMIT {FORMS_AT_MOST}) x) k ON true
  ORDER BY w.n
 """)
-"""`small` are words that some dictionary leaves out of the index: they are looked for in the text itself."""
+"""Select the indexed forms of each word; `small` words are stop words of a dictionary, which are searched in
+the text itself.
+"""
 
 ERASED = "[erased]"
 _TEXT = "lower(normalize({}, NFKC))"
@@ -82,18 +86,18 @@ _COLUMNS = "session_id, seq, turn_no, author, at, text"
 
 
 def build_like_pattern(word: SearchWord) -> str:
-    """A LIKE pattern of the longer words that this one finds, too; empty for none."""
+    """Return a LIKE pattern of longer words that this word also finds; "" for none."""
     return f"%{word.word}%" if word.letter else f"{word.word}%" if word.begins else ""
 
 
 def build_hits_query(
     found: Sequence[Any], words: Sequence[SearchWord], *, grouped: bool = False
 ) -> tuple[Named, dict[str, Any]]:
-    """Return the statement for these rows of FORMS, and the parameters that come from them.
+    """Return the search statement for rows of FORMS, and the parameters from them.
 
     It also takes `session_ids`, the key as `before_at`, `before_session` and `before_seq`, and `limit`. With
-    `grouped` some messages of each session are found, else the newest of all; then `floor_*` says how far
-    back they were looked for.
+    `grouped` some messages of each session are returned, else the newest of all; `floor_*` then says how far
+    back the search went.
     """
     given: dict[str, Any] = {}
 
@@ -143,7 +147,9 @@ def build_hits_query(
 
 
 def _narrow(found: Sequence[Any], leads: Sequence[int]) -> list[int]:
-    """The words by whose keys few passages are found: the rarest, or the two rarest together; else none."""
+    """Return the indexes of the words whose keys lead to few passages: the rarest, or the two rarest
+    together; else empty.
+    """
     if not leads or found[leads[0]]["often"] <= USUAL:
         return list(leads[:1])
     first, total = found[leads[0]], max(1, found[0]["passages"])
@@ -153,7 +159,7 @@ def _narrow(found: Sequence[Any], leads: Sequence[int]) -> list[int]:
 
 
 def _says(lexemes: str) -> str:
-    """The day and the speaker stand at the head of what is indexed: they do not count."""
+    """Return a condition that a passage has one of these lexemes outside of its head with day and speaker."""
     return f"""EXISTS (SELECT FROM unnest({{0}}.vector) u WHERE u.lexeme = ANY ({lexemes})
        AND u.positions[cardinality(u.positions)] > 3 + cardinality(regexp_split_to_array(trim({{0}}.speaker),
           '\\W+'))
@@ -210,7 +216,10 @@ WITH s AS MATERIALIZED (
 SELECT page.*, f.at AS floor_at, f.session_id AS floor_session, f.seq AS floor_seq
   FROM (SELECT) one LEFT JOIN page ON true LEFT JOIN f ON true
 """
-"""A question that was asked again is one message: it stands where it was asked first, as it reads now."""
+"""Search statement.
+
+A repeated question is one message, at the place where it was first asked, with its newest text.
+"""
 MESSAGES = Named(f"""
 SELECT e.seq, te.turn_no AS turn, e.author, e.at, {_LIVE_TEXT} AS text
   FROM turn_entries te JOIN entry_rows e USING (session_id, seq)
@@ -232,4 +241,4 @@ SELECT x.session_id, x.seq, x.at
  WHERE me.id = :session_id AND i.digest IS NOT NULL AND x.author = 'summary' AND x.text = :text
  ORDER BY x.number DESC LIMIT 1
 """)
-"""Passage of an import's summary by its text, among those of the person, by the index of time."""
+"""Select a passage of an import's summary by its text, among the person's imports, by the index of time."""

@@ -1,4 +1,4 @@
-"""A whole database out of and into PostgreSQL's own archive, by the programs that come with the servers."""
+"""Dump and restore of a whole database by the programs that come with PostgreSQL."""
 
 from __future__ import annotations
 
@@ -34,14 +34,17 @@ _VERSION_SECONDS = 10
 
 
 class DumpFailed(EvertalkError):
-    """The database could not be written to a file, or read from one."""
+    """The database could not be dumped or restored."""
 
     code = "dump_failed"
     advice = "Look at the reason above; ./evertalk doctor tells about room and the database."
 
 
 async def dump(database_url: str, target: Path) -> None:
-    """Dump the database as of one moment, while others write. Raises DumpFailed."""
+    """Write a dump of the database's state at one moment to `target`, while others write.
+
+    Raises DumpFailed.
+    """
     major = await _load_major(database_url)
     async with _environment(database_url) as environment:
         await _run(
@@ -52,12 +55,12 @@ async def dump(database_url: str, target: Path) -> None:
 
 
 async def verify_dump(dumped: Path, *, major: int = POSTGRES_MAJOR) -> None:
-    """Every byte unpacked and thrown away; raises DumpFailed for what could not be restored."""
+    """Decompress a dump completely and discard the output. Raises DumpFailed if it could not be restored."""
     await _run(_program("pg_restore", major), ["--file=/dev/null", str(dumped)], {})
 
 
 async def restore(dumped: Path, database_url: str) -> None:
-    """Into an empty database, in one transaction; raises DumpFailed."""
+    """Restore a dump into an empty database in one transaction. Raises DumpFailed."""
     major = await _load_major(database_url)
     async with (
         asyncio.timeout(_PATIENCE_SECONDS),
@@ -69,7 +72,7 @@ async def restore(dumped: Path, database_url: str) -> None:
 
 
 async def load_facts(database_url: str) -> tuple[str, str | None, int]:
-    """The server's version, the schema's revision (None: none yet), `log_epoch`; raises DumpFailed."""
+    """Return (server version, schema revision or None, `log_epoch`) of a database. Raises DumpFailed."""
     try:
         return await _load_facts(database_url)
     except (StorageUnavailable, asyncpg.PostgresError, OSError) as error:
@@ -86,7 +89,7 @@ async def _load_facts(database_url: str) -> tuple[str, str | None, int]:
 
 
 async def load_counts(database_url: str) -> dict[str, int]:
-    """A few numbers that tell a person which state this is."""
+    """Return numbers of conversations, messages, notes and files, by which a person recognises a state."""
     async with open_connection(database_url) as connection:
         row = await connection.fetchrow(_COUNTS, timeout=_LIST_SECONDS)
     assert row is not None
@@ -110,7 +113,10 @@ async def _load_major(database_url: str) -> int:
 
 
 def _program(name: str, major: int = POSTGRES_MAJOR) -> Path:
-    """Return a program of a version that works with a server of `major`. Raises DumpFailed."""
+    """Return the path of a program whose version fits a server of `major`.
+
+    Raises DumpFailed if none is installed.
+    """
     for program in _programs(name, major):
         return program
     raise DumpFailed(
@@ -130,7 +136,7 @@ def _programs(name: str, major: int) -> Iterator[Path]:
 
 
 def _find_version(program: str) -> int:
-    """The major one; 0 where it does not say."""
+    """Return the major version of a program; 0 if it does not tell one."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired, ValueError, IndexError):
         shown = subprocess.run(
             [program, "--version"], capture_output=True, text=True, timeout=_VERSION_SECONDS, cwd="/"
@@ -177,7 +183,9 @@ async def _wait_for_end(running: _Running) -> None:
 
 
 async def _hand_over(reading: _Running, filling: _Running) -> None:
-    """A script that breaks off is never committed: psql hears of its end only when that was a good one."""
+    """Feed the script of pg_restore to psql; psql gets its end,
+    and so commits, only if pg_restore succeeded.
+    """
     source, target = reading.process.stdout, filling.process.stdin
     assert source is not None
     assert target is not None
@@ -195,7 +203,7 @@ async def _hand_over(reading: _Running, filling: _Running) -> None:
 
 
 async def _head(source: asyncio.StreamReader) -> bytes:
-    """Return the settings at the beginning of a script, before its data."""
+    """Return the first bytes of a script, with the settings before its data."""
     head = b""
     while len(head) < _HEAD_BYTES and (some := await source.read(_CHUNK)):
         head += some

@@ -1,4 +1,4 @@
-"""The conversations of `eval`: how far each is, what it has cost, and leaving its place and its agent."""
+"""Store for the conversations of `eval`: state, costs, and detaching them at the end."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from shared.core.values.messages import blocks_from_json, text_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnState:
-    """State of the turn that a message began; `answer` is empty until it is answered."""
+    """State of the turn that a message began; `answer` is "" until it is answered."""
 
     state: str
     error_code: str | None
     answer: str
     used_recall: bool
-    """Whether the model called its tool `recall` in this turn."""
+    """Whether the model called the tool `recall` in this turn."""
 
 
 class PostgresEvaluations(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store for evaluations; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def load_turn(self, session_id: int, dedupe_key: str) -> TurnState | None:
-        """None where no such message was stored."""
+        """Return the state of the turn of the message with this key; None if no such message is stored."""
         row = await self._pool.fetchrow(*_TURN(session_id=session_id, dedupe_key=dedupe_key))
         if row is None:
             return None
@@ -37,28 +37,31 @@ class PostgresEvaluations(PoolStore):
 
     @store_method
     async def has_waiting_jobs(self, session_id: int) -> bool:
-        """Return whether a job is due or running."""
+        """Return whether the session has a job that is due or running."""
         return bool(await self._pool.fetchval(*_WAITING(session_id=session_id)))
 
     @store_method
     async def load_figures(self, session_id: int) -> EvalFigures:
+        """Return summaries, tokens, costs and seconds of a session."""
         row = await self._pool.fetchrow(*_FIGURES(session_id=session_id))
         assert row is not None
         return EvalFigures(**dict(row))
 
     @store_method
     async def is_erased(self, session_id: int) -> bool:
+        """Return whether turns of the session were erased."""
         return bool(await self._pool.fetchval(*_IS_ERASED(session_id=session_id)))
 
     @store_method
     async def list_places(self, prefix: str) -> list[tuple[int, str]]:
-        """Sessions whose place begins so, with their agents' names."""
+        """Return (session id, agent name) of web conversations whose chat id begins with `prefix`."""
         return [(row["id"], row["name"]) for row in await self._pool.fetch(*_PLACES(prefix=prefix))]
 
     @store_method
     async def leave_place(self, session_id: int, *, agent: str) -> None:
-        """Detach the erased conversation, so that the next run starts a new one and its agent can be
-        deleted.
+        """Detach an erased conversation from its agent and address, so that the next run starts a new one.
+
+        It gets the agent `agent`; the former one can then be deleted.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_LEAVE_AGENT(session_id=session_id, agent=agent))
@@ -77,7 +80,7 @@ SELECT t.state, t.error_code,
   JOIN turns t ON t.session_id = te.session_id AND t.turn_no = te.turn_no
  WHERE m.session_id = :session_id AND m.dedupe_key = :dedupe_key
 """)
-"""State and answer of the turn that a question of an evaluation belongs to, and its use of `recall`."""
+"""Select state, answer and use of `recall` of the turn to which an evaluation's question belongs."""
 _WAITING = Named("""
 SELECT EXISTS (SELECT FROM jobs WHERE session_id = :session_id
                   AND (state = 'running' OR state = 'due' AND due_at <= now()))
@@ -96,7 +99,7 @@ SELECT t.compaction_count AS compactions, s.context_tokens, u.*,
          FROM usage WHERE session_id = s.id) u
  WHERE s.id = :session_id
 """)
-"""Tokens, cost and seconds of an evaluated session."""
+"""Summaries, tokens, cost and seconds of an evaluated session."""
 _PLACES = Named("""
 SELECT s.id, g.name FROM addresses a JOIN sessions s ON s.id = a.session_id JOIN agents g ON g.id = s.agent_id
  WHERE a.channel = 'web' AND starts_with(a.chat, :prefix) ORDER BY s.id
@@ -106,7 +109,7 @@ UPDATE sessions SET agent_id = a.id, view_epoch = sessions.view_epoch + 1
   FROM agents a, sessions s
  WHERE s.id = :session_id AND sessions.contact_id = s.contact_id AND a.name = :agent
 """)
-"""Detaches what was imported for the conversation's person, too."""
+"""Move all sessions of the person, including imports, to another agent."""
 _LEAVE_ADDRESS = Named(f"""
 UPDATE addresses SET chat = '{EXTERNAL}evaluated-' || session_id WHERE session_id = :session_id
 """)
