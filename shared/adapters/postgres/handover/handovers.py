@@ -175,8 +175,8 @@ class PostgresHandovers(PoolStore):
     ) -> Reply:
         """Store an operator's message as the answer to waiting turns, once per `cid`.
 
-        It ends the oldest waiting turns from one address and is sent there; without any it is a turn of its
-        own. Raises NotTaken, TakenByOther and AnswerRuns.
+        It ends the oldest waiting turns from one address and is sent there; else it is a separate turn.
+        Raises NotTaken, TakenByOther and AnswerRuns.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _lock_session(connection, session_id)

@@ -1,4 +1,6 @@
-"""Tool lists of MCP servers: one truth for all processes, with an audit line for each change."""
+"""Store of MCP servers' tool lists and approvals, shared by all processes, with an audit entry for each
+change.
+"""
 
 from __future__ import annotations
 
@@ -42,14 +44,14 @@ UPDATE mcp_tool_lists SET approved = :approved, needs_approval = false WHERE ser
 
 
 class PostgresMcpToolLists(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of tool lists; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def review(self, found: McpToolList, *, rule: McpApproval) -> ReviewedTools:
-        """Store a list as a process has seen it, and return which of its tools are approved.
+        """Store a list that a process has received from a server, and return which of its tools are approved.
 
-        The first list of a server is approved at once. The row is locked, so that of two processes that
-        see the same change one writes the audit line.
+        The first list of a server is approved at once. The row is locked, so that of two processes that see
+        the same change one writes the audit entry.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             key = {"server": found.server, "source": found.source}
@@ -61,7 +63,7 @@ class PostgresMcpToolLists(PoolStore):
             waits = needs_approval(rule, could_write=row["can_write"], can_write=found.can_write)
             waits = waits and bool(find_waiting(hashes, row["approved"]))
             approved = row["approved"] if waits else approve_all(row["approved"], hashes)
-            # A server that could write once is not trusted when it calls all of its tools read-only.
+            # A server that could write before is not trusted when it declares all its tools read-only.
             can_write = row["can_write"] or found.can_write
             if not changes and (waits, approved) == (row["needs_approval"], row["approved"]):
                 return ReviewedTools(approved=approved, needs_approval=waits)
@@ -82,7 +84,7 @@ class PostgresMcpToolLists(PoolStore):
 
     @store_method
     async def load(self) -> Mapping[tuple[str, str], ReviewedTools]:
-        """Return what is approved, by server and source."""
+        """Return the reviewed tools by (server, source); the source identifies the server's configuration."""
         return {
             (row["server"], row["source"]): ReviewedTools(
                 approved=row["approved"], needs_approval=row["needs_approval"]
@@ -92,7 +94,9 @@ class PostgresMcpToolLists(PoolStore):
 
     @store_method
     async def list_changes(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return by server: the last change, the tools that wait, and a mark of them to approve by."""
+        """Return, by server, the last change, the tools that wait for approval, and a mark that identifies
+        them.
+        """
         rows = await self._pool.fetch(_ALL)
         return {
             name: _describe([row for row in rows if row["server"] == name])
@@ -101,7 +105,9 @@ class PostgresMcpToolLists(PoolStore):
 
     @store_method
     async def approve(self, server: str, *, mark: str, by: str) -> bool:
-        """Approve all tools that wait; False if they are no longer those that `mark` stands for."""
+        """Approve all waiting tools of a server; return False if they are no longer those that `mark`
+        identifies.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             rows = await connection.fetch(*_OF_SERVER(server=server))
             shown = _describe(rows)

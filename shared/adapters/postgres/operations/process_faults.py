@@ -1,4 +1,4 @@
-"""Processes that stood still or crashed: recorded once each, with what follows for the work they were at."""
+"""Store of processes that hung or crashed, each recorded once, with the consequences for their work."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ UPDATE sessions SET leased_by = NULL,
    AND (turn_epoch = :epoch OR NOT EXISTS
         (SELECT FROM workers w WHERE w.id = leased_by AND worker_is_alive(w)))
 """)
-"""Also where another process has claimed the turn since, and has stood still at it, too.
+"""Release and delay a turn, also if another process has claimed it since and hangs too.
 
-The epoch stays: the next claim still sees that the attempt before it ended without a word.
+The epoch stays, so the next claim sees that the attempt before it ended without a result.
 """
 _BLAME_TURN = Named("""
 UPDATE turns SET process_faults = process_faults + 1
@@ -60,19 +60,19 @@ SELECT work FROM process_faults WHERE work <> 'other'
 
 
 class PostgresProcessFaults(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of process faults; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def record(self, fault: ProcessFault) -> bool:
-        """Store a fault and what follows from it; False where it was stored before.
+        """Store a fault and its consequences; return False if it is already stored.
 
-        A turn waits for `RETRY_SECONDS` after its first fault. After the second it is due at once, and the
-        next claim ends it. A job, an update and a delivery are given up here by the second fault.
+        A turn waits for `RETRY_SECONDS` after its first fault; after the second it is due at once, and the
+        next claim ends it. A job, an update and a delivery are given up here after the second fault.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             work = await _name_work(connection, fault)
             session_id, turn = await _find_place(connection, fault)
-            # A session is locked before its rows of other tables everywhere.
+            # A session is locked before its rows in other tables everywhere.
             if session_id is not None:
                 await connection.execute(*_LOCK_SESSION(session_id=session_id))
             recorded = await connection.fetchval(
@@ -94,12 +94,14 @@ class PostgresProcessFaults(PoolStore):
 
     @store_method
     async def list_given_up(self) -> frozenset[str]:
-        """Return the work that has stopped as many processes as it may."""
+        """Return the names of work that has stopped MAX_PROCESS_FAULTS processes and is not tried again."""
         return frozenset(row["work"] for row in await self._pool.fetch(_GIVEN_UP))
 
 
 async def _name_work(connection: Connection, fault: ProcessFault) -> str:
-    """Jobs are counted by their key: the next one about the same has another number."""
+    """Return the name under which faults are counted; a job's is its key, since the next job of the same kind
+    has another id.
+    """
     if fault.kind != "job":
         return fault.work
     key = await connection.fetchval(*_KEY_OF_JOB(job_id=int(fault.ids[0])))
@@ -107,7 +109,7 @@ async def _name_work(connection: Connection, fault: ProcessFault) -> str:
 
 
 async def _find_place(connection: Connection, fault: ProcessFault) -> tuple[int | None, int | None]:
-    """Return the session and the turn that the fault is about."""
+    """Return the ids of the session and the turn that the fault is about, each None if it has none."""
     match fault.kind, fault.ids:
         case ("turn" | "delivery", (session, turn, *_)):
             return int(session), int(turn)

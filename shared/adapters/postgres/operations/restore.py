@@ -1,4 +1,4 @@
-"""A dump made into a database that may be served: migrated, forgotten in again, with a new epoch, checked."""
+"""Restore of a dump: migrates it, repeats erasures, starts a new log epoch and checks the invariants."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shared.core.privacy.erasures import Erased
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredDump:
-    """Report of a restore before the first connection is admitted."""
+    """Report of a restore; `broken` has a sentence for each violated invariant."""
 
     erased_again: int
     log_epoch: int
@@ -31,7 +31,10 @@ class RestoredDump:
 async def restore_dump(
     database_url: str, dumped: Path, logged: Sequence[Erased], *, about: str
 ) -> RestoredDump:
-    """Into an empty database, as another state than people have seen last; raises DumpFailed."""
+    """Restore a dump into an empty database, as a state that people's screens have not seen last.
+
+    `logged` erasures are repeated; `about` names the backup in the audit log. Raises DumpFailed.
+    """
     await restore(dumped, database_url)
     await migrate(database_url)
     pool = await open_pool(database_url, size=2)
@@ -47,7 +50,10 @@ async def restore_dump(
 
 
 async def migrate_dump(database_url: str, dumped: Path) -> Sequence[str]:
-    """Into an empty database, as the very state that people have seen last; what is broken in it."""
+    """Restore and migrate a dump of the present state in an empty database; return violated invariants.
+
+    Raises DumpFailed.
+    """
     await restore(dumped, database_url)
     await migrate(database_url)
     async with open_connection(database_url) as connection:
@@ -55,6 +61,7 @@ async def migrate_dump(database_url: str, dumped: Path) -> Sequence[str]:
 
 
 async def find_violations(database_url: str) -> Sequence[str]:
+    """Return a sentence for each violated invariant of a database."""
     async with open_connection(database_url) as connection:
         return await _check(connection)
 
@@ -80,11 +87,13 @@ _NEW_EPOCH = """
 UPDATE deployment SET log_epoch = greatest(log_epoch + 1, extract(epoch FROM clock_timestamp())::bigint)
 RETURNING log_epoch
 """
-"""Higher than any that its screens can have seen, on whatever machine the same backup was restored before."""
+"""Set a log epoch higher than any that screens have seen, on
+whatever machine the backup was restored before.
+"""
 
 _LOGGED_OUT = (
     "DELETE FROM operator_sessions",
     "DELETE FROM login_links",
     "DELETE FROM push_subscriptions WHERE operator_id IS NOT NULL",
 )
-"""Deletion of logins, so that no old cookie admits an operator who was locked since."""
+"""Deletion of logins, so that no old cookie admits an operator who was locked later."""

@@ -1,6 +1,7 @@
-"""Rights in a separate PostgreSQL: four roles, and the statements that create them. `app` runs Evertalk: it
-can change neither the schema nor messages, usage or audit. `erase` is assumed for the transaction of an
-erasure. `migrate` owns everything. `readonly` reads.
+"""Rights in a PostgreSQL server of the operator's: four roles, and the SQL that creates them.
+
+`app` runs Evertalk: it can change neither the schema nor messages, usage or audit. `erase` is assumed for the
+transaction of an erasure. `migrate` owns everything. `readonly` reads.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ _PREFIX = re.compile(r"[a-z][a-z0-9_]{0,40}")
 ADDED = ("SELECT", "INSERT")
 ALL = ("SELECT", "INSERT", "UPDATE", "DELETE")
 ONLY_ADDED = frozenset({"audit"})
-"""Tables that are never changed, only appended to."""
+"""Tables to which rows are only appended."""
 ONLY_ERASED = frozenset({"entry_rows", "usage", "audit_rows"})
-"""Only forgetting changes them."""
+"""Tables that only an erasure changes."""
 ONLY_READ = frozenset({"deployment"})
-"""A restored backup changes it, which is the owner's work, and `note_timeline`."""
+"""Tables that the program only reads; the owner changes them,
+as in a restore, and so does `note_timeline`.
+"""
 SECRET = frozenset(
     {
         "api_keys", "login_links", "login_places", "login_tries", "one_time_codes", "operator_factors",
@@ -35,7 +38,7 @@ SECRET = frozenset(
         "recovery_codes", "site_secrets", "stored_settings", "visitors",
     }
 )  # fmt: skip
-"""Tables with hashes and sealed secrets, which readers of statistics do not need."""
+"""Tables with hashes and sealed secrets, which `readonly` cannot read."""
 
 
 def list_privileges(role: Role, table: str) -> Sequence[str]:
@@ -54,8 +57,9 @@ def list_privileges(role: Role, table: str) -> Sequence[str]:
 
 
 def render_roles_sql(prefix: str = PREFIX) -> str:
-    """Return the SQL for the administrator of PostgreSQL 15 or newer, to run once and after each upgrade.
-    Raises BadInput.
+    """Return the SQL that creates the roles; PostgreSQL's administrator runs it once and after each upgrade.
+
+    Raises BadInput if the prefix is invalid.
     """
     if not _PREFIX.fullmatch(prefix):
         raise BadInput(
@@ -68,15 +72,15 @@ def render_roles_sql(prefix: str = PREFIX) -> str:
 
 
 async def migrate_and_grant(database_url: str) -> None:
-    """Bring the schema to the newest version, and renew the grants; raises SchemaUnknown, MigrationFailed."""
+    """Migrate to the newest schema and renew the grants. Raises SchemaRefused and MigrationFailed."""
     await migrate_or_explain(database_url)
     await renew_grants(database_url)
 
 
 async def renew_grants(database_url: str) -> bool:
-    """Grant the roles what they may do with new tables; return False where this role cannot know them.
+    """Grant the roles their privileges on new tables; return False if this role is none of the four.
 
-    After a migration as `PREFIX_migrate`, which owns the tables: its administrator need not come again.
+    After a migration as `PREFIX_migrate`, which owns the tables, no administrator is needed.
     """
     async with open_connection(database_url) as connection:
         prefix = (await connection.fetchval("SELECT current_user")).removesuffix("_migrate")
@@ -97,7 +101,7 @@ def _build_names(prefix: str) -> Mapping[Role, str]:
 
 def _render_roles(names: Mapping[Role, str]) -> Iterator[str]:
     for role, name in names.items():
-        # NOINHERIT: what `erase` may do is done by becoming it, never by the way.
+        # NOINHERIT: `app` has the rights of `erase` only after SET ROLE.
         kind = "NOLOGIN" if role == "erase" else "LOGIN NOINHERIT" if role == "app" else "LOGIN"
         yield (f"DO $$ BEGIN IF to_regrole('{name}') IS NULL THEN CREATE ROLE {name} {kind}; END IF; END $$;")
     yield f"GRANT {names['erase']} TO {names['app']};"
@@ -134,16 +138,16 @@ def _grants(names: Mapping[Role, str]) -> Iterator[str]:
             yield f"GRANT {', '.join(list_privileges(role, table))} ON {view} TO {names[role]};"
     yield f"GRANT SELECT ON alembic_version, session_summaries TO {three};"
     for table in PARTITIONED:
-        # What came before its month had a place, and is too old.
+        # Rows without a month partition are stored here, and deleted when they are too old.
         yield f"GRANT SELECT, DELETE ON {MONTHS_OF[table]}_other TO {app};"
-    # A backup reads months one by one, and where numbers go on.
+    # A backup reads months one by one, and the states of sequences.
     yield _MONTHS.format(app=app)
     yield f"GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO {app}, {erase};"
     yield "REVOKE ALL ON FUNCTION make_months(integer), drop_months(text, integer) FROM PUBLIC;"
     yield f"GRANT EXECUTE ON FUNCTION make_months(integer), drop_months(text, integer) TO {app};"
     yield "REVOKE ALL ON FUNCTION note_timeline() FROM PUBLIC;"
     yield f"GRANT EXECUTE ON FUNCTION note_timeline() TO {app};"
-    # So that a table of the next version works before this is run again.
+    # A table of the next version must work before this script is run again.
     owner = names["migrate"]
     for who in (app, erase):
         yield f"ALTER DEFAULT PRIVILEGES FOR ROLE {owner} GRANT {', '.join(ALL)} ON TABLES TO {who};"

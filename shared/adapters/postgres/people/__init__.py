@@ -1,4 +1,5 @@
-"""Identities in Postgres. Visitors, linked accounts, agents and sites; operators with their logins, second
-factors and the audit log; API keys. Begin with `account_links` for people, with `operator_auth` for
-operators.
+"""Stores of people, operators and programs.
+
+People: visitors, linked accounts, agents and sites. Operators: logins, second factors and the audit log.
+Programs: API keys. Begin with `account_links` for people, with `operator_auth` for operators.
 """

@@ -1,4 +1,4 @@
-"""Links the persons of two channels as one, and separates them again; each is one transaction."""
+"""Store of links that join the persons of two channels, and that separate them again."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class PostgresAccountLinks(PoolStore):
     async def issue_code(self, session_id: int, address_id: int) -> str | LinkRefusal:
         """Return a new code for linking the person of an address, or the reason why there is none.
 
-        The code has CODE_CHARS characters. Only its hash is stored.
+        The code has CODE_CHARS characters; only its hash is stored.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(sql.ONE_AT_A_TIME)
@@ -74,7 +74,8 @@ class PostgresAccountLinks(PoolStore):
 
     @store_method
     async def link_account(self, session_id: int, address_id: int, words: str) -> Joined | LinkRefusal:
-        """Join the person of the code in `words` with the person of the address, or return why not.
+        """Join the person of the code in `words` with the person of the address; return why not if it is
+        refused.
 
         The conversation `session_id` continues; the other one is archived.
         """
@@ -106,11 +107,11 @@ class PostgresAccountLinks(PoolStore):
             return joined
 
     async def join_places(self, connection: Connection, *, kept: int, joined: int) -> bool:
-        """Join two addresses of one person in the caller's transaction; return False if it must wait.
+        """Join two addresses of one person in the caller's transaction; return False if that must wait.
 
-        It waits while an answer is being written or a human has the conversation. It needs no code, and works
-        on public sites: the abandoned address gives no access afterwards. A turn of the kept address may wait
-        for its next attempt.
+        It waits while an answer is being written or an operator has the conversation. No code is needed and
+        public sites are allowed, since the abandoned address gives no access afterwards. A turn of the kept
+        address may wait for its next attempt.
         """
         await connection.execute(sql.ONE_AT_A_TIME)
         me, other = await _place(connection, kept), await _place(connection, joined)
@@ -170,7 +171,7 @@ class PostgresAccountLinks(PoolStore):
 
     @store_method
     async def list_links(self, session_id: int) -> tuple[AccountLink, ...]:
-        """Return the links that the session's person can separate, oldest first."""
+        """Return the links of the session's person that can be undone, oldest first."""
         contact = await self._pool.fetchval(*_CONTACT_OF(session_id=session_id))
         rows = await self._pool.fetch(*sql.LINKS(contact_id=contact))
         return tuple(_build_shown(row) for row in rows)
@@ -179,9 +180,9 @@ class PostgresAccountLinks(PoolStore):
     async def unlink_account(
         self, session_id: int, address_id: int, link_id: int | None
     ) -> Parted | UnlinkRefusal:
-        """Undo a link, so that the archived session has its addresses again, or return why not.
+        """Undo a link, so that the archived session has its addresses again; return why not if it is refused.
 
-        With None as `link_id`, the only link is undone.
+        `link_id` None means the only link.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(sql.ONE_AT_A_TIME)
@@ -264,7 +265,9 @@ async def _place(connection: Connection, address_id: int) -> dict[str, Any] | No
 
 
 async def _bearer(connection: Connection, words: str) -> dict[str, Any] | None:
-    """Return the address that a valid code was issued to, and whether it was `used`; else None."""
+    """Return the address to which a valid code was issued, with whether it was `used`; None for an invalid
+    code.
+    """
     code = parse_code(words)
     row = None if code is None else await connection.fetchrow(*sql.CODE(code_hash=hash_secret(code)))
     place = None if row is None else await _place(connection, row["address_id"])
@@ -287,7 +290,7 @@ def _is_void(me: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _is_done(me: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether both are one person already, by this code or another one."""
+    """Return whether both are already one person, by this code or another one."""
     leads_here = other["session_id"] == me["session_id"] and other["address_id"] != me["address_id"]
     return bool(other["used"] or leads_here)
 

@@ -1,11 +1,11 @@
-"""The statements of joining two persons and of parting them again."""
+"""SQL that joins two persons and separates them again."""
 
 from __future__ import annotations
 
 from shared.adapters.postgres.db.pool import Named
 
 ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(hashtextextended('evertalk.people', 0))"
-"""Links are rare and quick: with one at a time no two can cross, and nothing can turn into a circle."""
+"""Lock that lets one link be made or undone at a time; so no two conflict, and no circle can arise."""
 
 PLACE = Named("""
 SELECT a.id AS address_id, a.channel, a.session_id, coalesce(p.merged_into, p.id) AS contact_id,
@@ -18,7 +18,7 @@ SELECT a.id AS address_id, a.channel, a.session_id, coalesce(p.merged_into, p.id
   JOIN contacts o ON o.id = s.contact_id JOIN agents g ON g.id = s.agent_id
  WHERE a.id = :address_id
 """)
-"""Person, agent, kind and audience of a place, which decide whether it may be linked."""
+"""Select the person, agent, kind and audience of an address, which decide whether it may be linked."""
 
 ISSUED_LATELY = Named("""
 SELECT count(*) FROM one_time_codes
@@ -55,9 +55,9 @@ SELECT id, answered_turn < next_turn - 1 AS is_open, held_after IS NOT NULL AS i
  WHERE id = ANY (:session_ids) OR contact_id = ANY (:contact_ids) AND archived_at IS NULL ORDER BY id
    FOR NO KEY UPDATE
 """)
-"""Lock on both sessions; messages and claims wait for it and then read the new row.
+"""Lock both sessions; messages and claims wait for the transaction and then read the new row.
 
-A turn that waits for its next attempt is not claimed during that time.
+A turn that waits for its next attempt is not claimed meanwhile.
 """
 
 REMEMBER = Named("""
@@ -68,9 +68,9 @@ VALUES (:kept_contact, :joined_contact, :kept_session, :archived_session, (now()
 MERGE_CONTACTS = Named("""
 UPDATE contacts SET merged_into = :kept_contact WHERE id = :joined_contact OR merged_into = :joined_contact
 """)
-"""Merge of contacts, flat: those merged into the joined one follow."""
+"""Merge a contact into another, with those already merged into it, so that merges stay one level deep."""
 ARCHIVE = Named("UPDATE sessions SET archived_at = now(), open_turn = NULL WHERE id = :session_id")
-# Nothing of what was said there before is news to a place that comes.
+# Messages from before are not unread for an address that is moved.
 MOVE_ADDRESSES = Named("""
 UPDATE addresses SET session_id = :kept_session,
    read_seq = (SELECT next_event_seq - 1 FROM sessions WHERE id = :kept_session)
@@ -82,11 +82,11 @@ UPDATE sessions SET left_by = nullif(ARRAY
                                         '{}')
  WHERE id = :session_id AND left_by && :addresses::bigint[]
 """)
-"""Addresses that had left this session once and lead here again."""
+"""Note that these addresses lead to the session again, which they had left."""
 TAKE_OVER_SESSIONS = Named("""
 UPDATE sessions SET contact_id = :kept_contact WHERE contact_id = :joined_contact AND archived_at IS NULL
 """)
-"""Other conversations of the joined one (topics of a chat) share the one memory."""
+"""Give the joined person's other live sessions, such as topics of a chat, to the kept person."""
 
 SUPERSEDE_NOTES = Named("""
 WITH kept AS (
@@ -102,7 +102,9 @@ WITH kept AS (
 )
 SELECT count(*) FROM gone
 """)
-"""End of duplicate notes, also by notes that the person deleted or replaced, so that none returns."""
+"""Supersede duplicate notes of the joined persons, also by notes that the person deleted, so that none
+returns.
+"""
 
 CARRY_SPENDING = Named("""
 WITH l AS (SELECT * FROM contact_links WHERE id = :link_id), carried AS (
@@ -124,7 +126,9 @@ WITH l AS (SELECT * FROM contact_links WHERE id = :link_id), carried AS (
 UPDATE contact_links p SET carried_micro = carried.micro FROM carried WHERE p.id = :link_id
    AND carried.micro > 0
 """)
-"""Sum of today's spending of both people, once, however often they join and separate."""
+"""Add today's spending of the joined person to the kept
+person's, once, however often they join and separate.
+"""
 
 LINKS = Named("""
 SELECT l.id, a.channel, a.title, l.linked_at, l.joined_contact_id, l.kept_session_id, l.archived_session_id
@@ -138,7 +142,7 @@ SELECT l.id, a.channel, a.title, l.linked_at, l.joined_contact_id, l.kept_sessio
          OR EXISTS (SELECT FROM recovery_codes c WHERE c.address_id = x.id AND c.expires_at > now())))
  ORDER BY l.id
 """)
-"""Links whose other address can still be opened; one left at sign-in could not be found again."""
+"""Select links whose other address can still be opened; after undoing another, it could not be reached."""
 SUBTREE = Named("""
 WITH RECURSIVE tree(id) AS (
   SELECT :contact_id::bigint UNION
@@ -146,7 +150,7 @@ WITH RECURSIVE tree(id) AS (
 )
 SELECT array_agg(id) FROM tree
 """)
-"""Joined contact, with those joined to it."""
+"""Select the ids of a joined contact and of all contacts joined to it."""
 WHERE_IT_WENT_ON = Named("""
 WITH RECURSIVE way(id) AS (
   SELECT :session_id::bigint UNION
@@ -189,7 +193,7 @@ UPDATE notes n SET superseded_by = NULL, superseded_reason = '', contact_link_id
    AND (n.contact_id = ANY (:family)
         OR n.contact_id IN (SELECT contact_family(s.contact_id) FROM sessions s WHERE s.id = :session_id))
 """)
-"""Notes as they were before two people were joined, without the changes that joined them."""
+"""Restore notes as they were before two people were joined, and delete the changes that joined them."""
 TAKE_REMINDERS_BACK = Named("""
 UPDATE reminders r SET contact_id = s.contact_id, session_id = s.id
   FROM addresses a JOIN sessions s ON s.id = a.session_id
@@ -217,4 +221,4 @@ SELECT * FROM (
    ORDER BY te.turn_no DESC, te.step DESC LIMIT :limit) newest
  ORDER BY turn_no, step
 """)
-"""Newest messages of a session in their order, without replaced ones."""
+"""Select the newest messages of a session in their order, without replaced ones."""

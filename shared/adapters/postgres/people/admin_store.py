@@ -1,7 +1,8 @@
-"""SQLModel over the pool's connections for administration, and its tables. Messages do not use it: their
-statements are SQL. `migrations/` creates the tables; a test compares these models with the catalogue of a
-real database. SQLAlchemy takes a second and 20 MiB to load: stores that use it are built at their first
-call, see `shared/bootstrap/stores.py`.
+"""Base of administration stores, which use SQLModel on the pool's connections, and their tables.
+
+Messages do not use it: their statements are SQL. `migrations/` creates the tables; a test compares these
+models with a real database. SQLAlchemy takes a second and 20 MiB to load: stores that use it are created at
+their first call, see `shared/bootstrap/stores.py`.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ from shared.adapters.postgres.people.operator_auth import append_audit
 
 
 class LentConnection(PoolStore):
-    """Pool connection for SQLAlchemy.
+    """Connection of the pool, wrapped for SQLAlchemy.
 
-    It prepares no statement that outlives its transaction, so that a pooler may be in between, and returns
-    the connection instead of closing it.
+    It prepares no statement beyond a transaction, so that a pooler may be in between, and returns the
+    connection to the pool instead of closing it.
     """
 
     def __init__(self, pool: Pool, connection: Any) -> None:
@@ -54,33 +55,33 @@ class LentConnection(PoolStore):
         return await self._connection.prepare(statement, name=name or "")
 
     async def set_type_codec(self, *_: object, **__: object) -> None:
-        """The pool has set its own, which read JSON in the same way."""
+        """Do nothing: the pool has already set a codec that reads JSON in the same way."""
 
     async def close(self, timeout: float | None = None) -> None:
         await self._pool.release(self._connection, timeout=timeout)
 
 
 class AdminSession(AsyncSession):
-    """One transaction. What is read in it are rows, which stay as they are after its end."""
+    """SQLAlchemy session of one transaction; rows read in it keep their values after its end."""
 
     async def driver(self) -> Any:
-        """The connection, for a statement of SQL in the same transaction."""
+        """Return the asyncpg connection, for SQL in the same transaction."""
         connection = await self.connection()
         lent: Any = (await connection.get_raw_connection()).driver_connection
         if not lent.is_in_transaction():
-            # SQLAlchemy begins it with its own first statement.
+            # SQLAlchemy begins the transaction with its first statement.
             await connection.execute(select(1))
         return lent
 
     async def audit(
         self, action: str, *, by: str, about: str, detail: Mapping[str, Any] | None = None
     ) -> None:
-        """In the same transaction: what cannot be put on record is not done."""
+        """Append an audit entry in the same transaction, so that no change is made without it."""
         await append_audit(await self.driver(), actor=by, action=action, about=about, detail=detail)
 
 
 class AdminStore(PoolStore):
-    """Its methods are store methods: what fails is the driver's own error, as with a statement of SQL."""
+    """Base of stores that use SQLModel; their methods raise asyncpg's exceptions, as those with SQL do."""
 
     def __init__(self, pool: Pool) -> None:
         async def lend(**_: object) -> LentConnection:
@@ -102,12 +103,14 @@ class AdminStore(PoolStore):
 
 
 def _as_it_is(value: object) -> object:
-    """The connection's own codec writes JSON."""
+    """Return the value; the connection's codec writes JSON."""
     return value
 
 
 def of(kind: Any, to: str = "", *, key: bool = False, made: bool = False) -> Any:
-    """A column; `made` where Postgres fills it in. What else it asks of a value, only the migrations say."""
+    """Return a table column; `made` means that PostgreSQL fills
+    it. Constraints are in the migrations only.
+    """
     given = FetchedValue() if made else None
     references = [ForeignKey(to)] if to else []
     return Field(default=None, sa_column=Column(kind, *references, primary_key=key, server_default=given))
@@ -144,7 +147,7 @@ class SiteTable(SQLModel, table=True):
     agent_id: int = of(BigInteger, "agents.id")
     created_at: datetime = of(_MOMENT, made=True)
     config: dict[str, Any] = of(JSONB, made=True)
-    """Checked by `shared/config/sites.py`."""
+    """Settings of the site, validated by `shared/config/sites.py`."""
     version: int = of(BigInteger, made=True)
 
 
@@ -153,7 +156,7 @@ class RefusedOriginTable(SQLModel, table=True):
     site: str = of(Text, "sites.name", key=True)
     origin: str = of(Text, key=True)
     refused: int = of(BigInteger, made=True)
-    """How often."""
+    """Number of refused requests from the origin."""
     last_at: datetime = of(_MOMENT, made=True)
 
 
@@ -182,7 +185,7 @@ class TelegramBotTable(SQLModel, table=True):
 
 
 class OperatorTable(SQLModel, table=True):
-    """One of an identity provider has `issuer` and `subject` and no password."""
+    """Operator; one of an identity provider has `issuer` and `subject` and no password."""
 
     __tablename__ = "operators"
     id: int = of(BigInteger, key=True, made=True)
@@ -197,7 +200,7 @@ class OperatorTable(SQLModel, table=True):
     subject: str | None = of(Text)
     last_login_at: datetime | None = of(_MOMENT)
     display_name: str = of(Text, made=True)
-    """Name for people; login names are visible to operators only."""
+    """Name that people see; login names are visible to operators only."""
     checklist_hidden_at: datetime | None = of(_MOMENT)
 
 

@@ -1,4 +1,4 @@
-"""The rows of agents: made, changed by compare-and-set, each change in the audit."""
+"""Store of agents; changes are compare-and-set with an audit entry."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from shared.adapters.postgres.people.admin_store import (
 from shared.config.agents import AgentRow
 
 MOST_VERSIONS = 100
-"""Stored versions of one agent; older ones are deleted."""
+"""Maximum stored versions of one agent; older ones are deleted."""
 
 
 class PostgresAgents(AdminStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of agents; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def list_all(self) -> list[AgentRow]:
@@ -75,7 +75,7 @@ class PostgresAgents(AdminStore):
 
     @store_method
     async def list_versions(self, agent_id: int) -> list[tuple[int, str | None, datetime]]:
-        """Return number, author and time of each stored version, newest first; None is an unknown author."""
+        """Return (version, author or None if unknown, time) of each stored version, newest first."""
         kept = select(AgentVersionTable.version, AgentVersionTable.changed_by, AgentVersionTable.changed_at)
         mine = kept.where(AgentVersionTable.agent_id == agent_id)
         async with self._begin() as session:
@@ -162,7 +162,9 @@ _FORGET = (
     Named("DELETE FROM knowledge WHERE agent_id = (SELECT id FROM agents WHERE name = :name)"),
     Named("DELETE FROM agent_versions WHERE agent_id = (SELECT id FROM agents WHERE name = :name)"),
 )
-"""Deletion of knowledge and versions; the folder's files are indexed again if the agent returns."""
+"""Delete the agent's knowledge and versions; if an agent of
+this name returns, its folder is indexed again.
+"""
 _KEPT = """
 INSERT INTO agent_versions (agent_id, version, config, changed_at, changed_by)
 SELECT id, version, config, updated_at"""
@@ -170,7 +172,7 @@ _KEEP = Named(f"{_KEPT}, :by FROM agents WHERE id = :agent_id")
 _KEEP_FORMER = Named(f"""
 {_KEPT}, NULL FROM agents WHERE name = :name AND version = :version ON CONFLICT DO NOTHING
 """)
-"""Copy of the present version, for agents created before versions were stored."""
+"""Store the present version of an agent that was created before versions were stored."""
 _LET_GO = Named("DELETE FROM agent_versions WHERE agent_id = :agent_id AND version <= :through_version")
 
 

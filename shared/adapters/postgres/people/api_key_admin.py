@@ -1,4 +1,4 @@
-"""Keys of programs, made once and revoked: each change stands in the audit."""
+"""Store for creating and revoking API keys; each change has an audit entry."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LIVES = col(ApiKeyTable.revoked_at).is_(None)
 
 
 class ApiKeyAdmin(AdminStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Administration of API keys; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def create(
@@ -40,7 +40,11 @@ class ApiKeyAdmin(AdminStore):
         site: str | None = None,
         agent: str | None = None,
     ) -> str | None:
-        """The token, which cannot be read again; None when the name is taken. Raises UnknownLimit."""
+        """Create a key and return its token, which cannot be read again; None if the name is taken.
+
+        `days` limits its life, None means no limit; `site` and `agent` limit its access. Raises UnknownLimit
+        if they do not exist.
+        """
         token = TOKEN_MARK + secrets.token_urlsafe(_TOKEN_BYTES)
         async with self._begin() as session:
             new = insert(ApiKeyTable).values(
@@ -56,7 +60,7 @@ class ApiKeyAdmin(AdminStore):
 
     @store_method
     async def list_all(self) -> list[ApiKey]:
-        """The living ones first."""
+        """Return all keys, valid ones first."""
         keys = select(ApiKeyTable, AgentTable.name).join(AgentTable, isouter=True)
         by_life = keys.order_by(~_LIVES, col(ApiKeyTable.name), col(ApiKeyTable.id))
         async with self._begin() as session:
@@ -64,7 +68,7 @@ class ApiKeyAdmin(AdminStore):
 
     @store_method
     async def revoke(self, name_or_prefix: str) -> bool:
-        """From this moment on it opens nothing; False when no living key is called so."""
+        """Revoke the valid key with this name or prefix; return False if there is none."""
         called = or_(ApiKeyTable.name == name_or_prefix, ApiKeyTable.prefix == name_or_prefix)
         end = update(ApiKeyTable).where(_LIVES, called).values(revoked_at=func.now())
         async with self._begin() as session:

@@ -1,4 +1,6 @@
-"""Keys of programs, found by hash, and what they did; `api_key_admin.py` makes and revokes them."""
+"""Store by which API keys are found and their actions
+recorded; `api_key_admin.py` creates and revokes them.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,12 @@ from shared.core.identity.api_keys import Scope
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
+    """API key without its token; `site` and `agent` None mean no limit."""
+
     id: int
     name: str
     prefix: str
-    """The first characters, by which a person knows it again; the rest is nowhere."""
+    """First characters of the token, by which people recognise it; the whole token is not stored."""
     scopes: tuple[Scope, ...]
     site: str | None
     agent_id: int | None
@@ -26,7 +30,7 @@ class ApiKey:
     created_at: datetime
     expires_at: datetime | None
     last_used_at: datetime | None
-    """Hour of the last use."""
+    """Hour of the last use; None before the first one."""
     revoked_at: datetime | None
 
     @property
@@ -36,11 +40,14 @@ class ApiKey:
 
 
 class PostgresApiKeys(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of API keys; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def find(self, token: str) -> ApiKey | None:
-        """Return the valid key of a token; found by hash, so that the time reveals nothing."""
+        """Return the valid key of a token; None if it is unknown, expired or revoked.
+
+        It is found by its hash, so that response times reveal nothing.
+        """
         digest = hash_secret(token)
         row = await self._pool.fetchrow(*_FIND(token_hash=digest))
         if row is None or not secrets.compare_digest(row["token_hash"], digest):
@@ -49,7 +56,7 @@ class PostgresApiKeys(PoolStore):
 
     @store_method
     async def record(self, key: ApiKey, action: str, *, about: str, detail: Mapping[str, Any]) -> None:
-        """Write an action of a key to the audit log, with ids and numbers only."""
+        """Append an action of a key to the audit log, with ids and numbers only."""
         async with self._pool.acquire() as connection, connection.transaction():
             await append_audit(connection, actor=key.actor, action=action, about=about, detail=detail)
 

@@ -1,4 +1,6 @@
-"""Conversations as programs reach them: by public id within a key's limits, or opened for their people."""
+"""Store by which programs reach conversations: by public id within a key's limits, or by their own person
+ids.
+"""
 
 from __future__ import annotations
 
@@ -12,31 +14,34 @@ import asyncpg
 from shared.adapters.postgres.db.pool import Named, PoolStore, build_value, store_method
 
 EXTERNAL = "x:"
-"""Before a program's own id in an address; a browser's visitors have a random id there."""
+"""Prefix of a program's person id in an address's chat id; visitors of a browser have a random id there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiSession:
-    """A conversation, and where on the web its person writes from."""
+    """Conversation, with the web address from which its person writes."""
 
     session_id: int
     public_id: UUID
     contact_id: int
     address_id: int | None
-    """None where it is reached from other channels only."""
+    """Web address's id; None if the conversation is reached from other channels only."""
     site: str
     audience: str
     created: bool = False
 
 
 class PostgresApiSessions(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of conversations for programs; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def find(
         self, public_id: UUID, *, site: str | None = None, agent_id: int | None = None
     ) -> ApiSession | None:
-        """None when there is none, or not within these limits."""
+        """Return the conversation with this public id; None if there is none within the limits.
+
+        `site` and `agent_id` are the limits of the API key, None without a limit.
+        """
         row = await self._pool.fetchrow(*_REACH(public_id=public_id, site=site, agent_id=agent_id))
         return None if row is None else _build_session(row)
 
@@ -50,9 +55,10 @@ class PostgresApiSessions(PoolStore):
         agent_id: int | None = None,
         name: str = "",
     ) -> ApiSession | None:
-        """The conversation of a program's own person, made at the first call; None when the place is unknown.
+        """Return the conversation of a program's person, created at the first call; None if site or agent is
+        unknown.
 
-        `agent_id` is the only agent that the caller may reach.
+        `agent_id` is the only agent that the caller may reach, None without a limit.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(
@@ -68,7 +74,7 @@ class PostgresApiSessions(PoolStore):
 
     @store_method
     async def find_answer(self, session_id: int, turn: int, *, after: int) -> int | None:
-        """The number of the event that ended a turn, where it ended."""
+        """Return the number of the event after `after` that ended a turn; None if it has not ended."""
         number: int | None = await self._pool.fetchval(
             *_ANSWER(session_id=session_id, turn=turn, after=after),
         )
@@ -76,7 +82,9 @@ class PostgresApiSessions(PoolStore):
 
     @store_method
     async def find_command_result(self, session_id: int, cid: str) -> Mapping[str, Any] | None:
-        """Return the stored result of a command with this id, among the newest events."""
+        """Return the stored result of the command with this id, with `event_seq`; None if the newest 2,000
+        events have none.
+        """
         row = await self._pool.fetchrow(
             *_COMMAND_RESULT(session_id=session_id, cid=cid),
         )
@@ -94,7 +102,7 @@ SELECT s.id, s.public_id, s.contact_id, s.agent_id, a.id AS address_id, coalesce
  WHERE s.public_id = :public_id AND (:site::text IS NULL OR a.id IS NOT NULL)
    AND (:agent_id::bigint IS NULL OR s.agent_id = :agent_id)
 """)
-"""A session as a token may see it: of its site and of its agent, else no row."""
+"""Select a session within a key's limits of site and agent."""
 _KNOWN = Named("""
 SELECT s.id, s.public_id, s.contact_id, s.agent_id, a.id AS address_id, w.name AS site, w.audience
   FROM addresses a JOIN sessions s ON s.id = a.session_id JOIN sites w ON w.name = a.account
@@ -120,7 +128,9 @@ WITH w AS (
 SELECT s.id, s.public_id, p.id AS contact_id, w.agent_id, a.id AS address_id, w.name AS site, w.audience
   FROM w, p, s, a
 """)
-"""A new person of a program with session and place, in one commit; no row for a foreign agent."""
+"""Insert a program's person with session and address in one
+commit; no row for an agent outside of the limit.
+"""
 
 
 def _build_session(row: asyncpg.Record, *, created: bool = False) -> ApiSession:

@@ -1,4 +1,4 @@
-"""How a line of the audit follows from the one before, and whether all of them still do."""
+"""Check of the audit log's hash chain, in which each entry's hash includes that of the entry before."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from shared.adapters.postgres.db.page_read import read_page
 from shared.adapters.postgres.db.pool import Named, Pool
 
 CHAIN_ROWS = 50_000
+"""Entries that one statement checks."""
 
 
 async def check_chain(pool: Pool) -> dict[str, Any]:
-    """Return `{state: empty|intact|broken, entries, through, broken_at}`; every hash is computed.
+    """Compute all hashes of the audit log; return `{state: empty|intact|broken, entries, through,
+    broken_at}`.
 
     Each batch is one statement, so that none reaches the statement timeout.
     """
@@ -34,7 +36,7 @@ async def check_chain(pool: Pool) -> dict[str, Any]:
     return {"state": state, "entries": entries, "through": through, "broken_at": broken}
 
 
-# The hash of a line is that of `append_audit`.
+# The hash is computed as in `append_audit`.
 _CHAINED = Named("""
 WITH batch AS (SELECT * FROM audit WHERE id > :after ORDER BY id LIMIT :limit),
 links AS (
@@ -51,4 +53,4 @@ SELECT jsonb_build_object('entries', c.entries, 'last', c.last,
   'broken', (SELECT jsonb_build_object('id', l.id, 'at', l.at) FROM links l WHERE l.id = c.broken)
 )::text FROM counted c
 """)
-"""Check of a batch of the audit chain: how far it holds, and the first entry that does not."""
+"""Check a batch of entries: the last one up to which the chain holds, and the first broken one."""

@@ -1,4 +1,6 @@
-"""Signed-in people of sites, and codes that bring an anonymous conversation to another browser."""
+"""Store of signed-in people of sites, and of recovery codes that open an anonymous conversation in another
+browser.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +15,15 @@ from shared.adapters.postgres.people.account_links_sql import ONE_AT_A_TIME as O
 from shared.adapters.postgres.people.visitors import VisitorRow, build_visitor, generate_token, hash_token
 
 IDENTIFIED_HOURS = 24
-"""How long a token lives that was given for a signature; each new signature gives a new one."""
+"""Hours for which a token is valid that was issued for a
+site's signature; each signature gives a new token.
+"""
 PATIENT_SECONDS = 30.0
 """Seconds of a running answer after which a sign-in no longer waits for its end."""
 
 
 class PostgresIdentities(PoolStore):
-    """Store of who visitors are: signed-in persons and recovery codes. Raises StorageUnavailable.
-
-    Each method is one transaction.
-    """
+    """Store of visitors' identities; each method is one transaction and raises StorageUnavailable."""
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record], *, people: PostgresAccountLinks) -> None:
         super().__init__(pool)
@@ -41,10 +42,12 @@ class PostgresIdentities(PoolStore):
     ) -> tuple[VisitorRow, str] | Literal["busy", "later", "no_site"]:
         """Return the conversation of a signed-in person, the same for every browser, with a new token.
 
-        `former` is the token of this browser and proves that its anonymous conversation is theirs: it
-        continues if they have none, and else is kept as an earlier one; one that is linked to another address
-        stays there. The former token and all others of its address expire. `busy` passes in a moment; `later`
-        may last: a human has the conversation, or an answer waits or takes long.
+        `former` is this browser's token and proves that its anonymous conversation is the person's: it
+        continues if they have none, else it is kept as an earlier one; one that is linked to another address
+        stays there. The former token and all others of its address expire.
+
+        "busy" passes in a moment; "later" may last: an operator has the conversation, or an answer waits or
+        takes long; "no_site" means that the site is unknown.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_ONE_AT_A_TIME(place=f"{site}:{place}"))
@@ -92,18 +95,18 @@ class PostgresIdentities(PoolStore):
     async def _bring_along(
         self, connection: Connection, site: str, chat: str, theirs: int | None, mine: Any
     ) -> bool:
-        """Join a browser's anonymous conversation to the signed-in person; return False if it must wait.
+        """Join a browser's anonymous conversation to the signed-in person; return False if that must wait.
 
-        It waits while an answer is being written or a human has the conversation.
+        It waits while an answer is being written or an operator has the conversation.
         """
         if mine["identified"]:
             return True
-        # Before the row of the session, as everybody who joins does: else two could wait for each other.
+        # Taken before the lock on the session's row, as in all joins, to avoid a deadlock.
         await connection.execute(ONE_JOIN_AT_A_TIME)
         place = {"address_id": mine["address_id"], "session_id": mine["session_id"]}
         if await connection.fetchval(*_IS_SHARED(**place)):
-            # A browser proves nothing about the other place, which may be somebody else's Telegram: there the
-            # conversation goes on, and whoever signs in may link it with a code from there.
+            # A browser proves nothing about the other address, which may be another person's Telegram chat:
+            # the conversation stays there, and the person who signs in may link it with a code from there.
             await connection.execute(*_LEAVE_REMINDERS(**place))
             await connection.execute(*_LEAVE_PLACE(**place, site=site, chat=chat, moves=False))
         elif theirs is not None and await connection.fetchval(
@@ -121,7 +124,7 @@ class PostgresIdentities(PoolStore):
 
     @store_method
     async def issue_code(self, address_id: int, code_hash: bytes) -> bool:
-        """Store the only recovery code of an address for a year; return False if people sign in there."""
+        """Store the single recovery code of an address for a year; return False if people sign in there."""
         done = await self._pool.fetchval(*_ISSUE_CODE(address_id=address_id, code_hash=code_hash))
         return done is not None
 
@@ -129,7 +132,7 @@ class PostgresIdentities(PoolStore):
     async def recover(self, site: str, code_hash: bytes) -> tuple[VisitorRow, str] | None:
         """Return the visitor of a recovery code with a new token; None if the code is unknown or expired.
 
-        The tokens of other browsers stay valid, and so does the code.
+        Tokens of other browsers stay valid, and so does the code.
         """
         token = generate_token()
         row = await self._pool.fetchrow(
@@ -149,12 +152,12 @@ _BESIDE = """
 FROM addresses m JOIN addresses o ON o.channel = m.channel AND o.account = m.account AND o.chat = m.chat
  AND o.id <> m.id AND m.id = :address_id
 """
-"""Other conversations of a visitor."""
+"""FROM clause of the visitor's other conversations."""
 _BRING_OTHERS = Named(f"""
 UPDATE addresses u SET chat = :chat WHERE u.id IN (SELECT o.id {_BESIDE} AND o.thread <> '')
 """)
 _ONE_AT_A_TIME = Named("SELECT pg_advisory_xact_lock(hashtextextended('evertalk.signed-in:' || :place, 0))")
-"""Two browsers that sign in as one new person at once make one conversation."""
+"""Lock for one person of a site, so that two browsers that sign in at once get one conversation."""
 _PLACE_OF = Named("""
 SELECT id FROM addresses WHERE channel = 'web' AND account = :site AND chat = :chat AND thread = ''
 """)
@@ -167,8 +170,8 @@ SELECT next_turn > 1 OR EXISTS (
          SELECT {_BESIDE} JOIN sessions x ON x.id = o.session_id AND x.next_turn > 1) FROM sessions
  WHERE id = :session_id FOR NO KEY UPDATE
 """)
-"""Whether the visitor has messages here or in another conversation; locks the session, so that a message
-comes before or after.
+"""Select whether the visitor has messages in any conversation; locks the session, so that a new message comes
+before or after.
 """
 _TAKES_LONG = Named("""
 SELECT coalesce(bool_or(s.held_after IS NOT NULL OR s.retry_at > now()
@@ -176,19 +179,19 @@ SELECT coalesce(bool_or(s.held_after IS NOT NULL OR s.retry_at > now()
   FROM sessions s LEFT JOIN turns t ON t.session_id = s.id AND t.turn_no = s.answered_turn + 1
  WHERE s.id = ANY (:session_ids::bigint[]) OR s.id = (SELECT session_id FROM addresses WHERE id = :address_id)
 """)
-"""Whether what keeps two conversations apart is more than an answer that is about to end."""
+"""Select whether more than an answer about to end prevents joining two sessions."""
 
 _IS_SHARED = Named("""
 SELECT EXISTS (SELECT FROM addresses WHERE session_id = :session_id AND id <> :address_id)
 """)
-"""Whether the conversation of a place is reached from another one, too."""
+"""Select whether other addresses lead to the session too."""
 _LEAVE_REMINDERS = Named("""
 UPDATE reminders r SET address_id = o.id
   FROM (SELECT id FROM addresses WHERE session_id = :session_id AND id <> :address_id
     ORDER BY channel = 'web', id DESC LIMIT 1) o
  WHERE r.address_id = :address_id AND r.turn_no IS NULL
 """)
-"""Move of reminders from an abandoned address to another one."""
+"""Move waiting reminders from an abandoned address to another one of the session."""
 
 _LEAVE_PLACE = Named("""
 WITH theirs AS (
@@ -210,8 +213,11 @@ WITH theirs AS (
 UPDATE sessions SET left_by = ARRAY (SELECT unnest(coalesce(left_by, '{}')) UNION SELECT :address_id::bigint)
  WHERE id = :session_id
 """)
-"""Move of a conversation to a new address, or of an empty one (`moves` is false): screens at the old
-address, which may be another person's with the same token, are disconnected and may not write there.
+"""Move a conversation to a new address, or if `moves` is false leave it; the old address gets an empty
+session.
+
+Screens at the old address, perhaps of another person with the same token, are disconnected and cannot write
+in the conversation.
 """
 _CLOSE_PLACE = Named("""
 WITH codes AS (DELETE FROM recovery_codes WHERE address_id = :address_id),
@@ -233,7 +239,9 @@ WITH w AS (
 INSERT INTO addresses (channel, account, chat, contact_id, session_id)
 SELECT 'web', w.name, :chat, p.id, s.id FROM w, p, s RETURNING id
 """)
-"""A stranger with a name: whom a site has signed in is shown nothing that is the operator's own."""
+"""Insert an anonymous contact with session and address, since a person signed in by a site is a stranger to
+the operator.
+"""
 NAME = Named("""
 WITH known AS (
   SELECT p.id FROM addresses a
@@ -246,8 +254,7 @@ WITH known AS (
 UPDATE contacts p SET display_name = :name FROM known WHERE p.id = known.id
    AND (SELECT count(*) FROM held) >= 0
 """)
-"""The sessions hear of the name, too: they are taken before the person,
-  as everybody does who joins or erases."""
+"""Set the person's display name; sessions are locked before the contact, as everywhere."""
 _LET_IN = Named("""
 WITH v AS (
   INSERT INTO visitors (token_hash, site, address_id, expires_at, identified)
@@ -258,7 +265,7 @@ SELECT v.site, w.audience, a.contact_id, a.id AS address_id, a.session_id, s.pub
   FROM v JOIN addresses a ON a.id = v.address_id
   JOIN sessions s ON s.id = a.session_id JOIN sites w ON w.name = v.site
 """)
-"""Entry of an identified visitor into the place of its account."""
+"""Insert a token of a signed-in visitor at their address, and return the visitor."""
 
 _ISSUE_CODE = Named("""
 INSERT INTO recovery_codes AS c (address_id, code_hash, expires_at)
@@ -269,7 +276,7 @@ ON CONFLICT (address_id) DO UPDATE
    SET code_hash = excluded.code_hash, created_at = now(), expires_at = excluded.expires_at
 RETURNING address_id
 """)
-"""A recovery code in the place of the former one; identified places have none."""
+"""Store a recovery code in place of the former one; addresses with sign-in have none."""
 _RECOVER = Named("""
 WITH c AS (
   SELECT a.id, a.session_id, a.contact_id, a.account, a.chat FROM recovery_codes r
@@ -283,4 +290,4 @@ SELECT w.name AS site, w.audience, c.contact_id, c.id AS address_id, c.session_i
        c.chat AS place
   FROM c JOIN v ON true JOIN sessions s ON s.id = c.session_id JOIN sites w ON w.name = c.account
 """)
-"""A new visitor at the place of a valid recovery code; no row for an invalid one."""
+"""Insert a new token for the address of a valid recovery code; no row for an invalid one."""

@@ -1,4 +1,4 @@
-"""Failed logins, counted in Postgres, so that restarts forget none."""
+"""Store of failed logins, which survive restarts, and of places where operators have logged in."""
 
 from __future__ import annotations
 
@@ -14,26 +14,30 @@ from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 
 SECONDS = 10.0
 FREE_TRIES: Mapping[str, int] = {"pair": 5, "address": 20, "account": 50, "codes": 50}
-"""Failures before the first wait, by name and address, address, name, and code.
+"""Failures before the first wait, counted per name and address, per address, per name, and per code.
 
-Strangers can exhaust the third: it blocks neither known login places nor accounts with a second factor. The
-fourth requires the password.
+Strangers can exhaust the third; it blocks neither known places nor accounts with a second factor. The fourth
+requires the password.
 """
 FIRST_WAIT_SECONDS = 60
+"""First wait in seconds; each further failure doubles it, up to MOST_WAIT_SECONDS."""
 MOST_WAIT_SECONDS = 900
 FORGET_HOURS = 24
+"""Hours after the last failure at which its count begins at zero again."""
 PLACES_AT_MOST = 20
-"""Login places of one operator, the newest."""
+"""Maximum stored login places of one operator, the newest."""
 
 
 class LoginTries(PoolStore):
-    """A try is counted before it is looked at, so that many at once are no more than many in a row."""
+    """Counter of login attempts; an attempt counts as failed before it is checked, so that parallel ones
+    count too.
+    """
 
     @store_method
     async def begin(self, keys: Mapping[str, bytes], *, operator_id: int | None = None) -> int:
-        """0 when it may be tried, and counts as failed until `record_success`; else the seconds to wait."""
+        """Count an attempt as failed and return 0, or return the seconds to wait and count nothing."""
         async with self._pool.acquire(timeout=SECONDS) as connection, connection.transaction():
-            # In one order, so that two who wait for each other's rows do not.
+            # Locked in one order, so that two attempts cannot deadlock.
             places = sorted(keys.items(), key=lambda item: item[1])
             await connection.execute(
                 *_ADD(keys=[key for _, key in places]),
@@ -51,21 +55,24 @@ class LoginTries(PoolStore):
 
     @store_method
     async def record_success(self, keys: Mapping[str, bytes], *, tries: int = 1) -> None:
-        """The pair's failures are forgotten; elsewhere the try is taken back, or the two of two steps."""
+        """Delete the failures of name and address after a success; in the other counts subtract `tries`
+        attempts.
+        """
         await self._pool.execute(*_TAKE_BACK(keys=list(keys.values()), pair=keys.get("pair"), tries=tries))
 
 
 class LoginPlaces(PoolStore):
-    """Where operators have logged in, as a hash that only this installation can make: addresses are few
-    enough to try them all.
+    """Places where operators have logged in, stored as keyed hashes, since addresses are few enough to try
+    them all.
     """
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record], key: Callable[[], bytes | None]) -> None:
-        """Without a key no place is known, and none is remembered."""
+        """Use the key that `key` returns; without one no place is known or stored."""
         super().__init__(pool)
         self._key = key
 
     def key_of(self, operator_id: int, address: str) -> bytes | None:
+        """Return the keyed hash of an operator's network; None without a key."""
         if (key := self._key()) is None:
             return None
         about = f"evertalk.login-place.1\n{operator_id}\n{network_of(address)}"
@@ -80,7 +87,7 @@ class LoginPlaces(PoolStore):
 
 
 async def remember_place(connection: Any, operator_id: int, key: bytes | None) -> None:
-    """Inside of the transaction of a login."""
+    """Store the place of a login in the caller's transaction; do nothing if `key` is None."""
     if key is not None:
         await connection.execute(*_REMEMBER(key=key, operator_id=operator_id))
 
@@ -88,7 +95,9 @@ async def remember_place(connection: Any, operator_id: int, key: bytes | None) -
 def build_keys(
     *, name: str, address: str, everywhere: Literal["account", "codes"] | None = "account"
 ) -> dict[str, bytes]:
-    """Hashes: people type passwords into the wrong field."""
+    """Return the hashed keys of the counts for a login; hashed, since people type passwords into the name
+    field.
+    """
     name = name.casefold()[:200]
     keys = {"pair": _digest("pair", name, network_of(address)), **address_key(address)}
     return keys if everywhere is None else {**keys, everywhere: _digest(everywhere, name)}
@@ -99,7 +108,7 @@ def address_key(address: str) -> dict[str, bytes]:
 
 
 def network_of(address: str) -> str:
-    """Return the network of an address; for IPv6 the /56, since a customer often has that many addresses."""
+    """Return the network of an address; for IPv6 the /56, which often belongs to one customer."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:
@@ -134,7 +143,7 @@ UPDATE login_tries t
          secs => least({MOST_WAIT_SECONDS}, {FIRST_WAIT_SECONDS} * 2.0 ^ least(c.failures - c.free, 10))) END
   FROM counted c WHERE t.key = c.key
 """)
-"""One more failure of each key; beyond the free ones each doubles the wait."""
+"""Add a failure to each key; each one beyond the free ones doubles the wait."""
 _TAKE_BACK = Named("""
 WITH gone AS (DELETE FROM login_tries WHERE key = :pair)
 UPDATE login_tries SET failures = greatest(failures - :tries, 0), refused_until = NULL
@@ -149,6 +158,6 @@ WITH old AS (
 INSERT INTO login_places (key, operator_id) VALUES (:key, :operator_id) ON CONFLICT (key) DO UPDATE
    SET at = now()
 """)
-"""A place where an operator signed in, in the stead of the oldest one."""
+"""Store a login place, and delete the oldest one above the maximum."""
 _ADD = Named("INSERT INTO login_tries (key) SELECT unnest(:keys::bytea[]) ON CONFLICT (key) DO NOTHING")
 _HAS_PLACE = Named("SELECT EXISTS (SELECT FROM login_places WHERE key = :key AND operator_id = :operator_id)")

@@ -1,4 +1,6 @@
-"""Administration of operators: invitations, roles, locks and logins; the last admin stays admin."""
+"""Store for the administration of operators: invitations, roles, locks and logins; one active admin always
+remains.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ _TOKEN_BYTES = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invitation:
-    """`token` logs in once and is never shown again."""
+    """Invitation of an operator; `token` logs in once and is never shown again."""
 
     id: UUID
     name: str
@@ -57,25 +59,33 @@ class Invitation:
 
 
 class OperatorAdmin(AdminStore):
-    """Every change names who made it, and is in the audit log with it. Raises StorageUnavailable."""
+    """Administration of operators; every change has an audit entry with its author.
+
+    It raises StorageUnavailable.
+    """
 
     @store_method
     async def list_all(self) -> list[dict[str, Any]]:
-        """Everybody with their open logins, by name."""
+        """Return all operators with their open logins, ordered by name, locked ones last."""
         text = await self._pool.fetchval(_ALL)
         found: list[dict[str, Any]] = json.loads(text)
         return found
 
     @store_method
     async def list_logins(self, operator_id: int, token: str = "") -> list[dict[str, Any]]:
-        """One's own open logins, the newest first; the one of `token` is marked."""
+        """Return the operator's open logins, that of `token`
+        first and marked as `this`, then newest first.
+        """
         text = await self._pool.fetchval(*_OWN(operator_id=operator_id, token_hash=hash_secret(token)))
         found: list[dict[str, Any]] = json.loads(text)
         return found
 
     @store_method
     async def show_as(self, operator_id: int, name: str, *, by: str) -> None:
-        """The name that people see of an operator, from their next word on; raises BadOperator."""
+        """Set the name that people see with an operator's next messages.
+
+        Raises BadOperator if it is invalid.
+        """
         shown = check_display_name(name)
         change = update(OperatorTable).where(col(OperatorTable.id) == operator_id).values(display_name=shown)
         async with self._begin() as session:
@@ -84,7 +94,10 @@ class OperatorAdmin(AdminStore):
 
     @store_method
     async def set_picture(self, operator_id: int, content: bytes | None, *, by: str) -> str:
-        """Set the picture for later messages, and return its key. Raises BadOperator."""
+        """Set or, with None, delete the picture for later messages; return its key, "" without one.
+
+        Raises BadOperator.
+        """
         key = "" if content is None else hashlib.sha256(check_picture(content)).hexdigest()[:32]
         async with self._begin() as session:
             if content is None:
@@ -100,12 +113,16 @@ class OperatorAdmin(AdminStore):
 
     @store_method
     async def load_picture(self, key: str) -> bytes | None:
+        """Return the bytes of a picture by its key; None if it is unknown."""
         found: bytes | None = await self._pool.fetchval(*_PICTURE(key=key))
         return found
 
     @store_method
     async def invite(self, name: str, role: str, *, by: str) -> Invitation:
-        """Raises BadOperator, OperatorExists."""
+        """Create an operator and return the invitation with a login link.
+
+        Raises BadOperator and OperatorExists.
+        """
         name, wanted = check_operator_name(name), check_role(role)
         async with self._begin() as session:
             await _lock_admins(session)
@@ -119,8 +136,9 @@ class OperatorAdmin(AdminStore):
 
     @store_method
     async def link(self, operator: UUID, *, by: str) -> Invitation:
-        """Create a link for an operator without a password. Raises UnknownOperator, OfTheProvider and
-        OperatorLocked.
+        """Create a login link for an operator without a password.
+
+        Raises UnknownOperator, OfTheProvider and OperatorLocked.
         """
         async with self._begin() as session:
             row = await _find_operator(session, operator)
@@ -142,9 +160,10 @@ class OperatorAdmin(AdminStore):
         role: str | None = None,
         locked: bool | None = None,
     ) -> dict[str, Any]:
-        """The operator afterwards. Without a version nothing is stale.
+        """Change an operator's role or lock, and return the operator; None leaves a value as it is.
 
-        Raises UnknownOperator, StaleOperator, LastAdmin, OfTheProvider, BadOperator.
+        With `version`, raises StaleOperator if the operator has changed. Also raises UnknownOperator,
+        LastAdmin, OfTheProvider and BadOperator.
         """
         wanted = None if role is None else check_role(role)
         async with self._begin() as session:
@@ -166,25 +185,31 @@ class OperatorAdmin(AdminStore):
 
     @store_method
     async def end_login(self, operator: UUID, login: UUID, *, by: str) -> bool:
-        """False when there is no such login any more."""
+        """End one login of an operator; return False if it does not exist any more.
+
+        Raises UnknownOperator.
+        """
         async with self._begin() as session:
             return await _end(session, await _find_operator(session, operator), by=by, login=login) > 0
 
     @store_method
     async def end_logins(self, operator: UUID, *, by: str) -> int:
+        """End all logins of an operator; return their number. Raises UnknownOperator."""
         async with self._begin() as session:
             return await _end(session, await _find_operator(session, operator), by=by)
 
     @store_method
     async def end_own(self, operator_id: int, *, keep: str, login: UUID | None = None) -> int:
-        """End one of the operator's own logins, or all but that of the token `keep`."""
+        """End one of the operator's own logins, or all but that of
+        the token `keep`; return the number ended.
+        """
         async with self._begin() as session:
             row = await session.get_one(OperatorTable, operator_id)
             return await _end(session, row, by=row.name, login=login, keep=keep)
 
     @store_method
     async def find_by_name(self, name: str) -> UUID:
-        """Raises UnknownOperator."""
+        """Return the public id of the operator with this name. Raises UnknownOperator."""
         called = select(OperatorTable.public_id).where(func.lower(OperatorTable.name) == func.lower(name))
         async with self._begin() as session:
             found = (await session.exec(called.order_by(col(OperatorTable.name) != name))).first()
@@ -194,7 +219,10 @@ class OperatorAdmin(AdminStore):
 
     @store_method
     async def find_password_user(self, operator: UUID) -> int:
-        """The internal id of who may have one; raises UnknownOperator, OfTheProvider."""
+        """Return the internal id of an operator who may have a password.
+
+        Raises UnknownOperator and OfTheProvider.
+        """
         async with self._begin() as session:
             row = await _find_operator(session, operator)
         if row.issuer is not None:
@@ -203,9 +231,10 @@ class OperatorAdmin(AdminStore):
 
     @store_method
     async def upsert_from_provider(self, *, issuer: str, subject: str, name: str, role: Role) -> int | None:
-        """Create or update an operator of the identity provider; None if they are locked here.
+        """Create or update an operator of the identity provider and return the internal id; None if locked
+        here.
 
-        A name that is taken gets the provider's name or a number appended.
+        A name that is taken gets a number appended.
         """
         async with self._begin() as session:
             await _lock_admins(session)
@@ -230,7 +259,7 @@ class OperatorAdmin(AdminStore):
 
 
 async def _lock_admins(session: AdminSession) -> None:
-    """Two admins who demote each other must not both succeed."""
+    """Lock the operators' table, so that two admins who demote each other cannot both succeed."""
     await (await session.driver()).execute("LOCK TABLE operators IN SHARE ROW EXCLUSIVE MODE")
 
 
@@ -265,7 +294,10 @@ async def _keep_an_admin(session: AdminSession, row: OperatorTable, changes: Map
 async def _apply_change(
     session: AdminSession, row: OperatorTable, changes: Mapping[str, Any], *, by: str
 ) -> None:
-    """A locked operator is out at once; an unlocked one need not wait for failed tries to be forgotten."""
+    """Apply the consequences of a change, with its audit entry.
+
+    A locked operator is logged out at once; for an unlocked one failed login attempts are deleted.
+    """
     gone: dict[bool | None, tuple[Any, ...]] = {
         True: (OperatorSessionTable, LoginLinkTable, OperatorStepTable, LoginPlaceTable),
         False: (LoginTriesTable,),
@@ -292,7 +324,7 @@ async def _end(
     if login is not None:
         end = end.where(col(OperatorSessionTable.public_id) == login)
     else:
-        # Of logins that lapsed, too: their browsers would still be notified.
+        # Also of expired logins, whose browsers would still be notified.
         driver = await session.driver()
         await driver.execute(*_END_PUSH(operator_id=row.id, keep=hash_secret(keep)))
     ended = len((await session.exec(end.returning(col(OperatorSessionTable.public_id)))).all())
@@ -305,7 +337,7 @@ _END_PUSH = Named("DELETE FROM push_subscriptions WHERE operator_id = :operator_
 
 
 async def _link(session: AdminSession, row: OperatorTable) -> Invitation:
-    """The newest link is the only one."""
+    """Create a login link and delete the operator's older ones."""
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     unused = col(LoginLinkTable.used_at).is_(None)
     await session.exec(delete(LoginLinkTable).where(col(LoginLinkTable.operator_id) == row.id, unused))

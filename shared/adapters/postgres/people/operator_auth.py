@@ -1,4 +1,4 @@
-"""Operators: how they log in, how long they stay so, and the chained record of what they read and changed."""
+"""Logins of operators, their sessions, and the hash-chained audit log of what they read and changed."""
 
 from __future__ import annotations
 
@@ -35,9 +35,13 @@ if TYPE_CHECKING:
 How = Literal["link", "password", "provider"]
 
 LINK_MINUTES = 15
+"""Minutes for which a login link is valid."""
 STEP_MINUTES = 5
+"""Minutes for the second step of a login."""
 IDLE_MINUTES = 30
+"""Minutes without a request after which a session ends."""
 SESSION_HOURS = 12
+"""Hours after which a session ends."""
 MAX_PASSWORD_CHARS = 1000
 
 _TOKEN_BYTES = 32
@@ -48,7 +52,7 @@ _MAX_WAITING_HASHES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedIn:
-    """Operator who is logged in."""
+    """Operator of a valid session."""
 
     operator_id: int
     name: str
@@ -56,34 +60,35 @@ class SignedIn:
     has_password: bool
     display_name: str = ""
     picture: str = ""
-    """Key of the picture that people see next to the name."""
+    """Key of the picture that people see next to the name; "" without one."""
     by_provider: bool = False
-    """True for an operator of an identity provider, who can log in by that provider only."""
+    """Whether the operator belongs to an identity provider and can log in only through it."""
 
     def has_role(self, role: Role) -> bool:
+        """Return whether the operator has at least this role."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TooManyTries:
-    """Refusal of a login before any hashing; a next try is allowed after `retry_after_seconds`."""
+    """Refusal of a login attempt before any hashing; the next one is allowed after `retry_after_seconds`."""
 
     retry_after_seconds: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeNeeded:
-    """State of a login that needs a code; `token` proves the first step."""
+    """Result of a login that needs a second factor; `token` proves the first step."""
 
     token: str
 
 
 class WeakPassword(ValueError):
-    """The password is too short, too long, or among the first that are guessed."""
+    """The password is too short, too long, or commonly guessed."""
 
 
 class Passwords:
-    """Password hashing by argon2id in a separate thread, so that conversations do not wait for it."""
+    """Password hashing by argon2id in a separate thread, so that it does not block conversations."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="argon2")
@@ -99,9 +104,10 @@ class Passwords:
         return str(await self._run_in_thread(lambda: self._argon2().hash(password)))
 
     async def matches(self, stored: str | None, password: str) -> bool:
-        """Return whether a password matches a stored hash; False if `stored` is None, for no operator.
+        """Return whether a password matches a stored hash; False if `stored` is None (no such operator),
+        after equal work.
 
-        Both take the same work. Raises TimeoutError after 15 seconds.
+        Raises TimeoutError after 15 seconds.
         """
         return bool(await self._run_in_thread(lambda: self._verify(stored, password)))
 
@@ -137,7 +143,7 @@ class Passwords:
 
 
 class Operators(PoolStore):
-    """Logins by password or one-time link, and server-side sessions; tokens are stored as hashes only."""
+    """Store of logins and sessions; tokens are stored as hashes only. It raises StorageUnavailable."""
 
     def __init__(
         self,
@@ -146,7 +152,7 @@ class Operators(PoolStore):
         passwords: Passwords | None = None,
         place_key: Callable[[], bytes | None] = lambda: None,
     ) -> None:
-        """Take a function that returns the key for hashes of login places; None remembers no place."""
+        """Create the store; `place_key` returns the key for hashes of login places, None stores no places."""
         super().__init__(pool)
         self._passwords = passwords or Passwords()
         self._tries = LoginTries(pool)
@@ -175,7 +181,8 @@ class Operators(PoolStore):
         if found is None or not matched:
             await self.record(actor="nobody", action="login.refused", detail={"source": source})
             return None
-        # With a second factor the try stays counted: a known password must not make guesses of codes free.
+        # With a second factor the attempt stays counted: knowing the password must not make guesses of codes
+        # free.
         if (step := await self._step(found["id"], how="password")) is not None:
             return step
         await self._tries.record_success(keys)
@@ -185,10 +192,10 @@ class Operators(PoolStore):
     async def use_link(
         self, *, token: str, source: str, browser: str = ""
     ) -> str | TooManyTries | CodeNeeded | None:
-        """Log an operator in by a link; return a session token, or None if the link is not valid.
+        """Log an operator in by a link; return a session token, or None if the link is unknown, used or
+        expired.
 
-        A link is not valid if it is unknown, used or too old. TooManyTries refuses the try, CodeNeeded asks
-        for the second factor.
+        TooManyTries refuses the attempt, CodeNeeded asks for the second factor.
         """
         keys = address_key(source)
         wait = await self._tries.begin(keys)
@@ -196,13 +203,15 @@ class Operators(PoolStore):
             return TooManyTries(retry_after_seconds=wait)
         outcome = await self._spend_link(hash_secret(token), source=source, browser=browser)
         if isinstance(outcome, str):
-            # The login is committed: where Postgres leaves now, tries that stay counted lapse by themselves.
+            # The login is committed; if Postgres fails now, the counted attempt expires.
             with suppress(StorageUnavailable):
                 await self._tries.record_success(keys)
         return outcome
 
     async def _spend_link(self, token_hash: bytes, *, source: str, browser: str) -> str | CodeNeeded | None:
-        """Use up a link and begin its login in one transaction: a failed login leaves the link valid."""
+        """Use up a link and begin its login in one transaction, so
+        that a failed login leaves the link valid.
+        """
         async with self._pool.acquire(timeout=_STATEMENT_SECONDS) as connection, connection.transaction():
             operator_id = await connection.fetchval(*_OWNER_OF_LINK(token_hash=token_hash))
             await hold_operator(connection, operator_id)
@@ -218,7 +227,10 @@ class Operators(PoolStore):
 
     @store_method
     async def authenticate(self, token: str, *, present: bool = True) -> SignedIn | None:
-        """Return the operator of a token. `present=False`, for refreshing screens, does not extend it."""
+        """Return the operator of a session token; None if it is unknown or expired.
+
+        `present` False, for refreshes without a person, does not extend the session.
+        """
         row = await self._pool.fetchrow(
             *_AUTHENTICATE(token_hash=hash_secret(token), present=present),
         )
@@ -279,7 +291,7 @@ class Operators(PoolStore):
 
     @store_method
     async def record_once(self, *, actor: str, action: str, about: str = "", minutes: int = 15) -> None:
-        """Record a repeated action in the audit at most once in `minutes`."""
+        """Append an audit entry unless the same one was appended in the last `minutes`."""
         told = await self._pool.fetchval(
             *_WAS_RECORDED(actor=actor, action=action, about=about, minutes=minutes),
         )
@@ -296,7 +308,7 @@ class Operators(PoolStore):
 
     @store_method
     async def begin(self, operator_id: int, *, how: How, source: str, browser: str = "") -> str | None:
-        """Begin a login session and return its token; None if the operator has been disabled."""
+        """Begin a session and return its token; None if the operator has been disabled."""
         async with self._pool.acquire(timeout=_STATEMENT_SECONDS) as connection, connection.transaction():
             token = await begin_login(connection, operator_id, how=how, source=source, browser=browser)
             if token is not None and how == "password":
@@ -365,14 +377,14 @@ async def append_audit(
     detail: Mapping[str, Any] | None = None,
 ) -> None:
     """Append a row to the audit chain in the caller's transaction, with ids and numbers only, never text."""
-    # Taken first and by itself: the next statement must see the row that the holder before us wrote.
+    # A separate statement: the next one must see the row that the previous holder of the lock wrote.
     await connection.execute("SELECT pg_advisory_xact_lock(hashtext('evertalk.audit'))", timeout=10)
     line = _APPEND_AUDIT(actor=actor, action=action, about=about, detail=json.dumps(detail or {}))
     await connection.execute(*line, timeout=_STATEMENT_SECONDS)
 
 
 async def create_login_link(database_url: str) -> str:
-    """Return the raw token of a link that logs the first active admin in once, within 15 minutes.
+    """Return the token of a link that logs the first active admin in, once, within 15 minutes.
 
     Operators of an identity provider are skipped; an `admin` is created if no such admin exists.
     """
@@ -415,7 +427,9 @@ SELECT n.at, n.actor, n.action, n.object, n.detail, p.prev,
                :detail::text::jsonb AS detail) n,
        (SELECT coalesce((SELECT hash FROM audit ORDER BY id DESC LIMIT 1), '') AS prev) p
 """)
-"""An audit entry whose hash chains it to the one before; the caller holds the lock of the chain."""
+"""Append an audit entry whose hash includes that of the entry
+before; the caller holds the lock of the chain.
+"""
 
 
 _OWNER_OF_LINK = Named("SELECT operator_id FROM login_links WHERE token_hash = :token_hash")
@@ -440,7 +454,7 @@ WITH found AS (
 )
 SELECT * FROM found
 """)
-"""Operator of a login that has not lapsed; a present one is seen at most once a minute."""
+"""Select the operator of a valid session, and update its last use at most once a minute."""
 _LOG_OUT = Named("DELETE FROM operator_sessions WHERE token_hash = :token_hash")
 _FIND_OPERATOR = Named("""
 SELECT o.id, o.password_hash, f.confirmed_at IS NOT NULL AS has_factor
@@ -481,7 +495,7 @@ WITH lapsed AS (
 )
 SELECT name FROM who
 """)
-"""A new login, where the operator is not disabled; lapsed ones go in the same commit."""
+"""Insert a session unless the operator is disabled, and delete expired ones."""
 _ADD_LINK = Named(f"""
 INSERT INTO login_links (token_hash, operator_id, expires_at)
 VALUES (:token_hash, :operator_id, now() + interval '{LINK_MINUTES} minutes')

@@ -1,4 +1,4 @@
-"""People as operators find them: who there is, and through which conversation they are reached."""
+"""Directory of people for operators, with the conversation through which each is reached."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from shared.adapters.postgres.people.account_links_sql import ONE_AT_A_TIME
 from shared.adapters.postgres.people.operator_auth import append_audit
 
 LISTED_AT_MOST = 200
+"""Maximum people of a list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonRow:
+    """Person in the list, with numbers of conversations and messages."""
+
     public_id: UUID
     kind: str
     name: str
@@ -26,17 +29,19 @@ class PersonRow:
 
 
 class PostgresPeopleDirectory(PoolStore):
-    """Raises StorageUnavailable."""
+    """Store of the directory. It raises StorageUnavailable."""
 
     @store_method
     async def find(self, search: str = "") -> list[PersonRow]:
-        """The last active ones first; `search` is a part of a name, a place or an id."""
+        """Return people, last active first; `search` is a part of a name, an address or an id, "" for all."""
         rows = await self._pool.fetch(*_FIND(pattern=f"%{_literal(search)}%", limit=LISTED_AT_MOST))
         return [PersonRow(**dict(row)) for row in rows]
 
     @store_method
     async def find_session(self, public_id: UUID) -> int | None:
-        """Any conversation of this person: through it all of them are reached."""
+        """Return the internal id of a conversation of this person, from which all are found; None if there is
+        none.
+        """
         session_id: int | None = await self._pool.fetchval(*_SESSION(public_id=public_id))
         return session_id
 
@@ -44,7 +49,7 @@ class PostgresPeopleDirectory(PoolStore):
     async def set_legal_hold(self, public_id: UUID, *, on: bool, by: str) -> bool | None:
         """Place or lift a legal hold; False if nothing changed, None for an unknown person."""
         async with self._pool.acquire() as connection, connection.transaction():
-            # An erasure begins under the same lock: it is either before this, or refused.
+            # An erasure takes the same lock: it began before this change, or is refused.
             await connection.execute(ONE_AT_A_TIME)
             person = await connection.fetchval(*_PERSON(public_id=public_id))
             if person is None:
@@ -63,7 +68,7 @@ class PostgresPeopleDirectory(PoolStore):
 
 
 def _literal(search: str) -> str:
-    """Signs that LIKE would read otherwise stand for themselves."""
+    """Return a search text with LIKE's special characters escaped."""
     return search.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
@@ -96,7 +101,9 @@ SELECT p.public_id, p.kind, p.display_name AS name, x.places, x.conversations, x
                     WHERE a.contact_id IN (SELECT contact_family(p.id)) AND a.title ILIKE :pattern))
  ORDER BY last_active_at DESC LIMIT :limit
 """)
-"""People whose name, id or place holds the words, newest first; whom nothing is left of is not listed."""
+"""Select people whose name, id or address contains the text,
+last active first; erased people are left out.
+"""
 _SESSION = Named("""
 SELECT s.id FROM contacts o JOIN contacts p ON p.id = coalesce(o.merged_into, o.id)
   JOIN sessions s ON s.contact_id IN (SELECT contact_family(p.id))
@@ -114,4 +121,4 @@ _RELEASE = Named("""
 UPDATE contacts SET on_hold_since = NULL, on_hold_by = NULL
  WHERE id IN (SELECT contact_family(:person)) AND on_hold_since IS NOT NULL RETURNING id
 """)
-"""Release of a hold, also of people joined since."""
+"""Lift a legal hold, including those of people joined since."""

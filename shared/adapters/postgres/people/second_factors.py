@@ -1,4 +1,4 @@
-"""The second factor of operators: an authenticator app, and codes for when it is lost."""
+"""Store of operators' second factors: an authenticator app, and recovery codes in case it is lost."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ from shared.core.values.errors import EvertalkError, StorageUnavailable
 ISSUER = "Evertalk"
 SECONDS = 10.0
 PENDING_MINUTES = 30
+"""Minutes in which a new factor must be confirmed."""
 
 
 class WrongCode(EvertalkError):
@@ -121,7 +122,11 @@ class SecondFactors(PoolStore):
     async def confirm(
         self, operator_id: int, code: str, *, source: str, keep: str = ""
     ) -> tuple[str, ...] | TooManyTries:
-        """The recovery codes, shown this once; other logins end. Raises WrongCode, NoSuchFactor."""
+        """Confirm a new factor by a code of the app; return the recovery codes, shown once, and end other
+        logins.
+
+        TooManyTries refuses the attempt. Raises WrongCode and NoSuchFactor.
+        """
         drawn = [secrets.token_bytes(RECOVERY_BYTES) for _ in range(RECOVERY_CODES)]
         codes = format_recovery_codes(drawn)
         wait = await self._count_try(operator_id, source)
@@ -132,7 +137,11 @@ class SecondFactors(PoolStore):
         return codes
 
     async def remove(self, operator_id: int, code: str, *, source: str) -> TooManyTries | None:
-        """By a code of the app or a recovery code. Raises WrongCode, NoSuchFactor."""
+        """Remove the factor by a code of the app or a recovery code; return TooManyTries if the attempt is
+        refused.
+
+        Raises WrongCode and NoSuchFactor.
+        """
         if await self.load_state(operator_id) is None:
             raise NoSuchFactor
         wait = await self._count_try(operator_id, source)
@@ -145,7 +154,11 @@ class SecondFactors(PoolStore):
     async def log_in(
         self, *, token: str, code: str, source: str, browser: str = ""
     ) -> str | TooManyTries | None:
-        """A new session's token; None for a wrong code. Raises NoSuchFactor when it began too long ago."""
+        """Complete a login; return the session's token, or None if the code is wrong.
+
+        `token` is that of the first step; `code` may be a recovery code. Raises NoSuchFactor if the first
+        step has expired.
+        """
         step = await self._find_step(token)
         if step is None:
             raise NoSuchFactor
@@ -168,7 +181,7 @@ class SecondFactors(PoolStore):
         return await self._pool.fetchrow(*_STEP(token_hash=hash_secret(token)))
 
     async def _count_try(self, operator_id: int, source: str) -> dict[str, bytes] | TooManyTries:
-        """Count a try: by address together with passwords, and from everywhere separately.
+        """Count an attempt: by address together with passwords, and from everywhere separately.
 
         A separate count is safe, since callers have the password.
         """
@@ -179,7 +192,7 @@ class SecondFactors(PoolStore):
         return TooManyTries(retry_after_seconds=wait) if wait else keys
 
     async def _forgive(self, counted: dict[str, bytes], *, tries: int = 1) -> None:
-        """Reset counted tries after a success; if that fails, they expire."""
+        """Subtract counted attempts after a success; if that fails, they expire."""
         with suppress(StorageUnavailable):
             await self._tries.record_success(counted, tries=tries)
 
@@ -215,7 +228,9 @@ class SecondFactors(PoolStore):
     async def _take_step(
         self, operator_id: int, code: str, token_hash: bytes, *, source: str, browser: str
     ) -> str | None:
-        """A code is spent for a login that stands, or not at all: a recovery code is not to be had again."""
+        """Use up a code and begin the session in one transaction, so that a failed login costs no recovery
+        code.
+        """
         async with self._pool.acquire(timeout=SECONDS) as connection, connection.transaction():
             await hold_operator(connection, operator_id)
             await self._use_code(connection, operator_id, code)
@@ -228,7 +243,10 @@ class SecondFactors(PoolStore):
             return await begin_login(connection, operator_id, how=how, source=source, browser=browser)
 
     async def _use_code(self, connection: Any, operator_id: int, code: str) -> asyncpg.Record:
-        """The factor's row, its code or recovery code spent; raises WrongCode."""
+        """Use up a code of the app or a recovery code, and return the factor's row.
+
+        Raises WrongCode and NoSuchFactor.
+        """
         row: asyncpg.Record | None = await connection.fetchrow(*_CONFIRMED(operator_id=operator_id))
         if row is None:
             raise NoSuchFactor
@@ -252,7 +270,9 @@ class SecondFactors(PoolStore):
 
 
 async def reset_factor(pool: Pool, operator_id: int, *, by: str) -> bool:
-    """Without any code, by who has the machine; False when there was none."""
+    """Delete an operator's second factor without a code, from the command line; return False if there was
+    none.
+    """
     async with pool.acquire(timeout=SECONDS) as connection, connection.transaction():
         row = await connection.fetchrow(*_ANY(operator_id=operator_id))
         if row is None:
@@ -284,13 +304,15 @@ WITH who AS (
    WHERE f.confirmed_at IS NULL RETURNING operator_id
 ) SELECT w.name FROM who w JOIN made m ON m.operator_id = w.id
 """)
-"""A second factor to confirm; a confirmed one is never replaced."""
+"""Insert or replace an unconfirmed second factor; a confirmed one is never replaced."""
 _ROW = """
 SELECT f.*, o.name, o.public_id, extract(epoch FROM clock_timestamp())::float8 AS seconds
   FROM operator_factors f JOIN operators o ON o.id = f.operator_id
  WHERE f.operator_id = :operator_id
 """
-"""Locked, so that one code opens once however many bring it at the same moment."""
+"""Select a second factor; the statements that use it lock the row, so that parallel attempts cannot reuse a
+code.
+"""
 _ANY = Named(f"{_ROW} FOR UPDATE OF f")
 _CONFIRMED = Named(f"{_ROW} AND f.confirmed_at IS NOT NULL AND o.disabled_at IS NULL FOR UPDATE OF f")
 _PENDING = Named(f"""{_ROW}

@@ -1,4 +1,4 @@
-"""The rows of widget sites and their sealed secrets: changed by compare-and-set, each change in the audit."""
+"""Store of widget sites and their sealed secrets; changes are compare-and-set with an audit entry."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BY = "cli"
 
 
 class PostgresSites(AdminStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of sites; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def list_all(self) -> list[SiteView]:
@@ -56,7 +56,7 @@ class PostgresSites(AdminStore):
 
     @store_method
     async def change(self, site: SiteView, *, by: str = _BY) -> int | None:
-        """Change a site and return the new version; None if the row has changed since `site.version`."""
+        """Change a site and return the new version; None if its version is no longer `site.version`."""
         change = update(SiteTable).where(
             col(SiteTable.name) == site.name, col(SiteTable.version) == site.version
         )
@@ -118,7 +118,7 @@ class PostgresSites(AdminStore):
 
     @store_method
     async def list_sealing_keys(self) -> frozenset[str]:
-        """Return the ids of the keys with which anything in this database is sealed."""
+        """Return the ids of the keys with which values in this database are sealed."""
         async with self._begin() as session:
             rows = await (await session.driver()).fetch(_SEALING_KEYS)
         return frozenset(row["key_id"] for row in rows)
@@ -169,7 +169,9 @@ async def _lock_site(session: AdminSession, name: str) -> SiteTable | None:
 
 
 async def _agent(session: AdminSession, name: str) -> int | None:
-    """Return the id of the named agent, or None; lock its row against deletion until the transaction ends."""
+    """Return the id of an agent, and lock the agent against deletion until the transaction ends; None if
+    unknown.
+    """
     held = select(AgentTable.id).where(AgentTable.name == name).with_for_update(read=True, key_share=True)
     return (await session.exec(held)).one_or_none()
 

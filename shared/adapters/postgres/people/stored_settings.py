@@ -1,4 +1,6 @@
-"""Store of settings that operators change; each change compares the version and adds an audit entry."""
+"""Store of settings that operators change in the dashboard;
+changes are compare-and-set with an audit entry.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +20,7 @@ from shared.core.values.errors import StorageUnavailable
 from shared.runtime import CrashPoint
 
 CHANNEL = "evertalk_settings"
+"""Name of the NOTIFY channel on which changes are announced."""
 RECONNECT_SECONDS = 10.0
 """Seconds between attempts to listen again after the connection was lost."""
 
@@ -53,8 +56,8 @@ class PostgresStoredSettings(PoolStore):
     async def change(self, changes: Mapping[str, str | None], *, seen: int, by: str) -> int | None:
         """Change settings, by environment name, and return the new version.
 
-        None as a value removes a setting. `seen` is the version that the operator `by` saw. Returns None, and
-        changes nothing, if a newer version is stored.
+        A value of None removes a setting. `seen` is the version that the operator `by` saw; if a newer one is
+        stored, nothing changes and the result is None.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute("LOCK TABLE stored_settings IN SHARE ROW EXCLUSIVE MODE", timeout=10)
@@ -96,9 +99,9 @@ class PostgresStoredSettings(PoolStore):
 
 
 class SettingsNews:
-    """Listener for changes of settings, by PostgreSQL's NOTIFY over a separate connection.
+    """Listener for changes of settings, by PostgreSQL's NOTIFY on a separate connection.
 
-    An announcement can be lost, and a pooler drops all of them, so callers must also poll the table.
+    Announcements can be lost, and a pooler drops all of them, so callers must also poll the version.
     """
 
     def __init__(self, database_url: str) -> None:
@@ -108,7 +111,7 @@ class SettingsNews:
         self._next_try = 0.0
 
     async def wait(self, seconds: float) -> None:
-        """Wait until a change is announced, at most `seconds`."""
+        """Return when a change is announced, after `seconds` at the latest."""
         await self._listen()
         try:
             async with asyncio.timeout(seconds):

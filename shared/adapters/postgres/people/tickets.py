@@ -1,4 +1,4 @@
-"""Tickets: an event stream's address may carry no secret, so it carries a word that opens it once."""
+"""Store of tickets, one-time codes that open an event stream, whose address may contain no secret."""
 
 from __future__ import annotations
 
@@ -11,22 +11,25 @@ from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.adapters.postgres.people.visitors import VisitorRow, build_visitor, generate_token
 
 TICKET_SECONDS = 30
+"""Seconds for which a ticket is valid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TicketHolder:
-    """Holder of a ticket, and the wishes stored with it."""
+    """Visitor for whom a ticket was issued, and the options of the stream stored with it."""
 
     row: VisitorRow
     wishes: Mapping[str, Any]
 
 
 class PostgresTickets(PoolStore):
-    """Each method is one transaction, so that any web process may redeem; raises StorageUnavailable."""
+    """Store of tickets, shared by all web processes; each method is one transaction and raises
+    StorageUnavailable.
+    """
 
     @store_method
     async def issue(self, row: VisitorRow, wishes: Mapping[str, Any]) -> str:
-        """Good for 30 seconds; only its hash is stored."""
+        """Return a new ticket, valid for TICKET_SECONDS; only its hash is stored."""
         ticket = generate_token()
         await self._pool.execute(
             *_ISSUE(
@@ -38,7 +41,9 @@ class PostgresTickets(PoolStore):
 
     @store_method
     async def redeem(self, ticket: str) -> TicketHolder | None:
-        """None for one that is unknown, too old, or used, or whose place no browser may open any more."""
+        """Use up a ticket and return its holder; None if it is unknown, expired or used, or its address has
+        no valid token.
+        """
         row = await self._pool.fetchrow(*_REDEEM(code_hash=_hash(ticket)))
         return None if row is None else TicketHolder(row=build_visitor(row), wishes=row["wishes"] or {})
 
@@ -58,7 +63,7 @@ SELECT c.wishes, w.name AS site, w.audience, a.contact_id, a.id AS address_id, a
         WHERE m.channel = a.channel AND m.account = a.account AND m.chat = a.chat AND v.expires_at > now()
         LIMIT 1) v ON true
 """)
-"""Use of a one-time ticket of a stream: the first use has a row, a second none."""
+"""Use up a ticket; only the first use returns a row."""
 
 
 def _hash(ticket: str) -> bytes:

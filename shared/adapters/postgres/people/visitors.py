@@ -1,4 +1,4 @@
-"""Visitors of widget sites: a browser's token opens one address, and nothing else."""
+"""Store of widget sites' visitors: a browser's token opens the conversations of one address."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from shared.core.values.messages import blocks_from_json, text_without_files
 
 TOKEN_BYTES = 32
 YEARS = 1
-"""How long a token lives after it was last seen."""
+"""Years for which a token is valid after its last use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteRow:
-    """Where a widget may live, and for whom."""
+    """Widget site: its audience, allowed origins, settings and secrets."""
 
     name: str
     audience: str
     allowed_origins: tuple[str, ...]
     config: Mapping[str, Any]
     secrets: Mapping[str, Sealed]
-    """By id; sign who a site's people are."""
+    """Secrets by id, with which the site signs its people's identities."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisitorRow:
-    """Visitor of a token, and the conversation that it opens."""
+    """Visitor who holds a token, and the conversation that it opens."""
 
     site: str
     audience: str
@@ -46,53 +46,57 @@ class VisitorRow:
     session_id: int
     session_public_id: UUID
     identified: bool = False
-    """True if the site's signature admitted the visitor."""
+    """Whether the site has signed the visitor in."""
     place: str = ""
-    """The chat of their address: of signed-in people, who they are on the site."""
+    """Chat id of the visitor's address; for signed-in people it contains their id on the site."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationRow:
-    """One of a person's conversations, as their list shows it."""
+    """Conversation in a visitor's list."""
 
     session_public_id: UUID
     address_id: int
     title: str
     named: bool
-    """By its person; else the title is the summary's, or is made of the first question."""
+    """Whether the person chose the title; otherwise it is that
+    of the summary or made of the first message.
+    """
     last_active_at: datetime
     moment: int
-    """The same time in microseconds, for the next page."""
+    """`last_active_at` in microseconds since 1970, for the cursor of the next page."""
     unread: bool
 
 
 def generate_token() -> str:
-    """256 random bits; only their hash is ever stored."""
+    """Return a token with 256 random bits; only its hash is stored."""
     return secrets.token_urlsafe(TOKEN_BYTES)
 
 
 class PostgresVisitors(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of visitors; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def load_sites(self) -> dict[str, SiteRow]:
+        """Return all widget sites by name."""
         rows = await self._pool.fetch(_SITES)
         return {row["name"]: _site(row) for row in rows}
 
     @store_method
     async def find(self, token: str, *, network: str | None = None) -> VisitorRow | None:
-        """Return the visitor of a token; each visit extends an anonymous one by a year.
+        """Return the visitor of a token, None if it is invalid; a visit renews the token of an anonymous
+        visitor.
 
-        `network` is a hash of the client's network, which its spending counts for.
+        `network` is a hash of the client's network, to which spending is attributed.
         """
         row = await self._pool.fetchrow(*_FIND(token_hash=hash_token(token), network=network))
         return None if row is None else build_visitor(row)
 
     @store_method
     async def find_conversation(self, address_id: int, session: UUID | None = None) -> VisitorRow | None:
-        """Another conversation of the visitor of this address; without a name the one spoken in last.
+        """Return a conversation of the visitor at this address, in the form of `find`; None if there is none.
 
-        None where they have no such one.
+        `session` names it; None means the last active one.
         """
         row = await self._pool.fetchrow(*_CONVERSATION(address_id=address_id, session=session))
         return None if row is None else build_visitor(row)
@@ -101,7 +105,11 @@ class PostgresVisitors(PoolStore):
     async def list_conversations(
         self, address_id: int, *, moment: int | None, row: int | None, limit: int
     ) -> list[ConversationRow]:
-        """Return conversations with messages, and this one, last active first."""
+        """Return at most `limit` conversations with messages, and the current one, last active first.
+
+        `moment` and `row` are `moment` and `address_id` of the last one on the page before, None for the
+        first page.
+        """
         rows = await self._pool.fetch(
             *_CONVERSATIONS(
                 address_id=address_id,
@@ -125,7 +133,9 @@ class PostgresVisitors(PoolStore):
 
     @store_method
     async def begin_conversation(self, address_id: int) -> UUID:
-        """Start a session at a new address with the same agent; an empty one is returned again."""
+        """Create a conversation at a new address with the site's agent and return its public id; an empty one
+        is reused.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_ONE_BEGINS(address_id=address_id))
             found: UUID = await connection.fetchval(
@@ -141,12 +151,12 @@ class PostgresVisitors(PoolStore):
 
     @store_method
     async def revoke(self, token: str) -> None:
-        """From now on it opens nothing."""
+        """Delete a token, so that it opens nothing."""
         await self._pool.execute(*_REVOKE(token_hash=hash_token(token)))
 
     @store_method
     async def note_refused(self, site: str, origin: str) -> None:
-        """Record a refused origin; the latest of each site are kept."""
+        """Record an origin that was refused; the REFUSED_KEPT latest of each site are kept."""
         await self._pool.execute(*_REFUSED(site=site, origin=origin))
         await self._pool.execute(*_FORGOTTEN(site=site, kept=REFUSED_KEPT))
 
@@ -154,7 +164,7 @@ class PostgresVisitors(PoolStore):
     async def find_ended(
         self, token_hashes: Iterable[bytes], key_ids: Iterable[int]
     ) -> tuple[frozenset[bytes], frozenset[int]]:
-        """Return the visitors' tokens and programs' keys that are no longer valid."""
+        """Return those of the token hashes and API key ids that are no longer valid."""
         rows = await self._pool.fetch(*_ENDED(token_hashes=list(token_hashes), key_ids=list(key_ids)))
         return (
             frozenset(row["token_hash"] for row in rows if row["token_hash"] is not None),
@@ -165,9 +175,9 @@ class PostgresVisitors(PoolStore):
     async def create(
         self, token: str, *, site: str, timezone: str | None = None, network: str | None = None
     ) -> VisitorRow | None:
-        """Create a visitor with session and address; None without such a site.
+        """Create a visitor with session and address; return None if there is no such site.
 
-        Two tabs may bring the same new token at once: both get the same visitor.
+        If two tabs send the same new token at once, both get the same visitor.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(
@@ -215,7 +225,7 @@ SELECT v.site, w.audience, a.contact_id, a.id AS address_id, a.session_id, s.pub
   JOIN sessions s ON s.id = a.session_id JOIN sites w ON w.name = v.site
  WHERE v.token_hash = :token_hash AND v.expires_at > now()
 """)
-"""The visitor of a token; one that comes back is kept for longer, at most once a minute."""
+"""Select the visitor of a token; renew the token at most once a minute."""
 _OWN = """
   FROM addresses mine JOIN sessions home ON home.id = mine.session_id
   JOIN addresses a ON a.channel = 'web' AND a.account = mine.account AND a.chat = mine.chat
@@ -223,7 +233,9 @@ _OWN = """
   JOIN sessions s ON s.id = a.session_id AND s.archived_at IS NULL
  WHERE mine.id = :address_id AND mine.channel = 'web'
 """
-"""A visitor's conversations are places of the same chat, told apart by their thread; the first has none."""
+"""FROM clause of a visitor's conversations: addresses of one chat, with different threads; the first one's is
+"".
+"""
 _CONVERSATION = Named(f"""
 SELECT a.account AS site, w.audience, a.contact_id, a.id AS address_id, a.session_id, s.public_id,
        a.chat LIKE 'sub:%' AS identified, a.chat AS place
@@ -245,12 +257,12 @@ SELECT o.*, (SELECT e.blocks FROM turn_entries te JOIN entries e USING (session_
  WHERE :moment::bigint IS NULL OR (o.moment, o.address_id) < (:moment, :row)
  ORDER BY o.moment DESC, o.address_id DESC LIMIT :limit
 """)
-"""A page of a visitor's conversations behind a cursor, newest first."""
+"""Select a page of a visitor's conversations after a cursor, last active first."""
 _ONE_BEGINS = Named("""
 SELECT pg_advisory_xact_lock(hashtextextended('evertalk.conversation:' || account || ' ' || chat, 0))
   FROM addresses WHERE id = :address_id
 """)
-"""Two tabs that begin one at once get the same."""
+"""Lock by which two tabs that start a conversation at once get the same one."""
 _EMPTY = Named(f"SELECT s.public_id {_OWN} AND s.next_event_seq = 1 ORDER BY a.id DESC LIMIT 1")
 _BEGIN = Named("""
 WITH s AS (
@@ -265,7 +277,7 @@ WITH s AS (
 )
 SELECT public_id FROM s
 """)
-"""A new conversation at the place of an old one, with the person of the old one."""
+"""Insert a conversation with the person of the given address, at a new address of the same chat."""
 _ENDED = Named("""
 SELECT t.token_hash, NULL::bigint AS key_id FROM unnest(:token_hashes::bytea[]) AS t(token_hash)
  WHERE NOT EXISTS (SELECT FROM visitors v WHERE v.token_hash = t.token_hash AND v.expires_at > now())
@@ -299,7 +311,9 @@ SELECT w.name AS site, w.audience, p.id AS contact_id, a.id AS address_id, s.id 
        false AS identified, a.chat AS place
   FROM w, p, s, a
 """)
-"""A new visitor with person, session and place in one commit; a known token moves to them."""
+"""Insert a visitor with contact, session and address in one commit; a known token is moved to the new
+address.
+"""
 
 
 def build_visitor(row: asyncpg.Record) -> VisitorRow:
@@ -325,6 +339,7 @@ def hash_token(token: str) -> bytes:
 
 
 REFUSED_KEPT = 50
+"""Refused origins kept per site."""
 _REFUSED = Named("""
 INSERT INTO refused_origins (site, origin) VALUES (:site, :origin)
 ON CONFLICT (site, origin) DO UPDATE SET refused = refused_origins.refused + 1, last_at = now()

@@ -1,4 +1,4 @@
-"""Forgetting in Postgres: one transaction stops everything, small batches follow."""
+"""Store that erases a person's data: one transaction stops all running work, small batches follow."""
 
 from __future__ import annotations
 
@@ -17,29 +17,33 @@ from shared.core.privacy.erasures import AGAIN
 from shared.core.values.errors import OnHold, UnknownSession
 
 _SCAN_SECONDS = 120
-"""Seconds for the search of all audits for parts sent to others, too; only the erasure waits for it."""
+"""Seconds for searching all audits for request parts that others were sent too; only the erasure waits for
+it.
+"""
 
 
 class PostgresErasure(PoolStore):
-    """Raises StorageUnavailable, UnknownSession."""
+    """Store of erasures. It raises StorageUnavailable and UnknownSession."""
 
     @store_method
     async def load_preview(self, session_id: int) -> Preview:
-        """Return the counts of a person's data in all their conversations."""
+        """Return how many rows of each kind a person has in all their conversations."""
         row = await self._pool.fetchrow(*_PREVIEW(session_id=session_id))
         assert row is not None
         return Preview(counts=dict(row))
 
     @store_method
     async def record_pending_confirmation(self, session_id: int) -> None:
-        """Remember that the person was asked whether they mean it."""
+        """Store that the person was asked to confirm an erasure."""
         await self._pool.execute(
             *_RECORD_WISH(session_id=session_id),
         )
 
     @store_method
     async def take_pending_confirmation(self, session_id: int) -> bool:
-        """Whether they were asked a short while ago; once."""
+        """Return whether the person was asked within WISH_MINUTES, and delete that note, so that it counts
+        once.
+        """
         found = await self._pool.fetchval(
             *_TAKE_WISH(session_id=session_id),
         )
@@ -47,13 +51,14 @@ class PostgresErasure(PoolStore):
 
     @store_method
     async def start_erasure(self, session_id: int, *, actor: str, scope: str = "everything") -> Report:
-        """Everything that runs is fenced off and every screen told, in one commit; the words go in batches.
+        """Begin an erasure: one commit ends all running work and clears the screens; `advance` erases the
+        text in batches.
 
-        With the scopes `retention` and `import` it is this conversation alone, and the person's notes stay.
-        Raises UnknownSession, OnHold.
+        With `scope` "retention" or "import", only this conversation is erased, and notes stay. Raises
+        UnknownSession, and OnHold; a retention of data on hold does nothing.
         """
         async with self._pool.acquire() as connection, connection.transaction():
-            # Persons are joined and parted one at a time, and not while one of them is forgotten.
+            # People are joined, separated and erased one at a time.
             await connection.execute(ONE_AT_A_TIME)
             contact_hash = await connection.fetchval(*sql.CONTACT_HASH(session_id=session_id))
             if contact_hash is None:
@@ -96,7 +101,10 @@ class PostgresErasure(PoolStore):
     async def erase_messages(
         self, session_id: int, seqs: Sequence[int], *, actor: str, places: bool = True
     ) -> Report:
-        """Erase messages, their edits and copies and everything made of them in one commit. Raises OnHold."""
+        """Erase messages, their edits and copies, and all rows made from them, in one commit. Raises OnHold.
+
+        `places` False also removes the placeholders that screens would show.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             if await _is_held(connection, session_id, actor):
                 raise OnHold
@@ -104,11 +112,15 @@ class PostgresErasure(PoolStore):
 
     @store_method
     async def list_running(self) -> list[int]:
+        """Return the ids of at most 20 erasures that are not complete, oldest first."""
         return [row["id"] for row in await self._pool.fetch(sql.RUNNING)]
 
     @store_method
     async def advance(self, erasure_id: int) -> Report | None:
-        """One batch; the report when that was the last, else None. Two at it take turns."""
+        """Erase one batch; return the report if the erasure is complete, else None.
+
+        Concurrent calls wait for each other.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             row = await connection.fetchrow(*sql.TAKE(erasure_id=erasure_id))
             if row is None:
@@ -128,11 +140,13 @@ class PostgresErasure(PoolStore):
 
 
 _LABELS = {"entry_rows": "entries", "audit_rows": "turn_context_audit"}
-"""Names of tables in the report of an erasure."""
+"""Names in the report for tables that are known by another name."""
 
 
 async def _is_held(connection: Connection, session_id: int, actor: str) -> bool:
-    """Return whether a hold forbids it; an erasure from before the hold is repeated in a restored backup."""
+    """Return whether a legal hold forbids the erasure; the repetition of an older erasure in a backup is
+    allowed.
+    """
     return actor != AGAIN and bool(await connection.fetchval(*sql.IS_HELD(session_id=session_id)))
 
 
@@ -153,8 +167,9 @@ async def _fence(connection: Connection, session_id: int) -> dict[str, Any]:
 
 
 async def _batch(connection: Connection, table: str, work: dict[str, Any], at: datetime) -> tuple[int, bool]:
-    """Erase a batch, and return its rows and whether the table is done; the next place is stored in
-    `work`.
+    """Erase a batch of a table; return the number of rows and whether the table is done.
+
+    The position of the next batch is stored in `work`.
     """
     if table in ("entry_rows", "events"):
         return await _erase_in_batches(connection, table, work)
@@ -182,7 +197,9 @@ async def _batch(connection: Connection, table: str, work: dict[str, Any], at: d
 
 
 async def _erase_at_once(connection: Connection, table: str, work: dict[str, Any], at: datetime) -> int:
-    """Erase in the same transaction what the next request would show, which is little."""
+    """Erase a whole table's rows of the person in this transaction; for tables that requests show and that
+    are small.
+    """
     whole = 0
     while True:
         done, over = await _batch(connection, table, work, at)
@@ -192,7 +209,9 @@ async def _erase_at_once(connection: Connection, table: str, work: dict[str, Any
 
 
 async def _erase_in_batches(connection: Connection, table: str, work: dict[str, Any]) -> tuple[int, bool]:
-    """Along the numbers of one session after the other: a million rows are not looked at again and again."""
+    """Erase a batch of entries or events, in order of their numbers and session by session, so no row is read
+    twice.
+    """
     if work["place"] >= len(work["sessions"]):
         work |= {"place": 0, "cursor": 0}
         return 0, True
@@ -227,7 +246,7 @@ SELECT (SELECT count(*) FROM s JOIN sessions x ON x.id = s.id
        (SELECT count(*) FROM attachments WHERE session_id IN (SELECT id FROM s)) AS attachments,
        (SELECT count(*) FROM pins WHERE session_id IN (SELECT id FROM s)) AS pins
 """)
-"""Counts of what an erasure of a person would remove."""
+"""Select how many rows an erasure of the person would remove."""
 _RECORD_WISH = Named("""
 INSERT INTO erasure_wishes (session_id) VALUES (:session_id)
 ON CONFLICT (session_id) DO UPDATE SET asked_at = now()

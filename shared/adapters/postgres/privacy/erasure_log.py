@@ -1,4 +1,6 @@
-"""The log of erasures, read for its copy apart, and done again in a database that was restored."""
+"""Store that reads the log of erasures for its copy in a file,
+and repeats erasures in a restored database.
+"""
 
 from __future__ import annotations
 
@@ -14,26 +16,34 @@ from shared.adapters.postgres.privacy.erasure import PostgresErasure
 from shared.core.privacy.erasures import AGAIN, Erased
 
 _PAGE = 1_000
+"""Entries of one page."""
 _OVERLAP = 200
-"""Numbers are given when an erasure begins, and seen when it commits: the last ones are looked at again."""
+"""Ids before the last read one that are read again: an id is given when an erasure begins, but visible at its
+commit.
+"""
 
 
 class PostgresErasureLog(PoolStore):
-    """Raises StorageUnavailable."""
+    """Store of the log of erasures. It raises StorageUnavailable."""
 
     @store_method
     async def is_kept(self) -> bool:
-        """Return whether the schema has the log; a backup before an upgrade meets schemas that have none."""
+        """Return whether the schema has the log; False for old schemas, which a backup before an upgrade
+        meets.
+        """
         return bool(await self._pool.fetchval("SELECT to_regclass('erasures') IS NOT NULL"))
 
     @store_method
     async def list_since(self, number: int) -> tuple[list[Erased], int]:
-        """Return a page of entries after a number, and the next number."""
+        """Return a page of entries after the id `number`, with the number for the next page; the same number
+        at the end.
+        """
         rows = await self._pool.fetch(*_SINCE(after=max(0, number - _OVERLAP), again=AGAIN, limit=_PAGE))
         last = max((row["id"] for row in rows), default=number)
         return [_parse_entry(row) for row in rows], max(last, number)
 
     async def list_all(self) -> list[Erased]:
+        """Return all entries, each once."""
         found: dict[Any, Erased] = {}
         number = 0
         while True:
@@ -44,8 +54,9 @@ class PostgresErasureLog(PoolStore):
             number = last
 
     async def reapply(self, logged: Sequence[Erased]) -> int:
-        """Repeat erasures that this database does not have, and return their number; needs exclusive
-        access.
+        """Repeat erasures that this database lacks, and return their number.
+
+        The database must not be in use.
         """
         known = {one.key for one in await self.list_all()}
         missing = sorted((one for one in logged if one.key not in known), key=lambda one: one.at)
@@ -114,13 +125,15 @@ SELECT e.id, e.at, coalesce(x.r ->> 'contact_hash', x.r ->> 'party_hash')::bytea
   FROM erasures e CROSS JOIN LATERAL (SELECT to_jsonb(e)) AS x(r)
  WHERE e.id > :after AND e.actor <> :again ORDER BY e.id LIMIT :limit
 """)
-"""Entries also of a schema with the former names, or without `about`: a backup is made before an upgrade."""
+"""Select entries, also of a schema with former column names or without `about`, as a backup before an upgrade
+meets.
+"""
 
 _KEEP = Named("""
 INSERT INTO erasures (at, contact_hash, actor, scope, state, about, finished_at)
 VALUES (:at, :contact_hash, 'log', :scope, 'done', :about, clock_timestamp())
 """)
-"""Entry of a repeated erasure, so that a later backup has it."""
+"""Insert the entry of a repeated erasure, so that later backups have it."""
 
 _SESSION_OF_CONTACT = Named("""
 SELECT min(s.id) AS id FROM contacts p

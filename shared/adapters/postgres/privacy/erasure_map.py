@@ -1,5 +1,6 @@
-"""Map of erasure: tables and columns with text of people, and what an erasure does with each. Every table is
-listed; a test compares the map with the schema, so that a new column is a decision.
+"""Map of erasure: tables and columns with text of people, and what an erasure does with each.
+
+Every table is listed; a test compares the map with the schema, so that each new column needs a decision.
 """
 
 from __future__ import annotations
@@ -14,33 +15,36 @@ Owner = Literal["session", "contact", "address"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
-    """The rows go."""
+    """Rows are deleted."""
 
     owner: Owner = "session"
     at: str | None = "created_at"
-    """When a row was made: what came after the wish stays. None: whatever is there goes."""
+    """Column with the creation time: rows newer than the erasure stay.
+
+    None means that all rows are deleted.
+    """
     at_once: bool = False
-    """True for what a request would show of the person, erased with the fence before a turn can begin."""
+    """Whether the rows are erased in the first transaction, since a request would otherwise contain them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blank:
-    """The rows stay for the numbers in them; these columns lose their words."""
+    """Rows stay, for the numbers in them; the text in these columns is overwritten."""
 
     values: Mapping[str, str]
-    """Column → SQL of what stands there afterwards."""
+    """SQL of the new value by column."""
     kept: Mapping[str, str] = field(default_factory=dict)
-    """Column → why it may stay."""
+    """Reason for keeping the value, by column."""
     owner: Owner = "session"
     at: str | None = "created_at"
     at_once: bool = False
     of: str = ""
-    """The column that names the owner, where it is not `session_id` or `contact_id`."""
+    """Column that names the owner; "" means `session_id` or `contact_id`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Special:
-    """Table with special statements in `erasure.py`."""
+    """Table with separate statements in `erasure.py`."""
 
     columns: tuple[str, ...]
     kept: Mapping[str, str] = field(default_factory=dict)
@@ -48,6 +52,8 @@ class Special:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
+    """Rows stay unchanged; `why` is the reason."""
+
     why: str
 
 
@@ -63,7 +69,7 @@ _LANGUAGES = (
 )
 
 ACTIONS: Mapping[str, Action] = {
-    # First what shows words to screens and to the assistant, then what was made of them.
+    # First the text that screens and the assistant would show, then what was made from it.
     "events": Special(columns=("kind", "payload")),
     "entry_rows": Special(
         columns=("blocks", "words", "cid"),
@@ -74,7 +80,7 @@ ACTIONS: Mapping[str, Action] = {
     "note_vectors": Delete(owner="contact", at="encoded_at", at_once=True),
     "note_changes": Delete(owner="contact", at="at", at_once=True),
     "note_lists": Delete(at=None),
-    # Else it would be recalled on, and resumed.
+    # Otherwise the import would still be recalled and could be resumed.
     "past_imports": Blank(
         values={"digest": "NULL"},
         kept={"source": _FIXED, "summaries": _FIXED},
@@ -84,11 +90,11 @@ ACTIONS: Mapping[str, Action] = {
     "past_summaries": Delete(at="written_at"),
     "import_pieces": Delete(at="received_at", at_once=True),
     "import_files": Delete(owner="contact", at_once=True),
-    # A reminder that is due would begin a turn with its words.
+    # A due reminder would begin a turn with its text.
     "reminders": Delete(owner="contact", at_once=True),
-    # Else it would be played on into the empty conversation.
+    # Otherwise the sample would continue in the empty conversation.
     "sample_plays": Delete(at=None, at_once=True),
-    # Who waits for an operator waits no longer: the conversation begins anew.
+    # An open hand-over ends, since the conversation begins from the start.
     "handovers": Delete(at=None, at_once=True),
     "private_notes": Delete(),
     "passage_vectors": Delete(at="encoded_at"),
@@ -122,7 +128,7 @@ ACTIONS: Mapping[str, Action] = {
         },
         kept={"kind": _FIXED, "key": _IDS, "state": _FIXED, "trigger": _FIXED},
     ),
-    # Before the audits that say which parts a person's requests were made of.
+    # Erased before the audits, which say which parts belong to a person's requests.
     "prompt_parts": Special(columns=("sha256", "body")),
     "audit_rows": Blank(
         values={"part_hashes": "NULL", "hashes": "NULL", "recipe": "NULL", "plan": "NULL"},
@@ -136,11 +142,11 @@ ACTIONS: Mapping[str, Action] = {
     "deliveries": Blank(
         values={"remote_id": "NULL", "error": "''"}, kept={"channel": _FIXED, "state": _FIXED}
     ),
-    # A notice would bring back words that are gone.
+    # A notice would show erased text again.
     "uncertain_notices": Delete(at_once=True),
     "telegram_messages": Delete(at="at"),
     "guest_queries": Delete(at="asked_at"),
-    # Drafts have an owner's words, and what a customer was to read.
+    # Drafts contain an owner's text, and text for a customer.
     "secretary_drafts": Delete(),
     "secretary_messages": Delete(at=None),
     "secretary_connections": Special(
@@ -196,7 +202,7 @@ ACTIONS: Mapping[str, Action] = {
         at_once=True,
         of="id",
     ),
-    # Kept.
+    # Tables that stay.
     "turns": Keep(why="numbers, states and codes of errors: the log keeps its order"),
     "turn_entries": Keep(why="numbers"),
     "turn_steps": Keep(why="which tool was called when, under a random id"),
@@ -262,4 +268,4 @@ AT_ONCE: tuple[str, ...] = tuple(
     table for table, action in ACTIONS.items() if isinstance(action, Delete | Blank) and action.at_once
 )
 STEPS: tuple[str, ...] = tuple(table for table, action in ACTIONS.items() if not isinstance(action, Keep))
-"""In this order; an erasure in progress remembers how far it has come."""
+"""Tables in the order of their erasure; an erasure in progress stores its position here."""

@@ -1,4 +1,4 @@
-"""Forgetting single messages: their words, and everything that was made of them, in one transaction."""
+"""Erasure of single messages, with their text and all rows made from them, in one transaction."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from shared.core.session.summary import render_summary
 from shared.core.values.errors import UnknownSession
 
 WITHOUT = "What was said here was partly forgotten at the person's wish."
-"""Where nothing else is left of a summary; it must not be empty, or the model would think of a mistake."""
+"""Text of a summary of which nothing else is left; empty text would look like an error to the model."""
 
 
 async def erase_messages_everywhere(
     connection: Connection, session_id: int, seqs: Sequence[int], *, actor: str, places: bool = True
 ) -> Report:
-    """Erase messages here and their copies in forks, in conversations that this one was forked from too.
+    """Erase messages here and their copies in forks and in the conversations from which this one was forked.
 
-    Belongs into the caller's transaction. Raises UnknownSession.
+    It runs in the caller's transaction. Raises UnknownSession.
     """
     await connection.execute(*_ONE_OF_PERSON(session_id=session_id))
     report, gone = await _erase_messages(connection, session_id, seqs, actor=actor, places=places)
@@ -52,7 +52,10 @@ async def erase_messages_everywhere(
 async def _erase_messages(
     connection: Connection, session_id: int, seqs: Sequence[int], *, actor: str, places: bool
 ) -> tuple[Report, list[int]]:
-    """Erase messages of one session and return all their forms. Without `places`, nothing is shown there."""
+    """Erase messages of one session; return the report and the numbers of all their forms.
+
+    `places` False also removes the placeholders that screens would show.
+    """
     session = await connection.fetchrow(*_LOCK_SESSION(session_id=session_id))
     if session is None:
         raise UnknownSession(f"session {session_id}")
@@ -62,7 +65,8 @@ async def _erase_messages(
     turns = sorted({row["turn_no"] for row in rows if row["turn_no"] is not None})
     words = "\n".join(row["words"] for row in rows)
     await connection.execute(*FENCE_JOBS(session_id=session_id))
-    # Whoever answers just now may have read it, or been reminded of it: the sweep begins that answer anew.
+    # A running answer may contain the message or a note of it; the sweep starts that answer from the
+    # beginning.
     await connection.execute(*_FENCE_TURN(session_id=session_id))
     counts = {
         "notes": await _notes(connection, session_id, turns, words),
@@ -79,7 +83,9 @@ async def _erase_messages(
 
 
 async def _notes(connection: Connection, session_id: int, turns: list[int], words: str) -> int:
-    """Erase notes of these turns only, and those of wider ranges that share a word with erased text."""
+    """Erase notes made from these turns alone, and those of wider ranges that share a word with the erased
+    text; return their number.
+    """
     if not turns:
         return 0
     rows = await connection.fetch(*_NOTES(session_id=session_id, turns=turns))
@@ -94,7 +100,9 @@ async def _notes(connection: Connection, session_id: int, turns: list[int], word
 
 
 async def _links(connection: Connection, session_id: int, seqs: list[int]) -> int:
-    """Rewrite every summary that may contain the messages, by code, from other sources alone."""
+    """Rewrite every summary that may contain the messages without them, by code; return the number of
+    summaries.
+    """
     rows = await connection.fetch(*_LINKS(session_id=session_id, first_seq=min(seqs, default=0)))
     for row in rows:
         ledger = drop_sources(ledger_from_json(row["ledger"]), seqs)
@@ -104,7 +112,7 @@ async def _links(connection: Connection, session_id: int, seqs: list[int]) -> in
 
 
 async def _event(connection: Connection, session_id: int, seqs: list[int]) -> dict[int, int]:
-    """Screens put `[erased]` in the place of each message."""
+    """Store an event by which screens show `[erased]` in place of each message."""
     mids: list[Any] = [f"m{seq}" for seq in seqs]
     event_seq = await connection.fetchval(*_TELL(session_id=session_id, payload={"mids": mids}))
     return {session_id: event_seq}
@@ -141,14 +149,15 @@ SELECT e.seq, coalesce(te.turn_no, o.turn_no) AS turn_no,
   LEFT JOIN turn_entries o ON o.session_id = :session_id AND o.seq = e.replaces_seq
  ORDER BY e.seq
 """)
-"""An edited message is all its forms, with the answers to former ones, which no search finds; one that was
-asked or answered again each time it was."""
+"""Select all forms of the messages: edits, repeated questions, and answers to former forms, which no search
+finds.
+"""
 
 _ONE_OF_PERSON = Named("""
 SELECT pg_advisory_xact_lock(hashtextextended('evertalk.forks:' || contact_id, 0)) FROM sessions
  WHERE id = :session_id AND EXISTS (SELECT FROM forks WHERE :session_id IN (session_id, from_session_id))
 """)
-"""Two erasures that reach the same conversations from both sides would wait for each other."""
+"""Lock that prevents a deadlock of two erasures that reach the same forks from both sides."""
 _FORKS = Named("""
 SELECT session_id, from_session_id, seqs FROM forks WHERE session_id = :session_id
 UNION ALL
@@ -180,7 +189,7 @@ SELECT id, ledger FROM compactions
  WHERE session_id = :session_id AND through_seq >= :first_seq AND kind IN ('summary', 'digest', 'window')
    AND summary_text <> ''
 """)
-"""A window carries on the summary before it."""
+"""Select the summaries that may contain the messages; a window repeats the summary before it."""
 _REWRITE = Named("""
 UPDATE compactions SET summary_text = :text, ledger = :ledger, contract = '{}', audit = '{}', focus = '',
        tokens = least(tokens, ceil(length(:text) / 2.5)::int) WHERE id = :compaction_id

@@ -1,4 +1,4 @@
-"""The statements of forgetting: what stops everything that runs, and the batches that follow."""
+"""SQL of erasures: statements that stop running work, and the batches that follow."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from shared.adapters.postgres.privacy.erasure_map import ACTIONS, Blank, Delete
 from shared.core.session.channels import GUEST_CHANNEL, SECRETARY_CHANNEL
 
 BATCH = 2_000
+"""Maximum rows of one batch."""
 
 BEGIN_ERASING = """
 SELECT set_config('evertalk.erasing', 'yes', true),
@@ -18,7 +19,7 @@ SELECT set_config('evertalk.erasing', 'yes', true),
          WHERE current_user ~ '_app$' AND r.rolname = regexp_replace(current_user, '_app$', '_erase')
            AND pg_has_role(r.oid, 'MEMBER'))
 """
-"""For the rest of the transaction: what was said may be blanked, by the role that may if there is one."""
+"""Allow the transaction to blank messages, under the role `erase` if it exists."""
 
 FAMILY = Named("""
 SELECT f AS id FROM sessions s JOIN contacts p ON p.id = s.contact_id
@@ -30,7 +31,7 @@ SELECT sha256(convert_to('evertalk.erasures:' || coalesce(r.public_id, p.public_
   FROM sessions s JOIN contacts p ON p.id = s.contact_id LEFT JOIN contacts r ON r.id = p.merged_into
     WHERE s.id = :session_id
 """)
-"""Salted by what it is of: a public id is random, so that the hash says nothing without the contact's row."""
+"""Hash of a person's public id, which is random, so the hash reveals nothing without the contact's row."""
 
 IS_HELD = Named("SELECT contact_id IN (SELECT held_contacts()) FROM sessions WHERE id = :session_id")
 
@@ -40,6 +41,7 @@ SELECT id FROM sessions
  WHERE id = :session_id AND answered_turn = next_turn - 1 AND last_active_at < now() - interval '12 hours'
    FOR UPDATE
 """)
+"""Lock an idle session; no row if it has been used in the last 12 hours."""
 LOCK_IMPORT = Named("""
 SELECT s.id FROM sessions s JOIN past_imports i ON i.session_id = s.id
  WHERE s.id = :session_id AND i.digest IS NOT NULL FOR UPDATE OF s
@@ -56,7 +58,7 @@ WITH t AS (
 INSERT INTO deliveries (session_id, turn_no, part, channel, address_id, state)
 SELECT :session_id, turn_no, 0, channel, address_id, 'dead' FROM t ON CONFLICT DO NOTHING
 """)
-"""End of running turns: their process finds them ended, and an answer that is on its way is dropped."""
+"""End open turns; their processes find them ended and drop the answers."""
 
 FENCE_WORK = Named("""
 WITH d AS (
@@ -71,7 +73,7 @@ WITH d AS (
 UPDATE jobs SET state = 'dead', epoch = epoch + 1, leased_by = NULL, ended_at = clock_timestamp()
  WHERE session_id = :session_id AND state IN ('due', 'running')
 """)
-"""End of a session's deliveries, flushes, summaries and jobs; a new epoch fences who runs one."""
+"""End a session's deliveries, flushes, summaries and jobs; a new epoch invalidates running ones."""
 
 HIDE_ALL = Named("""
 WITH s AS (
@@ -97,13 +99,13 @@ UPDATE sessions x
  WHERE x.id = :session_id
 RETURNING id, next_turn - 1 AS turn, next_seq - 1 AS seq, next_event_seq - 1 AS event
 """)
-"""All turns have ended and are hidden behind a beginning; nothing is left that a flush would have to read."""
+"""End all turns and hide them behind a new beginning; no flush will read them."""
 
 MARK = Named("""
 INSERT INTO events (session_id, event_seq, kind, payload)
 VALUES (:session_id, :event, 'erased', jsonb_build_object('turn', :turn::bigint))
 """)
-"""Connected screens clear themselves when they read this."""
+"""Insert the event at which connected screens clear themselves."""
 
 ABOUT_CONTACTS = Named("""
 SELECT jsonb_build_object('family', coalesce(jsonb_agg(
@@ -137,7 +139,7 @@ WITH next AS (
 )
 SELECT (SELECT max(seq) FROM next) AS cursor, (SELECT count(*) FROM u) AS done
 """)
-"""The next batch of messages without their words; an interrupted erasure continues at the cursor."""
+"""Blank the next batch of messages; an interrupted erasure continues at the cursor."""
 
 EVENTS = Named(f"""
 WITH next AS (
@@ -150,7 +152,7 @@ WITH next AS (
 )
 SELECT (SELECT max(event_seq) FROM next) AS cursor, (SELECT count(*) FROM u) AS done
 """)
-"""Erasure of events, whose numbers stay, so that screens see no gap."""
+"""Blank the next batch of events; their numbers stay, so that screens see no gap."""
 
 PROMPT_PARTS = Named("""
 WITH mine AS (
@@ -170,7 +172,7 @@ WITH mine AS (
 )
 SELECT count(*) FROM gone
 """)
-"""Erasure of prompt parts, except those sent to others, lists of tools and numbers of a policy."""
+"""Delete the person's stored request parts, except those sent to others, tool lists and policy numbers."""
 
 _CHATS = f"""
 SELECT a.account::bigint AS bot_id,
@@ -180,8 +182,10 @@ SELECT a.account::bigint AS bot_id,
   FROM addresses a
  WHERE a.contact_id = ANY (:contacts) AND a.channel IN ('telegram', '{GUEST_CHANNEL}', '{SECRETARY_CHANNEL}')
 """
-"""Chats of a person. Other chats of the bot can have the id of a guest chat, which comes with its caller, and
-of a customer's chat, which comes with the owner of the business account.
+"""Telegram chats of a person.
+
+A guest chat's id comes with its caller, and a customer's chat id with the owner of the business account,
+since other chats of the bot may have the same id.
 """
 
 TELEGRAM_UPDATES = Named(f"""
@@ -209,7 +213,9 @@ WITH chats AS ({_CHATS}), u AS (
 )
 SELECT count(*) FROM u
 """)
-"""The numbers stay, so that no update is handled twice; what was still being put together is refused."""
+"""Blank raw updates of a person's chats; their ids stay, so that none is handled twice, and unhandled ones
+are refused.
+"""
 
 TELEGRAM_ACCESS = Named(f"""
 WITH chats AS ({_CHATS}), u AS (
@@ -242,13 +248,17 @@ SELECT array_agg(a.attname::text ORDER BY array_position(i.indkey::int2[], a.att
   FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
  WHERE i.indrelid = :table::text::regclass AND i.indisprimary
 """)
-"""The columns of a table's key."""
+"""Select the columns of a table's primary key."""
 
 
 def render_batch(
     table: str, key: Sequence[str], *, sessions: Sequence[int], contacts: Sequence[int], at: datetime
 ) -> tuple[str, *tuple[object, ...]]:
-    """Delete or blank some rows of these sessions or contacts, made until `at`; count them."""
+    """Return the statement that deletes or blanks a batch of a table's rows of these owners, created until
+    `at`.
+
+    It selects the number of rows.
+    """
     action = ACTIONS[table]
     assert isinstance(action, Delete | Blank)
     column = getattr(action, "of", "") or f"{action.owner}_id"

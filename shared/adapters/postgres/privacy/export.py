@@ -1,4 +1,4 @@
-"""A person's data as it is exported: conversations, what is remembered, messages by the page."""
+"""Store that reads a person's data for an export: conversations, notes, and messages page by page."""
 
 from __future__ import annotations
 
@@ -14,23 +14,25 @@ from shared.core.privacy.export import ExportedSession, ExportHead, message_of, 
 from shared.core.values.errors import UnknownSession
 
 PAGE = 1_000
+"""Messages of one page."""
 _MORE = ("reminders",)
-"""Tables of people's rows that an export lists as they are, where they exist."""
+"""Further tables whose rows of the person are exported as they are."""
 _NOBODYS = ("id", "session_id", "contact_id", "address_id", "leased_by", "epoch", "hash")
+"""Columns that such rows are exported without."""
 
 
 class PostgresExport(PoolStore):
-    """Raises StorageUnavailable, UnknownSession."""
+    """Read-only queries of exports. They raise StorageUnavailable and UnknownSession."""
 
     @store_method
     async def count_messages(self, session_id: int) -> int:
-        """How many messages an export would hold, tools' left aside."""
+        """Return the number of messages in a person's export; tool results do not count."""
         number: int = await self._pool.fetchval(*_SAID(session_id=session_id))
         return number
 
     @store_method
     async def load_head(self, session_id: int, *, alone: bool = False) -> ExportHead:
-        """Everything but the messages, as of one moment; `alone`: of this conversation, of no other."""
+        """Return all data but the messages, from one moment; `alone` limits them to this conversation."""
         only = session_id if alone else None
         async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
             contacts = [row["id"] for row in await connection.fetch(*FAMILY(session_id=session_id))]
@@ -59,7 +61,7 @@ class PostgresExport(PoolStore):
 
     @store_method
     async def load_page(self, session: ExportedSession, *, after_seq: int) -> list[dict[str, Any]]:
-        """The next messages of a conversation, up to those that there were at the beginning."""
+        """Return the next messages of a conversation, up to the last one when the export began."""
         rows = await self._pool.fetch(
             *_PAGE(session_id=session.id, after_seq=after_seq, last_seq=session.last_seq, limit=PAGE)
         )
@@ -113,7 +115,7 @@ SELECT count(*) FROM sessions s JOIN turn_entries te ON te.session_id = s.id AND
   JOIN entries e ON e.session_id = te.session_id AND e.seq = te.seq
  WHERE s.contact_id IN (SELECT id FROM p) AND e.author <> 'tool'
 """)
-"""Number of messages that an export of a person will hold."""
+"""Count the messages that an export of a person contains."""
 _PERSON = Named("""
 SELECT p.kind, p.display_name, p.timezone, p.created_at AS since FROM sessions s
   JOIN contacts o ON o.id = s.contact_id JOIN contacts p ON p.id = coalesce(o.merged_into, o.id)
@@ -140,7 +142,7 @@ SELECT 'summary', y.from_turn, y.through_turn, b.first, b.last, coalesce(y.ledge
  WHERE y.session_id = :session_id AND y.ledger <> '{}'
  ORDER BY created_at, from_turn
 """)
-"""Summaries of a conversation, and those of an import, from the oldest."""
+"""Select summaries of a conversation, and those of an import, oldest first."""
 _PINS = Named("SELECT seq FROM pins WHERE session_id = :session_id ORDER BY seq")
 _FILES = Named("""
 SELECT name, mime, size, encode(sha256, 'hex') AS sha256, description, state, created_at FROM attachments

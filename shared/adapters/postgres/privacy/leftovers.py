@@ -1,4 +1,4 @@
-"""Erased text in Postgres' write-ahead log, and its removal."""
+"""Removal of erased text that is left in Postgres' files: dead rows and the write-ahead log."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from shared.adapters.postgres.privacy.erasure_map import STEPS
 log = structlog.get_logger(__name__)
 
 LEAST_SECONDS = 60.0
-"""A checkpoint makes the server write all that it holds: not for each of many who go at once."""
+"""Minimum seconds between two attempts, since a checkpoint writes all changed pages."""
 _NOT_OURS = (
     asyncpg.InsufficientPrivilegeError,
     asyncpg.FeatureNotSupportedError,
     asyncpg.UndefinedFunctionError,
     asyncpg.ObjectNotInPrerequisiteStateError,
 )
-"""Errors of servers under other administration, and of standbys."""
+"""Errors of managed servers that refuse these rights, and of standbys."""
 _NEWEST = """
 SELECT max(finished_at) FROM (SELECT finished_at FROM erasures ORDER BY id DESC LIMIT 200) newest
 """
 
 
 class PostgresLeftovers(PoolStore):
-    """Remains of erased data in Postgres: dead rows and the write-ahead log. Raises StorageUnavailable."""
+    """Store that removes such remains. It raises StorageUnavailable."""
 
     def __init__(
         self, pool: asyncpg.Pool[asyncpg.Record], *, clock: Callable[[], float] = time.monotonic
@@ -68,7 +68,7 @@ class PostgresLeftovers(PoolStore):
     async def _begin_log_anew(self) -> None:
         async with self._pool.acquire() as connection:
             for table in STEPS:
-                # One that is busy or large is left to the server's own vacuum.
+                # A busy or large table is left to the server's autovacuum.
                 with contextlib.suppress(asyncpg.QueryCanceledError, TimeoutError):
                     await connection.execute(f"VACUUM (SKIP_LOCKED, TRUNCATE OFF) {table}")
             await connection.execute("SELECT pg_switch_wal()")

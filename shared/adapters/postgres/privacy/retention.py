@@ -1,4 +1,4 @@
-"""How long each table's rows are kept, and the small batches that let the rest go."""
+"""Retention: how long the rows of each table are kept, and their deletion in small batches."""
 
 from __future__ import annotations
 
@@ -10,33 +10,34 @@ from shared.adapters.postgres.db.partitions import MONTHS_OF, PARTITIONED
 from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 
 BATCH = 2_000
+"""Maximum rows of one batch."""
 BATCHES_AT_MOST = 20
-"""Batches of one table in one sweep."""
+"""Maximum batches of one table in one sweep."""
 PUSH_DAYS = 30
 GRACE_DAYS = 2
-"""A sweep that was away for a day is no violation."""
+"""Days by which rows may be overdue before that counts as a violated invariant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """Rows that match go; `days` is what the documents tell."""
+    """Rule that deletes or blanks rows older than `days`; `period` is the text for the documents."""
 
     days: int
     where: str
-    """With `{age}` for the interval."""
+    """SQL condition; `{age}` is replaced by the interval."""
     key: str
     period: str
     costly: bool = False
-    """Not looked for when invariants are checked."""
+    """Whether the condition is too expensive for the check of invariants."""
     instead: str = ""
-    """`SET …` where rows lose their words and stay."""
+    """`SET …` for rows that are blanked; "" for rows that are deleted."""
     whose: Literal["", "session", "contact"] = ""
-    """Owner whose rows stay while the person is on hold."""
+    """Owner of the rows, which stay while the person is on legal hold; "" if a hold does not apply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DroppedMonths:
-    """Whole partitions go."""
+    """Rule that drops month partitions older than `months`."""
 
     months: int
     period: str
@@ -44,6 +45,8 @@ class DroppedMonths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptRows:
+    """Rule for rows that no sweep deletes; `period` is the text for the documents."""
+
     period: str
 
 
@@ -316,10 +319,11 @@ RULES: Mapping[str, Rule] = {
     ),
     "erasure_wishes": Sweep(days=1, key="session_id", where="asked_at < now() - {age}", period="a day"),
 }
+"""Rule of each table."""
 
 
 class PostgresRetention(PoolStore):
-    """Raises StorageUnavailable."""
+    """Store that applies the rules. It raises StorageUnavailable."""
 
     async def sweep(self, table: str) -> int:
         """Delete rows of a table past their retention in batches, and return their number."""
@@ -341,7 +345,9 @@ class PostgresRetention(PoolStore):
 
     @store_method
     async def _months(self, table: str, months: int) -> int:
-        """Partitions whose every day is too old, and such rows of the default one."""
+        """Drop partitions of past months, and delete such old rows of the default partition; return their
+        number together.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock(hashtext('evertalk.partitions'))")
             dropped = await connection.fetchval(*_DROP_MONTHS(prefix=MONTHS_OF[table], months=months))
@@ -359,7 +365,9 @@ class PostgresRetention(PoolStore):
 
     @store_method
     async def list_idle_sessions(self, days: int, *, limit: int = 20) -> list[int]:
-        """Return conversations with text that were unused for `days`, without people on hold."""
+        """Return at most `limit` conversations with text that were
+        unused for `days`, without people on hold.
+        """
         rows = await self._pool.fetch(
             *_IDLE_SESSIONS(days=days, limit=limit),
         )  # fmt: skip
@@ -367,6 +375,7 @@ class PostgresRetention(PoolStore):
 
 
 def render_statement(table: str, rule: Sweep) -> str:
+    """Return the SQL that deletes or blanks one batch and selects its number of rows."""
     verb = f"UPDATE {table} {rule.instead}" if rule.instead else f"DELETE FROM {table}"
     return f"""WITH old AS (
       SELECT {rule.key} FROM {table} WHERE {render_condition(rule)} LIMIT {BATCH}
@@ -376,6 +385,7 @@ def render_statement(table: str, rule: Sweep) -> str:
 
 
 def render_condition(rule: Sweep, *, grace: int = 0) -> str:
+    """Return the SQL condition of rows that are overdue by more than `grace` days and not on hold."""
     where = rule.where.format(age=f"interval '{rule.days + grace} days'")
     return f"{where}{_NOT_HELD[rule.whose]}"
 

@@ -1,7 +1,7 @@
-"""Rows of the Telegram channel.
+"""Stores of the Telegram channel.
 
 `inbox` keeps updates until they are handled, and `receipts` ends them with the message that they became.
-`deliveries` keeps which part of an answer reached its chat, `chats` knows every chat and its settings,
+`deliveries` records which part of an answer reached its chat, `chats` has every chat and its settings,
 `access` who may write, `uncertain_notices` whom to tell that an answer may not have arrived. Begin with
 `inbox`.
 """

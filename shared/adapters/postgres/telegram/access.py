@@ -1,4 +1,6 @@
-"""Access to bots: codes that an operator approves, and links that make a person an owner."""
+"""Store of access to bots: requests with codes that an operator approves, and links that make a person an
+owner.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +19,22 @@ from shared.core.identity.people import CODE_ALPHABET
 AccessState = Literal["pending", "allowed", "refused"]
 CODE_CHARS = 8
 CODE_HOURS = 1
+"""Hours for which a code is valid."""
 OWNER_LINK_MINUTES = 60
+"""Minutes for which an owner link is valid."""
 DECISION_TOLD_HOURS = 24
 """Hours after which an undelivered decision is no longer sent."""
 PENDING_AT_MOST = 50
-"""Per bot: strangers must not fill the operator's list."""
+"""Maximum open requests per bot, so that strangers cannot fill the operator's list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessRow:
+    """Access of a chat to a bot; `code` is None once it is decided."""
+
     bot_id: int
     chat_id: int
-    """A person's id, or a group's negative one."""
+    """Telegram's id of a person, or the negative one of a group."""
     state: AccessState
     owner: bool
     name: str
@@ -40,7 +46,7 @@ class AccessRow:
 
 
 class PostgresTelegramAccess(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of access; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def find(self, bot_id: int, chat_id: int) -> AccessRow | None:
@@ -52,7 +58,7 @@ class PostgresTelegramAccess(PoolStore):
     ) -> AccessRow | None:
         """Store a request for access and return its row; a code older than an hour is replaced.
 
-        Return None if too many requests wait for the bot and this chat has no row yet.
+        Return None if PENDING_AT_MOST requests are open for the bot and this chat has no row yet.
         """
         asked = _ASK(
             bot_id=bot_id, chat_id=chat_id, name=name, username=username, code=generate_code(),
@@ -71,9 +77,8 @@ class PostgresTelegramAccess(PoolStore):
 
     @store_method
     async def count_waiting(self, bot_id: int, *, up_to: int) -> int:
-        """Count the bot's pending chats that got a code in the last hour, up to the chat `up_to`.
-
-        That chat is included; the order is the time at which the code was sent.
+        """Return the position of the chat `up_to` among the bot's pending chats that got a code in the last
+        hour.
         """
         found: int = await self._pool.fetchval(*_COUNT_WAITING(bot_id=bot_id, chat_id=up_to))
         return found
@@ -145,16 +150,19 @@ class PostgresTelegramAccess(PoolStore):
 
     @store_method
     async def list_owners(self, bot_id: int) -> list[int]:
+        """Return the chat ids of the bot's owners."""
         return [row["chat_id"] for row in await self._pool.fetch(*_OWNERS(bot_id=bot_id))]
 
     @store_method
     async def count_owners(self) -> dict[int, int]:
-        """Return the number of owners of each bot that has any."""
+        """Return the number of owners by bot id; bots without owners are left out."""
         return {row["bot_id"]: row["owners"] for row in await self._pool.fetch(_OWNER_COUNTS)}
 
     @store_method
     async def issue_owner_code(self, bot_id: int) -> str:
-        """Return a new code for `t.me/<bot>?start=<code>`; the first to open it owns the bot."""
+        """Return a new code for `t.me/<bot>?start=<code>`; the first person to open it becomes an owner of
+        the bot.
+        """
         code = secrets.token_urlsafe(24)
         await self._pool.execute(
             *_OWNER_CODE(hash=hash_secret(code), bot_id=bot_id, minutes=OWNER_LINK_MINUTES)
@@ -165,7 +173,7 @@ class PostgresTelegramAccess(PoolStore):
     async def become_owner(self, bot_id: int, chat_id: int, *, code: str, name: str) -> bool:
         """Make a person an owner of the bot; return False if the code is unknown, used or expired.
 
-        An owner is allowed to talk, and decides on the requests of others.
+        An owner may write, and decides on requests of others.
         """
         owned = _DECIDE(
             bot_id=bot_id, chat_id=chat_id, state="allowed", owner=True, name=name, by="owner link", told=True
@@ -179,7 +187,7 @@ class PostgresTelegramAccess(PoolStore):
 
 _STATES: dict[bool, AccessState] = {True: "allowed", False: "refused"}
 ACCESS_COLUMNS = "state, owner, name, username, code, asked_at, told_at, decided_by"
-"""Columns of an AccessRow besides those that identify it."""
+"""Columns of an AccessRow, except for those that identify it."""
 _ROW = "bot_id, chat_id, state, owner, name, username, code, asked_at, told_at, decided_by"
 _FIND = Named(f"SELECT {_ROW} FROM telegram_access WHERE bot_id = :bot_id AND chat_id = :chat_id")
 _LAPSED = "t.state = 'pending' AND t.asked_at < now() - make_interval(hours => :hours)"
@@ -195,7 +203,7 @@ ON CONFLICT (bot_id, chat_id) DO UPDATE
        code = CASE WHEN {_LAPSED} THEN excluded.code ELSE t.code END,
        asked_at = CASE WHEN {_LAPSED} THEN now() ELSE t.asked_at END
 RETURNING {_ROW}""")
-"""Request of a chat for access; strangers beyond the limit of open requests have no row."""
+"""Insert or renew a chat's request; no row for a stranger beyond the limit of open requests."""
 _TOLD = Named("""
 UPDATE telegram_access SET told_at = now()
  WHERE bot_id = :bot_id AND chat_id = :chat_id AND (state = 'pending') = :pending""")
@@ -217,7 +225,7 @@ ON CONFLICT (bot_id, chat_id) DO UPDATE
        told_at = CASE WHEN :told OR (t.state = 'allowed' AND excluded.state = 'refused') THEN now()
                       ELSE t.told_at END
 RETURNING {_ROW}""")
-"""Decision on a chat's access; an allowed owner stays owner, and one refusal has one message."""
+"""Store a decision; an allowed owner stays owner, and a revoked access is not announced."""
 _DECIDED = "SET state = :state, code = NULL, decided_at = now(), decided_by = :by"
 _DECIDE_BY_CODE = Named(f"""
 UPDATE telegram_access {_DECIDED}

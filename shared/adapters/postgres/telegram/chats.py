@@ -1,4 +1,6 @@
-"""Places of Telegram: chats and topics with their sessions, and which message is which of our rows."""
+"""Store of Telegram's chats and topics with their sessions,
+and of which chat message belongs to which row.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ ContactKind = Literal["person", "group"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BotRow:
-    """A bot as the deployment knows it."""
+    """Bot as it is configured; `problem` is "" if it works."""
 
     bot_id: int
     username: str
@@ -32,44 +34,44 @@ class BotRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRow:
-    """A chat, or a topic of one, and the session that lives there."""
+    """Chat, or a topic in one, with the session to which it leads."""
 
     address_id: int
     bot_id: int
     chat_id: int
     thread_id: int
-    """0 for a chat without topics, and for the General topic."""
+    """Telegram's topic id; 0 for a chat without topics and for the General topic."""
     contact_id: int
     session_id: int
     session_public_id: UUID
     title: str
     settings: Mapping[str, Any]
     unreachable: bool
-    """The chat took no messages when it was last written to."""
+    """Whether the chat refused the last message."""
     will_be_tried: bool = False
-    """The chat is unreachable for now, and the bot tries it again."""
+    """Whether the chat is unreachable for now and the bot will try it again."""
     is_due: bool = False
-    """An unreachable chat is to be tried again now."""
+    """Whether the next try of an unreachable chat is due."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageRow:
-    """Row of a chat's message: an inbound entry, or a part of an answer."""
+    """Message of a chat, with the turn to which it belongs: an entry of a person, or a part of an answer."""
 
     session_id: int
     turn: int
     seq: int | None
     part: int | None
     own_text: str | None = None
-    """The text of this message alone, where its entry holds more than that."""
+    """Text of this message alone, if its entry contains more; else None."""
     file_unique_id: str | None = None
     files: tuple[int, ...] = ()
-    """Messages with a file that are in the same entry, this one among them."""
+    """Ids of the messages with a file in the same entry, including this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryRow:
-    """A summary that stands in for older messages now."""
+    """Summary that replaces older messages in requests; `messages` is their number."""
 
     compaction_id: int
     trigger: str
@@ -78,13 +80,15 @@ class SummaryRow:
 
 
 class PostgresTelegramChats(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of chats; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def enrol(
         self, bot_id: int, *, username: str, agent: str, audience: str, access: str, mode: str
     ) -> BotRow:
-        """The bot of a token, as it is configured now; an unknown agent falls back to the first one."""
+        """Insert or update a bot with its present configuration; an unknown agent is replaced by the first
+        one.
+        """
         row = await self._pool.fetchrow(
             *_ENROL(
                 bot_id=bot_id,
@@ -100,7 +104,7 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def record_problem(self, bot_id: int, problem: str) -> None:
-        """Store the bot's problem for operators; empty if there is none."""
+        """Store the bot's problem for operators; "" if there is none."""
         await self._pool.execute(*_RECORD_PROBLEM(bot_id=bot_id, problem=problem))
 
     @store_method
@@ -110,14 +114,14 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def record_profile(self, bot_id: int, digests: Mapping[str, str]) -> None:
-        """Add digests of menus and descriptions that were set."""
+        """Add digests of menus and descriptions that were sent to Telegram."""
         await self._pool.execute(*_RECORD_PROFILE(bot_id=bot_id, digests=dict(digests)))
 
     @store_method
     async def open(
         self, bot_id: int, *, chat_id: int, thread_id: int, kind: ContactKind, title: str
     ) -> ChatRow:
-        """Return the address of a chat, created with a session at its first message."""
+        """Return the chat, created with a session at its first message; an empty `title` changes nothing."""
         row = await self._pool.fetchrow(
             *_PLACE(
                 bot_id=str(bot_id),
@@ -139,7 +143,7 @@ class PostgresTelegramChats(PoolStore):
                 )
             )
             if row is None:
-                # Not while its person becomes one with another: the new session must belong to both.
+                # Not while this person is joined with another: the new session must belong to both.
                 await connection.execute(ONE_AT_A_TIME)
                 row = await connection.fetchrow(
                     *_CREATE(
@@ -159,7 +163,7 @@ class PostgresTelegramChats(PoolStore):
     async def find_with_access(
         self, bot_id: int, chat_id: int, thread_id: int
     ) -> tuple[ChatRow | None, AccessRow | None]:
-        """Return the place of a chat or topic, and the chat's access to the bot; None for what has no row."""
+        """Return the chat or topic, and the chat's access to the bot, each None without a row."""
         row = await self._pool.fetchrow(
             *_PLACE_WITH_ACCESS(
                 bot_id=bot_id, account=str(bot_id), chat_id=chat_id, chat=str(chat_id),
@@ -179,6 +183,7 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def list_threads(self, bot_id: int, chat_id: int) -> list[ChatRow]:
+        """Return all known topics of a chat."""
         rows = await self._pool.fetch(
             *_LIST_THREADS(bot_id=str(bot_id), chat_id=str(chat_id)),
         )  # fmt: skip
@@ -186,7 +191,9 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def find_chat_of_due_turn(self, session_id: int) -> ChatRow | None:
-        """Where the oldest unanswered turn of a session came from, if that is a place of Telegram."""
+        """Return the chat from which the oldest unanswered turn of a session came; None if it is not of
+        Telegram.
+        """
         row = await self._pool.fetchrow(
             *_FIND_CHAT_OF_DUE_TURN(session_id=session_id),
         )
@@ -194,7 +201,7 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def find_question_id(self, session_id: int, turn: int) -> int | None:
-        """Return the id of the first message of a turn's question in its chat; None if unknown."""
+        """Return the id of the first chat message of a turn's question; None if unknown."""
         message_id: int | None = await self._pool.fetchval(
             *_FIND_QUESTION_ID(session_id=session_id, turn=turn),
         )  # fmt: skip
@@ -210,7 +217,7 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def load_newest_summary(self, session_id: int) -> SummaryRow | None:
-        """Return the summary that the next request contains; None without one."""
+        """Return the summary in the next request; None without one."""
         row = await self._pool.fetchrow(
             *_LOAD_NEWEST_SUMMARY(session_id=session_id),
         )
@@ -229,8 +236,8 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def set_reachable(self, bot_id: int, chat_id: int, *, reachable: bool) -> None:
-        """Record whether a chat is reachable: blocked, kicked or deactivated ones get nothing until a
-        person writes.
+        """Record whether a chat is reachable; one that is not (blocked, kicked, deactivated) gets nothing
+        until a person writes.
         """
         await self._pool.execute(
             *_SET_REACHABLE(bot_id=str(bot_id), chat_id=str(chat_id), reachable=reachable),
@@ -238,7 +245,7 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def record_refusal(self, address_id: int, reason: str) -> None:
-        """Record that a chat or topic takes no messages now: closed, restricted, or without rights.
+        """Record that a chat or topic refuses messages for now: closed, restricted, or without rights.
 
         Its next try is due after a minute, then after longer pauses of at most an hour, for a week. A message
         from a person makes it reachable at once.
@@ -247,7 +254,7 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def change_settings(self, address_id: int, changes: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Change settings of a chat and return all of them; None removes a setting."""
+        """Change settings of a chat and return all of them; a value of None removes a setting."""
         settings: Mapping[str, Any] = await self._pool.fetchval(
             *_CHANGE_SETTINGS(address_id=address_id, changes=dict(changes)),
         )  # fmt: skip
@@ -255,6 +262,7 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def find_message(self, bot_id: int, chat_id: int, message_id: int) -> MessageRow | None:
+        """Return the row of a chat message; None if it is unknown."""
         row = await self._pool.fetchrow(
             *_FIND_MESSAGE(bot_id=bot_id, chat_id=chat_id, message_id=message_id),
         )  # fmt: skip
@@ -264,9 +272,9 @@ class PostgresTelegramChats(PoolStore):
     async def find_messages(
         self, bot_id: int, chat_id: int, asked: Sequence[tuple[int, int, int]]
     ) -> dict[tuple[int, int], int]:
-        """Return the id of each entry's first message in this chat, by session and entry.
+        """Return the id of each entry's first message in this chat, by (session id, entry).
 
-        `asked` lists session, entry and turn.
+        `asked` lists (session id, entry, turn).
         """
         sessions, seqs, turns = ([one[at] for one in asked] for at in range(3))
         rows = await self._pool.fetch(
@@ -276,7 +284,7 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def record_opinion(self, session_id: int, turn: int, opinion: str | None, *, source: str) -> None:
-        """Store a person's opinion of an answer; None removes it."""
+        """Store a person's opinion of an answer; None deletes it."""
         await PostgresFeedback(self._pool).record_opinion(session_id, turn, opinion, source=source)
 
 
@@ -293,7 +301,7 @@ WITH a AS (
 )
 SELECT b.*, a.name AS agent FROM b, a
 """)
-"""A bot with the settings of its start; an unknown agent is the first one."""
+"""Insert or update a bot; an unknown agent is replaced by the first one."""
 _PLACES = """
 SELECT a.id AS address_id, a.account, a.chat, a.thread, a.contact_id, a.session_id, s.public_id,
        a.title, a.settings, a.unreachable_since IS NOT NULL AS unreachable,
@@ -311,8 +319,8 @@ SELECT p.*, {", ".join(f"x.{name}" for name in ACCESS_COLUMNS.split(", "))}
     WHERE a.channel = 'telegram' AND a.account = :account AND a.chat = :chat AND a.thread = :thread_id
   ) p ON true
 """)
-"""The place of a chat and its access, each null where it has no row."""
-# Whoever comes to a bot that is open to all is capped like a visitor of a page: nobody has let them in.
+"""Select a chat and its access, each NULL without a row."""
+# People who write to a bot that is open to all have the spending limits of anonymous visitors.
 _CREATE = Named("""
 WITH b AS (
   SELECT bot_id::text AS account, agent_id, access = 'open' AS anybody FROM telegram_bots
@@ -341,7 +349,7 @@ SELECT a.id AS address_id, a.account, a.chat, a.thread, a.contact_id, a.session_
        a.title, a.settings, false AS unreachable, false AS will_be_tried, false AS is_due
   FROM a, s
 """)
-"""A new chat with session and place; its person is the one of the same chat's other topics."""
+"""Insert a chat with session and address; its person is that of the chat's other topics."""
 _REFUSED = Named("""
 UPDATE addresses
    SET unreachable_since = coalesce(unreachable_since, now()), refusal = :reason,
@@ -401,7 +409,7 @@ SELECT l.id AS compaction_id, l.trigger, l.summary_text AS text,
   FROM sessions s JOIN compactions l ON l.id = s.head
  WHERE s.id = :session_id AND l.active AND l.kind IN ('summary', 'digest')
 """)
-"""The summary that the next request of a session holds."""
+"""Select the summary in a session's next request."""
 _MIGRATE = Named("""
 UPDATE addresses a SET chat = :new_chat
  WHERE channel = 'telegram' AND account = :bot_id AND chat = :old_chat AND NOT EXISTS (

@@ -1,7 +1,8 @@
-"""Parts of answers on their way to a chat, written before they are sent: a crash is known for what it is.
+"""Store of answer parts on their way to a chat, written before they are sent, so that a crash is recognised.
 
-A part is `queued` (surely not sent), `sending` (a request is on its way), `sent` (a bubble with an id that is
-still being edited), `delivered`, `uncertain` (Telegram may have it, we have no id) or `dead` (it never can).
+A part is `queued` (surely not sent), `sending` (a request is on its way), `sent` (a chat message that is
+still being edited), `delivered`, `uncertain` (Telegram may have it, its id is unknown) or `dead` (it cannot
+be sent).
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ DeliveryState = Literal["queued", "sending", "sent", "delivered", "uncertain", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartRow:
+    """Part of an answer; `remote_id` is its message id in the chat, None if unknown."""
+
     part: int
     state: DeliveryState
     remote_id: int | None
@@ -27,26 +30,26 @@ class PartRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedTurn:
-    """A turn that ended, what its person is to read, and how far that has come."""
+    """Ended turn, the text for its person, and the states of its parts."""
 
     session_id: int
     turn: int
     address_id: int
     state: str
     text: str
-    """The answer in Markdown, or the notice that says why there is none."""
+    """Answer in Markdown, or the notice why there is none."""
     error_code: str
     operator: str = ""
-    """Operator who wrote it; empty for the assistant's answers."""
+    """Name of the operator who wrote the answer; "" for the assistant's answers."""
     files: tuple[Attached, ...] = ()
-    """Files that follow its text."""
+    """Files that are sent after the text."""
     stop: str = ""
-    """Reason the answer ended; empty without an answer of a model."""
+    """Reason why the model's answer ended; "" without one."""
     parts: tuple[PartRow, ...]
 
 
 class PostgresDeliveries(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of deliveries; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def list_parts(self, session_id: int, turn: int) -> tuple[PartRow, ...]:
@@ -59,7 +62,9 @@ class PostgresDeliveries(PoolStore):
     async def record_bubble(
         self, session_id: int, turn: int, part: int, *, epoch: int, address_id: int, remote_id: int
     ) -> bool:
-        """Record the message id of an unfinished answer's bubble; False if this process has lost the turn."""
+        """Store the id of the chat message that shows an unfinished answer; False if this process has lost
+        the turn.
+        """
         found = await self._pool.fetchval(
             *_SHOWN(
                 session_id=session_id,
@@ -74,7 +79,7 @@ class PostgresDeliveries(PoolStore):
 
     @store_method
     async def plan(self, session_id: int, turn: int, *, address_id: int, count: int) -> tuple[PartRow, ...]:
-        """Insert rows for the `count` parts of an ended answer, and return all its rows.
+        """Insert rows for the parts 0 to `count` - 1 of an ended answer, and return all its rows.
 
         Existing rows stay unchanged.
         """
@@ -94,7 +99,9 @@ class PostgresDeliveries(PoolStore):
 
     @store_method
     async def begin(self, session_id: int, turn: int, part: int) -> bool:
-        """Mark a part as being sent, before the request; False if another process has it or it is done."""
+        """Mark a part as being sent, before the request; return False if another process sends it or it is
+        done.
+        """
         found = await self._pool.fetchval(
             *_BEGIN(session_id=session_id, turn=turn, part=part),
         )  # fmt: skip
@@ -109,9 +116,9 @@ class PostgresDeliveries(PoolStore):
 
     @store_method
     async def mark_delivered(self, session_id: int, turn: int, part: int, *, remote_id: int | None) -> None:
-        """Mark a part as delivered; its message id stays known for edits, replies and reactions.
+        """Mark a part as delivered, and store its message id for edits, replies and reactions.
 
-        None as `remote_id` keeps the id of its bubble.
+        `remote_id` None keeps the id of the message that showed the unfinished answer.
         """
         await self._pool.execute(
             *_DELIVERED(
@@ -135,7 +142,7 @@ class PostgresDeliveries(PoolStore):
     ) -> None:
         """Mark an undelivered part as `uncertain` or `dead`, with the error; it is not tried again.
 
-        `remote_id` is the message that was sent in its place; None keeps the id of its bubble.
+        `remote_id` is the message that was sent in its place; None keeps the known id.
         """
         await self._pool.execute(
             *_GIVE_UP(
@@ -159,7 +166,7 @@ class PostgresDeliveries(PoolStore):
     async def restart_delivery(
         self, session_id: int, turn: int, *, part: int, address_id: int, count: int
     ) -> list[int]:
-        """Queue the parts from a lost one on again, and return the known ids of their messages.
+        """Queue the parts of an answer from `part` on again; return the known ids of their messages.
 
         The caller deletes these messages in the chat.
         """
@@ -179,7 +186,9 @@ class PostgresDeliveries(PoolStore):
 
     @store_method
     async def recover_interrupted(self, accounts: Sequence[int]) -> int:
-        """Mark parts that an ended process was sending as `uncertain`, and return their number."""
+        """Mark parts of these bots' answers that a process was sending when it ended as `uncertain`; return
+        their number.
+        """
         rows = await self._pool.fetch(
             *_RECOVER_INTERRUPTED(accounts=[str(account) for account in accounts]),
         )
@@ -230,7 +239,7 @@ def _file(shown: Mapping[str, Any]) -> Attached:
 
 
 def _render_text(blocks: Any, screen: Any, state: str) -> str:
-    """Return the answer's text as screens show it, all rounds included; empty if stopped before any text."""
+    """Return the answer's text as screens show it, with all rounds; "" if it was stopped before any text."""
     shown = str((screen or {}).get("text", ""))
     if blocks is None:
         return "" if state == "stopped" else shown
@@ -259,7 +268,7 @@ WITH s AS (
 )
 SELECT part FROM d
 """)
-"""A part that the chat shows while the turn runs; fenced by the turn's epoch."""
+"""Store the chat message that shows a running turn's answer; no row if the turn's epoch has changed."""
 _DELIVERED = Named("""
 WITH d AS (
   UPDATE deliveries SET state = 'delivered', delivered_at = now(), error = '',
@@ -273,7 +282,7 @@ SELECT a.account::bigint, a.chat::bigint, d.remote_id::bigint, :session_id, :tur
  WHERE d.remote_id IS NOT NULL AND a.channel = 'telegram'
 ON CONFLICT DO NOTHING
 """)
-"""A part that has arrived, with the number of its message."""
+"""Mark a part as delivered, with the id of its message."""
 _ENDED = Named("""
 SELECT t.address_id, t.state, t.error_code, t.stop_reason, e.author, e.blocks, n.payload AS screen,
        (SELECT jsonb_agg(jsonb_build_object('part', d.part, 'state', d.state,
@@ -291,7 +300,7 @@ SELECT t.address_id, t.state, t.error_code, t.stop_reason, e.author, e.blocks, n
      ORDER BY v.event_seq DESC LIMIT 1) n ON true
  WHERE t.session_id = :session_id AND t.turn_no = :turn AND t.ended_at IS NOT NULL
 """)
-"""Outcome of an ended turn and the states of its parts; no row while it runs."""
+"""Select the outcome of an ended turn and the states of its parts; no row while it runs."""
 _LIST_PARTS = Named("""
 SELECT part, state, remote_id::bigint, attempt FROM deliveries
  WHERE session_id = :session_id AND turn_no = :turn ORDER BY part

@@ -1,6 +1,6 @@
-"""Questions asked in chats where a bot is a guest, and how far their answers have come.
+"""Store of questions asked in chats where a bot is a guest, and of the progress of their answers.
 
-A query is `waiting` (nothing is in the chat), `sending` (a call is under way), `shown` (a line in the chat
+A query is `waiting` (nothing is in the chat), `sending` (a call is under way), `shown` (a message in the chat
 says that the answer follows), `done`, or `lost` (no answer can reach the chat any more).
 """
 
@@ -15,18 +15,20 @@ from shared.core.session.channels import GUEST_CHANNEL
 from shared.core.session.turns import GUEST_NETWORK
 
 NOTICES_PER_MINUTE = 1
-"""Notices that a caller gets in a minute; more questions are not answered."""
+"""Maximum notices per caller and minute; further questions above the limit get no reply."""
 FAILED_SECONDS = 10
-"""Seconds after which the answer of a turn without a query counts as not deliverable."""
+"""Seconds after its end at which the answer of a turn without a waiting query counts as undeliverable."""
 _ERROR_CHARS = 300
 
 GuestSend = Literal["holding", "answer"]
-"""`holding` is the line that says that the answer follows; a notice is an `answer`."""
+"""Kind of message that is being sent: "holding" says that the answer follows; "answer" is an answer or a
+notice.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestChat:
-    """The conversation of one caller in one chat where the bot is a guest."""
+    """Conversation of one caller in one chat where the bot is a guest."""
 
     bot_id: int
     address_id: int
@@ -35,7 +37,7 @@ class GuestChat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewGuestQuery:
-    """A question as Telegram delivered it."""
+    """Question as Telegram delivered it."""
 
     bot_id: int
     update_id: int
@@ -44,12 +46,12 @@ class NewGuestQuery:
     chat_id: int
     language: str
     age_seconds: float
-    """Seconds since it was asked, by the clock of this machine."""
+    """Seconds since the question was asked, by this machine's clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueGuestQuery:
-    """A query with something to send: its holding line, its notice or its answer."""
+    """Query for which something must be sent: a holding message, a notice or an answer."""
 
     bot_id: int
     update_id: int
@@ -60,7 +62,7 @@ class DueGuestQuery:
     session_id: int | None
     turn: int | None
     has_ended: bool
-    """The turn has ended: its answer is stored."""
+    """Whether the turn has ended, so that its answer is stored."""
     is_newest: bool
     """False for an earlier question of a turn that answers several."""
     inline_message_id: str | None
@@ -71,7 +73,7 @@ class DueGuestQuery:
 
 
 class PostgresGuestQueries(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of guest queries; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def open_chat(
@@ -79,7 +81,7 @@ class PostgresGuestQueries(PoolStore):
     ) -> GuestChat:
         """Return a caller's conversation in a guest chat, created at the first question.
 
-        Its contact is anonymous and new: it shares no memory with other chats of the same person.
+        Its contact is new and anonymous, so it shares no memory with other chats of the same person.
         """
         chat, thread = f"{chat_id}:{caller_id}", str(thread_id) if thread_id else ""
         async with self._pool.acquire() as connection, connection.transaction():
@@ -94,7 +96,9 @@ class PostgresGuestQueries(PoolStore):
 
     @store_method
     async def find_chat_of_due_turn(self, session_id: int) -> GuestChat | None:
-        """Return the guest chat that the oldest unanswered turn of a session came from, if any."""
+        """Return the guest chat from which the oldest unanswered turn of a session came; None if it came from
+        elsewhere.
+        """
         row = await self._pool.fetchrow(*_OF_DUE_TURN(session_id=session_id))
         return None if row is None else build_value(GuestChat, row, bot_id=int(row["account"]))
 
@@ -108,7 +112,7 @@ class PostgresGuestQueries(PoolStore):
 
     @store_method
     async def record_notice(self, query: NewGuestQuery, notice: str) -> None:
-        """Store a notice in the place of an answer, at most one a minute for each caller."""
+        """Store a notice to be sent instead of an answer; at most NOTICES_PER_MINUTE for each caller."""
         await self._record(query, notice=notice, most=NOTICES_PER_MINUTE)
 
     async def _record(self, query: NewGuestQuery, *, notice: str, most: int) -> bool:
@@ -140,16 +144,18 @@ class PostgresGuestQueries(PoolStore):
     async def list_due(
         self, bot_ids: Sequence[int], *, holding_after: float, limit: int = 200
     ) -> list[DueGuestQuery]:
-        """Return queries with something to send, oldest first.
+        """Return queries for which something must be sent, oldest first.
 
-        A holding line is due `holding_after` seconds after the question.
+        A holding message is due `holding_after` seconds after the question.
         """
         rows = await self._pool.fetch(*_DUE(bot_ids=list(bot_ids), holding_after=holding_after, limit=limit))
         return [build_value(DueGuestQuery, row) for row in rows]
 
     @store_method
     async def find_next_due(self, bot_ids: Sequence[int], *, holding_after: float) -> float | None:
-        """Return seconds until the next holding line is due, negative if overdue; None if none is needed."""
+        """Return the seconds until the next holding message is due, negative if overdue; None if none is
+        needed.
+        """
         seconds: float | None = await self._pool.fetchval(
             *_NEXT_DUE(bot_ids=list(bot_ids), holding_after=holding_after)
         )
@@ -157,7 +163,7 @@ class PostgresGuestQueries(PoolStore):
 
     @store_method
     async def begin(self, bot_id: int, update_id: int, *, sends: GuestSend) -> bool:
-        """Mark a query as being answered, before the call; False if that was done already."""
+        """Mark a query as being answered, before the call; return False if it is not waiting any more."""
         found = await self._pool.fetchval(
             *_BEGIN(bot_id=bot_id, update_id=update_id, sends=sends),
         )  # fmt: skip
@@ -165,14 +171,14 @@ class PostgresGuestQueries(PoolStore):
 
     @store_method
     async def mark_shown(self, bot_id: int, update_id: int, *, inline_message_id: str) -> None:
-        """Record the message of the holding line, which becomes the answer."""
+        """Store the id of the holding message, which is later edited into the answer."""
         await self._pool.execute(
             *_MARK_SHOWN(bot_id=bot_id, update_id=update_id, inline_message_id=inline_message_id),
         )  # fmt: skip
 
     @store_method
     async def mark_not_sent(self, bot_id: int, update_id: int, *, error: str) -> None:
-        """Record that nothing is in the chat; the answer is sent when it is stored."""
+        """Record that nothing was sent to the chat; the query waits again."""
         await self._pool.execute(
             *_MARK_NOT_SENT(bot_id=bot_id, update_id=update_id, error=error[:_ERROR_CHARS]),
         )  # fmt: skip
@@ -181,7 +187,9 @@ class PostgresGuestQueries(PoolStore):
     async def finish(
         self, bot_id: int, update_id: int, *, state: Literal["done", "lost"], error: str = ""
     ) -> None:
-        """Record that the answer is in the chat, or never will be; the turn's delivery ends with it."""
+        """End a query: its answer is in the chat ("done") or can never be ("lost"); the turn's delivery ends
+        with it.
+        """
         await self._pool.execute(
             *_FINISH(
                 bot_id=bot_id,
@@ -193,16 +201,19 @@ class PostgresGuestQueries(PoolStore):
 
     @store_method
     async def recover_interrupted(self, bot_ids: Sequence[int]) -> int:
-        """For a new holder: an answer that was being sent may be in the chat, and is not sent again.
+        """End or release queries that a process was sending when it ended; return their number.
 
-        After a holding line the answer itself is still sent.
+        An answer may be in the chat and is not sent again; after a holding message the answer is still sent.
+        A process calls it when it begins to serve these bots.
         """
         rows = await self._pool.fetch(*_LEFT_BY_THE_DEAD(bot_ids=list(bot_ids)))
         return len(rows)
 
     @store_method
     async def close_deliveries(self, bot_ids: Sequence[int]) -> int:
-        """End deliveries to guest chats that no query can bring, such as of an operator's message."""
+        """End deliveries to guest chats that no query can carry, such as of an operator's message; return
+        their number.
+        """
         rows = await self._pool.fetch(
             *_NOT_DELIVERABLE(
                 accounts=[str(bot_id) for bot_id in bot_ids],
@@ -233,8 +244,10 @@ INSERT INTO addresses (channel, account, chat, thread, contact_id, session_id, t
 SELECT '{GUEST_CHANNEL}', b.account, :chat, :thread, p.id, s.id, :name FROM b, p, s
 RETURNING id AS address_id, session_id
 """)
-"""A new guest with session and place in one commit, under the caps of visitors and of guests."""
-# An erasure takes the network away, and with it the guests' cap.
+"""Insert a guest with session and address in one commit; the
+spending limits of visitors and of guests apply.
+"""
+# An erasure deletes the network, and with it the guests' spending limit.
 _KEEP_NETWORK = Named(f"""
 UPDATE contacts p SET network = '{GUEST_NETWORK}' FROM sessions s
  WHERE s.id = :session_id AND p.id = s.contact_id AND p.network IS DISTINCT FROM '{GUEST_NETWORK}'
@@ -245,8 +258,8 @@ SELECT a.id AS address_id, a.account, a.session_id
   JOIN addresses a ON a.id = t.address_id AND a.session_id = s.id
  WHERE s.id = :session_id AND a.channel = '{GUEST_CHANNEL}'
 """)
-# Notices count by the minute and questions, also unreadable ones, by the hour; a known update is neither
-# counted nor stored again.
+# Notices are limited per minute, and questions, including unreadable ones, per hour. A known update is
+# neither counted nor stored again.
 _RECORD = Named("""
 WITH known AS (
   SELECT notice = :notice AS is_same FROM guest_queries WHERE bot_id = :bot_id AND update_id = :update_id
@@ -263,7 +276,7 @@ WITH known AS (
 )
 SELECT EXISTS (SELECT FROM made) OR coalesce((SELECT is_same FROM known), false)
 """)
-"""A guest's question, once an update, where its author has room; True also for a repeat."""
+"""Insert a question, once per update, if its caller is below the limit; true also for a repeated update."""
 _DUE = Named("""
 SELECT q.bot_id, q.update_id, q.query_id, q.chat_id, q.language, q.notice, q.session_id, q.turn_no AS turn,
        t.ended_at IS NOT NULL AS has_ended, q.inline_message_id,
@@ -277,7 +290,7 @@ SELECT q.bot_id, q.update_id, q.query_id, q.chat_id, q.language, q.notice, q.ses
         OR q.state = 'shown' AND t.ended_at IS NOT NULL)
  ORDER BY q.asked_at LIMIT :limit
 """)
-"""Questions with something to send: a notice, an answer, or a line that the answer takes time."""
+"""Select queries for which something must be sent: a notice, an answer, or a holding message."""
 _FINISH = Named("""
 WITH q AS (
   UPDATE guest_queries SET state = :state, error = :error, ended_at = now()
@@ -290,7 +303,7 @@ UPDATE deliveries d SET state = CASE WHEN :state = 'done' THEN 'delivered' ELSE 
    AND NOT EXISTS (SELECT FROM guest_queries n WHERE n.session_id = q.session_id AND n.turn_no = q.turn_no
                       AND n.update_id > q.update_id)
 """)
-"""End of a question and of the delivery of its answer, where no newer question waits for it."""
+"""End a query, and the delivery of its answer unless a newer query waits for it."""
 _LEFT_BY_THE_DEAD = Named("""
 WITH left_over AS (
   UPDATE guest_queries SET
@@ -304,7 +317,7 @@ WITH left_over AS (
 )
 SELECT state FROM left_over
 """)
-"""Questions whose sender died: a holding line may be sent again, an answer never."""
+"""Release queries whose sender died: a holding message may be sent again, an answer must not."""
 _NOT_DELIVERABLE = Named(f"""
 UPDATE deliveries d SET state = 'dead', error = 'no question of the guest waits for it'
   FROM addresses a, turns t
@@ -315,18 +328,18 @@ UPDATE deliveries d SET state = 'dead', error = 'no question of the guest waits 
                       AND q.state IN ('waiting', 'sending', 'shown'))
 RETURNING d.part
 """)
-"""End of answers that no question waits for any more."""
+"""End deliveries of answers for which no query waits any more."""
 _NEXT_DUE = Named("""
 SELECT extract(epoch FROM min(asked_at) + make_interval(secs => :holding_after) - now())::float8
   FROM guest_queries
  WHERE bot_id = ANY (:bot_ids) AND state = 'waiting' AND notice = '' AND NOT holding_tried
 """)
-"""Seconds until the oldest question without any line needs its holding line."""
+"""Select the seconds until the oldest query without any message needs its holding message."""
 _REFUSE = Named("""
 UPDATE guest_queries SET notice = :notice
  WHERE bot_id = :bot_id AND update_id = :update_id AND state = 'waiting' AND session_id IS NULL
 """)
-"""Notice in the place of an answer, where no turn was begun."""
+"""Store a notice for a waiting query that has no turn."""
 _BIND_TURN = Named("""
 UPDATE guest_queries SET session_id = :session_id, turn_no = :turn
  WHERE bot_id = :bot_id AND update_id = :update_id AND session_id IS NULL

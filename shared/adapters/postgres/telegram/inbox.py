@@ -1,4 +1,4 @@
-"""The inbox of Telegram: each raw update is stored, once, before it is acknowledged."""
+"""Inbox of Telegram updates: each raw update is stored once before it is acknowledged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from shared.adapters.postgres.turns.turns import REHEARSALS, REHEARSED_CONNECTIO
 from shared.core.values.messages import storable_json
 
 LATELY_SECONDS = 600.0
+"""Seconds for which stored updates are also kept in memory."""
 LATELY_AT_MOST = 2_000
+"""Maximum updates kept in memory."""
 _STORE = Named("""
 WITH new AS (
   INSERT INTO telegram_updates (bot_id, update_id, body)
@@ -28,7 +30,7 @@ WITH new AS (
 )
 SELECT count(*) FROM new
 """)
-"""New updates of a bot; those that are known change nothing."""
+"""Insert new updates of a bot and count them; known ones change nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,16 +40,16 @@ class StoredUpdate:
 
 
 class PostgresTelegramInbox(PoolStore):
-    """Inbox of Telegram updates in Postgres; its methods raise StorageUnavailable."""
+    """Store of raw updates. It raises StorageUnavailable."""
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
         super().__init__(pool)
         self._lately: deque[tuple[float, int, Any]] = deque(maxlen=LATELY_AT_MOST)
-        """Stored not long ago: Telegram has forgotten them, and a promoted standby may not know them."""
+        """Updates stored recently: Telegram has forgotten them, and a promoted standby may lack them."""
 
     @store_method
     async def store(self, bot_id: int, updates: Sequence[Mapping[str, Any]]) -> int:
-        """Store updates, and return how many are new; each must have an integer `update_id`."""
+        """Store updates and return how many are new; each must have an integer `update_id`."""
         kept = [storable_json(update) for update in updates]
         stored: int = await self._pool.fetchval(*_STORE(bot_id=bot_id, updates=kept))
         now = time.monotonic()
@@ -97,7 +99,7 @@ class PostgresTelegramInbox(PoolStore):
     async def list_waiting(
         self, bot_id: int, *, limit: int = 200, known: Collection[int] = ()
     ) -> list[StoredUpdate]:
-        """Return unhandled updates in order of arrival, without `known` ones."""
+        """Return unhandled updates in order of arrival, without those in `known`."""
         rows = await self._pool.fetch(
             *_LIST_WAITING(bot_id=bot_id, limit=limit, known=list(known)),
         )
@@ -105,7 +107,7 @@ class PostgresTelegramInbox(PoolStore):
 
     @store_method
     async def mark_handled(self, bot_id: int, update_ids: Sequence[int], *, error: str = "") -> int:
-        """Mark updates as handled, with an error for operators, and return how many were not before."""
+        """Mark updates as handled, with an error text for operators; return how many were unhandled."""
         ended: int = await self._pool.fetchval(
             *_MARK_HANDLED(bot_id=bot_id, update_ids=list(update_ids), error=error),
         )
@@ -113,7 +115,7 @@ class PostgresTelegramInbox(PoolStore):
 
     @store_method
     async def load_next_offset(self, bot_id: int) -> int:
-        """Return the offset to poll from: the newest update id of six days plus one, 0 without any.
+        """Return the offset to poll from: the highest update id of the last six days plus one; 0 without any.
 
         After a week without updates, Telegram may number from any other id.
         """
@@ -124,7 +126,7 @@ class PostgresTelegramInbox(PoolStore):
 
     @store_method
     async def reopen(self, bot_id: int, update_ids: Sequence[int]) -> int:
-        """Make updates wait again as if new, and return how many are complete."""
+        """Make handled updates wait again; return how many of them still have their content."""
         waiting: int = await self._pool.fetchval(
             *_REOPEN(bot_id=bot_id, update_ids=list(update_ids)),
         )

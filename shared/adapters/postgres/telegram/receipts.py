@@ -1,4 +1,4 @@
-"""Rows that Telegram keeps of a message, stored in the statement of the message itself."""
+"""Rows that the Telegram channel stores with a message, in the transaction of the message itself."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from shared.core.values.errors import LeaseLost
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TelegramReceipt:
-    """Raw updates that end with a message's commit, and the messages of the chat that it is made of.
+    """Receipt of a message: raw updates to mark as handled, and ids of the chat messages to store with its
+    commit.
 
     A crash leaves both or neither. The updates are locked first, and nothing is stored unless all of them
-    wait: of two processes with the same updates one stores them.
+    wait; so of two processes with the same updates one stores the message.
     """
 
     bot_id: int
@@ -25,11 +26,11 @@ class TelegramReceipt:
     chat_id: int
     message_ids: tuple[int, ...] = ()
     own_texts: tuple[str | None, ...] = ()
-    """The text of each of these messages, where the entry holds more than that; else None."""
+    """Text of each message alone, if the entry contains more; else None."""
     files: tuple[str | None, ...] = ()
-    """Telegram's unique id of the file of each of these messages; None without one."""
+    """Telegram's unique file id of each message; None without a file."""
     late_for: int | None = None
-    """Id of an earlier message that this one continues, to join its turn if possible; None without one."""
+    """Id of an earlier message that this one continues, to join its turn if possible; else None."""
 
     @property
     def parts(self) -> ReceiptParts:
@@ -47,7 +48,7 @@ class TelegramReceipt:
         }
 
     async def find_joined_turn(self, connection: Pool | Connection, inbound: Inbound) -> int | None:
-        """Return the turn of the message `late_for`; None without one, or if that message is not stored."""
+        """Return the turn of the message `late_for`; None without it, or if that message is not stored."""
         if self.late_for is None:
             return None
         turn: int | None = await connection.fetchval(
@@ -61,11 +62,12 @@ class TelegramReceipt:
         return turn
 
     async def find_stored(self, transaction: Connection, inbound: Inbound, *, is_stored: bool) -> int | None:
-        """Mark the updates of a message that its edit stored first as handled; return its `seq`, else None.
+        """Handle updates whose message is already stored by its edit: mark them as handled and return its
+        `seq`; else None.
 
-        `is_stored` says that an entry of the message itself exists; the result is then None. Raises
-        LeaseLost if an update of a stored message is unhandled, or one of an unstored message is handled:
-        the caller reads the updates again.
+        `is_stored` says that an entry of the message itself exists; the result is then None. Raises LeaseLost
+        if an update of a stored message is unhandled, or one of an unstored message is handled: the caller
+        reads the updates again.
         """
         waiting: int = await transaction.fetchval(
             *_COUNT_WAITING(bot_id=self.bot_id, update_ids=self.update_ids)
@@ -92,7 +94,9 @@ class TelegramReceipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomerReceipt:
-    """A customer's message in a chat of a business account, which an edit or a deletion finds by its id."""
+    """Receipt of a customer's message in a business account's
+    chat, by which its edit or deletion finds it.
+    """
 
     bot_id: int
     owner_id: int
@@ -111,24 +115,24 @@ class CustomerReceipt:
         }  # fmt: skip
 
     async def find_joined_turn(self, connection: Pool | Connection, inbound: Inbound) -> int | None:
-        """Return None, since no message of a customer continues an earlier one."""
+        """Return None, since a customer's message never continues an earlier one."""
         return None
 
     async def find_stored(self, transaction: Connection, inbound: Inbound, *, is_stored: bool) -> int | None:
-        """Return None: a repeated message is found by its key alone."""
+        """Return None, since a repeated message is found by its key alone."""
         return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TelegramEditReceipt:
-    """The new text of one Telegram message, for an entry that is made of several."""
+    """Receipt of an edit: the new text of one Telegram message whose entry contains several."""
 
     bot_id: int
     chat_id: int
     message_id: int
     own_text: str
     file_unique_id: str | None = None
-    """Unique id of the file that the message has now; None leaves the stored one."""
+    """Unique id of the file that the message has now; None keeps the stored one."""
 
     async def record(self, transaction: Connection) -> None:
         """Replace the stored text and file id of the message; a stored text of None stays None."""
@@ -150,7 +154,7 @@ async def rehearse_receipts(connection: Connection) -> None:
 FOLLOW_WORDING = Named("""
 UPDATE telegram_messages SET seq = :new WHERE session_id = :session_id AND seq = :old
 """)
-"""Redirection of chat messages to the newest wording of their entry."""
+"""Point chat messages to the newest wording of their entry."""
 _LOCK = """
 WITH mine AS (
   SELECT update_id FROM telegram_updates
@@ -163,9 +167,9 @@ SELECT (SELECT count(*) FROM mine) = cardinality(:update_ids::bigint[])
           WHERE bot_id = :bot_id AND chat_id = :chat_id AND message_id = ANY (:message_ids::bigint[])
             AND seq IS NOT NULL))
 """
-"""Lock on the updates of a message: whether all are unhandled and at least one message is not stored.
+"""Lock the updates of a message; select whether all are unhandled and a message is not stored yet.
 
-Without messages the second condition holds. All messages are stored if an edit arrived before them.
+The second condition also holds without messages. All messages are stored if an edit arrived before them.
 """
 _END = """
 UPDATE telegram_updates SET handled_at = now() FROM s
@@ -178,7 +182,7 @@ SELECT :bot_id, :chat_id, x.message_id, :session_id, s.seq, s.turn_no, x.own_tex
   FROM s, unnest(:message_ids::bigint[], :own_texts::text[], :files::text[]) AS x(message_id, own_text, file)
 ON CONFLICT DO NOTHING
 """
-"""The messages of the chat that an entry is made of; messages that are stored already stay unchanged."""
+"""Insert the chat messages of an entry; messages that are already stored stay unchanged."""
 _PARTS = ReceiptParts(lock=_LOCK, records=(_END, _KEEP_MESSAGES))
 _KEEP_CUSTOMERS = """
 INSERT INTO secretary_messages
@@ -189,7 +193,7 @@ SELECT :bot_id::bigint, :owner_id::bigint, :chat_id::bigint, :message_id::bigint
 ON CONFLICT DO NOTHING
 """
 _CUSTOMER_PARTS = ReceiptParts(lock="SELECT true", records=(_KEEP_CUSTOMERS,))
-"""The key of a customer's message keeps it from being stored twice, so that nothing is locked."""
+"""Receipt statements of a customer's message; its key prevents a second one, so nothing is locked."""
 _TURN_OF_MESSAGE = Named("""
 SELECT turn_no FROM telegram_messages
  WHERE session_id = :session_id AND bot_id = :bot_id AND chat_id = :chat_id AND message_id = :message_id

@@ -1,4 +1,7 @@
-"""Slices of the day's money: this process spends them without touching the row that all share."""
+"""Budget slices: parts of the daily budget that one process spends without updating the shared rows.
+
+There is one slice for known persons and one for anonymous visitors.
+"""
 
 from __future__ import annotations
 
@@ -16,45 +19,56 @@ from shared.core.values.money import Shortage
 
 Kind = Literal["known", "visitors"]
 KEEP_SECONDS = 10.0
-"""Seconds in which turns are begun from a slice; then another replaces it, and it ends with its last turn."""
+"""Seconds for which turns begin from a slice; then a new one
+replaces it, and it closes after its last turn.
+"""
 DRAIN_SECONDS = 60.0
-"""A slice whose turns have not ended by then is closed: the shared row holds what they have set aside."""
+"""Seconds after which a slice is closed although turns run; the shared row then holds their reservations."""
 LOOK_SECONDS = 5.0
-"""Seconds between looks for slices whose process died."""
+"""Seconds between two checks for slices whose process died."""
 SHARE = 4
-"""Divisor of the remaining budget: a quarter is shared out among the processes."""
+"""Divisor of the remaining budget: a quarter of it is divided among the processes."""
 IDLE_SHARE = 8
-"""The same for the slice of a process that is_idle."""
+"""Divisor of the remaining budget for the slice of an idle process."""
 MOST_CALLS = 256
+"""Calls that a slice of a busy process pays for at most."""
 IDLE_CALLS = 128
-"""Calls that the slice of an idle process pays for: sixty claims at once may take `ROOM` times one each."""
+"""Calls that a slice of an idle process pays for; sixty claims at once may each hold `ROOM` calls."""
 LEAST_CALLS = 8
-"""A slice that would pay for less is not taken: near a cap each call asks the shared row itself."""
+"""Calls below which no slice is taken; near a cap, each call uses the shared rows."""
 ROOM = 2
-"""Multiple of the largest recent cost that a claim may cost; a larger one asks the shared row."""
+"""Multiple of the largest recent cost up to which a claim uses
+the slice; a larger one uses the shared rows.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
 class BudgetSlice:
+    """Part of a budget that this process may spend; amounts are in micro-dollars, times are loop-independent
+    seconds.
+    """
+
     id: int
     left_micro: int
     taken_at: float
     near_cap: bool
     fresh_until: float
-    """When the hour ends, and with it the visitors' scope or the day."""
+    """Time at which the hour or day of the slice ends."""
     is_idle: bool = False
     held: dict[int, int] = field(default_factory=dict)
-    """By reservation."""
+    """Reserved micro-dollars by reservation id."""
 
 
 @dataclass(slots=True, kw_only=True)
 class KindBudget:
+    """Slices of one kind of person, and the largest recent cost of a call."""
+
     current: BudgetSlice | None = None
     draining: list[BudgetSlice] = field(default_factory=list)
     largest_micro: int = 0
     was_used: bool = False
     looked_at: float = float("-inf")
-    """When this process last looked whether it may keep a slice while it is_idle."""
+    """Time of the last check whether an idle process may have a slice."""
 
     @property
     def slices(self) -> Sequence[BudgetSlice]:
@@ -63,13 +77,13 @@ class KindBudget:
 
 @dataclass(slots=True, kw_only=True)
 class SliceHold:
-    """Hold of one claim on each budget, exclusive in this process."""
+    """Part of the slices that one claim holds until it knows its cost."""
 
     parts: Mapping[Kind, tuple[BudgetSlice, int]]
 
     @property
     def row(self) -> list[int | None]:
-        """Slice and most micro-dollars for a known person, and the same for an anonymous visitor."""
+        """Slice id and maximum micro-dollars for a known person, then for a visitor; None without a slice."""
         row: list[int | None] = []
         for kind in ("known", "visitors"):
             part = self.parts.get(kind)
@@ -78,7 +92,7 @@ class SliceHold:
 
 
 class PostgresTokenReservations(PoolStore):
-    """Reservations of tokens for calls whose price is unknown."""
+    """Store of token reservations for calls with unknown prices. It raises StorageUnavailable."""
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record], *, timezone: str) -> None:
         super().__init__(pool)
@@ -95,9 +109,10 @@ class PostgresTokenReservations(PoolStore):
         weight: int,
         free_models: Sequence[str],
     ) -> tuple[int, int] | None:
-        """Return the reservation and the longest answer; None if less than `least_output` is left.
+        """Reserve tokens; return the reservation's id and the maximum output, or None if less than
+        `least_output` is left.
 
-        `free_models` cost nothing.
+        Models in `free_models` do not count.
         """
         asked = sql.RESERVE_TOKENS(
             timezone=self._timezone, cap=cap, input_tokens=input_tokens, output_tokens=output_tokens,
@@ -119,15 +134,16 @@ class PostgresTokenReservations(PoolStore):
 
     @store_method
     async def settle_tokens(self, reservation_id: int, tokens: int) -> None:
-        """End a reservation with what its call used; a second time changes nothing."""
+        """Replace a reservation by the tokens that its call used; repeating it has no effect."""
         await self._pool.execute(*sql.SETTLE_TOKENS(reservation_id=reservation_id, tokens=tokens))
 
 
 class Allowance(PoolStore):
-    """Allowance of this process: slices of the budgets, never more than granted; reservations are the truth.
+    """Budget slices of this process, of which it spends no more than was granted; reservations are
+    authoritative.
 
     Any process closes a slice whose process died or was too slow: the shared row then holds its reservations,
-    and no claim uses it any more.
+    and no claim uses the slice any more.
     """
 
     def __init__(
@@ -137,16 +153,17 @@ class Allowance(PoolStore):
         taken: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`taken` is called with each slice as soon as the database has it."""
+        """Create the allowance without slices; `taken` is called when the database has granted one."""
         super().__init__(pool)
         self._taken = taken
         self._clock = clock
         self._budgets: dict[Kind, KindBudget] = {"known": KindBudget(), "visitors": KindBudget()}
         self._looked_at = float("-inf")
 
-    # -- while turns run; nothing of this waits ---------------------------------------------------------
+    # -- used while turns run; nothing of this waits -----------------------------------------------------
 
     def hold(self) -> SliceHold:
+        """Hold a part of each usable slice for a claim whose cost is not known yet."""
         parts: dict[Kind, tuple[BudgetSlice, int]] = {}
         for kind, budget in self._budgets.items():
             one = budget.current
@@ -159,14 +176,14 @@ class Allowance(PoolStore):
         return SliceHold(parts=parts)
 
     def release_hold(self, hold: SliceHold) -> None:
-        """Release an unused hold."""
+        """Return an unused hold to its slices."""
         for one, most in hold.parts.values():
             one.left_micro += most
 
     def record_claim(
         self, hold: SliceHold, row: Mapping[str, Any] | asyncpg.Record, *, anonymous: bool
     ) -> bool:
-        """Record what a claim took, and return whether its slice's cap is nearly reached."""
+        """Record what a claim reserved; return whether the cap of its slice is nearly reached."""
         self.release_hold(hold)
         kind: Kind = "visitors" if anonymous else "known"
         budget, amount = self._budgets[kind], row["reserved_micro"]
@@ -185,7 +202,9 @@ class Allowance(PoolStore):
         return one.near_cap
 
     def settle(self, reservation_id: int | None, micro: int | None = None) -> None:
-        """Settle a call; an unknown price counts everything reserved as spent here."""
+        """Settle a call at `micro` micro-dollars; None (unknown
+        price) counts the whole reservation as spent.
+        """
         for one in self._find_slices(reservation_id):
             amount = one.held.pop(reservation_id or 0)
             one.left_micro += amount - (amount if micro is None else micro)
@@ -195,18 +214,19 @@ class Allowance(PoolStore):
         return [one for budget in budgets for one in budget.slices if reservation_id in one.held]
 
     def count_held_micro(self, reservation_id: int) -> int:
+        """Return the micro-dollars reserved from slices under this id; 0 if there are none."""
         return sum(one.held[reservation_id] for one in self._find_slices(reservation_id))
 
     def lower_reservation(self, reservation_id: int, micro: int) -> None:
-        """Lower a reservation whose increase was refused elsewhere."""
+        """Lower a reservation to `micro` micro-dollars, after its increase was refused elsewhere."""
         for one in self._find_slices(reservation_id):
             one.left_micro += one.held[reservation_id] - micro
             one.held[reservation_id] = micro
 
     async def raise_reservation(self, reservation_id: int, micro: int, *, caps: Caps) -> list[Shortage]:
-        """Room for more in the slice that has this reservation; near a cap the slice grows by just that.
+        """Raise a reservation to `micro` micro-dollars; near a cap the slice grows by the missing amount.
 
-        What the caps refuse is returned, and nothing was changed.
+        Return the shortages if the caps refuse it, and change nothing; else an empty list.
         """
         for one in self._find_slices(reservation_id):
             more = micro - one.held[reservation_id]
@@ -243,13 +263,13 @@ class Allowance(PoolStore):
             one.left_micro += micro
         return refused
 
-    # -- with each beat ---------------------------------------------------------------------------------
+    # -- called with each heartbeat ----------------------------------------------------------------------
 
     @store_method
     async def renew_slices(self, *, worker_id: int, caps: Caps, call_micro: int = 0) -> None:
         """Take slices for turns that run or may begin, and return those that are not needed.
 
-        With `call_micro`, the worst cost of a first call, a process has a slice before its first claim.
+        With `call_micro`, the maximum cost of a first call, a process has a slice before its first claim.
         """
         now = self._clock()
         if caps.total is not None and now - self._looked_at > LOOK_SECONDS:
@@ -271,7 +291,9 @@ class Allowance(PoolStore):
         return now >= one.fresh_until or (not one.is_idle and now - one.taken_at > DRAIN_SECONDS)
 
     def _is_due(self, budget: KindBudget, one: BudgetSlice) -> bool:
-        """Whether running turns have had this slice long enough, or have used it up."""
+        """Return whether a busy process should replace this slice: it is old, nearly used up, stale, or that
+        of an idle process.
+        """
         used_up = one.left_micro < LEAST_CALLS * ROOM * budget.largest_micro
         return used_up or one.is_idle or self._is_stale(one) or self._clock() - one.taken_at > KEEP_SECONDS
 
@@ -282,7 +304,7 @@ class Allowance(PoolStore):
         budget.current, budget.was_used = fresh, False
 
     async def _keep_idle_slice(self, kind: Kind, budget: KindBudget, worker_id: int, caps: Caps) -> None:
-        """Have a small slice ready for the next wave, unless others may need the money.
+        """Keep a small slice ready for the next turns, unless other processes may need the money.
 
         Every `KEEP_SECONDS` the shared rows are read; they are locked only when a slice is taken or returned.
         """
@@ -294,7 +316,7 @@ class Allowance(PoolStore):
             return
         budget.looked_at = now
         names, limits = _scopes_of(kind, caps)
-        # A slice stays until what is left beside it is half of what would be asked for to take it.
+        # A slice is kept until the rest of the budget is half of what taking it would require.
         least = one.left_micro if one is not None and is_ready else LEAST_CALLS * budget.largest_micro
         share = IDLE_SHARE // 2 if is_ready else IDLE_SHARE
         has_room = await self._pool.fetchval(
@@ -340,7 +362,7 @@ class Allowance(PoolStore):
 
     @store_method
     async def release_all(self) -> None:
-        """Close all slices: this process begins no more turns."""
+        """Close all slices, since this process begins no more turns."""
         for budget in self._budgets.values():
             for one in budget.slices:
                 await self._close(one.id)
@@ -348,7 +370,7 @@ class Allowance(PoolStore):
 
     @store_method
     async def close_lapsed_slices(self) -> int:
-        """Slices of processes that are gone, or that have not said for a while that they live; how many."""
+        """Close slices of processes that died or sent no heartbeat; return their number."""
         found = await self._pool.fetch(sql.LAPSED)
         for row in found:
             await self._close(row["id"])
@@ -359,7 +381,7 @@ class Allowance(PoolStore):
 
 
 def _scopes_of(kind: Kind, caps: Caps) -> tuple[list[str], list[int | None]]:
-    """Names of the shared scopes that calls of this kind count in, and their caps."""
+    """Return the names of the shared budgets in which calls of this kind count, and their caps."""
     if kind == "known" or caps.visitors_hour is None:
         return ["total"], [caps.total]
     return ["total", "visitors"], [caps.total, caps.visitors_hour]

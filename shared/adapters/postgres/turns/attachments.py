@@ -1,4 +1,4 @@
-"""Files of a conversation: bytes in Postgres, so that no two processes need to share a disk."""
+"""Store of a conversation's files: bytes in Postgres, so that processes need no shared disk."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _SHOWN = "name", "mime", "size", "width", "height"
 
 
 class PostgresAttachments(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of files; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def store(
         self, session_id: int, *, body: bytes, mime: str, name: str = "", description: str = ""
     ) -> int:
-        """The id of this file in this session; the same bytes are kept once."""
+        """Store a file and return its id; the same bytes in the same session are stored once."""
         digest = hashlib.sha256(body).digest()
         attachment_id: int = await self._pool.fetchval(
             *_STORE(
@@ -35,7 +35,9 @@ class PostgresAttachments(PoolStore):
 
     @store_method
     async def store_file(self, session_id: int, file: ToolFile) -> int:
-        """The id of a file that a tool made for the person; the same file by the same name is kept once."""
+        """Store a file that a tool made and return its id; the same bytes with the same name are stored once
+        per session.
+        """
         digest = hashlib.sha256(file.body).digest()
         attachment_id: int = await self._pool.fetchval(
             *_STORE_FILE(
@@ -47,7 +49,9 @@ class PostgresAttachments(PoolStore):
 
     @store_method
     async def list_attached(self, ids: Sequence[int]) -> tuple[Attached, ...]:
-        """Return files in this order as screens receive them; deleted ones are left out."""
+        """Return the files with these ids, in this order and
+        without their bytes; deleted ones are left out.
+        """
         rows = await self._pool.fetch(
             *_ATTACHED(ids=list(ids)),
         )
@@ -57,7 +61,7 @@ class PostgresAttachments(PoolStore):
 
     @store_method
     async def load_body(self, session_id: int, public_id: str) -> bytes | None:
-        """None when it is gone, or another conversation's."""
+        """Return the bytes of a file; None if it was deleted or is not of this session."""
         body: bytes | None = await self._pool.fetchval(
             *_BODY(session_id=session_id, public_id=UUID(public_id)),
         )  # fmt: skip
@@ -65,6 +69,7 @@ class PostgresAttachments(PoolStore):
 
     @store_method
     async def load_pictures(self, ids: Sequence[int]) -> dict[int, PictureContent]:
+        """Return pictures by id with their bytes and descriptions; deleted ones are left out."""
         rows = await self._pool.fetch(
             *_PICTURES(ids=list(ids)),
         )
@@ -75,7 +80,7 @@ class PostgresAttachments(PoolStore):
 
     @store_method
     async def find_picture(self, session_id: int, attachment_id: int) -> str | None:
-        """Its media type; None when this session has no such picture."""
+        """Return the media type of a picture; None if this session has no such picture."""
         mime: str | None = await self._pool.fetchval(
             *_FIND_PICTURE(session_id=session_id, attachment_id=attachment_id),
         )  # fmt: skip
@@ -83,12 +88,15 @@ class PostgresAttachments(PoolStore):
 
     @store_method
     async def load_descriptions(self, ids: Sequence[int]) -> dict[int, str]:
+        """Return descriptions by id; files without one are left out."""
         rows = await self._pool.fetch(*_DESCRIPTIONS(ids=list(ids)))
         return {row["id"]: row["description"] for row in rows}
 
     @store_method
     async def describe(self, it: Described) -> None:
-        """Store the description that later requests have instead of the picture; the first one stays."""
+        """Store the description that later requests contain instead of the picture, and its cost; an existing
+        one stays.
+        """
         cost = sum(call.cost_micro or 0 for call in it.spent)
         await self._pool.execute(
             *DESCRIBED(
@@ -101,7 +109,7 @@ class PostgresAttachments(PoolStore):
 
     @store_method
     async def load_transcript(self, session_id: int, attachment_id: int) -> str | None:
-        """Return the transcript of a recording; None if it was not transcribed yet."""
+        """Return the transcript of a recording; None if it is not transcribed."""
         words: str | None = await self._pool.fetchval(
             *_TRANSCRIPT(session_id=session_id, attachment_id=attachment_id)
         )
@@ -117,7 +125,7 @@ class PostgresAttachments(PoolStore):
         spent: Spending,
         reservation_id: int | None,
     ) -> None:
-        """Store cost and transcript of a recording; the first transcript stays."""
+        """Store the cost and, unless None, the transcript of a recording; an existing transcript stays."""
         await self._pool.execute(
             *HEARD(
                 session_id=session_id, attachment_id=attachment_id, words=words,
@@ -137,7 +145,7 @@ WITH known AS (
 )
 SELECT id FROM known UNION ALL SELECT id FROM made
 """)
-"""A picture of a session, stored once by its content."""
+"""Insert a file of a session, once per content."""
 _STORE_FILE = Named("""
 WITH known AS (
   SELECT id FROM attachments WHERE session_id = :session_id AND sha256 = :sha256 AND name = :name
@@ -149,7 +157,7 @@ WITH known AS (
 )
 SELECT id FROM known UNION ALL SELECT id FROM made
 """)
-"""A file of a session, stored once by its content and name."""
+"""Insert a file of a session, once per content and name."""
 _ATTACHED = Named("""
 SELECT a.public_id, a.name, a.mime, a.size, a.width, a.height
   FROM unnest(:ids::bigint[]) WITH ORDINALITY AS w(id, place) JOIN attachments a USING (id)

@@ -1,8 +1,8 @@
-"""Sums over a whole history, counted once and then added to: each look reads only what is new.
+"""Sums over whole tables, counted once and then updated: each read covers only new rows.
 
-A row is settled once every transaction that wrote when it was seen has ended: all rows up to it are then
-visible, and become part of what is kept. Rows that may still change are remembered by their keys, and looked
-up again.
+A row is settled once every transaction that was writing when it was first read has ended: all rows up to it
+are then visible and join the kept sums. Rows that may still change are remembered by their keys and read
+again.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from shared.adapters.postgres.db.page_read import read_page
 from shared.adapters.postgres.db.pool import STATEMENT_SECONDS, Named, Pool, PoolStore
 
 SETTLED = "now() - interval '15 min'"
-"""Longer than any transaction here may last: the first look has seen none before."""
+"""Time up to which rows are settled at the first read; longer than any transaction may last."""
 TIME_GUARD_SECONDS = 60.0
 """Seconds that a transaction may take from its begin to its first row, whose time is that of the begin."""
 MOST_HELD = 1_000
-"""Changing rows whose keys are remembered; while there are more, what follows them is read again."""
+"""Maximum changing rows whose keys are remembered; above it, rows after them are read again."""
 Sums: TypeAlias = Mapping[str, float]
 
 
@@ -31,7 +31,7 @@ def _of(column: str, *values: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A table whose rows are placed by a growing column, and what is summed up of them."""
+    """Table whose rows are ordered by a growing column, and the sums over it."""
 
     table: str
     sums: Mapping[str, str]
@@ -39,11 +39,11 @@ class Source:
     place: str = "id"
     kind: str = "bigint"
     changing: str = "false"
-    """Condition of rows whose sums may still change."""
+    """Condition of rows whose contribution to the sums may still change."""
     key: Mapping[str, str] = field(default_factory=lambda: {"id": "bigint"})
-    """Columns that find such a row again, with their types."""
+    """Key columns by which such rows are found again, with their types."""
     base: str = ""
-    """Statement that returns the same sums of all rows, including deleted ones."""
+    """Statement that returns the same sums over all rows, including deleted ones; "" without one."""
 
     @property
     def start(self) -> str:
@@ -51,12 +51,12 @@ class Source:
 
     @property
     def guard_seconds(self) -> float:
-        """Seconds after which no transaction adds a row before a place that was seen."""
+        """Seconds after which no transaction can insert a row before a position that was read."""
         return STATEMENT_SECONDS if self.kind == "bigint" else TIME_GUARD_SECONDS
 
     @property
     def first_edge(self) -> str:
-        """The last place that is settled by its age."""
+        """Statement for the last position that is settled by age."""
         newest = f"(SELECT max({self.place}) FROM {self.table} WHERE {self.age} < {SETTLED})"
         if self.place == self.age:
             newest = SETTLED
@@ -64,7 +64,9 @@ class Source:
 
     @property
     def look(self) -> Named:
-        """Sums after `after`: of settled and changing rows up to `place`, and later ones; and of `keys`."""
+        """Statement for sums after `after`: of settled and changing rows up to `place`, of later rows, and of
+        `keys`.
+        """
         place = f":place::text::{self.kind}"
         told = ", ".join(f"'{name}', {term}" for name, term in self.sums.items())
         keys = f"json_agg(json_build_array({', '.join(self.key)}))"
@@ -90,7 +92,7 @@ class Source:
 
     @property
     def whole(self) -> Named:
-        """All by the base, and what of it came after a place."""
+        """Statement for the sums of `base`, and the part of them after a position."""
         told = ", ".join(f"'{name}', {term}" for name, term in self.sums.items())
         later = f"{self.place} > :after::text::{self.kind}"
         tail = f"SELECT json_build_object({told}) FROM {self.table} WHERE {later}"
@@ -150,7 +152,7 @@ _NOTHING: Mapping[str, Any] = {"sums": {}, "keys": []}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    """Sums up to `edge`; the rows up to `next_edge` are added once no transaction can write one any more."""
+    """Sums up to `edge`; rows up to `next_edge` are added when no transaction can insert any more there."""
 
     sums: Sums
     edge: str
@@ -158,12 +160,12 @@ class _Kept:
     next_writer: int = 0
     seen_at: float = float("-inf")
     held: Keys = ()
-    """Keys of rows up to `edge` that may still change; `sums` has none of them."""
+    """Keys of rows up to `edge` that may still change; `sums` excludes them."""
 
 
 @dataclass(slots=True)
 class RunningSums:
-    """Not for two callers at a time."""
+    """Reader of the sums; it must not be called concurrently."""
 
     pool: Pool
     clock: Callable[[], float] = monotonic
@@ -187,7 +189,7 @@ class RunningSums:
         return total
 
     async def _look(self, source: Source, kept: _Kept) -> tuple[Sums, _Kept]:
-        """Return all sums, and what is kept for the next look."""
+        """Return all sums, and the state for the next read."""
         found = await read_page(
             self.pool,
             *source.look(after=kept.edge, place=kept.next_edge, keys=json.dumps(kept.held)),
@@ -239,12 +241,12 @@ SELECT json_build_object(
   'settled', ({_ROWS} :edge::bigint AND id <= :next_edge::bigint),
   'tail', ({_ROWS} :next_edge::bigint))::text
 """)
-"""Spending behind an edge, parted where no running transaction can still write before it."""
+"""Spending after an edge, divided at the position before which running transactions may still write."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Day:
-    """Sums up to `edge`; rows up to `next_edge` are added once no transaction can be writing one."""
+    """Sums up to `edge`; rows up to `next_edge` are added when no transaction can insert any more there."""
 
     day: str = "infinity"
     sums: Sums = field(default_factory=lambda: dict.fromkeys(_TODAY, 0))
@@ -254,14 +256,16 @@ class _Day:
     seen_at: float = float("-inf")
 
     def is_settled(self, oldest_writer: int, now: float) -> bool:
-        """A number is taken just before its writer is known as one, by the same statement."""
+        """Return whether rows up to `next_edge` are settled: all writers seen with it have ended, and the
+        ids' delay has passed.
+        """
         return oldest_writer >= self.next_writer and now - self.seen_at > STATEMENT_SECONDS
 
 
 class SpentToday(PoolStore):
-    """Spending of today by the ledger, read incrementally.
+    """Today's spending by the ledger, read incrementally.
 
-    Ledger rows never change: all up to a number are settled once the transactions of that time have ended.
+    Ledger rows never change: all up to an id are settled once the transactions of that time have ended.
     """
 
     def __init__(self, pool: Pool, timezone: str, *, clock: Callable[[], float] = monotonic) -> None:
@@ -271,7 +275,9 @@ class SpentToday(PoolStore):
         self._kept = _Day()
 
     async def read(self) -> Sums:
-        """`spent` in micro-dollars, `unknown` and `calls`. Two at a time do each other no harm."""
+        """Return `spent` in micro-dollars, `unknown` (calls without a price) and `calls`; concurrent calls
+        are safe.
+        """
         kept, found = self._kept, await self._since(self._kept)
         if found["day"] != kept.day:
             kept = _Day(day=found["day"])

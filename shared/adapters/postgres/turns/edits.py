@@ -1,4 +1,4 @@
-"""Edits of messages and repeated answers; the log is only appended to."""
+"""Store of edited messages and repeated answers; the log itself is only appended to."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class PostgresEdits(PoolStore):
     """Store of edits and repeated answers; each method is one transaction and raises StorageUnavailable."""
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record], *, follow: Sequence[Named] = ()) -> None:
-        """Take the statements that move references of channels from an old wording to the new one.
+        """Create the store; `follow` are statements that move a channel's references to a new wording.
 
-        Each statement of `follow` has the parameters `session_id`, `old` and `new`.
+        Each has the parameters `session_id`, `old` and `new`.
         """
         super().__init__(pool)
         self._follow = follow
@@ -126,7 +126,7 @@ class PostgresEdits(PoolStore):
         self, connection: Connection, session_id: int, row: asyncpg.Record, blocks: tuple[Block, ...],
         tokens: int, dedupe_key: str | None,
     ) -> int:  # fmt: skip
-        """Store the new wording in the place of the old one; return its seq."""
+        """Store a new wording in the place of an old one; return its `seq`."""
         old: int = row["seq"]
         new: int = await connection.fetchval(*_NEXT_SEQ(session_id=session_id))
         await connection.execute(
@@ -139,7 +139,7 @@ class PostgresEdits(PoolStore):
                 root=row["root"],
             )
         )
-        # The place in the turn goes to the new entry; no two entries may hold it at a time.
+        # The position in the turn moves to the new entry; two entries must never have the same position.
         await connection.execute(*_GIVE_PLACE(session_id=session_id, old=old, new=new))
         await connection.execute(
             *_TAKE_PLACE(
@@ -243,7 +243,7 @@ class PostgresEdits(PoolStore):
         if row is None:
             return None
         blocks = blocks_from_json(row["blocks"])
-        # What only says that it was spoken is nobody's words.
+        # The note that only marks a recording is not the person's text.
         return row["seq"], text_of(one for one in blocks if getattr(one, "text", "") != RECORDING_NOTE)
 
     @store_method
@@ -258,7 +258,7 @@ class PostgresEdits(PoolStore):
 
     @store_method
     async def wake(self, session_id: int) -> bool:
-        """Make a postponed turn due now; return False if none is postponed."""
+        """Make a postponed turn due now; return False if none is."""
         return await self._pool.fetchval(*_WAKE(session_id=session_id)) is not None
 
     @store_method
@@ -273,9 +273,9 @@ class PostgresEdits(PoolStore):
     ) -> AgainResult:
         """Start a turn that repeats a question; the same key has no further effect.
 
-        `turn` names another turn in view than the last; one that is being answered is asked again after its
-        answer. `woken` if a postponed one is due now; `busy` while one is unanswered; `nothing` without a
-        question in view; `with_human` while a human has the conversation.
+        `turn` names another turn in view than the last; one that is being answered is repeated after its
+        answer. "woken" if a postponed turn is due now; "busy" while one is unanswered; "nothing" without a
+        question in view; "with_human" while an operator has the conversation.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await connection.fetchrow(
@@ -309,7 +309,8 @@ class PostgresEdits(PoolStore):
 
 
 async def _correct_notes(connection: Connection, session_id: int, turn: int, before: str, after: str) -> int:
-    """Reword notes of this turn that hold the former words; archive those that cannot be. Return how many.
+    """Correct notes of a turn that contain the former text, or archive those that cannot be corrected; return
+    their number.
 
     Only notes that the program took from the conversation change, never those of a person or an operator.
     """
@@ -347,7 +348,9 @@ async def _correct_notes(connection: Connection, session_id: int, turn: int, bef
 
 
 async def _find_heir(connection: Connection, note_id: int, text: str, subject: str) -> int | None:
-    """The note that says the new text, made if there is none; None where such a note was forgotten."""
+    """Return the id of the note with the new text, inserted if there is none; None if such a note was
+    forgotten.
+    """
     told = note_hash(text)
     twin = await connection.fetchrow(*_TWIN(note_id=note_id, hash=told))
     if twin is None:
@@ -369,7 +372,7 @@ async def _find_heir(connection: Connection, note_id: int, text: str, subject: s
 
 
 async def _index_wording(connection: Connection, session_id: int, *, old: int, new: int) -> None:
-    """Make a hidden message searchable by its new wording alone, where its former one was searchable."""
+    """Replace the passages of a hidden message by those of its new wording, if it was indexed."""
     former = await connection.fetch(*_TAKE_PASSAGES(session_id=session_id, seq=old))
     if not former:
         return
@@ -405,7 +408,7 @@ def _build_accepted(session_id: int, row: asyncpg.Record, *, repeated: bool) -> 
 
 
 def _find_obstacle(session: asyncpg.Record, asked: asyncpg.Record) -> str:
-    """Why this question cannot be edited; empty where it can."""
+    """Return the code of the reason why a question cannot be edited; "" if it can."""
     if asked["replaced"]:
         return "edit_changed"
     if session["held_after"] is not None or asked["by_human"]:
@@ -427,7 +430,7 @@ def _build_edited(session: asyncpg.Record, result: EditResult, turn: int, seq: i
 
 
 def _classify_edit(session: asyncpg.Record, turn: int, *, is_shown: bool) -> EditResult:
-    """Return the effect of an edit by the message's newest turn."""
+    """Return the effect of an edit, by the newest turn that asks the message."""
     if turn > session["answered_turn"] + 1:
         return "replaced"
     if turn == session["answered_turn"] + 1:
@@ -442,7 +445,7 @@ _LOCK_CONTACT = Named("""
 SELECT p.id FROM sessions s JOIN contacts p ON p.id = s.contact_id WHERE s.id = :session_id
    FOR NO KEY UPDATE OF p
 """)
-"""Notes are written under this lock, which is taken before that of the session."""
+"""Lock the person, under which notes are written; it is taken before the lock of the session."""
 _EDITED_SESSION = Named("""
 SELECT answered_turn, next_turn, leased_by, held_after, next_event_seq - 1 AS event_seq, now() AS at,
        EXISTS (SELECT FROM entries k WHERE k.session_id = :session_id AND k.dedupe_key = :dedupe_key) AS known
@@ -461,7 +464,9 @@ SELECT w.seq, w.turn_no, w.step, e.blocks, coalesce(e.replaces_seq, e.seq) AS ro
  WHERE w.replaced_by IS NULL AND e.author = 'person' AND w.turn_no > s.erased_turn
    AND e.blocks <> erased_blocks(e.blocks)
 """)
-"""The newest wording of the message stored as `seq`; none if it was erased or asked in another turn."""
+"""Select the newest wording of the message stored as `seq`; no
+row if it was erased or asked in another turn.
+"""
 _COPIES = Named("""
 SELECT te.seq, te.turn_no, te.step, e.blocks, e.replaces_seq AS root
   FROM sessions s JOIN turn_entries te ON te.session_id = s.id
@@ -471,7 +476,7 @@ SELECT te.seq, te.turn_no, te.step, e.blocks, e.replaces_seq AS root
        SELECT coalesce(o.replaces_seq, o.seq) FROM turn_entries q JOIN entries o USING (session_id, seq)
         WHERE q.session_id = :session_id AND q.turn_no = :turn AND o.author = 'person')
 """)
-"""Turns that ask the messages of a turn again, of the last thousand."""
+"""Select turns that repeat the messages of a turn, among the last thousand."""
 _TURN_OF_MESSAGE = Named("""
 SELECT CASE WHEN e.blocks = erased_blocks(e.blocks) THEN 0 ELSE (
          SELECT max(te.turn_no) FROM entries c JOIN turn_entries te USING (session_id, seq)
@@ -500,13 +505,13 @@ _FOLLOW = (
            AND event_seq > (SELECT next_event_seq - 5000 FROM sessions WHERE id = :session_id)
     """),
 )
-"""Redirection of references to an entry's newest wording; of events, the last five thousand."""
+"""Point references to an entry's newest wording; of events, only among the last five thousand."""
 _MARK_OUTDATED = Named("""
 UPDATE events SET payload = payload || jsonb_build_object('outdated', :turn::bigint)
  WHERE session_id = :session_id AND seq = :seq AND kind = 'msg' AND event_seq > (
          SELECT next_event_seq - 5000 FROM sessions WHERE id = :session_id)
 """)
-"""Mark of a message whose answer in a turn was shown before the edit; screens offer a new answer."""
+"""Mark a message whose answer was shown before the edit; screens then offer a new answer."""
 _TELL_EDIT = Named("""
 WITH s AS (
   UPDATE sessions SET next_event_seq = next_event_seq + 1 WHERE id = :session_id
@@ -515,11 +520,11 @@ WITH s AS (
 INSERT INTO events (session_id, event_seq, kind, seq, turn_no, payload)
 SELECT :session_id, event_seq, 'edited', :seq, :turn, :payload FROM s RETURNING event_seq
 """)
-"""Event of a new wording; its text is that of its entry, so that an erasure reaches it."""
+"""Insert the event of a new wording; its text is read from the entry, so that an erasure reaches it."""
 _READ_AGAIN = Named("""
 UPDATE sessions SET flushed_turn = least(flushed_turn, :turn - 1) WHERE id = :session_id AND base_turn < :turn
 """)
-"""The next flush reads the new wording, too; of hidden turns its request has the new wording."""
+"""Let the next flush read the turn again, for hidden turns too."""
 _IS_SHOWN = Named("""
 SELECT EXISTS (SELECT FROM deliveries
                 WHERE session_id = :session_id AND turn_no = :turn AND state NOT IN ('queued', 'dead'))
@@ -561,7 +566,7 @@ SELECT e.blocks, e.tokens, coalesce(e.replaces_seq, e.seq) AS root
                     WHERE h.session_id = :session_id AND h.turn_no = :turn AND o.author = 'operator')
  ORDER BY te.step
 """)
-"""Question to repeat; one that a human has answered is not the assistant's to answer."""
+"""Select the question to repeat; one that an operator answered is not repeated."""
 _AGAIN = Named("""
 WITH s AS (
   UPDATE sessions SET next_seq = next_seq + 1, next_turn = next_turn + 1, last_channel = :channel,
@@ -577,7 +582,8 @@ WITH s AS (
 )
 INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT :session_id, seq, turn_no, seq FROM s
 """)
-"""Repeated turn; its question has no event, since screens show it where it was first asked.
+"""Insert a turn that repeats a question; it has no event, since screens show the question where it was first
+asked.
 
 A question that has stopped processes may stop one more: the next fault ends its turn.
 """
@@ -612,7 +618,7 @@ SELECT q.root, t.first, t.last, t.replaced, e.blocks,
     JOIN sessions s ON s.id = :session_id
  WHERE e.blocks <> erased_blocks(e.blocks) AND coalesce(t.first, s.erased_turn + 1) > s.erased_turn
 """)
-"""A question as it was asked first, with the turns that answered it, of the last thousand."""
+"""Select a question as first asked, with the turns that answered it, among the last thousand."""
 _ASK_ANEW = Named("""
 WITH s AS (
   UPDATE sessions SET next_seq = next_seq + 1, next_turn = next_turn + 1, last_channel = :channel,
@@ -633,7 +639,7 @@ WITH s AS (
 )
 SELECT seq, turn_no, event_seq, now() AS at FROM s
 """)
-"""A question in a new turn, for an edited one; the caller holds the session's lock."""
+"""Insert an edited question as a new turn; the caller holds the session's lock."""
 _REPLACE = Named("""
 UPDATE turn_entries te SET replaced_by = :seq FROM entries e
  WHERE te.session_id = :session_id AND te.turn_no BETWEEN :first_turn AND :last_turn
@@ -642,11 +648,11 @@ UPDATE turn_entries te SET replaced_by = :seq FROM entries e
    AND te.replaced_by IS NULL
 RETURNING te.seq
 """)
-"""Mark of replaced entries; other messages of the person in the same turn stay, and are answered too."""
+"""Mark the replaced entries; other messages of the person in the same turn stay and are answered too."""
 _FORGET_PASSAGES = Named("""
 DELETE FROM passages WHERE session_id = :session_id AND seq = ANY (:seqs::bigint[])
 """)
-"""Deletion of passages, which exist if a summary that had hidden the message was undone."""
+"""Delete passages, which exist if a summary that had hidden the message was undone."""
 FENCE_JOBS = Named("""
 WITH j AS (
   UPDATE jobs SET state = 'due', epoch = epoch + 1, leased_by = NULL, due_at = now()
@@ -655,7 +661,7 @@ WITH j AS (
 UPDATE flushes f SET outcome = 'failed', ended_at = now() WHERE f.session_id = :session_id
    AND f.outcome = 'running'
 """)
-"""Restart of running summaries and flushes with the present log."""
+"""Make running summaries and flushes start again with the present log."""
 _UNCHAIN = Named("UPDATE notes SET superseded_by = NULL, superseded_reason = '' WHERE id = :note_id")
 _NOTES_OF_TURN = Named("""
 SELECT id, text, subject FROM notes
@@ -699,7 +705,7 @@ SELECT :session_id, s.event_seq, 'memory', jsonb_strip_nulls(jsonb_build_object(
          'replaces', (SELECT 'n' || left(o.public_id::text, 8) FROM notes o WHERE o.id = :replaces)))
   FROM s, notes n WHERE n.id = :note_id
 """)
-"""Event of a note that an edit changed, without the text of a forgotten one."""
+"""Insert the event of a note that an edit changed; without its text if the note was forgotten."""
 _TAKE_PASSAGES = Named("""
 WITH gone AS (
   DELETE FROM passages WHERE session_id = :session_id AND seq = :seq
@@ -725,4 +731,4 @@ SELECT :session_id, coalesce(x.number, (SELECT coalesce(max(number), 0) FROM pas
     x(part int, number bigint, text text, dictionary text, words text)
  CROSS JOIN LATERAL to_tsvector(x.dictionary::regconfig, x.words) AS v
 """)
-"""Passages of an edited message; those that were there keep their numbers."""
+"""Insert the passages of an edited message; existing ones keep their numbers."""

@@ -1,4 +1,6 @@
-"""Durable events as screens read them: after a number, the newest messages, what a summary hides."""
+"""Store of a session's durable events as screens read them:
+after a number, newest ones, and hidden messages.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from shared.core.values.messages import Block, blocks_from_json, text_without_fi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OriginalsPage:
-    """Page of the messages that a summary replaces, oldest first; older ones precede the message `before`."""
+    """Page of the messages that a summary replaces, oldest first; `before` is the message id for the next
+    page, None at the start.
+    """
 
     messages: tuple[Mapping[str, Any], ...]
     before: str | None
@@ -25,7 +29,7 @@ class OriginalsPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogHead:
-    """The newest event's number; numbers of an older `log_epoch` may have been undone by a restore."""
+    """Number of the newest event; numbers of another `log_epoch` may be invalid after a restore."""
 
     event_seq: int
     log_epoch: int
@@ -45,8 +49,10 @@ NOT_REPLACED = """
       AND NOT EXISTS (SELECT FROM turn_entries n WHERE n.session_id = r.session_id AND n.seq = r.replaced_by
                          AND n.turn_no = r.turn_no)))
 """
-"""Condition that event `v` is no question that was asked again in other words, no answer to one, and not
-removed. A message whose wording alone was replaced keeps its event.
+"""Condition that event `v` is not removed and neither a question that was edited into a new turn, nor its
+answer.
+
+A message whose wording alone was replaced keeps its event.
 """
 
 _RUNNING = Named("""
@@ -67,14 +73,15 @@ SELECT t.turn_no, t.state, j.id AS job_id, h.state AS held, h.asked_by, h.reason
   LEFT JOIN jobs j ON j.session_id = s.id AND j.kind = 'compact' AND j.state = 'running'
  WHERE s.id = :session_id
 """)
-"""Present state for a screen: the running turn, a summary, a hand-over, waiting messages."""
+"""Select what is in progress for a screen: running turn, summary, hand-over, waiting messages."""
 
 
 class PostgresEvents(PoolStore):
-    """Store of a session's events and of how far each address has read; raises StorageUnavailable."""
+    """Store of events and of how far each address has read. It raises StorageUnavailable."""
 
     @store_method
     async def load_head(self, session_id: int) -> LogHead | None:
+        """Return the number of the newest event and the log epoch; None if the session is unknown."""
         row = await self._pool.fetchrow(
             *_HEAD(session_id=session_id),
         )
@@ -121,7 +128,7 @@ class PostgresEvents(PoolStore):
     ) -> tuple[Stored, ...]:
         """Return the newest `limit` messages with a number below `event_seq`, oldest first.
 
-        None means below no number: the newest of all.
+        `event_seq` None means the newest of all.
         """
         rows = await self._pool.fetch(
             *_MESSAGES_BEFORE(session_id=session_id, event_seq=event_seq, limit=limit),
@@ -130,19 +137,21 @@ class PostgresEvents(PoolStore):
 
     @store_method
     async def list_pinned(self, session_id: int) -> tuple[str, ...]:
-        """Return the public ids of the messages that are pinned now."""
+        """Return the message ids, such as `m12`, of the messages that are pinned now."""
         rows = await self._pool.fetch(*_PINNED(session_id=session_id))
         return tuple(f"m{row['seq']}" for row in rows)
 
     @store_method
     async def load_read_mark(self, address_id: int) -> int:
-        """Return the newest event that was seen at this address."""
+        """Return the number of the newest event that was read at this address; 0 if none was."""
         number: int | None = await self._pool.fetchval(*_READ_MARK(address_id=address_id))
         return number or 0
 
     @store_method
     async def mark_read(self, address_id: int, session_id: int, event_seq: int) -> int | None:
-        """Never back, never beyond what was said; None when nothing changed."""
+        """Set the number up to which an address has read, at most the newest event's; return it, or None if
+        it is not higher.
+        """
         number: int | None = await self._pool.fetchval(
             *_MARK_READ(address_id=address_id, session_id=session_id, event_seq=event_seq),
         )
@@ -150,7 +159,7 @@ class PostgresEvents(PoolStore):
 
     @store_method
     async def has_message(self, session_id: int, dedupe_key: str) -> bool:
-        """Whether a message with this key was accepted before."""
+        """Return whether a message with this key was accepted before."""
         found: bool = await self._pool.fetchval(
             *_HAS_MESSAGE(session_id=session_id, dedupe_key=dedupe_key),
         )
@@ -158,7 +167,9 @@ class PostgresEvents(PoolStore):
 
     @store_method
     async def load_running(self, session_id: int) -> Mapping[str, Any]:
-        """Return what is in progress for a new screen: `run`, `queued`, `compaction`, `handover`."""
+        """Return what is in progress, for a new screen: `run`, `queued`, `compaction`, `handover`; absent if
+        not in progress.
+        """
         row = await self._pool.fetchrow(*_RUNNING(session_id=session_id))
         if row is None:
             return {"queued": []}
@@ -186,8 +197,10 @@ class PostgresEvents(PoolStore):
     async def list_hidden_messages(
         self, session_id: int, compaction: UUID, *, limit: int = 200, before_seq: int | None = None
     ) -> OriginalsPage | None:
-        """The last of the originals that a summary stands for, of those before an entry; None when it is not
-        this session's.
+        """Return the last `limit` messages that a summary replaces, before the entry `before_seq`; None means
+        from the end.
+
+        None if the summary is not of this session.
         """
         row = await self._pool.fetchrow(
             *_HIDDEN_RANGE(session_id=session_id, compaction=compaction),
@@ -241,12 +254,14 @@ def _payload(row: Record) -> Mapping[str, Any]:
 def build_edited(
     seq: int, turn: int, blocks: Sequence[Block], at: datetime, extra: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Build an `edited` event: the new wording of the message that `extra` names as `replaces`."""
+    """Return the payload of an `edited` event: the new wording of the message that `extra` names as
+    `replaces`.
+    """
     return message_payload(seq=seq, turn=turn, author="person", blocks=blocks, at=at, extra=extra)
 
 
 def build_original(row: Record) -> Mapping[str, Any]:
-    """A message whole."""
+    """Return a message with its full text in the form of the API."""
     return {
         "mid": f"m{row['seq']}",
         "role": row["author"],
@@ -276,7 +291,7 @@ _LIST_NEWEST = Named(f"""
    AND v.kind NOT IN ('edited', 'erased') AND {NOT_REPLACED}
  ORDER BY v.event_seq DESC LIMIT :limit
 """)
-"""Newest events from a number of messages on, without replaced ones."""
+"""Select the newest events, from a number of messages on, without replaced ones."""
 _MESSAGES_BEFORE = Named(f"""
 {EVENTS} WHERE v.session_id = :session_id AND v.kind = 'msg'
             AND (:event_seq::bigint IS NULL OR v.event_seq < :event_seq) AND {NOT_REPLACED}
@@ -307,4 +322,4 @@ SELECT * FROM (
             WHERE b.session_id = :session_id AND b.seq = :before_seq))
    ORDER BY te.turn_no DESC, te.step DESC LIMIT :limit) m ORDER BY turn_no, step
 """)
-"""Messages behind a summary, before one of them, in their order."""
+"""Select messages that a summary hides, before one of them, in their order."""

@@ -1,4 +1,4 @@
-"""Opinions on answers: one per turn, from every channel, with a text."""
+"""Store of opinions on answers: one per turn from all channels, with an optional text."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 OPINIONS = {1: "good", -1: "bad", 0: None}
 VALUES = {"good": 1, "bad": -1, None: 0}
 CIDS_KEPT = 8
+"""Client ids of the newest requests kept per turn, by which repeats are recognised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +147,6 @@ SELECT :session_id, event_seq, 'feedback', jsonb_strip_nulls(jsonb_build_object(
          'mid', :mid::text, 'turn', :turn::bigint, 'value', :value::integer, 'cid', :cid::text)) FROM s
 RETURNING event_seq
 """)
-"""Event of a rating, for other screens, with the session's next number."""
+"""Insert the event of a rating for other screens, with the session's next number."""
 _LOCK_SESSION = Named("SELECT id FROM sessions WHERE id = :session_id FOR UPDATE")
 _LOCK_FOR_OPINION = Named("SELECT id FROM sessions WHERE id = :session_id FOR UPDATE")

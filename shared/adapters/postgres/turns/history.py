@@ -1,4 +1,4 @@
-"""The conversation as people see it, page by page: a page begins or ends at an event's number."""
+"""Store that pages through a conversation as people see it; a page begins or ends at an event's number."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from shared.core.session.turns import Stored, shorten_message
 
 _SHOWN = ("msg", "command.result", "handover", "fork")
 _ITS_MOMENT = timedelta(seconds=2)
-"""An entry and its event are stored together; their times differ by less."""
+"""Upper limit of the difference between the times of an entry and of its event, which are stored together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryPage:
     """Page of a conversation's events, oldest first.
 
-    Older events have numbers below `before`, and newer ones above `after`; None if there are none.
+    Older events have numbers below `before`, newer ones above `after`; each is None if there are none.
     """
 
     events: tuple[Stored, ...]
@@ -35,7 +35,7 @@ _STANDS = f"""
    SELECT FROM compactions l WHERE l.session_id = :session_id AND l.active
       AND l.public_id::text = v.payload->>'id'))
 """
-"""Events that screens show: messages, separators, and summaries in force."""
+"""Condition of events that screens show: messages, separators, and summaries in force."""
 
 _BEFORE = Named(f"""{EVENTS}
  WHERE v.session_id = :session_id AND (:event_seq::bigint IS NULL OR v.event_seq < :event_seq) AND {_STANDS}
@@ -60,7 +60,7 @@ WITH RECURSIVE halves(low, high, steps) AS (
    WHERE h.low < h.high AND h.steps < 70
 ) SELECT low FROM halves ORDER BY steps DESC LIMIT 1
 """)
-"""The number of the first event since then; numbers grow with time, so each step halves them."""
+"""Select the number of the first event since a time, by bisection: numbers grow with time."""
 
 
 _MESSAGE = Named("""
@@ -75,7 +75,7 @@ SELECT coalesce(o.at, e.at) FROM entries e
   LEFT JOIN entries o ON o.session_id = e.session_id AND o.seq = e.replaces_seq AND e.author = 'person'
  WHERE e.session_id = :session_id AND e.seq = :seq
 """)
-"""The time of a message; an edited one stands where it was first said."""
+"""Select the time of a message; of an edited one, the time when it was first sent."""
 
 _FORMER = Named("""
 WITH RECURSIVE former(seq, turn_no, step) AS (
@@ -91,11 +91,11 @@ SELECT e.seq, f.turn_no, e.author, e.blocks, e.at
            SELECT r.turn_no FROM turn_entries r WHERE r.session_id = :session_id AND r.seq = e.replaces_seq))
  ORDER BY f.turn_no, e.author <> 'person', e.seq
 """)
-"""A question that was asked again meanwhile is there once; each wording of it is there."""
+"""Select the former wordings of a message with their answers; a repetition of the question appears once."""
 
 
 class PostgresHistory(PoolStore):
-    """Pages of a conversation's events, and texts of its messages. Raises StorageUnavailable."""
+    """Read-only queries of events and messages. They raise StorageUnavailable."""
 
     @store_method
     async def list_before(
@@ -159,7 +159,9 @@ class PostgresHistory(PoolStore):
 
     @store_method
     async def load_message(self, session_id: int, seq: int) -> Mapping[str, Any] | None:
-        """Return the full text of a message; None for another session's, a tool's or the program's."""
+        """Return the full text of a message; None if it is of
+        another session, of a tool or of the program.
+        """
         row = await self._pool.fetchrow(*_MESSAGE(session_id=session_id, seq=seq))
         return None if row is None else build_original(row)
 

@@ -1,4 +1,4 @@
-"""Pinned messages: they stay word for word, whatever is summarised around them."""
+"""Store of pinned messages, which stay word for word whatever is summarised around them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ PinResult = Literal["pinned", "unpinned", "already", "not_pinned", "too_many", "
 
 
 class PostgresPins(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of pins; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def pin(self, session_id: int, seq: int, *, most_tokens: int) -> PinResult:
-        """All pins together may hold `most_tokens`; a plan that was made before is made again."""
+        """Pin a message, unless all pins together would exceed `most_tokens`; return the result.
+
+        The session's view changes, so that plans of compactions are made again.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.fetchval(*_LOCK_SESSION(session_id=session_id))
             tokens: int | None = await connection.fetchval(
@@ -58,7 +61,10 @@ class PostgresPins(PoolStore):
 
     @store_method
     async def find_message(self, session_id: int, seq: int | None) -> PinnedMessage | None:
-        """Return a message of a person or the assistant; None for `seq` is the newest answer."""
+        """Return a message of a person, the assistant or an operator; None if it is unknown.
+
+        `seq` None means the newest answer.
+        """
         row = await self._pool.fetchrow(*_MESSAGE(session_id=session_id, seq=seq))
         return None if row is None else _message(row)
 

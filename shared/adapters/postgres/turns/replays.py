@@ -1,4 +1,6 @@
-"""Reads what is stored of a turn's last model call, so that operators see what the model received."""
+"""Store that reads what is stored of a turn's last model call,
+so that operators see what the model received.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, e
           WHERE x.session_id = :session_id AND x.turn_no = te.turn_no AND te.replaced_by IS NOT NULL
             AND coalesce(e.replaces_seq, e.seq) IN (w.seq, w.replaces_seq)), te.step)
 """)
-"""Entries of the call; each former wording of a message has the place of the newest one."""
+"""Select the entries of the call; a former wording of a message has the position of the newest one."""
 _PARTS = Named("SELECT sha256, body FROM prompt_parts WHERE sha256 = ANY (:hashes)")
 
 

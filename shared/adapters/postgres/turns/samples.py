@@ -1,4 +1,6 @@
-"""Samples that are played into conversations: how far each is, and which messages came of it."""
+"""Store of sample conversations that are played into sessions: their progress, and the messages they
+produced.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,11 @@ _AT_ONCE = 50
 
 
 class PostgresSamples(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of samples; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def start(self, session_id: int, address_id: int, *, total: int) -> bool:
-        """False when one is there already: two clicks play it once."""
+        """Start a sample of `total` messages; return False if the session already has one."""
         return (
             await self._pool.fetchval(
                 *_START(
@@ -30,7 +32,9 @@ class PostgresSamples(PoolStore):
 
     @store_method
     async def list_due(self, channel: str) -> tuple[SamplePlay, ...]:
-        """Return samples whose next message is due, since no turn waits there."""
+        """Return at most 50 samples of a channel whose next message is due, since the turn before is
+        answered.
+        """
         return tuple(
             SamplePlay(**dict(row))
             for row in await self._pool.fetch(
@@ -45,8 +49,8 @@ class PostgresSamples(PoolStore):
     async def accept_next(
         self, play: SamplePlay, inbound: Inbound, *, channel: str, tokens: int
     ) -> int | None:
-        """Store the next message and return its event number; None if another process was first or it has
-        ended.
+        """Store the next message and return its event's number; None if another process was first or the
+        sample has ended.
         """
         arguments = build_message_arguments(inbound, channel, tokens)
         row = await self._pool.fetchrow(*turn_sql.ACCEPT_OF_SAMPLE(**arguments, played=play.played))
@@ -54,7 +58,7 @@ class PostgresSamples(PoolStore):
 
     @store_method
     async def stop(self, session_id: int) -> StoppedSample | None:
-        """Play no further message of the sample; None if there is none."""
+        """Stop a sample and return the entries that it produced; None if there is none."""
         row = await self._pool.fetchrow(*_STOP(session_id=session_id))
         if row is None:
             return None
@@ -64,7 +68,7 @@ class PostgresSamples(PoolStore):
 
     @store_method
     async def remove(self, session_id: int) -> None:
-        """After its words were erased; another may begin."""
+        """Delete the record of a sample, after its messages were erased; another may then start."""
         await self._pool.execute(*_REMOVE(session_id=session_id))
 
 
@@ -84,7 +88,9 @@ SELECT p.session_id, p.address_id, p.begun_turn, p.played, p.total
                            AND j.due_at BETWEEN now() - interval '10 s' AND now()))
  ORDER BY p.started_at LIMIT :limit
 """)
-"""The next message waits for a summary that is due: a slow machine then shows the context it summarises."""
+"""Select due samples; the next message waits for a due summary, so that the context that it summarises is
+shown.
+"""
 _STOP = Named(f"""
 WITH p AS (
   UPDATE sample_plays SET total = played WHERE session_id = :session_id RETURNING begun_turn
@@ -105,5 +111,5 @@ SELECT (SELECT coalesce(array_agg(te.seq ORDER BY te.seq), '{{}}')
               ) AS has_own_talk
   FROM p
 """)
-"""End of a sample, and the entries that are its own; what a person asked meanwhile is not among them."""
+"""Stop a sample, and select its own entries; messages that the person wrote meanwhile are not among them."""
 _REMOVE = Named("DELETE FROM sample_plays WHERE session_id = :session_id")

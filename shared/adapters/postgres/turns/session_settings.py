@@ -1,4 +1,4 @@
-"""Choices for a conversation: its goal, its mode, its model, and whether it speaks."""
+"""Store of the choices for a conversation: goal, mode, model, voice and compaction."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from shared.core.values.errors import UnknownSession
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenRow:
+    """Choices of a session, "" where none was made, and its agent's config."""
+
     goal: str
     mode: str
     model: str
@@ -20,7 +22,7 @@ class ChosenRow:
 
 
 class PostgresSessionSettings(PoolStore):
-    """Each method is one transaction; raises UnknownSession, StorageUnavailable."""
+    """Store of choices; each method is one transaction. It raises UnknownSession and StorageUnavailable."""
 
     @store_method
     async def load_chosen(self, session_id: int) -> ChosenRow:
@@ -45,7 +47,7 @@ class PostgresSessionSettings(PoolStore):
 
     @store_method
     async def choose_model(self, session_id: int, model: str) -> None:
-        """Choose the model of a session; an empty text stands for the agent's own model.
+        """Choose the model of a session; "" means the agent's model.
 
         A change raises the view's epoch, so that jobs planned for the former model are planned again.
         """
@@ -55,14 +57,14 @@ class PostgresSessionSettings(PoolStore):
 
     @store_method
     async def choose_compaction(self, session_id: int, choice: str) -> None:
-        """Choose `off` or an empty text; waiting jobs of the former choice are planned again."""
+        """Choose "off", or "" for the agent's setting; waiting jobs are planned again."""
         await self._pool.execute(
             *_CHOOSE_COMPACTION(session_id=session_id, choice=choice),
         )  # fmt: skip
 
     @store_method
     async def choose_compaction_limit(self, session_id: int, limit: int | None) -> None:
-        """Choose a limit in tokens, or None for the agent's own; waiting jobs are planned again."""
+        """Choose a limit in tokens, None for the agent's; waiting jobs are planned again."""
         await self._pool.execute(
             *_CHOOSE_COMPACTION_LIMIT(session_id=session_id, limit=limit),
         )  # fmt: skip
