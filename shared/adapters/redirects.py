@@ -1,4 +1,4 @@
-"""Redirects of model servers: a conversation goes to no server that the operator has not chosen."""
+"""Redirects of model servers: no request is sent to a server that the operator has not configured."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ _MOST_CHARS = 260
 
 
 def stay_at_origin(client: Any, base_url: str) -> Any:
-    """Let an httpx2 client follow redirects within the origin of `base_url` only.
+    """Make an httpx2 client follow redirects only within the origin of `base_url`, and return the client.
 
-    Raises:
-        ModelRedirected: before a request would be sent elsewhere, from within the client.
+    Requests elsewhere raise ModelRedirected from within the client, before they are sent.
     """
 
     async def refuse(request: Any) -> None:
@@ -28,13 +27,16 @@ def stay_at_origin(client: Any, base_url: str) -> Any:
 
 
 def refuse_redirect(url: str, status: int, headers: Mapping[str, str]) -> None:
-    """Raise ModelRedirected if an answer of `url` sends the request on to another address."""
+    """Raise ModelRedirected if an answer of `url` is a redirect."""
     if 300 <= status < 400 and (location := headers.get("Location")):
         raise build_redirect_error(url, urljoin(url, location))
 
 
 def is_same_origin(one: str, other: str) -> bool:
-    """Return whether both have the same host and port; https may take the place of http."""
+    """Return whether both URLs have the same scheme, host and port; https may replace http.
+
+    False if one is invalid.
+    """
     try:
         first, second = urlsplit(one), urlsplit(other)
         if first.hostname != second.hostname:
@@ -57,7 +59,7 @@ def _port(url: SplitResult) -> int | None:
 
 
 def _origin(url: str) -> str:
-    """Return scheme, host and port; never a path, a query or a password."""
+    """Return scheme, host and port of a URL, without path, query and password."""
     try:
         found = urlsplit(url)
         port = f":{found.port}" if found.port else ""

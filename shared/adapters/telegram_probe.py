@@ -1,4 +1,4 @@
-"""A look at a bot from outside: whose token it is and what Telegram says of its webhook; changes nothing."""
+"""Queries about a bot and its webhook by its token, without changing anything."""
 
 from __future__ import annotations
 
@@ -28,25 +28,29 @@ class TokenRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BotProbe:
+    """Bot to which a token belongs."""
+
     bot_id: int
     username: str
     name: str
     reads_all_group_messages: bool
-    """True when privacy mode is off: the bot hears everything said in its groups."""
+    """Whether privacy mode is off, so that the bot receives all messages of its groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookProbe:
+    """State of a bot's webhook as Telegram reports it."""
+
     host: str
-    """Where updates are posted to; empty when the bot is polled. The whole address may be secret."""
+    """Host to which updates are posted, "" for a polled bot; the whole address may be secret."""
     waiting: int
-    """Updates that Telegram holds for us."""
+    """Number of updates that Telegram holds for the bot."""
     last_error: str
     last_error_at: datetime | None
 
 
 async def probe_bot(token: SecretStr, *, api_url: str, seconds: float = LOOK_SECONDS) -> BotProbe:
-    """Raises TelegramUnreachable and TokenRefused."""
+    """Return the bot of a token. Raises TelegramUnreachable and TokenRefused."""
     result = await _ask(token, "getMe", api_url=api_url, seconds=seconds)
     return BotProbe(
         bot_id=int(result.get("id", 0)),
@@ -57,7 +61,7 @@ async def probe_bot(token: SecretStr, *, api_url: str, seconds: float = LOOK_SEC
 
 
 async def probe_webhook(token: SecretStr, *, api_url: str, seconds: float = LOOK_SECONDS) -> WebhookProbe:
-    """Raises TelegramUnreachable and TokenRefused."""
+    """Return the webhook's state of a bot. Raises TelegramUnreachable and TokenRefused."""
     result = await _ask(token, "getWebhookInfo", api_url=api_url, seconds=seconds)
     at = result.get("last_error_date")
     return WebhookProbe(
@@ -69,11 +73,14 @@ async def probe_webhook(token: SecretStr, *, api_url: str, seconds: float = LOOK
 
 
 MOST_ANSWER_BYTES = 2**20
-"""Bytes of an answer of the Bot API to a question about the bot itself."""
+"""Maximum bytes of the Bot API's answer to these queries."""
 
 
 async def _ask(token: SecretStr, method: str, *, api_url: str, seconds: float) -> Mapping[str, Any]:
-    """The token is part of the address, so no error of the client's own may be shown."""
+    """Call a method of the Bot API and return its result. Raises TelegramUnreachable and TokenRefused.
+
+    The URL contains the token, so messages of the client's errors must not be shown.
+    """
     where = urlsplit(api_url).hostname
     try:
         async with (

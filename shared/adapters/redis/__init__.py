@@ -1,4 +1,4 @@
-"""The doorbell: announcements, shared counts and the queue of jobs.
+"""Clients of Redis: announcements, shared counts and the queue of jobs.
 
-Nothing here is truth; Redis may vanish at any moment. Begin with `announcer`.
+Nothing in Redis is authoritative; it may disappear at any moment. Begin with `announcer`.
 """

@@ -1,4 +1,4 @@
-"""Announcements of changes to other processes by Redis pub/sub; no promise depends on them."""
+"""Announcements of changes to other processes by Redis pub/sub; a lost one only causes a delay."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ log = structlog.get_logger(__name__)
 PUBLISH_SECONDS = 1.0
 CONNECT_SECONDS = 3.0
 FOLLOW_SECONDS = 1.0
-"""How long `follow` waits for Redis to confirm; what is missed before is found by polling Postgres."""
+"""Seconds to wait for Redis to confirm subscriptions; events missed before that are found by polling
+Postgres.
+"""
 LISTEN_SECONDS = 15.0
 """Seconds of silence after which the connection is pinged, since a vanished peer sends nothing."""
 LONGEST_PAUSE_SECONDS = 5.0
 UNHEARD_SECONDS = 2.0
-"""Seconds for which transient messages of a session without other followers are skipped."""
+"""Seconds for which transient messages of a session are skipped after Redis reported no other subscriber."""
 MAX_MESSAGE_CHARS = 256 * 1024
 _AWAY = (RedisError, OSError, TimeoutError, asyncio.IncompleteReadError)
 _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
@@ -44,7 +46,10 @@ def build_channel_prefix(client: Redis) -> str:
 
 
 class RedisAnnouncer:
-    """One listening connection per process; `listen` may be used by one caller at a time."""
+    """Publisher and listener of announcements, with one listening connection per process.
+
+    Only one caller may use `listen` at a time.
+    """
 
     def __init__(self, url: str) -> None:
         options: dict[str, Any] = {
@@ -54,12 +59,14 @@ class RedisAnnouncer:
         }
         if url.startswith("unix"):
             options.pop("socket_keepalive")
-        # Each publish has a time of its own around it: the client need not watch every read and write.
+        # Each publish has its own timeout; the client need not time every read and write.
         self._publisher = open_redis(Redis, url, max_connections=4, **options)
         self._subscriber = open_redis(Redis, url, socket_timeout=LISTEN_SECONDS, **options)
         self._channel = build_channel_prefix(self._publisher)
         self._for_all = f"{self._channel}{ALL_PROCESSES}"
-        """Followed always: a process without sessions hears what is for all, and when Redis is gone."""
+        """Channel for all processes; always subscribed, so that the loss of Redis is noticed without
+        sessions.
+        """
         self._wanted: set[str] = {self._for_all}
         self._confirmed: set[str] = set()
         self._changed = asyncio.Event()
@@ -68,15 +75,15 @@ class RedisAnnouncer:
         self._not_before = 0.0
         self._unheard: dict[int, float] = {}
         self.lost = 0
-        """Announcements that Redis did not take since the start."""
+        """Number of announcements that Redis did not accept since the start."""
 
     @property
     def connected(self) -> bool:
-        """Whether announcements of others are heard at this moment."""
+        """Whether announcements of other processes are received at this moment."""
         return self._pubsub is not None
 
     async def connect(self) -> None:
-        """Open the connection that publishes; without Redis the first announcement tries again."""
+        """Open the publishing connection; if that fails, the first announcement tries again."""
         with suppress(*_AWAY):
             async with asyncio.timeout(PUBLISH_SECONDS):
                 await self._publisher.ping()
@@ -85,7 +92,11 @@ class RedisAnnouncer:
         await self.announce_all(session_id, (message,))
 
     async def announce_all(self, session_id: int, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Publish messages in order at once; transient ones are skipped if no process follows."""
+        """Publish messages of a session in their order; transient ones are skipped if no other process
+        subscribes.
+
+        Raises nothing: lost messages are counted in `lost`.
+        """
         now = time.monotonic()
         if now < self._not_before:
             self.lost += 1
@@ -101,7 +112,7 @@ class RedisAnnouncer:
                 async with asyncio.timeout(PUBLISH_SECONDS):
                     heard = await self._publisher.publish(f"{self._channel}{session_id}", text)
         except _AWAY as error:
-            # Not every announcement may wait a second while Redis is away.
+            # While Redis is away, only one announcement per second waits for the timeout.
             self._not_before = time.monotonic() + 1.0
             self.lost += 1
             log.warning("announcement_lost", reason=f"{type(error).__name__}: {error}")
@@ -109,6 +120,9 @@ class RedisAnnouncer:
         self._note_audience(session_id, int(heard), now)
 
     async def subscribe(self, session_ids: Sequence[int]) -> None:
+        """Receive announcements of these sessions instead of former ones; wait FOLLOW_SECONDS for
+        confirmation.
+        """
         self._wanted = {self._for_all, *(f"{self._channel}{session_id}" for session_id in session_ids)}
         pubsub = self._pubsub
         if pubsub is None:
@@ -122,6 +136,7 @@ class RedisAnnouncer:
             log.warning("event_subscription_unconfirmed", reason=f"{type(error).__name__}: {error}")
 
     async def listen(self) -> AsyncIterator[tuple[int, Mapping[str, Any]]]:
+        """Yield (session id, message) of received announcements forever, reconnecting after each failure."""
         failures = 0
         while True:
             _end_if_cancelled()
@@ -155,7 +170,7 @@ class RedisAnnouncer:
                 log.debug("redis_close_failed", reason=str(error))
 
     async def _read_next(self, pubsub: PubSub) -> Mapping[str, Any]:
-        """The next message, a pong included; a peer that answers no ping is gone."""
+        """Return the next message, perhaps a pong. Raises TimeoutError if the peer does not answer a ping."""
         message = await pubsub.get_message(timeout=LISTEN_SECONDS)
         if message is None:
             async with self._writing:
@@ -197,7 +212,9 @@ class RedisAnnouncer:
         self._changed.set()
 
     def _note_audience(self, session_id: int, heard: int, now: float) -> None:
-        """Note whether another process follows a session; our own subscription is subtracted."""
+        """Note whether other processes subscribe to a session; `heard` is the number of subscribers including
+        this process.
+        """
         others = heard - (f"{self._channel}{session_id}" in self._confirmed)
         if others > 0:
             self._unheard.pop(session_id, None)
@@ -208,13 +225,15 @@ class RedisAnnouncer:
 
 
 def _is_passing(message: Mapping[str, Any]) -> bool:
-    """Return whether a message only draws a running answer, which a new screen learns from its welcome."""
+    """Return whether a message is transient: it only draws a running answer, whose state a new screen gets
+    anyway.
+    """
     kind = message.get("t")
     return kind == "delta" or (kind == "run" and message.get("state") in ("started", "tool"))
 
 
 def _pack(messages: Sequence[Mapping[str, Any]]) -> list[str]:
-    """One text for all, unless no listener would take it."""
+    """Return the messages as one JSON list, or singly if the list would be longer than receivers accept."""
     texts = [_ENCODE(message) for message in messages]
     if len(texts) < 2:
         return texts
@@ -223,7 +242,9 @@ def _pack(messages: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _announcements(session: str, data: object) -> list[tuple[int, Mapping[str, Any]]]:
-    """Parse one message or a list; foreign ones are ignored, since others may publish on a shared Redis."""
+    """Return (session id, message) of one message or a list; invalid ones, of other users of a shared Redis,
+    are ignored.
+    """
     text = _text(data)
     if len(text) > MAX_MESSAGE_CHARS:
         return []
@@ -240,7 +261,7 @@ def _text(value: object) -> str:
 
 
 def _end_if_cancelled() -> None:
-    """A cancellation that the client swallowed while its connection broke still ends the listener."""
+    """Raise CancelledError if the task was cancelled, also if the client swallowed the cancellation."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError

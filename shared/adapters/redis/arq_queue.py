@@ -1,4 +1,4 @@
-"""arq as doorbell and runner: Postgres knows what is due, Redis only says "look"."""
+"""Queue of arq: Redis only announces a job, and Postgres knows which jobs are due."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FUNCTIONS: Mapping[str, str] = {
     "tidy": "consolidate_notes",
     "import": "summarise_import",
 }
-"""Name of the worker's arq function for each kind of job."""
+"""Name of the worker's function in arq, by kind of job."""
 QUEUE = "evertalk:jobs"
 _RING_SECONDS = 2.0
 _CONNECT_SECONDS = 2.0
@@ -30,7 +30,7 @@ _FACTS_SECONDS = 5.0
 
 
 def write_job(value: Any) -> bytes:
-    """Return JSON, never pickle: access to Redis must not run code here."""
+    """Return a value as JSON, and never as pickle: access to Redis must not allow running code here."""
     return json.dumps(value, default=str).encode()
 
 
@@ -39,7 +39,9 @@ def read_job(raw: bytes) -> Any:
 
 
 def open_queue(redis_url: str, queue: str = QUEUE) -> ArqRedis:
-    """For the bell and for the worker; arq itself would lose authorities and signs in passwords."""
+    """Return arq's client for announcing and for the worker; arq's own constructor would drop TLS options and
+    characters of passwords.
+    """
     client = open_redis(ArqRedis, redis_url, socket_connect_timeout=_CONNECT_SECONDS)
     client.job_serializer, client.job_deserializer = write_job, read_job
     client.default_queue_name = queue
@@ -47,7 +49,7 @@ def open_queue(redis_url: str, queue: str = QUEUE) -> ArqRedis:
 
 
 async def close_queue(queue: ArqRedis) -> None:
-    """Never raises: a server that is gone has closed its side already."""
+    """Close the client; raises nothing, since a vanished server has closed its side already."""
     try:
         async with asyncio.timeout(_RING_SECONDS):
             await queue.aclose()
@@ -56,7 +58,7 @@ async def close_queue(queue: ArqRedis) -> None:
 
 
 async def load_server_facts(redis_url: str) -> Mapping[str, Any]:
-    """Return what the server says of itself; raises what the client raises."""
+    """Return the answer of Redis to INFO. Raises the client's exceptions."""
     client = open_queue(redis_url)
     try:
         async with asyncio.timeout(_FACTS_SECONDS):
@@ -66,13 +68,13 @@ async def load_server_facts(redis_url: str) -> Mapping[str, Any]:
 
 
 class ArqDoorbell:
-    """Doorbell for jobs; the sweep finds jobs whose announcement was lost."""
+    """Announcer of due jobs; a sweep finds jobs whose announcement was lost."""
 
     def __init__(self, redis_url: str) -> None:
         self._url = redis_url
         self._pool: ArqRedis | None = None
         self.silent = 0
-        """Rings that Redis did not take since the start."""
+        """Number of announcements that Redis did not accept since the start."""
 
     async def ring(self, job: DueJob) -> bool:
         """Announce a due job; return False if Redis is away or already holds this attempt.

@@ -1,4 +1,4 @@
-"""Counts that several processes add to in Redis: who asks how much, in slices of time, forgotten soon."""
+"""Counts that several processes share in Redis, in slices of time that expire soon."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NAME = "evertalk:counts"
 
 
 class RedisCounts:
-    """Counts by hash, so that addresses of people stay out of Redis."""
+    """Shared counts whose keys are hashed, so that no network addresses of people are stored in Redis."""
 
     def __init__(self, redis_url: str) -> None:
         self._client = open_redis(
@@ -40,7 +40,11 @@ class RedisCounts:
         asked: Sequence[str],
         seconds: float,
     ) -> Mapping[str, int] | None:
-        """Into the last slice; what all have in `slices` together of what is asked. None: Redis is away."""
+        """Add counts to the last of `slices`; return the sums over all slices for the keys `asked`, without
+        zeros.
+
+        None if Redis does not answer. Each slice expires twice `seconds` after its last change.
+        """
         try:
             with keep_cancellation():
                 async with asyncio.timeout(_SECONDS):

@@ -1,4 +1,4 @@
-"""Agreement in Redis on which process tells operators that the database takes no writes."""
+"""Agreement in Redis on which process notifies operators that the database accepts no writes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shared.core.ops.alerts import AlertOutcomeUnknown, AlertRefused, NotSent, O
 log = structlog.get_logger(__name__)
 
 KEY = "evertalk:outage"
-"""Hash with the outage under `event`, and the result under the name of each target."""
+"""Redis hash with the outage under `event`, and the outcome under the name of each target."""
 KEEP_SECONDS = 2 * 86_400
 """Seconds after which Redis forgets an outage whose end no process has recorded."""
 CALL_SECONDS = 2.0
@@ -31,15 +31,17 @@ _KINDS: Mapping[str, type[Sent | NotSent | AlertRefused | AlertOutcomeUnknown]] 
 
 
 class RedisOutageClaims:
-    """Each method returns None if Redis does not answer; none of them raises."""
+    """Claims on notifications about an outage; methods return None if Redis does not answer, and raise
+    nothing.
+    """
 
     def __init__(self, url: str) -> None:
         self._client: Any = open_redis(Redis, url, socket_connect_timeout=CALL_SECONDS)
 
     async def open(self, outage: Outage, *, not_before: datetime | None) -> Outage | None:
-        """Return the outage that all processes agree on: this one if it is the first.
+        """Return the outage that all processes agree on; it is `outage` if none is stored.
 
-        An outage that was opened before `not_before` is over, and Redis has missed its end.
+        One opened before `not_before` has ended, and is replaced.
         """
         text = json.dumps(
             {"id": outage.public_id, "at": outage.opened_at.isoformat(), "detail": dict(outage.detail)}
@@ -57,7 +59,9 @@ class RedisOutageClaims:
         return _read_outage(found)
 
     async def claim(self, target: str) -> bool | None:
-        """Return whether this process is the one that sends to a target."""
+        """Claim the notification of a target; return whether this process must send it, None if Redis does
+        not answer.
+        """
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 return bool(await self._client.hsetnx(KEY, target, _SENDING))
@@ -65,7 +69,7 @@ class RedisOutageClaims:
             return None
 
     async def note(self, target: str, outcome: Outcome) -> None:
-        """Store what became of a message, for the process that records the outage."""
+        """Store the outcome of a notification, for the process that records the outage."""
         text = json.dumps([type(outcome).__name__, getattr(outcome, "code", "")])
         try:
             async with asyncio.timeout(CALL_SECONDS):
@@ -74,7 +78,9 @@ class RedisOutageClaims:
             log.warning("outage_claims_unavailable", reason=f"{type(error).__name__}: {error}")
 
     async def load(self) -> tuple[Outage, Mapping[str, Outcome | None]] | None:
-        """Return the outage and the result per target, if there is one; None as result: not known."""
+        """Return the outage and the outcome by target, None where unknown; None if there is no outage or no
+        answer.
+        """
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 rows: dict[bytes, bytes] = await self._client.hgetall(KEY)
@@ -85,6 +91,7 @@ class RedisOutageClaims:
         return outage, {target.decode(): _read_outcome(text) for target, text in rows.items()}
 
     async def clear(self) -> bool | None:
+        """Delete the outage; return whether there was one, None if Redis does not answer."""
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 return bool(await self._client.delete(KEY))
@@ -100,7 +107,7 @@ class RedisOutageClaims:
 
 
 def _read_outage(text: Any) -> Outage | None:
-    """Return None for a text that is not an outage."""
+    """Return the outage in a text; None if it is none."""
     try:
         found = json.loads(text)
         return Outage(

@@ -1,4 +1,4 @@
-"""Trial of what Redis is needed for: a key is set, an announcement is published and heard."""
+"""Trial of what Redis is used for: sets a key, publishes an announcement and receives it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ REDIS_REFUSALS: Mapping[RedisRefusalKind, str] = {
 
 
 class RedisRefused(Exception):
-    """Redis answers, and refuses one of the deeds."""
+    """Redis answers but refuses an operation; `deed` is "keys"
+    or "announcements", `words` the server's text.
+    """
 
     def __init__(self, kind: RedisRefusalKind, deed: str, words: str) -> None:
         super().__init__(words)
@@ -48,7 +50,10 @@ class RedisRefused(Exception):
 
 
 async def probe_redis_writes(url: str) -> None:
-    """Raises RedisRefused, and the errors of the client if the server does not answer."""
+    """Test setting a key and receiving an announcement.
+
+    Raises RedisRefused, and the client's errors without an answer.
+    """
     client = open_redis(Redis, url, socket_connect_timeout=PROBE_SECONDS)
     try:
         async with asyncio.timeout(PROBE_SECONDS):

@@ -1,3 +1,5 @@
-"""Telemetry of a process. `heartbeat` beats in a separate thread, `health` is stored with each beat,
-`otlp_traces` sends traces.
+"""Telemetry of a process.
+
+`heartbeat` sends heartbeats from a separate thread, `health` is the report stored with each, `otlp_traces`
+sends traces.
 """

@@ -11,7 +11,7 @@ from shared.runtime import ModelCall
 
 OPERATION = "chat"
 OWN_PROVIDER = "evertalk"
-"""The built-in demo, which the conventions do not know."""
+"""Provider name of the built-in demo, which the conventions do not have."""
 _PROVIDER_BY_HOST: Mapping[str, str] = {
     "anthropic.com": "anthropic",
     "openai.com": "openai",
@@ -27,7 +27,7 @@ _PROVIDER_BY_HOST: Mapping[str, str] = {
     "x.ai": "x_ai",
 }
 _PROVIDER_BY_WIRE: Mapping[str, str] = {"messages": "anthropic", "openai": "openai", "responses": "openai"}
-"""Provider whose API another server speaks."""
+"""Provider name by API, for servers of unknown hosts."""
 
 TOKEN_BUCKETS: Sequence[float] = (
     1, 4, 16, 64, 256, 1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216, 67_108_864,

@@ -1,4 +1,4 @@
-"""Heartbeat of this process from a separate thread, so that a busy event loop keeps its turns."""
+"""Heartbeat of this process from a separate thread, so that a busy event loop does not lose its leases."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ log = structlog.get_logger(__name__)
 
 BEAT_SECONDS = 1.0
 READY_SECONDS = 3.0
-"""Seconds after a written beat until the database counts as refusing writes: two beats were missed."""
+"""Seconds after a written heartbeat until the database counts as refusing writes; two were then missed."""
 VOUCH_SECONDS = 30.0
-"""Seconds without a round of the event loop after which this process loses its leases."""
+"""Seconds without a round of the event loop after which no heartbeat is sent, so that leases expire."""
 LOOK_SECONDS = 0.25
+"""Seconds between two measurements of the event loop's lag."""
 STEPS = 4
-"""Rounds of the loop within which a reply of the database arrives."""
+"""Rounds of the event loop in one measurement; a reply of the database needs about as many."""
 FADES_SECONDS = 2.0
-"""Seconds after which a lag counts half, since a busy loop has short rounds between long ones."""
+"""Half-life in seconds of a measured lag, since a busy loop has short rounds between long ones."""
 STEP_SECONDS = 8.0
+"""Seconds for opening the pool, and for the thread's end."""
 
 if TYPE_CHECKING:
     Pool = asyncpg.Pool[asyncpg.Record]
@@ -81,7 +83,7 @@ class HeartbeatThread:
 
     @property
     def silent_seconds(self) -> float:
-        """Age of the newest written beat."""
+        """Age in seconds of the newest written heartbeat."""
         return time.monotonic() - self.last_beat
 
     @property
@@ -118,7 +120,7 @@ class HeartbeatThread:
                 told = now
                 self._health = dict(self._health_now())
 
-    # -- the thread -------------------------------------------------------------------------------------
+    # -- run by the thread ------------------------------------------------------------------------------
 
     def _run(self) -> None:
         asyncio.run(self._live())
@@ -163,5 +165,5 @@ class HeartbeatThread:
         self._since, self.timeline = beat.started_at, beat.timeline
         late, self.last_beat = began - self.last_beat, began
         if late > LEASE_SECONDS:
-            # Others may have taken over what this process was doing: whoever looks for the reason finds it.
+            # Other processes may have taken over this one's work; the log shows why.
             log.warning("heartbeats_late", seconds=round(late, 1))

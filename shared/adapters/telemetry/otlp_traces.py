@@ -1,4 +1,6 @@
-"""Traces and metrics to a collector by OTLP over HTTP; the packages are the extra `traces`, imported late."""
+"""Sending of traces and metrics to a collector by OTLP over HTTP; its packages are the extra `traces`,
+imported late.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +28,15 @@ log = structlog.get_logger(__name__)
 
 SEND_SECONDS = 5
 METRICS_SECONDS = 30
-"""Seconds between two reports of the metrics."""
+"""Seconds between two exports of the metrics."""
 PREFIX = "evertalk."
 TRACES_PATH, METRICS_PATH = "/v1/traces", "/v1/metrics"
 
 
 def open_traces(endpoint: str | None, *, service: str) -> Tracer:
-    """Return a tracer that sends to the endpoint, or one that sends nothing.
+    """Return a tracer that sends to the endpoint; one that sends nothing without endpoint or packages.
 
-    That is the case without an endpoint, and without the packages, which the log reports.
+    Missing packages are logged.
     """
     if not endpoint:
         return NULL_TRACER
@@ -59,7 +61,7 @@ def _open_spans(endpoint: str, resource: Any) -> Any:
 
 
 def _open_metrics(endpoint: str, resource: Any) -> Any:
-    """Return None for an endpoint whose address for metrics cannot be known."""
+    """Return the exporter of metrics; None if the endpoint's path does not end with `/v1/traces`."""
     if not endpoint.rstrip("/").endswith(TRACES_PATH):
         log.info("model_metrics_disabled", reason=f"the path of the endpoint does not end with {TRACES_PATH}")
         return None
@@ -73,12 +75,12 @@ def _open_metrics(endpoint: str, resource: Any) -> Any:
 
 
 class OpenTelemetryTraces:
-    """Spans and metrics of the SDK, which sends them in its threads."""
+    """Tracer with OpenTelemetry's SDK, which sends spans and metrics in its own threads."""
 
     def __init__(
         self, spans: Any, metrics: Any = None, *, clock: Callable[[], float] = time.perf_counter
     ) -> None:
-        """`spans` is a TracerProvider; without `metrics`, a MeterProvider, no metric is counted."""
+        """Wrap a TracerProvider, and a MeterProvider or None, with which no metrics are recorded."""
         self._spans = spans
         self._metrics = metrics
         self._tracer = spans.get_tracer("evertalk")
@@ -122,7 +124,7 @@ class OpenTelemetryTraces:
     def _open(
         self, name: str, attributes: Mapping[str, Attribute], *, kind: str = "INTERNAL"
     ) -> Iterator[Any]:
-        # The text of an error may hold what somebody said: only its kind is told.
+        # The text of an exception may contain what a person wrote; only its class is recorded.
         api = import_module("opentelemetry.trace")
         with self._tracer.start_as_current_span(
             name,

@@ -31,7 +31,7 @@ SHARE = 4
 IDLE_SHARE = 8
 """Divisor of the remaining budget for the slice of an idle process."""
 MOST_CALLS = 256
-"""Calls that a slice of a busy process pays for at most."""
+"""Maximum number of calls that a slice of a busy process pays for."""
 IDLE_CALLS = 128
 """Calls that a slice of an idle process pays for; sixty claims at once may each hold `ROOM` calls."""
 LEAST_CALLS = 8

@@ -1,4 +1,4 @@
-"""Store of turns: acceptance of a message, claim, loading, tool steps and answer."""
+"""Store of turns: accepts messages, claims turns, loads entries, and records tool steps and answers."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ _USUAL = (
     turn_sql.ACCEPT_AND_CLAIM, turn_sql.ACCEPT_AND_CLAIM_KNOWN, turn_sql.ACCEPT, turn_sql.CLAIM,
     turn_sql.LOAD, ANSWER, ANSWER_PLAIN,
 )  # fmt: skip
-"""Statements of a usual turn without a receipt."""
+"""Statements of a usual turn without a receipt, which `rehearse` prepares."""
 REHEARSED_CONNECTIONS = 4
-"""Connections on which statements are prepared; a first wave of messages uses a few at once."""
+"""Connections on which statements are prepared; the first messages use a few at once."""
 REHEARSALS = 5
 """Calls of a statement on a connection until PostgreSQL keeps its plan."""
 
@@ -228,7 +228,7 @@ class PostgresTurns(PoolStore):
     async def _find_stored(
         self, inbound: Inbound, receipt: MessageReceipt, *, is_stored: bool
     ) -> Record | None:
-        """Return the stored entry that already holds a message, None if there is none. Raises LeaseLost."""
+        """Return the entry that already contains the message; None if there is none. Raises LeaseLost."""
         async with self._pool.acquire() as connection, connection.transaction():
             seq = await receipt.find_stored(connection, inbound, is_stored=is_stored)
             if seq is None:
@@ -255,7 +255,9 @@ class PostgresTurns(PoolStore):
         micro_per_input_token: float,
         micro_output: float,
     ) -> Claim | None:
-        """Claim the oldest unanswered turn; return None if a living process has it or it is not due yet."""
+        """Claim the session's oldest unanswered turn; return None if a living process has it or it is not due
+        yet.
+        """
         hold = self._allowance.hold()
         try:
             row = await self._pool.fetchrow(
@@ -274,14 +276,15 @@ class PostgresTurns(PoolStore):
         near = self._allowance.record_claim(hold, row, anonymous=row["anonymous"]) or row["is_near"]
         told: Mapping[str, Any] = {**row, "is_near": near}
         if row["head"] is not None and row["head_compaction"] is None:
-            # It waited for the commit of a compaction: the row is of now, what it leads to is of before.
+            # The claim waited for the commit of a compaction: its row is new, but the compaction was not
+            # visible yet.
             told = {**told, "head_compaction": await self._load_compaction(row["head"])}
         return await self._with_frozen(_claim_from(told, worker_id), told)
 
     async def _with_frozen(self, claim: Claim, row: Record | Mapping[str, Any]) -> Claim:
-        """Return the claim with its frozen prefix, if it has notes or pins.
+        """Return the claim with its frozen prefix (stored notes and pins), if it has notes or pins.
 
-        The turn is claimed already: if the prefix cannot be read, the request is built again.
+        The turn is claimed already: if the prefix cannot be read, the request is built without it.
         """
         if not (claim.view.notes or row["has_pins"]):
             return claim
@@ -330,9 +333,9 @@ class PostgresTurns(PoolStore):
         calls: Sequence[ToolUse],
         spent: Sequence[Spending],
     ) -> int:
-        """Store the model's message and its tool calls, before any tool runs.
+        """Store the model's message and its tool calls before any tool runs; return the entry's number.
 
-        Returns the entry's number. Raises LeaseLost.
+        Raises LeaseLost.
         """
         statement = turn_sql.TOOL_CALLS(
             **_fence(claim),
@@ -355,9 +358,10 @@ class PostgresTurns(PoolStore):
         outcomes: Mapping[str, StepOutcome],
         artifacts: Sequence[Artifact] = (),
     ) -> int:
-        """Store the results of tools, and artifacts that they show in part, in one commit.
+        """Store the results of tools, and artifacts that the results show in part, in one commit; return the
+        entry's number.
 
-        Returns the entry's number. Raises LeaseLost.
+        Raises LeaseLost.
         """
         statement = turn_sql.TOOL_RESULTS(
             **_fence(claim),
@@ -371,9 +375,9 @@ class PostgresTurns(PoolStore):
 
     @store_method
     async def keep_artifacts(self, claim: Claim, artifacts: Sequence[tuple[int, Artifact]]) -> None:
-        """Store the whole texts of entries that a request will show in part, each with its entry's number.
+        """Store the whole texts of entries that a request will show in part, as (entry's number, artifact).
 
-        A repeat changes nothing. Raises LeaseLost.
+        Repeating it has no effect. Raises LeaseLost.
         """
         rows = [{"seq": seq, "body": one.body, "tokens": one.tokens} for seq, one in artifacts]
         statement = turn_sql.KEEP_ARTIFACTS(**_fence(claim), artifacts=rows)
@@ -505,23 +509,27 @@ class PostgresTurns(PoolStore):
 
     @store_method
     async def wake_waiting_turns(self, providers: Sequence[str]) -> None:
-        """Make turns due that wait for one of these providers: at most WOKEN_AT_ONCE, the oldest first."""
+        """Make turns due that wait for one of these providers; at most WOKEN_AT_ONCE, oldest first."""
         await self._pool.execute(*turn_sql.WAKE(providers=list(providers), limit=WOKEN_AT_ONCE))
 
     @store_method
     async def release_turns(self, session_ids: Collection[int], *, worker_id: int) -> None:
-        """Release the turns of these sessions that this process has claimed, perhaps without knowing it."""
+        """Release the turns of these sessions that the process `worker_id` has claimed, also without knowing
+        it.
+        """
         await self._pool.execute(*turn_sql.LET_GO(session_ids=list(session_ids), worker_id=worker_id))
 
     @store_method
     async def record_waste(self, claim: Claim, spent: Sequence[Spending], *, settled_micro: int) -> None:
-        """Book model calls that gave no result, and settle the reservation of the claim."""
+        """Book model calls that gave no result, and settle the claim's reservation at `settled_micro`
+        micro-dollars.
+        """
         await self._pool.execute(*_waste(claim, spent, settled_micro))
         self._allowance.settle(claim.reservation_id, settled_micro)
 
     @store_method
     async def record_lost(self, claim: Claim, *, model: str, input_tokens: int) -> int:
-        """Book an estimate for calls of this turn whose process died; return their number.
+        """Book an estimate for calls of this turn whose process died; return the number of calls.
 
         Raises LeaseLost.
         """
@@ -552,6 +560,7 @@ class PostgresTurns(PoolStore):
 
     @store_method
     async def release_reservation(self, reservation_id: int, *, spent_micro: int = 0) -> None:
+        """End a reservation; `spent_micro` micro-dollars of it were used."""
         await self._pool.execute(
             *turn_sql.RELEASE_RESERVATION(
                 reservation_id=reservation_id,
@@ -621,14 +630,11 @@ class PostgresTurns(PoolStore):
         await self._pool.execute(*turn_sql.MARK_MAY_BE_SENT(reservation_id=reservation_id))
 
     async def renew_allowance(self, *, worker_id: int, caps: Caps, call_micro: int = 0) -> None:
-        """Renew the money that this process may spend without asking; call it with each heartbeat.
-
-        Raises StorageUnavailable.
-        """
+        """Renew the budget slices of this process; call it with each heartbeat. Raises StorageUnavailable."""
         await self._allowance.renew_slices(worker_id=worker_id, caps=caps, call_micro=call_micro)
 
     async def return_allowance(self) -> None:
-        """Return the unspent money of this process before it ends. Raises StorageUnavailable."""
+        """Return the unspent budget of this process before it ends. Raises StorageUnavailable."""
         await self._allowance.release_all()
 
     @store_method
@@ -679,7 +685,7 @@ class PostgresTurns(PoolStore):
 
     @store_method
     async def load_held_turns(self, worker_id: int) -> dict[int, bool]:
-        """Return the sessions leased to this process; True means that a stop of the turn was requested."""
+        """Return, by session leased to this process, whether a stop of its turn was requested."""
         rows = await self._pool.fetch(*turn_sql.HELD(worker_id=worker_id))
         return {row["id"]: row["stop_requested"] for row in rows}
 
@@ -692,7 +698,7 @@ class PostgresTurns(PoolStore):
 
 
 def build_entry(row: Record) -> Entry:
-    """Return an entry from a row of the log, shortened or whole."""
+    """Return the entry of a row of the log; its content may be shortened by a prune decision."""
     return _entry(
         row["seq"], row["turn_no"], row["step"], row["role"], row["author"], row["blocks"], row.get("words"),
         row["tokens"], row["at"], row["replaces_seq"], row["pinned"], row["form"], row["shown"],
@@ -730,7 +736,7 @@ def _entry_in_text(values: Sequence[Any]) -> Entry:
 
 
 def build_message_arguments(inbound: Inbound, channel: str, tokens: int) -> dict[str, Any]:
-    """Return the parameters of a person's message for the statements that store one."""
+    """Return the parameters with which statements store a person's message."""
     extra: dict[str, Any] = {"cid": inbound.cid} if inbound.cid else {}
     if inbound.attached:
         extra["attachments"] = [one.to_payload() for one in inbound.attached]
@@ -749,7 +755,7 @@ def build_message_arguments(inbound: Inbound, channel: str, tokens: int) -> dict
 
 
 def _split_text(blocks: Sequence[Block]) -> tuple[str | None, list[dict[str, Any]] | None]:
-    """Return blocks as a row stores them: a plain text and None, or None and JSON."""
+    """Return blocks in the form of a row: (text, None) for a plain text, else (None, JSON)."""
     match blocks:
         case [Text(text=text) as said] if said == Text(text=text):
             return text, None
@@ -819,7 +825,9 @@ def config_of(row: Record | Mapping[str, Any]) -> Mapping[str, Any]:
 def _with_the_message(
     said: Entry, row: Record, known: CachedView | None
 ) -> tuple[tuple[Entry, ...] | None, tuple[datetime, ...]]:
-    """Return the entries of a claim with its new message, None if they must be loaded, and turn times."""
+    """Return the entries of a claim with its new message, None if they must be loaded; and the times of
+    turns.
+    """
     before: tuple[Entry, ...] | None
     if known is None:
         before, times = tuple(map(_entry_in_text, row["entries"] or ())), row["turn_times"]
@@ -834,7 +842,7 @@ def _with_the_message(
 
 
 def _grown(claim: Claim, outcome: Outcome, row: Record, words: str | None, blocks: Any) -> CachedView | None:
-    """Return the cached view with the new answer, None if anything else changed the session since the claim.
+    """Return the cached view with the new answer; None if anything else changed the session since the claim.
 
     Each new entry takes a number, and any other change of the view raises its epoch.
     """
@@ -922,6 +930,7 @@ def _refuse_lost_lease(seq: int | None, claim: Claim) -> int:
 
 
 def build_usage_rows(spent: Sequence[Spending]) -> list[dict[str, Any]]:
+    """Return model calls as rows of the ledger."""
     return [dict(zip(USAGE, _usage_values(call), strict=True)) for call in spent]
 
 
@@ -934,7 +943,9 @@ def _usage_values(call: Spending) -> tuple[Any, ...]:
 
 
 def sum_spending(spent: Sequence[Spending]) -> list[int]:
-    """Return sums: input, output, cached and cache-written tokens, micro-dollars, calls of unknown price."""
+    """Return sums: input, output, cached and cache-written
+    tokens, micro-dollars, calls with unknown price.
+    """
     return [
         sum(call.input_tokens for call in spent),
         sum(call.output_tokens for call in spent),

@@ -1,4 +1,4 @@
-"""Files that visitors send: kept before a message refers to them, each of a conversation once."""
+"""Store of files that visitors upload, kept before a message refers to them, each once per conversation."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from shared.core.values.messages import Block, Image
 from shared.core.values.recordings import AUDIO_MIMES, Recording
 
 REFERABLE_HOURS = 20
-"""A file of no message goes after a day: well before, a message may no longer begin to refer to it."""
+"""Hours in which a message may refer to an uploaded file; unused files are deleted after a day."""
 
 
 class UploadLimitReached(BadInput):
-    """Too many files for one conversation in a day."""
+    """Too many bytes were uploaded in one conversation within a day."""
 
     code = "too_many_files"
     advice = "These were many files for one day. Please send more tomorrow."
 
 
 class UnknownFile(BadInput):
-    """A file of this message is not there."""
+    """A file of the message does not exist, or is not of this conversation."""
 
     code = "unknown_file"
     advice = "A file that comes with this message is no longer there. Please add it again."
@@ -35,7 +35,9 @@ class UnknownFile(BadInput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredUpload:
-    """A stored file as a message needs it: `words` of a text or a recording, None for a picture."""
+    """Uploaded file for a message; `words` is its text or transcript, None for a picture or without a
+    transcript.
+    """
 
     attachment_id: int
     attached: Attached
@@ -43,17 +45,20 @@ class StoredUpload:
 
     @property
     def picture(self) -> Block | None:
+        """Image block of the file; None if it is no picture."""
         if self.words is not None or self.attached.mime in AUDIO_MIMES:
             return None
         return Image(attachment_id=self.attachment_id, mime=self.attached.mime)
 
 
 class PostgresUploads(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of uploads; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def find_by_content(self, session_id: int, content: bytes, *, name: str) -> Attached | None:
-        """The file that has just these bytes already; it takes the new name and is young again."""
+        """Return the stored file with the same bytes, renamed to `name` and kept for a further day; None if
+        there is none.
+        """
         row = await self._pool.fetchrow(*_KNOWN(session_id=session_id, sha256=_digest(content), name=name))
         return None if row is None else _build_attached(row)
 
@@ -67,7 +72,10 @@ class PostgresUploads(PoolStore):
         name: str,
         most_per_day: int,
     ) -> Attached:
-        """Store a file; of a picture the re-encoded one. Raises UploadLimitReached."""
+        """Store an uploaded file, a picture in its re-encoded form.
+
+        Raises UploadLimitReached above `most_per_day` bytes.
+        """
         read: tuple[int | None, int | None, str | None]
         if isinstance(found, Picture):
             body, mime, read = found.bytes, found.mime, (found.width, found.height, None)
@@ -89,7 +97,10 @@ class PostgresUploads(PoolStore):
 
     @store_method
     async def load_for_message(self, session_id: int, ids: Sequence[str]) -> tuple[StoredUpload, ...]:
-        """In this order; raises UnknownFile unless all are this conversation's own, and sure to stay."""
+        """Return the files of a message in the order of `ids`.
+
+        Raises UnknownFile unless all are of this conversation and will not be deleted soon.
+        """
         wanted = [UUID(one) for one in ids]
         rows = await self._pool.fetch(*_OF_MESSAGE(session_id=session_id, public_ids=wanted))
         if len(rows) != len(wanted):
@@ -101,12 +112,12 @@ class PostgresUploads(PoolStore):
 
     @store_method
     async def load_for_session(self, public_id: str, *, session_id: int) -> Served | None:
-        """For the conversation that it belongs to; there is none without one."""
+        """Return a file of a conversation with its bytes; None if it has no such file."""
         return await self._load_served(_SERVED_TO_SESSION, public_id, session_id=session_id)
 
     @store_method
     async def load_for_operator(self, public_id: str) -> Served | None:
-        """Whosever it is: for those who may read all conversations."""
+        """Return a file of any conversation with its bytes, for operators; None if it is unknown."""
         return await self._load_served(_SERVED, public_id)
 
     async def _load_served(self, statement: Named, public_id: str, **owner: int) -> Served | None:
@@ -143,7 +154,7 @@ SELECT :session_id, :sha256, :mime, length(:body::bytea), 'stored', :body::bytea
 ON CONFLICT (session_id, arrived_sha256) DO UPDATE SET name = excluded.name, created_at = now()
 RETURNING {_COLUMNS}
 """)
-"""An uploaded file, where the day has room; the same file again is the same row."""
+"""Insert an uploaded file if the day's limit allows it; the same bytes again update the same row."""
 _OF_MESSAGE = Named(f"""
 SELECT {_COLUMNS} FROM unnest(:public_ids::uuid[]) WITH ORDINALITY AS w(public_id, place)
   JOIN attachments a USING (public_id)
@@ -153,7 +164,9 @@ SELECT {_COLUMNS} FROM unnest(:public_ids::uuid[]) WITH ORDINALITY AS w(public_i
             AND e.blocks @> jsonb_build_array(jsonb_build_object('attachment_id', a.id))))
  ORDER BY w.place
 """)
-"""Files that a message names, in its order: recent ones, and those that the session has shown."""
+"""Select the files that a message names, in its order: recent
+ones, and those already shown in the session.
+"""
 _SERVED = Named("""
 SELECT name, mime, body FROM attachments
  WHERE public_id = :public_id AND state = 'stored' AND body IS NOT NULL

@@ -1,4 +1,4 @@
-"""Cache of views that this process has read or written, so that the next turn need not read them."""
+"""Cache of session views that this process has read or written, so that the next turn need not read them."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from shared.core.session.session import Entry
 from shared.core.values.ttl_cache import SECONDS_AT_MOST
 
 TOKENS_AT_MOST = 1_000_000
-"""Tokens of all conversations together. Measured with messages of 4 to 3,600 letters, Latin or Cyrillic: 4.3
-MiB.
-"""
+"""Maximum tokens of all cached views together; 4.3 MiB, measured with messages of 4 to 3,600 letters."""
 TOKENS_OF_AN_ENTRY = 100
-"""Tokens that an entry counts besides its text, since empty messages take memory, too."""
+"""Tokens added per entry, since empty messages use memory too."""
 _TOKENS: Callable[[Entry], int] = attrgetter("tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachedView:
+    """Entries of a session's live view after an answer."""
+
     version: int
-    """The transaction that wrote the session's row last. Whatever changes a view writes that row."""
+    """Id of the transaction that last wrote the session's row; every change of a view writes that row."""
     entries: tuple[Entry, ...]
-    """Entries as a load would return them, the answer last."""
+    """Entries as `load` would return them, with the answer last."""
     turn_times: tuple[datetime, ...]
 
     @property
@@ -35,7 +35,7 @@ class CachedView:
 
 
 class ViewCache:
-    """The newest of them, within a bound of memory and of time. Nothing is lost when it is lost."""
+    """Cache of the newest views, limited in tokens and in age; losing it loses no data."""
 
     def __init__(
         self,
@@ -51,7 +51,9 @@ class ViewCache:
         self._tokens = 0
 
     def take(self, session_id: int) -> CachedView | None:
-        """Remove and return a view; its taker puts it back with the next answer."""
+        """Remove and return a session's view; None if it is missing or too old. The caller stores it again
+        with the answer.
+        """
         kept = self._drop(session_id)
         if kept is None or self._now() - kept[2] > self._seconds:
             return None
@@ -66,7 +68,7 @@ class ViewCache:
             self._drop(next(iter(self._kept)))
 
     def evict_old(self) -> None:
-        """Evict expired views, including those of conversations that do not return."""
+        """Remove expired views, including those of conversations that do not return."""
         while self._kept and self._now() - next(iter(self._kept.values()))[2] > self._seconds:
             self._drop(next(iter(self._kept)))
 

@@ -1,4 +1,4 @@
-"""A session as it stood before a compaction hid a part of it, read back from the log."""
+"""Reading of a session's state, also as it was before a compaction hid a part of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shared.core.session.session_state import Hidden, SessionState
 
 
 def build_state(row: Record | Mapping[str, Any], entries: Sequence[Entry]) -> SessionState:
-    """From a row of the `STATE` statement."""
+    """Return the state of a session from a row of the statement `STATE` and its entries."""
     return build_value(
         SessionState,
         row,
@@ -32,7 +32,9 @@ def build_state(row: Record | Mapping[str, Any], entries: Sequence[Entry]) -> Se
 
 
 async def load_hidden(connection: Connection, row: Record, compaction: Record) -> Hidden:
-    """The turns of the compaction live again, behind what stood in for those before them."""
+    """Return the session as it was when the turns of a
+    compaction were live, after the summary before them.
+    """
     base = compaction["from_turn"] - 1
     parent = await connection.fetchval(*_PARENT(parent=compaction["parent"]))
     rows = await connection.fetch(

@@ -1,1 +1,1 @@
-"""Answers that are read aloud: which are wanted, which are made, and what became of them."""
+"""Store of answers that are read aloud."""

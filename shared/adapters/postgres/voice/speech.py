@@ -1,7 +1,7 @@
-"""Spoken answers: wanted before the answer is sent, made and paid once, and gone after a day.
+"""Store of spoken answers: requested before the answer is sent, made and paid once, deleted after a day.
 
-On Telegram one is `due`, then `sending`, then `over`: what may have been sent is not sent again. Those of web
-pages stay `due` and are handed out as often as they are asked for.
+For Telegram a voice note is `due`, then `sending`, then `over`; one that may have been sent is not sent
+again. Recordings for web pages stay `due` and can be loaded repeatedly.
 """
 
 from __future__ import annotations
@@ -16,16 +16,20 @@ from shared.core.values.recordings import SpeechFormat
 
 
 class PostgresSpeech(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of spoken answers; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def request_note(self, session_id: int, turn: int) -> None:
-        """Before the answer is brought: whatever happens then, its voice note is not forgotten."""
+        """Request a voice note for an answer, if the session wants one; called before delivery, so that a
+        crash loses none.
+        """
         await self._pool.execute(*_WANT_NOTE(session_id=session_id, turn=turn))
 
     @store_method
     async def list_due_notes(self, accounts: Sequence[int], *, limit: int = 20) -> list[tuple[int, int, int]]:
-        """Session, turn and place of voice notes whose answers are in their chats, oldest first."""
+        """Return (session id, turn, address id) of due voice notes whose answers have been delivered, oldest
+        first.
+        """
         rows = await self._pool.fetch(
             *_DUE_NOTES(
                 accounts=[str(account) for account in accounts],
@@ -36,7 +40,7 @@ class PostgresSpeech(PoolStore):
 
     @store_method
     async def find_answered_turn(self, session_id: int, seq: int) -> int | None:
-        """The turn that this entry answers; None where it is erased, or not the assistant's."""
+        """Return the turn of an assistant's entry; None if it is erased or of another author."""
         turn: int | None = await self._pool.fetchval(
             *_ANSWERED_TURN(session_id=session_id, seq=seq),
         )  # fmt: skip
@@ -44,7 +48,9 @@ class PostgresSpeech(PoolStore):
 
     @store_method
     async def load_spoken(self, session_id: int, turn: int, form: SpeechFormat) -> bytes | None:
-        """Return the stored recording, and allow one to be stored from now on."""
+        """Return the stored recording, None if there is none yet; then also insert the row for
+        `record_spoken`.
+        """
         body: bytes | None = await self._pool.fetchval(
             *_LOAD_SPOKEN(session_id=session_id, turn=turn, form=form),
         )  # fmt: skip
@@ -61,7 +67,9 @@ class PostgresSpeech(PoolStore):
         spent: Spending,
         reservation_id: int | None,
     ) -> None:
-        """Store cost and recording unless the text was erased since; the first one stays."""
+        """Store the cost and, unless None or the text was erased,
+        the recording; an existing recording stays.
+        """
         await self._pool.execute(
             *SPOKEN(
                 session_id=session_id, form=form, turn=turn, spent=build_usage_rows([spent]),
@@ -79,12 +87,12 @@ class PostgresSpeech(PoolStore):
 
     @store_method
     async def mark_note_not_sent(self, session_id: int, turn: int) -> None:
-        """Surely: it may be tried again."""
+        """Make a voice note due again that was surely not sent."""
         await self._change_state(session_id, turn, "sending", "due")
 
     @store_method
     async def end_note(self, session_id: int, turn: int) -> None:
-        """Sent or given up; its bytes are not kept."""
+        """End a voice note that was sent or given up, and delete its bytes."""
         await self._pool.execute(
             *_END_NOTE(session_id=session_id, turn=turn),
         )  # fmt: skip
@@ -108,7 +116,9 @@ SELECT t.session_id, t.turn_no, 'opus' FROM turns t JOIN sessions s ON s.id = t.
             AND f.mime LIKE 'audio/%'))
 ON CONFLICT DO NOTHING
 """)
-"""Wish for a spoken answer, where the session is spoken to or says so; once a turn."""
+"""Insert a voice note if the session wants spoken answers, or if "auto" and the person sent a recording; once
+per turn.
+"""
 _DUE_NOTES = Named("""
 SELECT s.session_id, s.turn_no, t.address_id
   FROM spoken_answers s JOIN turns t USING (session_id, turn_no) JOIN addresses a ON a.id = t.address_id
@@ -118,7 +128,7 @@ SELECT s.session_id, s.turn_no, t.address_id
                       AND d.state IN ('queued', 'sending', 'sent'))
  ORDER BY s.created_at LIMIT :limit
 """)
-"""Voice notes to send; after an hour they are not needed."""
+"""Select voice notes to send; after an hour they are not sent any more."""
 _ANSWERED_TURN = Named("""
 SELECT te.turn_no FROM turn_entries te JOIN entries e USING (session_id, seq)
  WHERE te.session_id = :session_id AND te.seq = :seq AND e.author = 'assistant'
