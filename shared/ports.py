@@ -1,4 +1,4 @@
-"""Ports: what the services need from the outside world, each port no larger than one need."""
+"""Protocols of what services need from outside: models, encoders, tools, clocks and announcements."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ from shared.core.values.money import Usage as Usage
 from shared.core.values.recordings import Recording, SpeechFormat
 
 StorageLimiter = Callable[[], AbstractAsyncContextManager[None]]
-"""Limiter of storage: `async with storage_limiter():` turns an unexpected error into StorageUnavailable,
-unless storage was healthy throughout, so that no update, job or message is blamed for an outage."""
+"""Limiter of storage errors.
+
+`async with storage_limiter():` turns an unexpected error into StorageUnavailable unless the database was
+healthy all the time, so that an update, job or message is not blamed for an outage.
+"""
 StopReason = Literal["end_turn", "max_tokens", "tool_use", "refusal", "window_exceeded", "stop_sequence"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PictureContent:
-    """The bytes behind an image block, and the sentence that stands in for it later."""
+    """Content of an image block, and a description that can replace the image."""
 
     mime: str
     body: bytes
@@ -34,7 +37,11 @@ class PictureContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """One call. `cache_at` holds indices of messages that end a stable prefix (at most 3)."""
+    """Request for one model call.
+
+    `cache_at` are indices of at most 3 messages, each the end of a prefix that is equal in later calls.
+    `max_output_tokens` limits the answer.
+    """
 
     model: str
     system: tuple[SystemPart, ...]
@@ -43,31 +50,43 @@ class ModelRequest:
     max_output_tokens: int = 8192
     cache_at: tuple[int, ...] = ()
     behind_mark: int = 0
-    """Blocks at the end of the last of these messages that belong to this call alone."""
+    """Number of blocks at the end of the last message of `cache_at` that belong to this call only."""
     cache_long: bool = False
-    """Whether the provider shall keep the prefix for an hour instead of five minutes."""
+    """Whether the provider shall cache the prefix for an hour instead of five minutes."""
     pictures: Mapping[int, PictureContent] = field(default_factory=dict)
-    """Pictures of the open turn by attachment; a model without vision gets their descriptions."""
+    """Pictures of the open turn by attachment id; a model without vision gets their descriptions."""
     json_schema: Mapping[str, Any] | None = None
-    """Ask for JSON of this shape where the provider can; the answer is parsed leniently anyway."""
+    """JSON schema of the wanted answer, None for text.
+
+    Providers without schemas ignore it, so the answer is parsed leniently.
+    """
     about: tuple[int, int] = (0, 0)
-    """The conversation and its turn, or a job's number below 0; two that say the same prove more."""
+    """Session id and turn of the call; a job has its negative number as turn.
+
+    Used as evidence in learning about models.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
+    """Complete answer of a model; `request_id` is the provider's id of the call."""
+
     blocks: tuple[Block, ...]
     usage: Usage
     stop_reason: StopReason
     model: str
     request_id: str = ""
     aborted: tuple[Usage, ...] = ()
-    """Attempts that were paid for but thrown away (cut streams, one retry)."""
+    """Tokens of attempts that were paid for but discarded, such as aborted streams."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
-    """Facts of one model. `capabilities` ⊆ {cache, tools, thinking, count_tokens, json, images}."""
+    """Properties of one model.
+
+    `window` is in tokens; `window_known` is False if it is a guess. `prices` is None if unknown.
+    `capabilities` contains some of cache, tools, thinking, count_tokens, json and images.
+    """
 
     name: str
     window: int
@@ -77,26 +96,37 @@ class ModelCard:
     capabilities: frozenset[str] = field(default_factory=frozenset)
     offline: bool = False
     callable_tools: frozenset[str] | None = None
-    """Names of the tools that the model can call; None for any."""
+    """Names of the tools that the model can call; None for all."""
     token_factor: float = 1.10
-    """Factor on the bundled vocabulary's count before calibration."""
+    """Factor from the bundled vocabulary's token count to the model's, before calibration."""
 
 
 OnText = Callable[[int, str], Awaitable[None]]
-"""`on_text(attempt, piece)`: a piece of the visible answer; a higher attempt begins again from nothing."""
+"""Callback `on_text(attempt, piece)` for each piece of the answer.
+
+A higher attempt discards earlier pieces.
+"""
 
 
 class ChatModel(Protocol):
+    """Provider of chat models."""
+
     async def load_card(self, model: str) -> ModelCard:
-        """Window, prices and abilities; never raises, an unknown model gets 8,192 tokens, flagged."""
+        """Return window, prices and capabilities of a model; never raises.
+
+        An unknown model gets a window of 8,192 tokens that is marked as guessed.
+        """
         ...
 
     async def reply(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
-        """Return the whole answer, streamed on the way, with retries. Raises `ModelError`s only."""
+        """Return the complete answer; `on_text` gets it piece by piece.
+
+        Retries temporary errors. Raises only `ModelError`s.
+        """
         ...
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
-        """The provider's own count, or None where it has none."""
+        """Return the provider's token count for a request; None if the provider cannot count."""
         ...
 
     async def close(self) -> None: ...
@@ -104,50 +134,56 @@ class ChatModel(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
-    """Transcript of a recording; `seconds` as the service counted them, None if it states none."""
+    """Transcript of a recording; `seconds` is its length as the service measured it, None if not stated."""
 
     text: str
     seconds: float | None = None
 
 
 class Transcriber(Protocol):
+    """Service that transcribes recordings."""
+
     @property
     def model(self) -> str:
-        """For the ledger."""
+        """Name of the model, for the record of costs."""
         ...
 
     async def transcribe(
         self, recording: Recording, *, language: str = "", session: int | None = None
     ) -> Transcript:
-        """Return the transcript of a recording; raise only `ModelError`s.
+        """Return the transcript of a recording. Raises only `ModelError`s.
 
-        `language` is a guess such as `de`, or empty. Faults count for other conversations than `session`
-        only after three different ones.
+        `language` is a guess such as `de`, empty for none. An error counts for other sessions than `session`
+        only after it occurred in three of them.
         """
         ...
 
 
 class Speaker(Protocol):
+    """Service that reads texts aloud."""
+
     @property
     def model(self) -> str:
-        """For the ledger."""
+        """Name of the model, for the record of costs."""
         ...
 
     async def speak(self, words: str, *, form: SpeechFormat, session: int | None = None) -> bytes:
-        """Return the spoken words as audio in `form`; raise only `ModelError`s.
+        """Return a text as spoken audio in `form`. Raises only `ModelError`s.
 
-        Faults count by `session` as a transcriber's do.
+        An error counts for other sessions than `session` only after it occurred in three of them.
         """
         ...
 
 
 class Reranker(Protocol):
+    """Service that orders passages by how well they answer a question."""
+
     async def rank(
         self, question: str, passages: Sequence[str], *, session: int | None = None
     ) -> Sequence[int] | None:
-        """Return the places of passages, the best first; None without an answer in time. Never raises.
+        """Return the indices of passages, the best first; None without an answer in time. Never raises.
 
-        Faults count by `session` as a transcriber's do.
+        An error counts for other sessions than `session` only after it occurred in three of them.
         """
         ...
 
@@ -155,13 +191,16 @@ class Reranker(Protocol):
 
 
 class Encoder(Protocol):
+    """Service that turns texts into vectors of meaning."""
+
     async def encode(
         self, texts: Sequence[str], *, question: bool = False, session: int | None = None
     ) -> Encoded:
-        """Return a vector of each text, and the model's name also without texts.
+        """Return a vector for each text, and the name of the model even without texts.
 
-        Raises EncoderEnded if the texts are what cannot be encoded, and ModelUnavailable. Faults count by
-        `session` as a transcriber's do.
+        `question` True encodes the texts as questions. Raises EncoderEnded if the encoder cannot handle these
+        texts, and ModelUnavailable. An error counts for other sessions than `session` only after it occurred
+        in three of them.
         """
         ...
 
@@ -169,75 +208,98 @@ class Encoder(Protocol):
 
 
 class Clock(Protocol):
+    """Source of the current time."""
+
     def now(self) -> datetime:
-        """Return the current time, with time zone; deadlines promised to people use the clock of Postgres."""
+        """Return the current time with its time zone.
+
+        Deadlines that people were promised use the clock of Postgres instead.
+        """
         ...
 
 
 class TokenCounter(Protocol):
+    """Estimator of token counts."""
+
     def count_tokens(self, text: str) -> int:
-        """Return the estimated tokens of a text, before a model's factor; never raises."""
+        """Return the estimated tokens of a text, before the factor of a model is applied; never raises."""
         ...
 
 
 class Doorbell(Protocol):
+    """Announcer of due jobs."""
+
     async def ring(self, job: DueJob) -> bool:
-        """Announce a due job to the workers; False if no worker heard it. Never raises."""
+        """Announce a due job to the workers; return False if no worker heard it. Never raises."""
         ...
 
 
 ALL_PROCESSES = 0
-"""No session: what is announced here, every listener hears, whatever it follows."""
+"""Channel of announcements that every process hears."""
 DASHBOARD = -1
-"""Channel without a session: changes for operators' pages, which alone follow it."""
+"""Channel of announcements for operators' pages; only they subscribe to it."""
 TURN_DUE: Mapping[str, Any] = {"t": "due"}
 """Announcement that a turn waits for a process of another channel."""
 
 TYPING: Mapping[str, Any] = {"t": "typing"}
-"""To a session: the human who has it writes. To the dashboard, with the `session`: its person does."""
+"""Announcement that a person is typing.
+
+On the channel of a session, it is the operator; on the dashboard's, with the public id as `session`, the
+visitor.
+"""
 
 TELEGRAM_CHAT_MOVED: Mapping[str, Any] = {"t": "moved"}
-"""Some place leads to another session now; screens look whether it is theirs."""
+"""Announcement that an address belongs to another session now; clients then check whether it is theirs."""
 
 
 class Announcer(Protocol):
+    """Sender and receiver of announcements between processes."""
+
     async def announce(self, session_id: int, message: Mapping[str, Any]) -> None:
-        """Tell every process that something of this session changed. Never raises, may be lost."""
+        """Announce to all processes that something of this session changed.
+
+        Never raises; an announcement can be lost.
+        """
         ...
 
     def listen(self) -> AsyncIterator[tuple[int, Mapping[str, Any]]]:
-        """Iterate for ever over subscribed sessions' ids and announcements; reconnect when needed."""
+        """Yield session id and announcement of each subscribed session without end.
+
+        Reconnects when needed.
+        """
         ...
 
     async def subscribe(self, session_ids: Sequence[int]) -> None:
-        """Replace the set of sessions to hear about."""
+        """Replace the set of sessions whose announcements are received."""
         ...
 
 
 class Tool(Protocol):
+    """Tool that a model can call."""
+
     @property
     def spec(self) -> ToolSpec: ...
     @property
     def idempotent(self) -> bool:
-        """True if the tool can be run again after a crash without harm."""
+        """Whether the tool can be run again after a crash without harm."""
         ...
 
     @property
     def timeout_seconds(self) -> float: ...
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str | ToolOutput:
-        """Run the tool and return its result for the model; raise ToolFailed for a result marked as error.
+        """Run the tool and return its result for the model. Raises ToolFailed.
 
-        The arguments fit the schema. A tool may also have `output_chars`, the most that is kept of its
-        result, `subject(arguments)`, a few words for the person who waits, and `server`, the name of the MCP
-        server that brings it.
+        The arguments match the schema. A tool may also have `output_chars`, the maximum characters of its
+        result; `subject(arguments)`, a short text for the person who waits; and `server`, the name of its MCP
+        server.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolImage:
-    """A picture as a tool returned it, of any size and kind."""
+    """Picture as a tool returned it, of any size and format."""
 
     body: bytes
     mime: str = ""
@@ -245,7 +307,10 @@ class ToolImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolFile:
-    """A file for the person, brought with the answer of the turn; `width` and `height` of a picture."""
+    """File for the person, sent with the answer of the turn.
+
+    A picture has `width` and `height` in pixels, else None.
+    """
 
     name: str
     mime: str
@@ -256,20 +321,25 @@ class ToolFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutput:
+    """Result of a tool."""
+
     text: str = ""
     images: tuple[ToolImage, ...] = ()
     kept: tuple[Image, ...] = ()
-    """Pictures that are files of the conversation already."""
+    """Pictures that are already stored as files of the conversation."""
     files: tuple[ToolFile, ...] = ()
 
 
 class ToolFailed(Exception):
-    """The tool could not do it; the text is for the model."""
+    """Raised by a tool that could not do its work; the text is for the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContext:
-    """Person whom a tool works for; `key` is unique per call, so that a repeat is recognised."""
+    """Circumstances of a tool call.
+
+    `key` is unique for each call, so that a repeated call is recognised.
+    """
 
     session_id: int
     contact_id: int
@@ -280,15 +350,15 @@ class ToolContext:
     flush_id: int | None = None
     through_turn: int | None = None
     epoch: int = 0
-    """Epoch of the turn's claim, which every write of a turn carries."""
+    """Epoch of the turn's lease, which every write of the turn contains."""
     base_turn: int = 0
-    """Turns up to this one are behind the summary, so that the model does not see their words."""
+    """Last turn that a summary has replaced, so that the model does not see its messages."""
     address_id: int | None = None
     channel: str = ""
     group: bool = False
-    """Whether others listen: what is known from a private talk stays out."""
+    """Whether other people are in the chat; notes from private conversations must not be used then."""
     anonymous: bool = False
     timezone: str | None = None
     shown: tuple[str, ...] = ()
-    """Words of others that tools have shown in this silent turn; those of a turn are in its log."""
+    """Foreign texts that tools have shown in this silent turn; those of an ordinary turn are in its log."""
     agent_config: Mapping[str, Any] = field(default_factory=dict)

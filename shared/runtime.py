@@ -1,6 +1,7 @@
-"""Runtime parts of every process: background tasks, spans, crash points, garbage collection. It is below
-services and adapters, which both use it, and knows neither settings nor any subject of the program. Begin
-with `BackgroundTasks`, which loses no task and logs every failure.
+"""Runtime parts of every process: background tasks, spans of traces, crash points, garbage collection.
+
+Below services and adapters, which both use it; knows neither settings nor any subject of the program. Begin
+with `BackgroundTasks`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import structlog
 log = structlog.get_logger(__name__)
 
 RESTART_SECONDS = 1.0
+"""Seconds after which a failed loop is started again."""
 _PROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
 
 
@@ -31,31 +33,36 @@ def read_version() -> str:
 
 
 class BackgroundTasks:
-    """Short ones may finish when the process ends; loops are cancelled."""
+    """Tasks of a process: short ones, which can finish at the end, and loops, which are cancelled then.
+
+    No task is garbage-collected while it runs, and every failure is logged.
+    """
 
     def __init__(self) -> None:
         self._short: set[asyncio.Task[None]] = set()
         self._loops: set[asyncio.Task[None]] = set()
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a short task; if it fails, the error is logged."""
         task = asyncio.get_running_loop().create_task(work)
         self._short.add(task)
         task.add_done_callback(self._ended)
         return task
 
     def run_forever(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Begun again whenever it fails."""
+        """Run a loop, and start it again one second after it ended or failed."""
         task = asyncio.get_running_loop().create_task(_run_and_restart(loop))
         self._loops.add(task)
         task.add_done_callback(self._loops.discard)
 
     async def drain(self, seconds: float) -> None:
-        """Wait for the short ones, then cancel what is left."""
+        """Wait up to `seconds` for the short tasks, then cancel the remaining tasks and all loops."""
         if self._short:
             await asyncio.wait(tuple(self._short), timeout=seconds)
         await self.cancel()
 
     async def cancel(self) -> None:
+        """Cancel all tasks, and wait up to 10 seconds for them to end."""
         left = [*self._short, *self._loops]
         for task in left:
             task.cancel()
@@ -70,10 +77,11 @@ class BackgroundTasks:
 
 @contextmanager
 def keep_cancellation() -> Iterator[None]:
-    """Raise CancelledError after the block if a Redis client has lost a cancellation within it.
+    """Raise CancelledError at the end of the context if a Redis client has swallowed a cancellation inside
+    it.
 
-    The client waits by `asyncio.wait_for`. Before Python 3.12 that returns an answer that is ready, and drops
-    a cancellation that arrives with it.
+    The client uses `asyncio.wait_for`, which before Python 3.12 returns a ready result and loses a
+    cancellation that arrives at the same time.
     """
     task = asyncio.current_task()
     before = task.cancelling() if task else 0
@@ -99,15 +107,18 @@ async def _run_and_restart(loop: Callable[[], Coroutine[Any, Any, None]]) -> Non
 
 SpanName = Literal["turn", "job", "delivery"]
 Attribute = str | int | float | bool
+"""Value of a span's attribute: ids and numbers, never texts of people."""
 
 
 class TraceSpan(Protocol):
+    """Span of a trace."""
+
     def set_attributes(self, **attributes: Attribute) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCall:
-    """Facts of a model call before it begins; `server` is empty for a model of this process."""
+    """Properties of a model call before it starts; `server` is empty for a model in this process."""
 
     model: str
     wire: str
@@ -117,8 +128,10 @@ class ModelCall:
 
 
 class ModelCallSpan(Protocol):
+    """Span of a model call."""
+
     def note_first_chunk(self) -> None:
-        """Note that the first part of the answer has arrived; later calls have no effect."""
+        """Record that the first piece of the answer has arrived; later calls have no effect."""
         ...
 
     def note_reply(
@@ -133,30 +146,33 @@ class ModelCallSpan(Protocol):
         cache_write_tokens: int,
         known: bool,
     ) -> None:
-        """Note the complete answer; `input_tokens` excludes tokens read from or written to the cache.
+        """Record the complete answer.
 
-        If `known` is False, the provider counted no tokens, and the numbers are ignored.
+        `input_tokens` excludes tokens read from or written to the cache. With `known` False the provider
+        counted no tokens, and the numbers are ignored.
         """
         ...
 
 
 class Tracer(Protocol):
-    def span(self, name: SpanName, attributes: Mapping[str, Attribute]) -> AbstractContextManager[TraceSpan]:
-        """Open a span that lasts as long as the block; an exception marks it as failed.
+    """Creator of spans."""
 
-        A span opened within another one becomes a part of it.
+    def span(self, name: SpanName, attributes: Mapping[str, Attribute]) -> AbstractContextManager[TraceSpan]:
+        """Open a span that lasts as long as the context; an exception marks it as failed.
+
+        A span that is opened inside another one becomes a part of it.
         """
         ...
 
     def model_call(self, call: ModelCall) -> AbstractContextManager[ModelCallSpan]:
-        """Open a span around a model call; its tokens and its duration in seconds also become metrics.
+        """Open a span for a model call; its tokens and its duration in seconds also become metrics.
 
         An exception marks it as failed.
         """
         ...
 
     def close(self) -> None:
-        """Send all spans that are not sent yet, and stop; may take seconds."""
+        """Send all spans that were not sent yet, and stop; this can take seconds."""
         ...
 
 
@@ -174,7 +190,7 @@ class _NoSpan:
 
 
 class NullTracer:
-    """Tracer of a process that sends no traces: it creates and keeps nothing."""
+    """Tracer of a process that sends no traces; all of its spans do nothing."""
 
     __slots__ = ()
     _block = nullcontext(_NoSpan())
@@ -195,6 +211,7 @@ NULL_TRACER = NullTracer()
 # -- crash points: where the fault suite ends a process, as hard as a power cut -----------------------------
 
 CrashPoint = Callable[[str], None]
+"""Function that is called with the name of a crash point when the code passes it."""
 
 CRASH_POINTS = (
     "before_accept",
@@ -285,17 +302,19 @@ CRASH_POINTS = (
     "restore_before_swap",
     "restore_mid_swap",
 )
+"""Names of all crash points, at which the fault suite can end a process."""
 _EXIT_CODE = 9
 
 
 def ignore_crash_point(_name: str) -> None:
-    """Do nothing: crash point of a process outside of the fault suite."""
+    """Do nothing; the crash point function outside of the fault suite."""
 
 
 def build_crash_point(point: str | None) -> CrashPoint:
-    """Return a function that ends this process at a crash point; without `point` it does nothing.
+    """Return a function that ends this process at the crash point `point`.
 
-    `name` ends it at the first passing, `name:3` at the third. Raises ValueError for an unknown name.
+    None returns one that does nothing. `name` ends the process at the first passing, `name:3` at the third.
+    Raises ValueError for an unknown name.
     """
     if not point:
         return ignore_crash_point
@@ -318,9 +337,9 @@ def build_crash_point(point: str | None) -> CrashPoint:
 
 @contextmanager
 def pause_gc() -> Iterator[None]:
-    """Disable garbage collection while modules are imported, which shortens a start by a fifth.
+    """Disable garbage collection while the context is open, which shortens the import of modules by a fifth.
 
-    It also works in a thread. The end of a nested block enables garbage collection for the outer one, too.
+    Can be used in a thread. The end of a nested context enables garbage collection for the outer one, too.
     """
     gc.disable()
     try:
@@ -330,6 +349,6 @@ def pause_gc() -> Iterator[None]:
 
 
 def freeze_loaded_objects() -> None:
-    """Freeze loaded objects, so that later garbage collections skip them."""
+    """Exclude all existing objects from later garbage collections, and enable garbage collection."""
     gc.freeze()
     gc.enable()

@@ -1,7 +1,8 @@
-"""The piece of work that each thread of a process is busy with, in memory that its watch-dog reads.
+"""Marks that tell the watchdog which turn, job or update each thread of a process is working on.
 
-A step of a task between two awaits marks its thread, and the end of the step removes the mark. When the
-process stands still or dies, the marks name the turn, job or update whose code was running.
+The marks are in memory shared with the watchdog. Each step of a task between two awaits sets the mark of its
+thread and removes it at the end. If the process hangs or dies, the marks name the work whose code was
+running.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ if TYPE_CHECKING:
     import asyncio
 
 WORK_BYTES = 96
-"""Longest name of a piece of work; the longest is a message: its session and the digest of its key."""
+"""Maximum bytes of the name of a piece of work.
+
+The longest name is a message: session id and digest of its key.
+"""
 MAX_SLOTS = 64
-"""Threads that can be marked at once; asyncio's own pool has at most 32."""
+"""Maximum threads that can be marked; asyncio's pool has at most 32."""
 FOLDER_BYTES = 4096
-"""Room for a path of the longest length that Linux takes."""
+"""Bytes for a path, the maximum length on Linux."""
 ROUND_SECONDS = 0.5
 """Seconds between two signs of life of the event loop."""
 _COUNTERS = struct.Struct("=QQB")
@@ -38,17 +42,17 @@ _thread = threading.local()
 
 @dataclass(frozen=True, slots=True)
 class MarkedThread:
-    """A thread that is busy with a named piece of work."""
+    """Thread that is working on a named piece of work."""
 
     ident: int
-    """Number that `faulthandler` prints."""
+    """Thread number that `faulthandler` prints."""
     native_id: int
-    """Number by which the kernel counts processor time."""
+    """Thread number by which the kernel counts processor time."""
     work: str
 
 
 class WorkBoard:
-    """Shared memory of a process and its watch-dog: signs of life, marks of threads, and the data folder."""
+    """Memory shared by a process and its watchdog: signs of life, marks of threads, and the data folder."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, _SLOTS_AT + MAX_SLOTS * _SLOT.size)
@@ -60,26 +64,26 @@ class WorkBoard:
     # -- the process writes ---------------------------------------------------------------------------------
 
     def count_pulse(self) -> None:
-        """Say that this process can run Python code."""
+        """Record that this process can run Python code."""
         self._pulses += 1
         self._write_counters()
 
     def count_round(self) -> None:
-        """Say that the event loop comes round."""
+        """Record that the event loop runs."""
         self._rounds += 1
         self._write_counters()
 
     def begin_to_close(self) -> None:
-        """Say that this process ends because it was asked to."""
+        """Record that this process is ending because it was asked to."""
         self._closing = True
         self._write_counters()
 
     def set_folder(self, folder: str) -> None:
-        """Name the folder that faults are written to."""
+        """Set the folder into which faults are written."""
         self._memory[64:_SLOTS_AT] = folder.encode()[:FOLDER_BYTES].ljust(FOLDER_BYTES, b"\0")
 
     def open_slot(self) -> WorkSlot | None:
-        """Return the slot of the calling thread, None where all are taken."""
+        """Return the slot of the calling thread, opened if needed; None if all slots are taken."""
         slot: WorkSlot | None = getattr(_thread, "slot", None)
         if slot is None:
             with self._lock:
@@ -91,7 +95,7 @@ class WorkBoard:
         return slot
 
     def install(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Mark the steps of all tasks and the calls of worker threads of `loop`, and count its rounds."""
+        """Mark the steps of all tasks and the thread calls of `loop`, and count its rounds."""
         import asyncio
 
         slot = self.open_slot()
@@ -114,16 +118,16 @@ class WorkBoard:
     # -- the watch-dog reads --------------------------------------------------------------------------------
 
     def read_counters(self) -> tuple[int, int, bool]:
-        """Return pulses, rounds of the loop, and whether the process is closing."""
+        """Return the number of pulses, the number of loop rounds, and whether the process is ending."""
         pulses, rounds, closing = _COUNTERS.unpack_from(self._memory, 0)
         return pulses, rounds, bool(closing)
 
     def read_folder(self) -> str:
-        """Return the folder for faults; empty before the process has named it."""
+        """Return the folder for faults; empty if the process has not set it."""
         return bytes(self._memory[64:_SLOTS_AT]).rstrip(b"\0").decode(errors="replace")
 
     def read_marks(self) -> list[MarkedThread]:
-        """Return the threads that are busy with a named piece of work, the one of the loop first."""
+        """Return the threads that are working on a named piece of work, the event loop's first."""
         slots = (
             _SLOT.unpack_from(self._memory, _SLOTS_AT + number * _SLOT.size) for number in range(MAX_SLOTS)
         )
@@ -135,7 +139,7 @@ class WorkBoard:
 
 
 class WorkSlot:
-    """The place on the board that belongs to one thread."""
+    """Part of the board for one thread."""
 
     __slots__ = ("_end", "_memory", "_start", "is_marked")
 
@@ -147,19 +151,21 @@ class WorkSlot:
         self.is_marked = False
 
     def mark(self, work: bytes) -> None:
+        """Set the mark of the thread."""
         self.is_marked = True
         self._memory[self._start : self._end] = work
 
     def clear(self) -> None:
+        """Remove the mark of the thread."""
         self._memory[self._start : self._end] = _NOTHING
         self.is_marked = False
 
 
 @contextmanager
 def mark_work(kind: str, *ids: object) -> Iterator[None]:
-    """Name what the code within is busy with, also in the tasks and threads that it starts.
+    """Mark the code in the context, and the tasks and threads that it starts, as working on `kind` and `ids`.
 
-    Within another mark the inner one counts. Without a board nothing is written.
+    The innermost mark counts. Without a board nothing is written.
     """
     work = " ".join([kind, *map(str, ids)]).encode()[:WORK_BYTES].ljust(WORK_BYTES, b"\0")
     slot: WorkSlot | None = getattr(_thread, "slot", None)
@@ -178,7 +184,7 @@ def mark_work(kind: str, *ids: object) -> Iterator[None]:
 
 
 class _MarkedSteps(Coroutine[Any, Any, Any]):
-    """A task's coroutine whose steps mark the thread of the loop."""
+    """Coroutine of a task whose steps mark the thread of the event loop."""
 
     __slots__ = ("_coroutine", "_slot")
 
@@ -213,12 +219,12 @@ class _MarkedSteps(Coroutine[Any, Any, Any]):
         return self._coroutine.__await__()
 
     def __getattr__(self, name: str) -> Any:
-        """Show the state of the coroutine to libraries that inspect their tasks."""
+        """Return attributes of the wrapped coroutine, for libraries that inspect tasks."""
         return getattr(self._coroutine, name)
 
 
 class _MarkingExecutor(ThreadPoolExecutor):
-    """asyncio's pool of threads, in which a call is marked as the task that asked for it."""
+    """Thread pool of asyncio in which a call has the mark of the task that made it."""
 
     def __init__(self, board: WorkBoard) -> None:
         super().__init__(thread_name_prefix="asyncio")

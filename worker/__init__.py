@@ -1,1 +1,1 @@
-"""Runs silent jobs; it has no way to a person."""
+"""Process that runs silent jobs; it cannot send anything to a person."""

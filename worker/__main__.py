@@ -1,15 +1,15 @@
-"""`python -m worker`: silent jobs until SIGTERM."""
+"""Entry point of `python -m worker`: runs silent jobs until SIGTERM."""
 
 from __future__ import annotations
 
 import gc
 
 if __name__ == "__main__":
-    # Until all that follows is loaded: looking for garbage meanwhile takes a fifth of the start.
+    # The garbage collector stays off until all modules are loaded: its runs take a fifth of the start.
     gc.disable()
     from shared.supervision.watchdog import start_watchdog
 
-    # Before anything is imported: the watch-dog is small, and it sees a start that stands still.
+    # The watchdog starts before the large imports, so that it also notices a start that hangs.
     start_watchdog("worker")
 
 import asyncio
@@ -39,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 
 async def run_queue_and_duties(app: App) -> None:
-    """Run arq's worker, with a cron job for each duty, and look for what no cron job rang for."""
+    """Run arq's worker with a cron job for each duty, and perform duties that no cron job has started."""
     duties = DutyRunner(app)
     await asyncio.gather(run_arq(app, duties.list_cron_jobs()), duties.run_overdue())
 
@@ -54,10 +54,11 @@ WORK = (
     import_files,
     request_import_summaries,
 )
+"""Loops of the worker."""
 
 
 async def work(app: App, stop: asyncio.Event) -> int:
-    """Do silent jobs until `stop`; returns the exit code. Raises what ended one of the loops."""
+    """Run all loops until `stop` is set; return the exit code. Raises the error that ended a loop."""
     tasks = [asyncio.ensure_future(task(app)) for task in WORK]
     stopping = asyncio.ensure_future(stop.wait())
     warming = asyncio.ensure_future(_warm_up(app))
@@ -74,12 +75,13 @@ async def work(app: App, stop: asyncio.Event) -> int:
 
 
 async def _warm_up(app: App) -> None:
-    """Load what the first job needs while none is due."""
+    """Load models and counters in the background, so that the first job need not wait for them."""
     await app.warm_up.run()
     log.info("worker_warmed_up")
 
 
 def main() -> int:
+    """Run the worker process; return its exit code."""
     try:
         settings = load_settings()
         configure = partial(configure_logs, process="worker")

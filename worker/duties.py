@@ -1,4 +1,4 @@
-"""The duties of the workers: each has its own schedule, timeout and errors, so none holds up another."""
+"""Duties of the workers; each has its own schedule, timeout and errors, so that none delays another."""
 
 from __future__ import annotations
 
@@ -20,63 +20,74 @@ from shared.core.values.errors import StorageUnavailable
 log = structlog.get_logger(__name__)
 
 CONSOLIDATION_HOUR = 3
-"""Local hour of the deployment from which each person's notes are tidied, once a day."""
+"""Hour of the deployment's time zone from which the notes of each person are consolidated, once a day."""
 LOOK_SECONDS = 1.0
-"""Seconds between two looks at the schedule."""
+"""Seconds between two checks of the schedule."""
 PATIENCE_SECONDS = 1.0
-"""Seconds that a duty may be overdue before a look performs it; a cron job usually rings within 0.3."""
+"""Seconds that a duty may be overdue before a check performs it; a cron job usually starts it within 0.3."""
 PORTIONS_SECONDS = 5.0
-"""Seconds after which a duty with more to do ends its run, so that the row shows that it succeeds."""
+"""Seconds after which a duty ends its run although there is more to do, so that its success is stored."""
 GRACE_SECONDS = 20.0
-"""Seconds that arq waits beyond a duty's timeout: its last statement and the end are stored."""
+"""Seconds that arq grants beyond a duty's timeout, for its last statement and the storing of its end."""
 
 Run: TypeAlias = Callable[[App], Awaitable[object]]
-"""Performs one portion of a duty; returns true if there may be more to do at once."""
+"""Function that performs one portion of a duty; returns True if there may be more to do."""
 
 
 async def list_sessions(app: App) -> bool:
+    """Bring the list of sessions up to date; return whether there may be more to do."""
     return await app.stores.session_list.catch_up()
 
 
 async def finish_erasures(app: App) -> None:
+    """Finish erasures that were interrupted."""
     await app.erasure.finish_pending()
 
 
 async def sweep_reservations(app: App) -> None:
+    """Release reserved spending of work that has ended."""
     await app.stores.jobs.sweep_reservations()
 
 
 async def index_recall(app: App) -> None:
+    """Update the recall index and the vectors of passages."""
     await app.recall_indexer.sweep()
     if app.passage_encoder is not None:
         await app.passage_encoder.sweep()
 
 
 async def count_hours(app: App) -> bool:
+    """Add up the statistics of past hours; return whether there may be more to do."""
     return await app.stores.hour_counts.catch_up()
 
 
 async def request_owed_flushes(app: App) -> None:
+    """Request flushes that sessions still need."""
     await app.stores.flushes.request_owed_flushes()
 
 
 async def backfill_contacts(app: App) -> bool:
+    """Fill in missing contacts of jobs; return whether there may be more to do."""
     return await app.stores.jobs.backfill_contacts() > 0
 
 
 async def settle_page_deliveries(app: App) -> None:
+    """Mark deliveries to pages as settled."""
     await app.stores.jobs.settle_pages()
 
 
 async def request_consolidation(app: App) -> None:
+    """Request the consolidation of notes that is due."""
     await app.stores.consolidation.request_due(timezone=app.settings.timezone, hour=CONSOLIDATION_HOUR)
 
 
 async def make_partitions(app: App) -> None:
+    """Create the partitions of the coming months."""
     await ensure_month_partitions(resolve_server_urls(app.settings)[0])
 
 
 async def sweep_retention(app: App) -> None:
+    """Delete data whose retention period has ended."""
     await app.retention.sweep()
 
 
@@ -93,13 +104,14 @@ DUTIES: Mapping[DutyName, Run] = {
     "partitions": make_partitions,
     "retention": sweep_retention,
 }
+"""Duties by name."""
 
 
 class DutyRunner:
-    """Performs duties that are due. The schedule is in Postgres, which lets one worker claim each of them.
+    """Performs due duties; the schedule is in Postgres, where one worker claims each of them.
 
-    arq's cron jobs ring when a duty is due. While Redis is away, or all of arq's slots are taken, none rings:
-    a look at the schedule each second finds what is overdue.
+    arq's cron jobs start a duty when it is due. If Redis is unavailable or arq has no free slot, a check of
+    the schedule each second finds overdue duties.
     """
 
     def __init__(self, app: App) -> None:
@@ -107,6 +119,7 @@ class DutyRunner:
         self._running: set[DutyName] = set()
 
     def list_cron_jobs(self) -> list[CronJob]:
+        """Return a cron job of arq for each duty."""
         return [
             cron(self._build_ring(name), name=f"duty:{name}", timeout=one.timeout_seconds + GRACE_SECONDS,
                  **build_cron_times(one.seconds))
@@ -120,7 +133,7 @@ class DutyRunner:
         return perform_duty
 
     async def run_overdue(self) -> None:
-        """Perform what no cron job has rung for, until cancelled."""
+        """Perform overdue duties that no cron job has started, until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
                 for name in await self._list_overdue():
@@ -138,7 +151,10 @@ class DutyRunner:
         return [name for name in DUTIES if name in overdue]
 
     async def perform(self, name: DutyName) -> bool:
-        """Claim a duty and run it within its timeout; return whether it was due here. Errors are recorded."""
+        """Claim a duty and run it; return False if it was not due, runs here already, or cannot be claimed.
+
+        An error of the duty is stored in its row.
+        """
         if name in self._running:
             return False
         self._running.add(name)
@@ -163,14 +179,17 @@ class DutyRunner:
 
 
 def build_cron_times(seconds: int) -> dict[str, Any]:
-    """Return the times of a cron job for a period that divides a minute or an hour."""
+    """Return the times of a cron job with a period in seconds that divides a minute or an hour."""
     if seconds < 60:
         return {"second": set(range(0, 60, seconds))}
     return {"minute": set(range(0, 60, seconds // 60)), "second": 0}
 
 
 async def run_duty(app: App, name: DutyName) -> tuple[bool, str]:
-    """Run a duty, portion after portion; return whether there may be more to do, and the error or nothing."""
+    """Run a duty in portions within its timeout.
+
+    Return whether there may be more to do, and the error text, empty after a success.
+    """
     until = time.monotonic() + PORTIONS_SECONDS
     try:
         async with asyncio.timeout(SCHEDULES[name].timeout_seconds):

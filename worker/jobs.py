@@ -1,4 +1,4 @@
-"""arq functions of each kind of job, and the sweep that announces jobs again if Redis lost them."""
+"""Functions of arq for each kind of job, and the sweep that announces jobs again if Redis lost them."""
 
 from __future__ import annotations
 
@@ -24,39 +24,51 @@ from shared.ports import DASHBOARD
 log = structlog.get_logger(__name__)
 
 JOB_SECONDS = 600
-"""Longer than the slowest provider may take for a chunked summary; a lease, not this, frees a dead job."""
+"""Timeout of a job in seconds; longer than the slowest provider needs for a long summary.
+
+The job of a dead worker is released earlier, by its lease.
+"""
 MAX_JOBS = 8
+"""Maximum jobs at the same time."""
 POLL_SECONDS = 0.1
+"""Seconds between two polls of arq's queue."""
 STOP_SECONDS = 5.0
+"""Seconds to wait for running jobs when the worker stops."""
 SWEEP_SECONDS = 1.0
+"""Seconds between two sweeps."""
 RING_INTERVAL_SECONDS = 2.0
-"""Seconds between announcements of a waiting job; unheard jobs run in this process."""
+"""Minimum seconds between two announcements of the same job; unheard jobs run in this process."""
 ERASURE_SECONDS = 3.0
+"""Seconds between two writes of the erasure log."""
 IMPORT_SECONDS = 3.0
+"""Seconds between two requests for summaries of imports."""
 
 
 async def flush_memory(ctx: dict[str, Any], job_id: int) -> None:
-    """Save notes of what a session holds before it is hidden."""
+    """Run a job that saves notes from the older turns of a session before they are hidden."""
     await run_job(ctx["app"], job_id)
 
 
 async def compact_session(ctx: dict[str, Any], job_id: int) -> None:
-    """Summarise the older turns of a session."""
+    """Run a job that summarises the older turns of a session."""
     await run_job(ctx["app"], job_id)
 
 
 async def consolidate_notes(ctx: dict[str, Any], job_id: int) -> None:
-    """Merge and date the notes of a person."""
+    """Run a job that merges and dates the notes of a person."""
     await run_job(ctx["app"], job_id)
 
 
 async def summarise_import(ctx: dict[str, Any], job_id: int) -> None:
-    """Summarise the next range of an import."""
+    """Run a job that summarises the next range of an import."""
     await run_job(ctx["app"], job_id)
 
 
 async def run_job(app: App, job_id: int) -> None:
-    """Run a job if its row in Postgres says that anything is left to do; the row has its kind and epoch."""
+    """Run a job if its row in Postgres says that it is due; the row has its kind and epoch.
+
+    A database outage is only logged.
+    """
     try:
         await app.job_runner.run(job_id)
         await app.announcer.announce(DASHBOARD, {"t": "changed", "topics": ["jobs"]})
@@ -65,7 +77,7 @@ async def run_job(app: App, job_id: int) -> None:
 
 
 async def run_arq(app: App, cron_jobs: Sequence[CronJob] = ()) -> None:
-    """Run arq's worker until cancelled; start another one whenever Redis goes away."""
+    """Run arq's worker until cancelled; start it again after each failure of Redis."""
     _, redis_url = resolve_server_urls(app.settings)
     while True:
         queue = open_queue(redis_url)
@@ -92,9 +104,9 @@ async def run_arq(app: App, cron_jobs: Sequence[CronJob] = ()) -> None:
 
 
 def list_functions() -> list[Function]:
-    """Return the worker's functions, one for each kind of job.
+    """Return the functions of arq, one for each kind of job.
 
-    arq keeps no result and tries none again: rows in Postgres have both.
+    arq stores no result and retries nothing, because rows in Postgres do both.
     """
     functions = (flush_memory, compact_session, consolidate_notes, summarise_import)
     return [func(one, keep_result=0, max_tries=1, timeout=JOB_SECONDS) for one in functions]
@@ -103,7 +115,7 @@ def list_functions() -> list[Function]:
 async def sweep(app: App) -> None:
     """Release orphaned jobs and announce due ones every second, until cancelled.
 
-    Other work has its own tasks, so that it cannot delay these.
+    Other work has separate loops, so that it cannot delay this one.
     """
     calls = JobDoorbell(app)
     try:
@@ -119,21 +131,21 @@ async def sweep(app: App) -> None:
 
 
 async def index_knowledge(app: App) -> None:
-    """Keep the index of agents' knowledge folders current."""
+    """Keep the index of agents' knowledge folders up to date, until cancelled."""
     if app.knowledge_indexer is not None:
         await app.knowledge_indexer.run(poll_seconds=app.settings.workspace_poll_seconds)
     await asyncio.Event().wait()
 
 
 async def send_hooks(app: App) -> None:
-    """Send messages of the compaction hook that are due."""
+    """Send due messages of the compaction hook, until cancelled."""
     await app.compaction_hooks.run()
 
 
 async def import_files(app: App) -> None:
-    """Analyse uploaded exports and import those that people have confirmed, until cancelled.
+    """Analyse uploaded exports, and import those that people have confirmed, until cancelled.
 
-    The analysis of a new upload tells the person how much it holds, before they confirm it.
+    The analysis of an upload tells the person how much it contains, before they confirm it.
     """
     await app.import_runner.run()
 
@@ -141,7 +153,7 @@ async def import_files(app: App) -> None:
 async def request_import_summaries(app: App) -> None:
     """Request jobs for imports that wait for summaries, until cancelled.
 
-    Reads rows by polling, so that an import of the command line is summarised, too.
+    Polls the rows, so that an import by the command line is summarised, too.
     """
     while True:
         try:
@@ -152,11 +164,11 @@ async def request_import_summaries(app: App) -> None:
 
 
 class JobDoorbell:
-    """Announcer of due jobs, at most every two seconds for an attempt; unheard jobs run in this process.
+    """Announcer of due jobs; runs a job in this process if no other worker hears of it.
 
-    A job runs here after two unheard announcements, or after the first one of a new process, which might
-    not live until the second. A job that was announced before the start may have been taken by a worker
-    that died; its mark stays in Redis for ten minutes.
+    It runs here after two unheard announcements. In a new process one is enough, because the process may not
+    live until the second. A worker that died may have taken an earlier announcement; arq's mark of that stays
+    in Redis for ten minutes.
     """
 
     def __init__(self, app: App) -> None:
@@ -167,6 +179,7 @@ class JobDoorbell:
         self._running: dict[asyncio.Task[None], DueJob] = {}
 
     async def ring(self, jobs: Sequence[DueJob], now: float) -> None:
+        """Announce jobs that were not announced in the last RING_INTERVAL_SECONDS; `now` is in seconds."""
         self._rung = {job: at for job, at in self._rung.items() if now - at < RING_INTERVAL_SECONDS}
         self._unheard &= set(jobs)
         first, self._first_look = self._first_look, False
@@ -184,7 +197,7 @@ class JobDoorbell:
     def _do_here(self, job: DueJob) -> None:
         """Run a job in this process, unless it runs here already or `MAX_JOBS` jobs do.
 
-        The claim in Postgres keeps a job from running twice, with or without Redis.
+        The claim in Postgres prevents that a job runs twice, with or without Redis.
         """
         if len(self._running) >= MAX_JOBS or job in self._running.values():
             return
@@ -198,6 +211,7 @@ class JobDoorbell:
             log.error("local_job_failed", job_id=job.id if job else None, reason=repr(error))
 
     async def close(self) -> None:
+        """Cancel the jobs that run here."""
         running = list(self._running)
         for task in running:
             task.cancel()
@@ -206,7 +220,7 @@ class JobDoorbell:
 
 
 async def keep_erasure_log(app: App) -> None:
-    """Append finished erasures to the file beside the backups and clear leftovers, every three seconds."""
+    """Append finished erasures to the file next to the backups and delete leftovers, every three seconds."""
     number = 0
     while True:
         try:
@@ -222,7 +236,7 @@ async def keep_erasure_log(app: App) -> None:
 
 
 async def _append_erasure_log(app: App, number: int) -> int:
-    """Append new erasures to the file beside the backups, and return the last number."""
+    """Append erasures after `number` to the file next to the backups; return the last number."""
     fresh, last = await app.stores.erasure_log.list_since(number)
     if fresh:
         await asyncio.to_thread(app.erasure_file.add, fresh)
@@ -230,8 +244,9 @@ async def _append_erasure_log(app: App, number: int) -> int:
 
 
 async def watch_heartbeat(app: App) -> None:
-    """Watch the heartbeat every second. Raises LeaseLost if this process was declared dead, so that it
-    restarts.
+    """Check the heartbeat every second. Raises LeaseLost if this process was declared dead.
+
+    The process then starts again.
     """
     while not app.heartbeat.is_lost:
         clear_recent(time.monotonic())
@@ -240,7 +255,7 @@ async def watch_heartbeat(app: App) -> None:
 
 
 async def _stop(worker: Worker, queue: ArqRedis) -> None:
-    """Cancel the running jobs, then close the queue; arq's own `close` would leave its connections open."""
+    """Cancel the running jobs, then close the queue; arq's own `close` would leave connections open."""
     for task in worker.tasks.values():
         task.cancel()
     with suppress(TimeoutError):

@@ -1,5 +1,5 @@
-"""The only place where parts are put together.
+"""Puts the parts of the program together; stores are constructed only here.
 
-`app.open_app` connects to the servers and builds every store, adapter and service; `process` gives them a
-loop and signals. Nothing below this room constructs a store. Begin with `app`.
+`app.open_app` connects to the servers and builds every store, adapter and service; `process` runs them with
+an event loop and signals. Begin with `app`.
 """

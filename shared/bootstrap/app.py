@@ -1,4 +1,4 @@
-"""Puts the parts of a process together; read it to know what runs."""
+"""Builds all services of a process from its foundation."""
 
 from __future__ import annotations
 
@@ -47,11 +47,12 @@ from shared.services.voice.speaking import SpeakingService
 
 
 def build_passage_encoder(base: Foundation) -> PassageEncoder | None:
-    """Return None where no encoder answers."""
+    """Return the service that stores vectors of passages; None without an encoder."""
     return PassageEncoder(base.stores.passage_vectors, base.encoder) if base.encoder else None
 
 
 def build_retention(settings: Settings, stores: Stores, erasure: ErasureService) -> RetentionService:
+    """Return the service that deletes data when its retention period ends."""
     return RetentionService(
         store=stores.retention, tables=tuple(RULES), forgetting=erasure, days=settings.retention_days
     )
@@ -59,7 +60,7 @@ def build_retention(settings: Settings, stores: Stores, erasure: ErasureService)
 
 @dataclass(slots=True, kw_only=True)
 class App(Foundation):
-    """Process of Evertalk: its foundation, and the services built on it."""
+    """Services of one process, on top of its foundation."""
 
     sessions: SessionService
     commands: CommandService
@@ -68,12 +69,12 @@ class App(Foundation):
     import_runner: ImportRunner
     recall_indexer: RecallIndexer
     passage_encoder: PassageEncoder | None
-    """None where nothing says what texts mean."""
+    """Service that stores vectors of passages; None without an encoder."""
     pictures: PictureService
     hearing: HearingService | None
-    """None where nothing transcribes what people say."""
+    """Service that transcribes recordings; None if no transcriber is configured."""
     speaking: SpeakingService | None
-    """None where nothing reads answers aloud."""
+    """Service that reads answers aloud; None if no speech server is configured."""
     erasure: ErasureService
     erasure_file: ErasureFile
     exporter: DataExporter
@@ -85,9 +86,9 @@ class App(Foundation):
     alert_monitor: AlertMonitor
     push: PushSender
     knowledge_indexer: KnowledgeIndexer | None
-    """In the worker only."""
+    """Index of agents' knowledge folders; None except in the worker."""
     more_tools: tuple[Tool, ...] = ()
-    """Tools beside the built-in ones."""
+    """Tools that were given to `open_app` in addition to the built-in ones."""
 
     async def close(self) -> None:
         await self.pictures.close()
@@ -95,9 +96,10 @@ class App(Foundation):
 
 
 async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()) -> App:
-    """Connect and build, with `tools` beside the built-in ones.
+    """Connect to the servers and build all services; `tools` are offered in addition to the built-in ones.
 
-    Raises StorageUnavailable, SchemaRefused, BadSettings, ContradictoryPolicy, ModelsFileBroken, ValueError.
+    Raises StorageUnavailable, SchemaRefused, BadSettings, ContradictoryPolicy, ModelsFileBroken and
+    ValueError.
     """
     base = await open_foundation(settings, role=role)
     hooks = build_compaction_hooks(base)

@@ -1,4 +1,6 @@
-"""Builds what operators work with: alerts, the inspector of requests, the playground, and knowledge."""
+"""Builds the services of operators: alerts, push notifications, context inspector, playground, knowledge
+index.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,11 @@ from shared.services.memory.knowledge_indexer import KnowledgeIndexer, Knowledge
 
 
 def build_alert_monitor(base: Foundation) -> AlertMonitor:
-    """Webhook and mail are sent by web alone; Telegram's stand in the process that holds the bot."""
+    """Return the monitor of alerts.
+
+    It sends by webhook and mail in the web process only; the process that holds a Telegram bot sends to
+    Telegram.
+    """
     return AlertMonitor(
         base.stores.alerts,
         rules=build_alert_rules(base.settings),
@@ -46,7 +52,7 @@ def build_push_sender(
     clock: Clock,
     crash_point: CrashPoint = ignore_crash_point,
 ) -> PushSender:
-    """Build the sender of push notifications; encryption is loaded with the first notification."""
+    """Return the sender of push notifications; encryption is loaded with the first notification."""
     channel = WebPush(
         store,
         encryption=functools.cache(lambda: Encryption(resolve_secret_key(settings))),
@@ -57,12 +63,16 @@ def build_push_sender(
 
 
 def _push_subject(settings: Settings) -> str:
-    """Return the contact for push services; one of them refuses names that cannot be reached."""
+    """Return the contact address for push services.
+
+    One of them refuses addresses that cannot be reached from outside.
+    """
     url, mail = settings.public_url or "", settings.alert_email_from
     return url if url.startswith("https:") else f"mailto:{mail}" if mail else "https://localhost"
 
 
 def build_context_inspector(base: Foundation, turns: TurnServices) -> ContextInspector:
+    """Return the service that shows what a conversation's next request would contain."""
     return ContextInspector(
         states=base.stores.jobs,
         replays=base.stores.replays,
@@ -74,6 +84,7 @@ def build_context_inspector(base: Foundation, turns: TurnServices) -> ContextIns
 
 
 def build_playground(base: Foundation, turns: TurnServices) -> Playground:
+    """Return the service with which operators try an agent."""
     return Playground(
         asking=OneShotCompletion(base.models, base.counter, bounds=PLAYGROUND_TIMEOUTS),
         requests=turns.requests, toolbox=turns.toolbox, ledger=base.stores.playground,
@@ -82,7 +93,7 @@ def build_playground(base: Foundation, turns: TurnServices) -> Playground:
 
 
 def build_knowledge_indexer(base: Foundation, store: KnowledgeStore) -> KnowledgeIndexer:
-    """Hears of every change in the folders that are watched; one process reads what they say."""
+    """Return the index of knowledge folders, which is notified of each change in a watched folder."""
     indexer = KnowledgeIndexer(
         store=store,
         files=KnowledgeFiles(base.settings.data_dir / WORKSPACES_FOLDER),

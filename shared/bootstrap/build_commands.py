@@ -1,4 +1,4 @@
-"""Builds the room of commands, and what they share with the doors: erasure and export."""
+"""Builds the command service, and the reader of the memory behind an answer."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from shared.services.privacy.export import DataExporter
 
 
 def build_answer_memory(stores: Stores, settings: Settings) -> AnswerMemoryReader:
+    """Return the reader that lists the notes and passages behind an answer."""
     return AnswerMemoryReader(stores.replays, stores.message_search, stores.notes, timezone=settings.timezone)
 
 
@@ -38,6 +39,7 @@ def build_commands(
     erasure: ErasureService,
     exporter: DataExporter,
 ) -> CommandService:
+    """Return the service that runs the commands of all channels."""
     settings, stores, announcer = base.settings, base.stores, base.announcer
     return CommandService(
         store=stores.jobs,

@@ -1,4 +1,4 @@
-"""Builds the room of compaction: flusher, compactor, checkpoints, and the runner of their jobs."""
+"""Builds the compaction services: flusher, compactor, checkpoints, and the runner of their jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shared.services.memory.upkeep import MemoryConsolidator, RecallIndexer
 
 
 def build_compaction_hooks(base: Foundation) -> CompactionHooks:
-    """Build the compaction hooks; without a hook address in the settings they do nothing."""
+    """Return the sender of compaction hooks; without a hook address in the settings it does nothing."""
     return CompactionHooks(
         base.stores.compaction_hooks, build_hook_poster(base.settings),
         with_summary=base.settings.compaction_hook_summary, crash_point=base.crash_point,
@@ -30,7 +30,7 @@ def build_compaction_hooks(base: Foundation) -> CompactionHooks:
 def build_job_runner(
     base: Foundation, turns: TurnServices, *, indexer: RecallIndexer, hooks: CompactionHooks
 ) -> JobRunner:
-    """Build the job runner; after each completed job `indexer` updates the recall index of its session."""
+    """Return the job runner; after each completed job `indexer` updates the recall index of the session."""
     stores, announcer, crash_point = base.stores, base.announcer, base.crash_point
     unable = UnableModels(clock=time.monotonic)
     summariser = Summariser(

@@ -1,4 +1,4 @@
-"""Builds the import of people's past: what stores it, and what runs in the worker."""
+"""Builds the import of earlier conversations: the service that stores it, and its runner in the worker."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from shared.services.privacy.erasure import ErasureService
 
 
 def build_past_importer(base: Foundation, erasure: ErasureService) -> PastImporter:
+    """Return the service that stores imported conversations."""
     return PastImporter(store=base.stores.past_imports, eraser=erasure, crash_point=base.crash_point)
 
 
 def build_import_runner(base: Foundation, erasure: ErasureService) -> ImportRunner:
+    """Return the runner that analyses and imports uploaded files."""
     return ImportRunner(
         base.stores.import_files,
         build_past_importer(base, erasure),

@@ -1,4 +1,4 @@
-"""Builds the room of turns: tools, requests, the agent loop and the session service."""
+"""Builds the services of turns: tools, request builder, agent loop and session service."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TurnServices:
 
 
 def build_turns(base: Foundation, *, tools: Sequence[Tool] = ()) -> TurnServices:
-    """Build the services that answer turns; `tools` are offered in addition to the built-in ones."""
+    """Return the services that answer turns; `tools` are offered in addition to the built-in ones."""
     requests = _build_requests(base)
     toolbox = _build_toolbox(base, requests, tools)
     pictures = PictureService(
@@ -83,7 +83,7 @@ def build_turns(base: Foundation, *, tools: Sequence[Tool] = ()) -> TurnServices
 
 
 def build_hearing(base: Foundation) -> HearingService | None:
-    """Build the service that transcribes recordings; return None if no transcriber is configured."""
+    """Return the service that transcribes recordings; None if no transcriber is configured."""
     settings, transcriber = base.settings, base.transcriber
     if transcriber is None:
         return None
@@ -104,7 +104,7 @@ def build_hearing(base: Foundation) -> HearingService | None:
 
 
 def build_speaking(base: Foundation) -> SpeakingService | None:
-    """Build the service that reads answers aloud; return None if no speech server is configured."""
+    """Return the service that reads answers aloud; None if no speech server is configured."""
     if base.speaker is None:
         return None
     return SpeakingService(
@@ -180,7 +180,7 @@ def _build_toolbox(base: Foundation, requests: RequestBuilder, more: Sequence[To
 
 
 def _build_picture_tool(base: Foundation) -> Sequence[Tool]:
-    """Return the tool that makes pictures; empty if no picture server is configured."""
+    """Return the tool that makes pictures as a list; empty if no picture server is configured."""
     if base.picture_maker is None:
         return ()
     return (

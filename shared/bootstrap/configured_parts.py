@@ -1,7 +1,7 @@
-"""Parts of a process that its settings alone decide: models, policy, caps, and servers that it may ask.
+"""Parts of a process that depend on settings only: models, policy, caps, and clients of other servers.
 
-A running process builds them again when stored settings change. What no changed setting concerns is kept,
-with its connections and all that it has learned.
+A running process builds them again when stored settings change. Parts that no changed setting concerns are
+kept, with their connections and what they have learned.
 """
 
 from __future__ import annotations
@@ -46,13 +46,16 @@ MODEL_FIELDS = frozenset({
     "anthropic_api_key", "anthropic_base_url", "openai_api_key", "openai_base_url", "model", "summary_model",
     "fallback_models", "models", "model_keys", "models_file",
 })  # fmt: skip
-"""Settings that decide which models there are and how they are reached; a test compares them."""
+"""Settings that decide which models exist and how they are reached; a test checks the list."""
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredParts:
-    """Each is a field of the process, too."""
+    """Parts that depend on settings; each is also a field of `App`.
+
+    A part is None if it is not configured.
+    """
 
     settings: Settings
     stores: Stores
@@ -68,7 +71,7 @@ class ConfiguredParts:
 
 
 def list_changed_fields(former: Settings, settings: Settings) -> frozenset[str]:
-    """Return the fields whose values differ."""
+    """Return the names of the fields whose values differ."""
     return frozenset(
         name for name in Settings.model_fields if getattr(former, name) != getattr(settings, name)
     )
@@ -77,7 +80,7 @@ def list_changed_fields(former: Settings, settings: Settings) -> frozenset[str]:
 def build_parts(
     settings: Settings, stores: Stores, *, role: Role, counter: VocabularyCounter, tracer: Tracer
 ) -> ConfiguredParts:
-    """Build all parts. Raises ContradictoryPolicy, ModelsFileBroken."""
+    """Return all parts. Raises ContradictoryPolicy and ModelsFileBroken."""
     return _build(settings, stores, role=role, counter=counter, tracer=tracer, keep=lambda _, build: build())
 
 
@@ -90,9 +93,9 @@ def rebuild_parts(
     counter: VocabularyCounter,
     tracer: Tracer,
 ) -> ConfiguredParts:
-    """Build the parts that changed settings concern, and keep the others.
+    """Return parts for changed settings; those that no changed setting concerns are the former ones.
 
-    Raises ContradictoryPolicy, ModelsFileBroken.
+    Raises ContradictoryPolicy and ModelsFileBroken.
     """
     changed = list_changed_fields(former.settings, settings)
     stores = former.stores
@@ -149,10 +152,11 @@ _FIELDS_OF: Mapping[str, frozenset[str]] = {
     "encoder": frozenset({*_prefixed("embeddings_"), "meaning", "meaning_socket"}),
     "mcp_tools": frozenset(_prefixed("mcp_")),
 }
+"""Settings on which each part depends, by name of the part."""
 
 
 def select_parts(process: Any) -> ConfiguredParts:
-    """Return the parts that a process works with now."""
+    """Return the parts that a process uses now."""
     return ConfiguredParts(
         **{each.name: getattr(process, each.name) for each in dataclasses.fields(ConfiguredParts)}
     )
@@ -161,7 +165,10 @@ def select_parts(process: Any) -> ConfiguredParts:
 def build_mcp_tools(
     settings: Settings, reviews: McpToolReviews, *, role: Role
 ) -> McpTools | KnownMcpTools | None:
-    """Return connections to MCP servers, for the worker only the tools that models saw before."""
+    """Return the connections to MCP servers; None if none is configured.
+
+    The worker gets only the list of tools that models saw before.
+    """
     servers, problems = list_servers(settings)
     for problem in problems:
         log.warning("mcp_file_invalid", problem=problem)

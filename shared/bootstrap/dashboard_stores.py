@@ -1,4 +1,4 @@
-"""Stores that only operators use, built once by the process that serves the dashboard."""
+"""Builds the stores that only operators use, once in the process that serves the dashboard."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from shared.services.tools.handover_actions import HandoverActions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DashboardStores:
-    """Stores of the dashboard: those that its pages read, then those that it also writes."""
+    """Stores of the dashboard: first those that it reads, then those that it also writes."""
 
     overview: Insights
     sessions: SessionInsights
@@ -55,6 +55,7 @@ class DashboardStores:
 
 
 def build_dashboard_stores(pool: asyncpg.Pool[asyncpg.Record], settings: Settings) -> DashboardStores:
+    """Return all stores of the dashboard."""
     operators = build_operators(pool, settings)
     return DashboardStores(
         overview=Insights(pool, timezone=settings.timezone),
@@ -83,7 +84,7 @@ def build_dashboard_stores(pool: asyncpg.Pool[asyncpg.Record], settings: Setting
 def change_dashboard_timezone(
     stores: DashboardStores, settings: Settings, *, former: Settings
 ) -> DashboardStores:
-    """Return the stores with the time zone of other settings; the same stores if it is unchanged."""
+    """Return the stores with the time zone of the new settings; the same stores if it is unchanged."""
     if settings.timezone == former.timezone:
         return stores
     return replace(
@@ -96,18 +97,19 @@ def change_dashboard_timezone(
 def build_handover_actions(
     handovers: HandoverService, stores: Stores, admin: DashboardStores
 ) -> HandoverActions:
+    """Return the actions of operators on handed-over conversations."""
     return HandoverActions(handovers, stores.inbox, admin.operators)
 
 
 def build_operators(pool: asyncpg.Pool[asyncpg.Record], settings: Settings | None = None) -> Operators:
-    """Build the store of operators; without settings it recognises no earlier login place."""
+    """Return the store of operators; without settings it does not recognise earlier login places."""
     return Operators(pool) if settings is None else Operators(pool, place_key=_make_place_key(settings))
 
 
 def _make_place_key(settings: Settings) -> Callable[[], bytes | None]:
-    """Return a function that returns the key for hashing login places, or None without a secret key.
+    """Return a function that returns the key for hashing login places; None without a secret key.
 
-    Its first call reads or makes the secret key; later calls return the same result.
+    Its first call reads or creates the secret key; later calls return the same result.
     """
 
     @functools.cache

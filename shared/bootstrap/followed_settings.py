@@ -1,7 +1,7 @@
-"""Stored settings of a process: read at its start, and followed while it runs.
+"""Stored settings of a process: loaded at its start, and followed while it runs.
 
-Without our supervisor a process asks the table, which PostgreSQL announces to it. Under `./evertalk up` the
-supervisor gives each process its environment again, so that a process receives no secret of another one.
+Under `./evertalk up` the supervisor sends each process its new environment, so that no process gets a secret
+of another. Without it, a process reads the table, whose changes PostgreSQL announces.
 """
 
 from __future__ import annotations
@@ -34,25 +34,36 @@ from shared.supervision.process_secrets import works_with
 log = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 1.0
-"""Seconds between looks at the version of the stored settings; an announcement shortens them."""
+"""Seconds between two checks of the version of the stored settings.
+
+An announcement brings a check forward.
+"""
 UNUSABLE = (BadSettings, CannotUnseal, ContradictoryPolicy, ModelsFileBroken)
+"""Errors of settings that a process cannot use."""
 
 
 class SettingsStore(Protocol):
+    """Store of settings."""
+
     async def load_version(self) -> int: ...
     async def load(self, names: frozenset[str] | None = None) -> StoredSettings: ...
 
 
 class ChangeNews(Protocol):
+    """Announcements of changed settings."""
+
     async def wait(self, seconds: float) -> None:
-        """Return when a change was announced, at the latest after `seconds`."""
+        """Return when a change was announced, or after `seconds`."""
 
     async def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowedSettings:
-    """The settings in force, and the version of the stored ones among them; None if `up` gives them."""
+    """Settings in force, and the version of the stored ones among them.
+
+    None if the supervisor provides them.
+    """
 
     settings: Settings
     version: int | None
@@ -60,13 +71,15 @@ class FollowedSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsChange:
-    """Settings that a process has to work with from now on."""
+    """New settings that a process must use, and the names of those that differ."""
 
     settings: Settings
     names: Sequence[str]
 
 
 class ChangeFollower(Protocol):
+    """Source of changed settings."""
+
     async def wait_for_change(self) -> SettingsChange:
         """Return the next settings that differ from those in force and can be used."""
 
@@ -74,7 +87,7 @@ class ChangeFollower(Protocol):
 
 
 class PollOnly:
-    """Replacement for announcements: waits for the next poll."""
+    """Substitute for announcements that only waits until the next check."""
 
     async def wait(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -84,7 +97,7 @@ class PollOnly:
 
 
 class SettingsFollower:
-    """Compares what a process works with to what is stored; the table is the truth, so it asks the table."""
+    """Follower of the table with stored settings; an announcement only triggers a check."""
 
     def __init__(
         self,
@@ -105,7 +118,7 @@ class SettingsFollower:
     async def wait_for_change(self) -> SettingsChange:
         """Return the next settings that differ from those in force.
 
-        Values that cannot be used change nothing: the former ones stay in force, and the log says why.
+        Values that cannot be used are logged, and the former settings stay in force.
         """
         while True:
             await self._news.wait(self._look_seconds)
@@ -137,7 +150,7 @@ class SettingsFollower:
 
 
 class EnvironmentFollower:
-    """Waits for the environment that the supervisor gives again."""
+    """Follower of the environment that the supervisor sends."""
 
     def __init__(self, settings: Settings, given: GivenEnvironment, *, role: Role) -> None:
         self._settings = settings
@@ -145,6 +158,7 @@ class EnvironmentFollower:
         self._role: Role = role
 
     async def wait_for_change(self) -> SettingsChange:
+        """Return the next settings that differ from those in force and can be used; others are logged."""
         while True:
             apply_environment(json.loads(await self._given.read()))
             try:
@@ -162,7 +176,7 @@ class EnvironmentFollower:
 
 
 def apply_environment(changes: Mapping[str, str | None]) -> None:
-    """Set variables of this process; None removes one."""
+    """Set environment variables of this process; the value None deletes one."""
     for name, value in changes.items():
         if value is None:
             os.environ.pop(name, None)
@@ -171,7 +185,7 @@ def apply_environment(changes: Mapping[str, str | None]) -> None:
 
 
 def list_changes(former: Settings, wanted: Settings, role: Role) -> tuple[str, ...]:
-    """Return the names of settings that a process works with and that differ."""
+    """Return the names of settings that a process of this role uses and that differ."""
     return tuple(
         name
         for field, name in list_setting_names().items()
@@ -180,14 +194,14 @@ def list_changes(former: Settings, wanted: Settings, role: Role) -> tuple[str, .
 
 
 def load_usable(found: StoredSettings, role: Role) -> Settings:
-    """Build the settings with the stored values; raises one of UNUSABLE if the process cannot use them."""
+    """Return the settings with the stored values. Raises one of UNUSABLE if a process cannot use them."""
     settings = load_with_stored(found.values)
     check_usable(settings, role)
     return settings
 
 
 def check_usable(settings: Settings, role: Role) -> None:
-    """Raise one of UNUSABLE if a process cannot work with the settings."""
+    """Check settings for a process of this role. Raises one of UNUSABLE if it cannot use them."""
     build_policy(settings)
     list_entries(settings)
     if role == "bot":
@@ -195,9 +209,10 @@ def check_usable(settings: Settings, role: Role) -> None:
 
 
 async def load_followed_settings(settings: Settings, *, role: Role) -> FollowedSettings:
-    """Read the stored settings over a short connection.
+    """Return the settings with the stored values, loaded over a short connection.
 
-    Raises BadSettings, CannotUnseal, SchemaRefused, StorageUnavailable.
+    Under the supervisor, return `settings` unchanged. Raises BadSettings, CannotUnseal, SchemaRefused and
+    StorageUnavailable.
     """
     if ORIGINS_NAME in os.environ:
         return FollowedSettings(settings=settings, version=None)
@@ -214,7 +229,10 @@ async def load_followed_settings(settings: Settings, *, role: Role) -> FollowedS
 
 
 def build_follower(pool: Pool, followed: FollowedSettings, *, role: Role) -> ChangeFollower | None:
-    """Return None if a supervisor has started this process and gives it nothing."""
+    """Return the follower of changes.
+
+    None if a supervisor started this process without a channel for them.
+    """
     if followed.version is None:
         given = GivenEnvironment.open()
         return None if given is None else EnvironmentFollower(followed.settings, given, role=role)
@@ -224,5 +242,5 @@ def build_follower(pool: Pool, followed: FollowedSettings, *, role: Role) -> Cha
 
 
 def _names_for(role: Role) -> frozenset[str]:
-    """Return the names that the process works with: it opens no secret of another process."""
+    """Return the names of settings that a process of this role uses; it decrypts no other secrets."""
     return frozenset(name for name, field in list_storable().items() if works_with(role, field))

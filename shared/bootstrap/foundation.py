@@ -1,4 +1,4 @@
-"""Foundation of every process: connections, stores, models and its heartbeat."""
+"""Foundation of every process: connections, stores, models and heartbeat."""
 
 from __future__ import annotations
 
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 
 class Closable(Protocol):
+    """Part that can be closed."""
+
     async def close(self) -> None: ...
 
 
@@ -59,25 +61,27 @@ class LoadableModels(Protocol):
 
 
 class WarmUp:
-    """Loader of models and counters in threads; meanwhile the process receives and stores messages."""
+    """Loader of models and token counters in threads, while the process already receives and stores
+    messages.
+    """
 
     def __init__(self, models: LoadableModels, counter: TokenCounter) -> None:
         self._models = models
         self._counter = counter
         self._has_begun = False
         self.is_done = False
-        """True once everything that an answer needs is loaded, or has failed to load."""
+        """Whether everything that an answer needs has been loaded or has failed to load."""
 
     async def run(self) -> bool:
-        """Load models and counters, and return True after the first call; later calls return False at once.
+        """Load models and counters and return True; return False at once if an earlier call began that.
 
-        A failure to load stops nothing: the first user of the part reports it.
+        If a part cannot be loaded, its first user reports that.
         """
         if self._has_begun:
             return False
         self._has_begun = True
         try:
-            # One after the other: two that load at once are no sooner done, and leave holes in memory.
+            # Parts are loaded one after the other: at the same time they take as long, and fragment memory.
             await asyncio.to_thread(self._counter.count_tokens, "warm")
             self._models.start_loading()
             await self._models.wait_until_loaded()
@@ -89,22 +93,27 @@ class WarmUp:
 log = structlog.get_logger(__name__)
 
 FAILED_BACKUP_FILE = "failed.txt"
-"""File beside the backups with the reason why the last daily one failed; deleted when one succeeds."""
+"""File next to the backups with the reason why the last daily backup failed.
+
+Deleted after the next success.
+"""
 CHANNELS: Mapping[Role, str] = {"web": "web", "bot": "telegram", "worker": ""}
-"""Channel whose turns a process answers, by role."""
+"""Channel whose turns a process answers, by role; empty for none."""
 
 
 class SystemClock:
+    """Clock with the system time in UTC."""
+
     def now(self) -> datetime:
         return datetime.now(UTC)
 
 
 @dataclass(slots=True, kw_only=True)
 class Foundation:
-    """Everything that each process needs: connections, stores, models and its heartbeat.
+    """Parts that every process needs: connections, stores, models and heartbeat.
 
-    `close` ends it and releases its leases at once. A change of settings replaces the parts that depend on
-    settings.
+    `close` stops the process's part and releases its leases at once. A change of settings replaces the parts
+    that depend on settings.
     """
 
     settings: Settings
@@ -114,7 +123,7 @@ class Foundation:
     limit_storage: StorageLimiter
     announcer: RedisAnnouncer
     dashboard_announcer: RedisAnnouncer
-    """Announcer for operators' pages, connected while one of them is open."""
+    """Announcer for operators' pages, connected only while one is open."""
     doorbell: ArqDoorbell
     models: Models
     speaker: HttpSpeaker | None
@@ -135,23 +144,24 @@ class Foundation:
     worker_id: int
     heartbeat: HeartbeatThread
     health: Health
-    """Health report that is sent with each heartbeat."""
+    """Health report that is stored with each heartbeat."""
     promotion: PromotionWatcher
     given_up: frozenset[str]
-    """Keys of work that stopped too many processes, as read when this process started."""
+    """Keys of work that crashed too many processes and is not tried any more, as read at the start."""
     background_tasks: BackgroundTasks
-    """Background tasks of this process, such as the watch of its event loop and of database promotions."""
+    """Background tasks, such as the watch of the event loop and of database promotions."""
     retired: list[Closable] = field(default_factory=list)
-    """Parts that a change of settings has replaced, and that running answers still use."""
+    """Parts that a change of settings has replaced and that running answers still use."""
     followers: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
-    """Functions that are called after each change of settings, in this order."""
+    """Functions that are called in this order after each change of settings."""
 
     def list_breakers(self) -> Mapping[str, BreakerState]:
-        """Return the state of the circuit breakers by provider."""
+        """Return the state of the circuit breakers by server URL."""
         others = (self.transcriber, self.speaker, self.picture_maker)
         return _states((self.models, *(one for one in others if one is not None)))
 
     async def close(self) -> None:
+        """Stop the heartbeat, release leases, and close all connections."""
         if isinstance(self.mcp_tools, McpTools):
             await self.mcp_tools.close()
         for part in self.retired:
@@ -179,12 +189,12 @@ class Foundation:
 
 
 async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
-    """Open all connections of a process, register it with its heartbeat, and return its foundation.
+    """Connect to the servers, register the process with its heartbeat, and return its foundation.
 
-    Raises StorageUnavailable, SchemaRefused, BadSettings, ContradictoryPolicy or ModelsFileBroken.
+    Raises StorageUnavailable, SchemaRefused, BadSettings, ContradictoryPolicy and ModelsFileBroken.
     """
     database_url, redis_url = resolve_server_urls(settings)
-    # Refused before anything is opened.
+    # These raise for invalid settings before any connection is opened.
     build_policy(settings)
     list_entries(settings)
     counter = VocabularyCounter()
@@ -196,7 +206,8 @@ async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
     parts = build_parts(settings, stores, role=role, counter=counter, tracer=tracer)
     models = parts.models
     health = build_health(parts)
-    # Before anything is claimed: what stopped the process before may be waiting again.
+    # Faults are stored before any work is claimed, since the work that crashed the last process may be due
+    # again.
     await store_faults(stores.process_faults, settings.data_dir, crash_point=crash_point)
     given_up = await stores.process_faults.list_given_up()
     worker_id = await take_over_process(stores.workers, role, settings.process_file)
@@ -246,13 +257,15 @@ async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
 
 
 async def _has_waiting_work(stores: Stores, role: Role) -> bool:
-    """Return whether earlier work is waiting that begins with a model call."""
+    """Return whether work that needs a model call is waiting already."""
     if role == "worker":
         return bool(await stores.jobs.due_jobs(limit=1))
     return bool(await stores.turns.list_unanswered(CHANNELS[role]))
 
 
 class HasBreakers(Protocol):
+    """Part with circuit breakers."""
+
     def list_states(self) -> Mapping[str, BreakerState]: ...
 
 
@@ -261,7 +274,7 @@ def _states(services: Sequence[HasBreakers]) -> Mapping[str, BreakerState]:
 
 
 def build_health(parts: ConfiguredParts) -> Health:
-    """Build the health report of a process; a file shows a failed backup, whichever process made it."""
+    """Return the health report of a process; it also reports a failed backup, which a file shows."""
     settings, models = parts.settings, parts.models
     others = (parts.transcriber, parts.speaker, parts.picture_maker)
     services = tuple(one for one in others if one is not None)
@@ -279,7 +292,10 @@ def build_health(parts: ConfiguredParts) -> Health:
 
 
 def _build_fingerprint(settings: Settings) -> Callable[[], Mapping[str, Any]]:
-    """Return a function that computes the host's fingerprint; its result is empty without a secret key."""
+    """Return a function that computes the fingerprint of this host.
+
+    It returns an empty dict without secret key.
+    """
     if settings.secret_key is None:
         return dict
     return HostFingerprint(

@@ -1,4 +1,6 @@
-"""Values of the core and of adapters from settings: policy, caps, alert rules, agents' defaults."""
+"""Builds values of the core and of adapters from settings: policy, caps, alert rules, clients, agent
+defaults.
+"""
 
 from __future__ import annotations
 
@@ -58,25 +60,31 @@ if TYPE_CHECKING:
     from shared.adapters.postgres.people.stored_settings import PostgresStoredSettings
 
 WORKSPACES_FOLDER = "workspaces"
-"""In the data folder: where agents' folders lie unless their rows say otherwise."""
+"""Folder inside the data folder with the folders of agents, unless an agent's row names another one."""
 BUILT_IN_TOOLS = tuple(map(without_limits, (
     SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY, FORGET_MEMORY, RECALL, CURRENT_TIME, CALCULATE, FETCH_URL,
     REMIND_ME, SEND_FILE, ASK_HUMAN, DELEGATE, LOOK_AT_PICTURE,
 )))  # fmt: skip
 """Tools of every agent whose configuration does not select its tools."""
 DEMO_SOFT_BUDGET = 3_750
-"""Tokens of the demo's conversation that the talk in `shared/samples` fills."""
+"""Token budget of a conversation in the demo, which the conversation in `shared/samples` fills."""
 _EARLY = {
     "soft_budget": DEMO_SOFT_BUDGET, "flush_threshold": DEMO_SOFT_BUDGET // 10, "recall_tokens": 400,
     "critical_at": 1.0,
 }  # fmt: skip
-"""Sizes of the demo. Its gauge is red only beyond the limit: below, the summary that comes is no trouble."""
+"""Policy of the demo with small budgets.
+
+Its gauge turns red only above the limit, because the summary before it is expected.
+"""
 VISITORS_OF_A_NETWORK = 3
-"""Cap of a network as a multiple of one anonymous visitor's cap."""
+"""Default cap of a network, as a multiple of one anonymous visitor's cap."""
 
 
 def resolve_server_urls(settings: Settings) -> tuple[str, str]:
-    """The addresses that the supervisor, or the operator, has put into the environment."""
+    """Return the URLs of database and Redis that the supervisor or the operator has set.
+
+    Raises BadSettings if one is missing.
+    """
     if settings.database_url is None or settings.redis_url is None:
         reason = "is not set: start everything with `./evertalk up`"
         missing = [name for name in ("database_url", "redis_url") if getattr(settings, name) is None]
@@ -87,9 +95,9 @@ def resolve_server_urls(settings: Settings) -> tuple[str, str]:
 
 
 def build_policy(settings: Settings, *, demo: bool = False) -> ContextPolicy:
-    """Return the preset with the operator's numbers. Raises ContradictoryPolicy.
+    """Return the configured preset with the operator's overrides. Raises ContradictoryPolicy.
 
-    The demo summarises early unless the operator has set a limit, since talks with it are short.
+    With `demo`, small budgets apply unless the operator has set one, because conversations with it are short.
     """
     given = load_policy_overrides(settings)
     unsaid = settings.context_window is None and not given.keys() & _EARLY
@@ -99,7 +107,11 @@ def build_policy(settings: Settings, *, demo: bool = False) -> ContextPolicy:
 
 
 def build_caps(settings: Settings) -> Caps:
-    """A personal installation's visitor is its owner: only the public profile caps visitors apart."""
+    """Return the spending caps in micro-dollars.
+
+    In a personal installation the visitor is its owner; only the public profile has separate caps for
+    visitors.
+    """
     public = settings.profile == "public"
     network = settings.cap_network_per_day_usd
     if network is None:
@@ -122,7 +134,7 @@ def build_caps(settings: Settings) -> Caps:
 def build_token_cap(
     settings: Settings, store: PostgresTokenReservations, crash_point: CrashPoint
 ) -> TokenCap:
-    """Build the cap on tokens of models without a price; the built-in demo is free."""
+    """Return the cap on tokens of models without a known price; the built-in demo is free."""
     cap = find_token_cap(dollars=settings.cap_total_per_day_usd, tokens=settings.cap_tokens_per_day)
     return TokenCap(
         store, cap=cap, timezone=settings.timezone, free_models=(OFFLINE_MODEL,), crash_point=crash_point
@@ -130,18 +142,18 @@ def build_token_cap(
 
 
 def build_import_budget(settings: Settings) -> ImportBudget:
-    """Build the budget of one import's summaries from the caps."""
+    """Return the budget for the summaries of one import, made from the caps."""
     day = find_token_cap(dollars=settings.cap_total_per_day_usd, tokens=settings.cap_tokens_per_day)
     return budget_of(build_caps(settings), day_tokens=day, output_weight=find_output_weight())
 
 
 def to_micro(dollars: Decimal | None) -> int | None:
-    """Whole micro-dollars of a setting."""
+    """Return dollars as whole micro-dollars; None for None."""
     return None if dollars is None else int(dollars * 1_000_000)
 
 
 def build_alert_rules(settings: Settings) -> AlertRules:
-    """Return the rules of alerts; an unanswered hand-over is reported after half of the waiting time."""
+    """Return the rules of alerts; an unanswered handover is reported after half of its waiting time."""
     waiting = settings.handover_minutes * 60 / 2 if settings.has_handover else 0.0
     return AlertRules(
         timezone=settings.timezone, cap_micro=build_caps(settings).total, handover_seconds=waiting
@@ -149,7 +161,10 @@ def build_alert_rules(settings: Settings) -> AlertRules:
 
 
 def build_alert_channels(settings: Settings) -> dict[str, AlertChannel]:
-    """For webhook and mail, as far as they are set up; Telegram's stand in the process that holds the bot."""
+    """Return the configured alert channels webhook and email by name.
+
+    Telegram is not among them: the process that holds the bot sends there.
+    """
     dashboard = f"{settings.base_url}/dashboard"
     carriers: dict[str, AlertChannel] = {}
     if (url := settings.alert_webhook_url) and (secret := settings.alert_webhook_secret):
@@ -167,7 +182,7 @@ def build_alert_channels(settings: Settings) -> dict[str, AlertChannel]:
 
 
 def build_hook_poster(settings: Settings) -> CompactionHook | None:
-    """None without an address, and in processes that are not given it."""
+    """Return the sender of compaction hooks; None if this process has no hook address."""
     url, secret = settings.compaction_hook_url, settings.compaction_hook_secret
     if url is None or secret is None:
         return None
@@ -175,7 +190,7 @@ def build_hook_poster(settings: Settings) -> CompactionHook | None:
 
 
 def build_transcriber(settings: Settings) -> HttpTranscriber | LocalTranscriber | None:
-    """Loaded only where one is set up."""
+    """Return the configured transcriber; None if there is none. Its code is imported only if it is needed."""
     if settings.transcribe_folder is not None:
         from shared.adapters.media.local import LocalTranscriber
 
@@ -192,7 +207,7 @@ def build_transcriber(settings: Settings) -> HttpTranscriber | LocalTranscriber 
 
 
 def build_picture_maker(settings: Settings) -> HttpPictureMaker | None:
-    """Loaded only where one is set up."""
+    """Return the client of the picture server; None if none is configured."""
     if settings.picture_url is None:
         return None
     from shared.adapters.media.drawing import HttpPictureMaker
@@ -205,7 +220,7 @@ def build_picture_maker(settings: Settings) -> HttpPictureMaker | None:
 
 
 def build_speaker(settings: Settings) -> HttpSpeaker | None:
-    """Loaded only where one is set up."""
+    """Return the client of the speech server; None if none is configured."""
     if settings.speech_url is None:
         return None
     from shared.adapters.media.speech import HttpSpeaker
@@ -219,7 +234,7 @@ def build_speaker(settings: Settings) -> HttpSpeaker | None:
 
 
 def build_encoder(settings: Settings) -> Encoder | None:
-    """Return a client of the server of embeddings, else of the encoder's process; None without both."""
+    """Return the client of the embeddings server, else of the local encoder process; None without both."""
     if settings.embeddings_url is not None:
         from shared.adapters.models.embeddings import HttpEncoder
 
@@ -233,7 +248,10 @@ def build_encoder(settings: Settings) -> Encoder | None:
 
 
 def build_reranker(settings: Settings) -> HttpReranker | None:
-    """Loaded only where one is set up, and connects when it is asked first."""
+    """Return the client of the reranking server; None if none is configured.
+
+    It connects at the first request.
+    """
     if settings.rerank_url is None:
         return None
     from shared.adapters.models.reranker import HttpReranker
@@ -244,23 +262,28 @@ def build_reranker(settings: Settings) -> HttpReranker | None:
 
 
 def build_away(settings: Settings, clock: Clock) -> Callable[[], str | None]:
-    """Return a function for the text outside of working hours: empty for the default text, None within
-    them.
+    """Return a function that returns the notice outside of working hours, and None during them.
+
+    An empty notice means the default text. Without configured hours it always returns None.
     """
     hours = parse_working_hours(settings.working_hours, settings.timezone)
     return lambda: None if hours is None or hours.is_open(clock.now()) else settings.away_text
 
 
 def build_handover_limits(settings: Settings) -> HandoverLimits:
-    """Return the limits of hand-overs; zero where they are switched off, so that waiting ends at once."""
+    """Return the limits of handovers.
+
+    Zero if handover is switched off, so that waiting conversations end at once.
+    """
     if not settings.has_handover:
         return HandoverLimits(waiting=0, silence=0)
     return HandoverLimits(waiting=settings.handover_minutes, silence=settings.handover_silence_minutes)
 
 
 async def load_server_names(stored: PostgresStoredSettings, settings: Settings) -> frozenset[str] | None:
-    """Return the names of all MCP servers, also of those stored after the start; None if they cannot be
-    read.
+    """Return the names of all MCP servers, including stored ones.
+
+    None if the stored settings cannot be read. Raises StorageUnavailable.
     """
     try:
         values = (await stored.load()).values
@@ -270,8 +293,9 @@ async def load_server_names(stored: PostgresStoredSettings, settings: Settings) 
 
 
 def build_agent_defaults(settings: Settings) -> AgentDefaults:
-    """Return the defaults that agents' rows are checked against. Raises ContradictoryPolicy and
-    ModelsFileBroken.
+    """Return the defaults that agents' configurations are checked against.
+
+    Raises ContradictoryPolicy and ModelsFileBroken.
     """
     entries = list_entries(settings)
     named = {settings.model, settings.summary_model, *settings.fallback_models} - {""}

@@ -1,4 +1,4 @@
-"""Fingerprint of what must be equal on all hosts, as short marks that reveal nothing."""
+"""Fingerprint of a host: short keyed hashes of what must be equal on all hosts of a deployment."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from shared.config.settings import Settings, find_mcp_file, is_secret, list_decl
 from shared.core.ops.backups import key_id_of
 
 REFRESH_SECONDS = 60.0
+"""Seconds between two reads of the files."""
 _MARK_CHARS = 8
+"""Characters of each hash."""
 _READ_BYTES = 16 * 1024
-"""Bytes read of each file; longer files count by their beginning and size."""
+"""Bytes that are read of each file; a longer file counts by its beginning and size."""
 _MOST_FILES = 200
-"""Files per folder, since the fingerprint is made between two heartbeats."""
+"""Maximum files per folder, since the fingerprint is computed between two heartbeats."""
 
 
 class HostFingerprint:
-    """Call it with each heartbeat: the key, settings that are not the usual ones, files of this host."""
+    """Function that returns the hashes of the secret key, of changed settings, and of this host's files."""
 
     def __init__(
         self, settings: Settings, key: bytes, workspaces: Path, *, clock: Callable[[], float] = time.monotonic
@@ -41,10 +43,11 @@ class HostFingerprint:
         }
 
     def __call__(self) -> Mapping[str, Any]:
+        """Return the fingerprint; the files are read again after REFRESH_SECONDS."""
         now = self._clock()
         if self._looked_at is None or now - self._looked_at >= REFRESH_SECONDS:
             self._looked_at = now
-            # Somebody edits them just now: what was there before is told until the next look.
+            # A file that is being edited now keeps its earlier hash until the next read.
             with contextlib.suppress(OSError):
                 self._files = self._digest_files()
         return {**self._fixed, "files": self._files}

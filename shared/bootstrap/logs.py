@@ -1,4 +1,4 @@
-"""How every process writes its log: one structured event per line, secrets left out."""
+"""Sets up the log of a process: one structured event per line, without secrets."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _NOISY = ("asyncio", "arq", "aiohttp.access", "httpx2", "httpcore2", "anthropic"
 
 
 def configure_logs(settings: Settings, *, process: str, secrets: Iterable[SecretStr] = ()) -> None:
-    """Call once, first thing in a process; `process` is part of every line, `secrets` of none.
+    """Set up the log; call it once at the start of a process.
 
-    `auto` is text for a terminal and JSON elsewhere, as when the supervisor reads.
+    `process` is added to every line, `secrets` are masked in all lines. The format `auto` is text in a
+    terminal and JSON elsewhere.
     """
     as_json = settings.log_format == "json" or (settings.log_format == "auto" and not sys.stderr.isatty())
     redactor = _Redactor((*_secret_values(settings), *(secret.get_secret_value() for secret in secrets)))
@@ -32,7 +33,7 @@ def configure_logs(settings: Settings, *, process: str, secrets: Iterable[Secret
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         redactor,
     ]
-    # Traces as text first, so that they are cleaned too: the usual ones of a terminal show every variable.
+    # Tracebacks become text before masking; the usual ones of a terminal show the values of all variables.
     renderers: list[structlog.types.Processor] = [
         structlog.stdlib.ProcessorFormatter.remove_processors_meta,
         structlog.processors.format_exc_info,
@@ -63,7 +64,7 @@ def configure_logs(settings: Settings, *, process: str, secrets: Iterable[Secret
 
 
 class _Redactor:
-    """Blanks fields that are named like secrets, and the secrets themselves wherever they turn up."""
+    """Processor that masks fields with names of secrets, and the secrets themselves in all texts."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self._secrets = tuple(secrets)
@@ -86,6 +87,7 @@ class _Redactor:
 
 
 def _secret_values(settings: Settings) -> list[str]:
+    """Return the secrets in the settings that have at least 8 characters."""
     values = (getattr(settings, field) for field in Settings.model_fields)
     found = [value.get_secret_value() for value in values if isinstance(value, SecretStr)]
     return [secret for secret in found if len(secret) >= 8]

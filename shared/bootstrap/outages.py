@@ -1,4 +1,4 @@
-"""Processes whose database takes no writes: alerts from memory, and the wait at the start."""
+"""Handles a database that accepts no writes: alerts from memory, and the wait at the start of a process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 Channels = Callable[[], Mapping[str, AlertChannel]]
 LOOK_SECONDS = 3.0
-"""Seconds between two trial writes of a process that waits for its database."""
+"""Seconds between two trial writes while a process waits for its database."""
 _STATES: Mapping[str, WriteState] = {
     "standby": "read-only",
     "read_only": "read-only",
@@ -35,18 +35,24 @@ _STATES: Mapping[str, WriteState] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """Answers to people, and ways to operators, of a role that waits at the start."""
+    """Actions of a process while it waits for its database at the start."""
 
     channels: Callable[[Settings], Mapping[str, AlertChannel]] = lambda _: {}
-    """Ways to operators that need no database."""
+    """Function from the settings to alert channels that need no database, by name."""
     room: Callable[[Settings, Callable[[], str]], AbstractAsyncContextManager[object]] = lambda *_: (
         nullcontext()
     )
-    """Answers people meanwhile; gets the state of the database."""
+    """Opens a context that answers people meanwhile.
+
+    Gets a function that returns the state of the database.
+    """
 
 
 async def run_outage_alerts(base: Foundation, channels: Channels, *, is_alone: bool = False) -> None:
-    """Send alerts of this process's lost database until cancelled; `is_alone`: only it has these targets."""
+    """Send alerts when this process has lost its database, until cancelled.
+
+    `is_alone` means that no other process sends to these channels.
+    """
     claims = RedisOutageClaims(resolve_server_urls(base.settings)[1])
     monitor = OutageMonitor(
         claims,
@@ -62,12 +68,12 @@ async def run_outage_alerts(base: Foundation, channels: Channels, *, is_alone: b
 
 
 async def wait_for_writes(settings: Settings, stop: asyncio.Event, waiting: Waiting) -> None:
-    """Wait until a database that refused the writes of a start takes them, or until `stop`."""
+    """Wait until the database accepts writes or `stop` is set; return at once if it is unreachable."""
     database_url, redis_url = resolve_server_urls(settings)
     began = time.monotonic()
     state: str = await find_write_state(database_url)
     if state in ("ok", "unreachable"):
-        return  # Nothing is there to wait for: the supervisor starts the process again, and says why.
+        return  # Waiting would not help: the supervisor starts the process again, which reports the error.
     claims, channels = RedisOutageClaims(redis_url), waiting.channels(settings)
     monitor = OutageMonitor(
         claims,
@@ -91,14 +97,14 @@ async def wait_for_writes(settings: Settings, stop: asyncio.Event, waiting: Wait
 
 
 async def find_write_state(database_url: str) -> WriteState:
-    """Return what a trial write finds; a database without our tables counts as `ok`."""
+    """Return the state of the database after a trial write; a database without our tables counts as `ok`."""
     try:
         async with open_connection(database_url, timeout=LOOK_SECONDS) as connection:
             refused = await probe_writes(connection)
     except (StorageUnavailable, *CANNOT_CONNECT) as error:
         return classify_refusal(error)
     if refused is None or refused.kind in ("no_schema", "forbidden", "other"):
-        return "ok"  # The next start says what is wrong.
+        return "ok"  # The next start reports the problem.
     return _STATES.get(refused.kind, "unreachable")
 
 

@@ -1,4 +1,4 @@
-"""How a process begins, ends and renews itself: its loop, its signals, its services, its settings."""
+"""Runs a process: event loop, signals, services and settings, and its renewal after changed settings."""
 
 from __future__ import annotations
 
@@ -32,29 +32,32 @@ log = structlog.get_logger(__name__)
 EXIT_BAD_SETTINGS = 2
 EXIT_CANNOT_START = 3
 EXIT_REPLACED = 4
-"""The database has declared this process dead: it has to start again, under another number."""
+"""Exit code after the database has declared this process dead; it must start again with another number."""
 
 EXIT_SETTINGS_CHANGED = 5
-"""The process could not replace itself after a change of settings; its supervisor starts it again."""
+"""Exit code if the process could not replace itself after changed settings.
+
+The supervisor starts it again.
+"""
 
 RENEWS_BOT = frozenset({
     "EVERTALK_ALERT_TELEGRAM_CHATS", "EVERTALK_HANDOVER", "EVERTALK_TIMEZONE", "EVERTALK_TRANSCRIBE_URL",
     "EVERTALK_SPEECH_URL", "EVERTALK_TRANSCRIBE_MOST_MINUTES", "EVERTALK_TRANSCRIBE_MOST_MB",
 })  # fmt: skip
-"""Settings beside those of Telegram that a bot reads once, when it starts."""
+"""Settings, besides those of Telegram, that the bot process reads only at its start."""
 CONFIGURATION_ERRORS = (BadSettings, CannotUnseal, ContradictoryPolicy, ModelsFileBroken, SchemaRefused)
-"""Errors in what an operator has configured: another start would not help."""
+"""Errors in the configuration; another start would fail, too."""
 
 
 class Ending(asyncio.Event):
-    """Event that is set when the process must end; `renews` tells whether a new one replaces it."""
+    """Event that is set when the process must end; `renews` says whether a new process replaces it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.renews = False
 
     def end(self) -> None:
-        """Set the event without a renewal, also if a renewal has begun."""
+        """Set the event without a renewal, even if a renewal has begun."""
         self.renews = False
         self.set()
 
@@ -66,21 +69,21 @@ class Ending(asyncio.Event):
 
 
 ProcessMain = Callable[[App, Ending], Awaitable[int]]
-"""Function that runs until the event is set and returns the exit code."""
+"""Function that runs until the event is set, and returns the exit code."""
 Configure = Callable[[Settings], None]
-"""Function that sets up logs with the settings in force.
+"""Function that sets up the log with the settings in force.
 
-It raises BadSettings for settings that the process cannot use.
+Raises BadSettings for settings that the process cannot use.
 """
 
 
 def run_process(
     settings: Settings, *, role: Role, configure: Configure, work: ProcessMain, waiting: Waiting | None = None
 ) -> int:
-    """Run a process until SIGTERM or SIGINT, and return its exit code.
+    """Run a process until SIGTERM or SIGINT; return its exit code.
 
-    When changed stored settings require it, a new process replaces this one. `waiting` answers people while
-    the process waits for its database; None means no answers.
+    When changed settings require it, a new process replaces this one. `waiting` says what to do while the
+    process waits for its database; None means nothing.
     """
     board = start_watchdog(role)
     board.set_folder(str(settings.data_dir))
@@ -97,7 +100,7 @@ def run_process(
 
 
 def _begin_again() -> None:
-    """Replace this process by a new one with the same process id; return only if the system refuses."""
+    """Replace this process by a new one with the same process id; return only if the system refuses that."""
     sys.stdout.flush()
     sys.stderr.flush()
     with suppress(OSError):
@@ -105,6 +108,7 @@ def _begin_again() -> None:
 
 
 def _loop_factory() -> Any:
+    """Return the factory of uvloop's event loop; None if uvloop is not installed."""
     try:
         import uvloop
     except ImportError:
@@ -147,7 +151,7 @@ async def _serve(
         await app.close()
     if app.heartbeat.is_lost:
         return EXIT_REPLACED
-    # A signal that came while everything was closed is heard here; a later one ends the process at once.
+    # A signal that arrived during closing is handled here; a later one ends the process at once.
     await asyncio.sleep(0)
     asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
     return EXIT_SETTINGS_CHANGED if ending.renews and not code else code
@@ -160,9 +164,9 @@ async def _stop_when_lost(app: App, ending: Ending) -> None:
 
 
 async def _follow_changes(app: App, follower: ChangeFollower | None, ending: Ending) -> None:
-    """Apply each change of settings from the next turn on, until one renews the process.
+    """Apply each change of settings to later turns, until a change needs a new process.
 
-    A change that cannot be applied renews it, in the bot also one of a Telegram setting. Without a `follower`
+    That is the case if it cannot be applied, and in the bot for settings of Telegram. Without a `follower`
     nothing is done.
     """
     while follower is not None:
@@ -180,7 +184,7 @@ async def _follow_changes(app: App, follower: ChangeFollower | None, ending: End
 
 
 def report_refusal(role: Role, error: Exception) -> int:
-    """Write the reason as plain lines, which the supervisor shows to the operator; return the exit code."""
+    """Print the reason as plain lines, which the supervisor shows to the operator; return the exit code."""
     advice = getattr(error, "advice", "")
     for line in f"{error}\n{advice}".strip().splitlines():
         sys.stderr.write(f"evertalk {role}: {line}\n")

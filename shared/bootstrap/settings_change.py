@@ -1,4 +1,4 @@
-"""Gives a running process other settings; what is under way ends with the former ones."""
+"""Applies changed settings to a running process; running answers end with the former settings."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ from shared.config.settings import Settings
 log = structlog.get_logger(__name__)
 
 RETIRED_SECONDS = 900.0
-"""Seconds for which replaced connections stay open at least: longer than any call of a model or a tool."""
+"""Minimum seconds for which replaced connections stay open; longer than any call of a model or tool."""
 LOOK_SECONDS = 5.0
+"""Seconds between two checks whether replaced parts are still in use."""
 
 
 async def follow_settings(app: App, settings: Settings) -> None:
-    """Use other settings from the next turn, command and request on.
+    """Use the settings from the next turn, command and request on.
 
     Raises ContradictoryPolicy or ModelsFileBroken before anything has changed.
     """
@@ -58,7 +59,7 @@ async def follow_settings(app: App, settings: Settings) -> None:
 
 
 def _rebuild_services(app: App) -> None:
-    """Rebuild the services; stateful ones stay and take the parts of the new ones."""
+    """Rebuild the services; those with state stay, and take over the parts of the new ones."""
     turns = build_turns(app, tools=app.more_tools)
     app.sessions.follow(turns.sessions)
     turns = replace(turns, sessions=app.sessions)
@@ -87,10 +88,10 @@ def _closable(parts: Sequence[Any]) -> list[Closable]:
 
 
 async def _retire(app: App, parts: Sequence[Closable], answering: frozenset[tuple[int, int]]) -> None:
-    """Close replaced parts once no answer uses them, and not before any call can have ended."""
+    """Close replaced parts after RETIRED_SECONDS, and not before the answers that use them have ended."""
     app.retired.extend(parts)
     until = asyncio.get_running_loop().time() + RETIRED_SECONDS
-    # No event marks the end of an answer.
+    # The end of an answer sets no event, so it is polled.
     while asyncio.get_running_loop().time() < until or answering & app.sessions.list_answering():  # noqa: ASYNC110
         await asyncio.sleep(LOOK_SECONDS)
     for part in parts:

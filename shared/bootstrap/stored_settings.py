@@ -1,4 +1,4 @@
-"""Stores that `up` opens without all others: stored settings, and Telegram bots."""
+"""Opens single stores for short tasks: stored settings, and the list of Telegram bots."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from shared.runtime import build_crash_point
 
 
 def build_stored_settings(pool: Pool, settings: Settings) -> PostgresStoredSettings:
-    """Build the store of settings; it reads or makes the secret key only to seal or open a secret."""
+    """Return the store of settings.
+
+    It reads or creates the secret key only to encrypt or decrypt a secret.
+    """
     return PostgresStoredSettings(
         pool,
         encryption=functools.cache(lambda: Encryption(resolve_secret_key(settings))),
@@ -43,9 +46,9 @@ async def load_in_force(database_url: str, settings: Settings) -> Settings:
 async def open_stored_settings(
     database_url: str, settings: Settings
 ) -> AsyncIterator[PostgresStoredSettings]:
-    """Open the store of settings over a separate connection, which is closed at the end of the block.
+    """Open the store of settings over a separate connection, which is closed at the end of the context.
 
-    `settings` give the secret key. Raises StorageUnavailable.
+    The secret key comes from `settings`. Raises StorageUnavailable.
     """
     pool = await open_pool(database_url, size=1)
     try:
@@ -56,7 +59,9 @@ async def open_stored_settings(
 
 @asynccontextmanager
 async def open_telegram_bots(database_url: str) -> AsyncIterator[PostgresTelegramBots]:
-    """Open the list of Telegram bots over a separate connection."""
+    """Open the list of Telegram bots over a separate connection, which is closed at the end of the
+    context.
+    """
     pool = await open_pool(database_url, size=1)
     try:
         yield PostgresTelegramBots(pool)

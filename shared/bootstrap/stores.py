@@ -1,4 +1,4 @@
-"""Every store that a process works with, built once from its pool."""
+"""Builds all stores of a process from its connection pool."""
 
 from __future__ import annotations
 
@@ -92,9 +92,9 @@ if TYPE_CHECKING:
 
 
 class LazyStore:
-    """Proxy of an administration store that loads it at the first call.
+    """Proxy of an administration store that imports it at the first call.
 
-    SQLAlchemy takes a second and 20 MiB. It is loaded in a thread, so that the event loop does not wait.
+    SQLAlchemy takes a second and 20 MiB; it is imported in a thread, so that the event loop does not wait.
     """
 
     def __init__(self, module: str, name: str, pool: asyncpg.Pool[asyncpg.Record]) -> None:
@@ -114,7 +114,7 @@ class LazyStore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stores:
-    """By subject, in the order of the rooms of `shared.adapters.postgres`."""
+    """All stores by subject, in the order of the rooms of `shared.adapters.postgres`."""
 
     duties: PostgresDuties
     hour_counts: PostgresHourCounts
@@ -200,7 +200,7 @@ class Stores:
 def build_stores(
     pool: asyncpg.Pool[asyncpg.Record], *, timezone: str = "UTC", crash_point: CrashPoint = ignore_crash_point
 ) -> Stores:
-    """`timezone`: where a day of spending begins."""
+    """Return all stores; days of spending begin at midnight in `timezone`."""
     account_links = PostgresAccountLinks(pool, timezone=timezone)
 
     def make_lazy(module: str, name: str) -> Any:
@@ -282,7 +282,7 @@ def build_stores(
 
 
 def change_timezone(stores: Stores, pool: asyncpg.Pool[asyncpg.Record], settings: Settings) -> Stores:
-    """Return the same stores with another zone for days."""
+    """Return the stores with another time zone for the beginning of days."""
     zone = settings.timezone
     account_links = PostgresAccountLinks(pool, timezone=zone)
     return replace(
@@ -300,7 +300,7 @@ def change_timezone(stores: Stores, pool: asyncpg.Pool[asyncpg.Record], settings
 
 @asynccontextmanager
 async def open_stores(database_url: str, *, size: int = 2) -> AsyncIterator[Stores]:
-    """Open all stores for a short task, such as a verb of the command line."""
+    """Open all stores for a short task, such as a verb of the command line; the context closes the pool."""
     pool = await open_pool(database_url, size=size)
     try:
         yield build_stores(pool)

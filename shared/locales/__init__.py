@@ -1,5 +1,6 @@
-"""Texts of the program: a folder of JSON files for each language, and their translation. Begin with
-`catalogue`. docs/languages.md says what the files hold, and how to add a language.
+"""Texts of the program in all languages, and their lookup. Begin with `catalogue`.
+
+Each language has a folder of JSON files; docs/languages.md describes them, and how to add a language.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ _ALIASES = {
     "iw": "he", "in": "id", "pt": "pt-br", "zh": "zh-hans", "zh-hk": "zh-hant", "zh-mo": "zh-hant",
     "zh-tw": "zh-hant",
 }  # fmt: skip
-"""Tags whose language has a folder of another name."""
+"""Language tags whose folder has another name."""
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalogue:
-    """The sentences of one language; what it lacks is said in English."""
+    """Texts of one part of the program in one language; a missing text is taken from English."""
 
     language: str
     direction: Literal["ltr", "rtl"]
@@ -41,13 +42,15 @@ class Catalogue:
         return key in self.texts or (self.english is not None and key in self.english)
 
     def say(self, key: str, **values: str | int) -> str:
-        """A whole number stands as this language writes it, and `count` decides the plural.
+        """Return a text with `values` inserted.
 
-        Raises KeyError for a key that English lacks, or a value that the sentence lacks.
+        Whole numbers are formatted, and `count` selects the plural form. Raises KeyError for a key that is
+        missing in English, or for a value that the text needs.
         """
         return _PLACEHOLDER.sub(lambda name: self._shown(values[name[1]]), self._find(key, values))
 
     def number(self, value: int) -> str:
+        """Return a number with the separators of the language."""
         if -1000 < value < 1000:
             return str(value)
         if self.english is None:
@@ -57,6 +60,7 @@ class Catalogue:
         return format_decimal(value, locale=_locale(self.language))
 
     def thousands(self, tokens: int) -> str:
+        """Return a number of tokens, from 1,000 on in thousands such as `1.2k`."""
         if tokens < 1000:
             return str(tokens)
         from babel.numbers import format_decimal
@@ -64,7 +68,7 @@ class Catalogue:
         return f"{format_decimal(tokens / 1000, '0.0', locale=_locale(self.language))}k"
 
     def dollars(self, micro: int | None) -> str:
-        """Return micro-dollars as text; an unknown amount is shown as unknown."""
+        """Return micro-dollars as text in dollars; `–` for None, meaning unknown."""
         if micro is None:
             return "–"
         from babel.numbers import format_currency
@@ -74,7 +78,7 @@ class Catalogue:
         return f"{'< ' if least else ''}{told}".replace("\N{NO-BREAK SPACE}", " ")
 
     def either(self, names: Sequence[str]) -> str:
-        """`a, b or c`"""
+        """Return names as a list such as `a, b or c`."""
         from babel.lists import format_list
 
         return format_list(names, style="or", locale=_locale(self.language))
@@ -99,13 +103,17 @@ class Catalogue:
 
 
 def catalogue(part: Part, tag: str) -> Catalogue:
-    """Return the catalogue for an IETF tag such as `de-AT`, which may be empty or invalid."""
+    """Return the texts of a part for a language tag such as `de-AT`.
+
+    An empty or unknown tag means English.
+    """
     return _load(part, match_language(tag))
 
 
 def match_language(tag: str, languages: Collection[str] | None = None) -> str:
-    """Return the language by the longest prefix of a tag that has a folder, or is in `languages`; else
-    English.
+    """Return the available language for a tag, by its longest prefix; English if none matches.
+
+    `languages` are the available ones, None for those with a folder.
     """
     known = list_languages() if languages is None else languages
     parts = tag[:40].lower().replace("_", "-").split("-")
@@ -119,7 +127,7 @@ def match_language(tag: str, languages: Collection[str] | None = None) -> str:
 
 @cache
 def list_languages() -> tuple[str, ...]:
-    """English first, the others by name."""
+    """Return the languages with a folder: English first, the others by name."""
     found = {path.parent.name for path in FOLDER.glob("*/about.json")}
     return (ENGLISH, *sorted(found - {ENGLISH}))
 
@@ -148,7 +156,7 @@ def _about(language: str) -> Mapping[str, str]:
 
 @cache
 def _locale(language: str) -> Locale:
-    """Imported late: 6 MB, and one more for each language that is spoken."""
+    """Return babel's locale; imported late, since it takes 6 MB and one more for each language."""
     from babel import Locale
 
     return Locale.parse(language, sep="-")

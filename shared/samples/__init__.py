@@ -1,6 +1,6 @@
-"""Conversations that we wrote: the demo plays them into a person's own one, `evertalk eval` asks about them.
+"""Written sample conversations: the demo plays one in a person's conversation, `evertalk eval` asks about it.
 
-Begin with `load_year`. The demo's model answers a sentence of a sample as the sample does.
+The demo's model answers a message of a sample as the sample does. Begin with `load_year`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 SAMPLE_KEY = "sample:"
-"""Prefix of the ids under which a sample's messages are stored; browsers cannot use it."""
+"""Prefix of the ids under which messages of a sample are stored; clients cannot use it."""
 SAMPLE_CID = "sample-"
-"""Prefix of their ids on screens. `…-ask` is a question by the guide's button."""
+"""Prefix of the ids of a sample's messages in clients; `…-ask` is a question asked by the guide's button."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """Messages of one day, with answers."""
+    """Message of a person and its answer, with the date of the day."""
 
     date: str
     person: str
@@ -28,39 +28,43 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplePlay:
-    """A sample that is being played: how many exchanges of it are in the conversation."""
+    """Sample that is being played; `played` of its `total` exchanges are in the conversation."""
 
     session_id: int
     address_id: int
     begun_turn: int
-    """Tells the plays of one conversation apart, should a person remove the first."""
+    """First turn of this play, which tells it apart from another play in the same conversation."""
     played: int
     total: int
 
     @property
     def next_id(self) -> str:
-        """With how many follow: screens know the last message by its 0."""
+        """Id of the next message.
+
+        It ends with the number of messages that follow, so that 0 is the last one.
+        """
         return f"{self.begun_turn}-{self.total - self.played - 1}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoppedSample:
-    """A sample that plays no further message."""
+    """Sample that was stopped and plays no further message."""
 
     seqs: tuple[int, ...]
-    """Its messages and their answers."""
+    """Numbers of the sample's messages and their answers in the log."""
     begun_turn: int
     has_own_talk: bool
-    """Whether other messages of the person are in the conversation."""
+    """Whether the conversation contains other messages of the person."""
 
 
 @cache
 def load_year() -> tuple[Exchange, ...]:
+    """Return the exchanges of the sample "year", in order."""
     return tuple(Exchange(**one) for one in _read_year()["exchanges"])
 
 
 def load_year_questions() -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Fact that the year states once: a question, and its right answers."""
+    """Return questions about facts that the sample "year" states once, each with its correct answers."""
     return tuple((one["question"], tuple(one["answers"])) for one in _read_year()["questions"])
 
 
@@ -70,5 +74,5 @@ def _read_year() -> dict[str, Any]:
 
 
 def find_answer(said: str) -> str | None:
-    """How the sample answers this; None for what is not of it."""
+    """Return the answer that the sample gives to a message; None for a message that is not in it."""
     return next((one.assistant for one in load_year() if one.person == said), None)
