@@ -274,6 +274,26 @@ class Announcer(Protocol):
         ...
 
 
+class SealedSecret(Protocol):
+    """Encrypted secret, as it is stored."""
+
+    @property
+    def key_id(self) -> str:
+        """Id of the key that it is encrypted with."""
+        ...
+
+    @property
+    def data(self) -> bytes: ...
+
+
+class Sealer(Protocol):
+    """Encryption with the secret key of this installation."""
+
+    @property
+    def key_id(self) -> str: ...
+    def seal(self, plain: bytes, *, about: str) -> SealedSecret: ...
+
+
 class Tool(Protocol):
     """Tool that a model can call."""
 

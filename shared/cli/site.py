@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import argparse
 import html
-import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shared.adapters.encryption import Encryption
 from shared.adapters.postgres.people.agents import PostgresAgents
 from shared.adapters.postgres.people.sites import PostgresSites
+from shared.bootstrap.operator_services import build_operator_services
 from shared.bootstrap.stores import open_stores
 from shared.cli.editor_session import EditorSession, Terminal, format_columns, format_json, quote_name
-from shared.config.agents import AGENT_NAME
 from shared.config.bots import DEFAULT_AGENT
-from shared.config.sites import (
-    AUDIENCES,
-    BadSiteConfig,
-    SiteView,
-    build_secret_context,
-    build_site_form,
-    check_site,
-    parse_site_form,
+from shared.config.sites import AUDIENCES, BadSiteConfig, SiteView, build_site_form, check_site
+from shared.core.identity.operators import COMMAND_LINE
+from shared.services.admin.site_service import (
+    BadSiteName,
+    OtherProcessKey,
+    OtherSealingKey,
+    SiteExists,
+    SiteService,
+    StaleSite,
+    TwoSecrets,
+    UnknownSiteAgent,
 )
-from shared.core.ops.backups import key_id_of
 
 _COLUMNS = (14, 14, 8, 8, 8, 20)
 _TEXT_FLAGS = (
@@ -97,7 +97,7 @@ async def run_site(
     """
     async with open_stores(database_url) as stores:
         editor = SiteEditor(
-            sites=stores.sites, agents=stores.agents,
+            service=build_operator_services(stores).sites, sites=stores.sites, agents=stores.agents,
             drafts=EditorSession("site", folder=drafts, terminal=terminal), say=terminal.say,
             secret_key=secret_key, public_url=public_url, key_note=key_note,
         )  # fmt: skip
@@ -106,6 +106,7 @@ async def run_site(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteEditor:
+    service: SiteService
     sites: PostgresSites
     agents: PostgresAgents
     drafts: EditorSession
@@ -152,19 +153,20 @@ class SiteEditor:
         return 0
 
     async def _add(self, wish: argparse.Namespace) -> int:
-        if not AGENT_NAME.fullmatch(wish.name):
+        form = {"agent": DEFAULT_AGENT, "audience": "personal", "origins": [], **_collect_flags(wish)}
+        try:
+            await self.service.add_site(wish.name, form, by=COMMAND_LINE)
+        except BadSiteName:
             self.say(
                 f"{quote_name(wish.name)} is no name for a site: 1 to 40 of a-z, 0-9, _ and -, no mark first."
             )
             return 1
-        whole = {"agent": DEFAULT_AGENT, "audience": "personal", "origins": [], **_collect_flags(wish)}
-        site = await self._check(wish.name, whole, version=1)
-        if site is None:
-            return 1
-        if not await self.sites.add(site):
+        except BadSiteConfig as error:
+            return await self._report_bad(error)
+        except SiteExists:
             self.say("There is a site of that name already. ./evertalk site list shows all.")
             return 1
-        return self._snippet(site.name)
+        return self._snippet(wish.name)
 
     async def _edit(self, site: SiteView) -> int:
         async def store(whole: Any, _: Sequence[str]) -> int:
@@ -175,10 +177,11 @@ class SiteEditor:
         )
 
     async def _change(self, site: SiteView, whole: Mapping[str, Any]) -> int:
-        changed = await self._check(site.name, whole, version=site.version)
-        if changed is None:
-            return 1
-        if await self.sites.change(changed) is None:
+        try:
+            changed = await self.service.change_site(site.name, whole, seen=site.version, by=COMMAND_LINE)
+        except BadSiteConfig as error:
+            return await self._report_bad(error)
+        except StaleSite:
             self.say(f"Somebody else changed {site.name} meanwhile: nothing of yours was stored.")
             return 1
         self.say(f"{site.name} is changed. {_TAKES}")
@@ -186,18 +189,13 @@ class SiteEditor:
             self.say(f"Nobody can sign in yet: ./evertalk site secret {site.name} add makes a secret.")
         return 0
 
-    async def _check(self, name: str, whole: Mapping[str, Any], *, version: int) -> SiteView | None:
-        try:
-            check_site(whole)
-        except BadSiteConfig as error:
-            self.drafts.report_problems("This cannot be used; nothing was changed:", error)
-            return None
-        site = parse_site_form(name, whole, version=version)
-        if await self.agents.find(site.agent) is None:
+    async def _report_bad(self, error: BadSiteConfig) -> int:
+        if isinstance(error, UnknownSiteAgent):
             names = ", ".join(row.name for row in await self.agents.list_all())
-            self.say(f"There is no agent {quote_name(site.agent)}. There are: {names}. Nothing was changed.")
-            return None
-        return site
+            self.say(f"There is no agent {quote_name(error.agent)}. There are: {names}. Nothing was changed.")
+        else:
+            self.drafts.report_problems("This cannot be used; nothing was changed:", error)
+        return 1
 
     def _snippet(self, name: str) -> int:
         place = html.escape((self.public_url or "https://YOUR-SERVER").rstrip("/"), quote=True)
@@ -212,7 +210,7 @@ class SiteEditor:
             return 0
         if what == "add":
             return await self._add_secret(site)
-        if not await self.sites.revoke_secret(name, secret_id):
+        if not await self.service.revoke_secret(name, secret_id, by=COMMAND_LINE):
             self.say(
                 f"{name} has no secret {quote_name(secret_id)}; ./evertalk site secret {name} list shows."
             )
@@ -221,29 +219,19 @@ class SiteEditor:
         return 0
 
     async def _add_secret(self, site: SiteView) -> int:
-        name, secret_key = site.name, self.secret_key()
-        running = await self.sites.list_process_keys()
-        if running and key_id_of(secret_key) not in running:
-            self.say("The processes that run have another EVERTALK_SECRET_KEY. Nothing was added.")
+        name = site.name
+        try:
+            made = await self.service.add_secret(name, self.secret_key(), by=COMMAND_LINE)
+        except (OtherProcessKey, OtherSealingKey) as error:
+            self.say(error.advice)
             self.say("Run this command with the key that the processes have, or in their data folder.")
             return 1
-        encryption = Encryption(secret_key)
-        keys = await self.sites.list_sealing_keys()
-        if keys and encryption.key_id not in keys:
-            self.say(
-                f"EVERTALK_SECRET_KEY here is not the key of this installation: stored secrets have the key "
-                f"{', '.join(sorted(keys))}, and this is {encryption.key_id}. Nothing was added."
-            )
-            self.say("Run this command with the key that the processes have, or in their data folder.")
-            return 1
-        secret_id, secret = secrets.token_hex(4), secrets.token_urlsafe(48)
-        sealed = encryption.seal(secret.encode(), about=build_secret_context(name, secret_id))
-        if not await self.sites.add_secret(name, secret_id, sealed):
+        except TwoSecrets:
             self.say(f"{name} has two secrets already; revoke one of them first:")
             self.say(f"./evertalk site secret {name} list shows them.")
             return 1
-        self.say(secret)
-        self.say(f"This is secret {secret_id} of {name}, shown this once; keep it on your server only.")
+        self.say(made.secret)
+        self.say(f"This is secret {made.id} of {name}, shown this once; keep it on your server only.")
         for line in _find_missing(site):
             self.say(line)
         if self.key_note:

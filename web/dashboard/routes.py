@@ -258,7 +258,9 @@ def build_handlers(
             stored_settings=admin.stored_settings, mcp_tool_lists=stores.mcp_tool_lists, settings=settings,
             agents=stores.agents,
         ),
-        SiteHandlers(sites=stores.sites, settings=settings, agents=stores.agents),
+        SiteHandlers(
+            sites=stores.sites, site_service=services.sites, settings=settings, agents=stores.agents
+        ),
         SettingsHandlers(stored_settings=admin.stored_settings, settings=settings),
         ProbeHandlers(stored_settings=admin.stored_settings),
         ChecklistHandlers(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import html
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +14,6 @@ from aiohttp import web
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from shared.adapters.encryption import Encryption
 from shared.config.bots import DEFAULT_AGENT
 from shared.config.settings import BadSettings, Settings, resolve_secret_key
 from shared.config.sites import (
@@ -23,13 +21,11 @@ from shared.config.sites import (
     BadSiteConfig,
     SiteView,
     build_public_config,
-    build_secret_context,
     build_site_form,
-    parse_site_form,
     read_site_config,
 )
-from shared.config.sites import check_site as check_config
 from shared.core.session.turns import iso
+from shared.services.admin.site_service import SiteService, StaleSite, UnknownSiteAgent
 from web.dashboard.access import HEADERS, AuthedRequest
 from web.dashboard.agents import Made
 from web.dashboard.requests import NewName, Seen, build_stale_refusal, parse_version
@@ -78,6 +74,7 @@ class SiteHandlers:
     """Handlers of sites, their origins and secrets."""
 
     sites: PostgresSites
+    site_service: SiteService
     settings: Settings
     agents: PostgresAgents
 
@@ -102,11 +99,11 @@ class SiteHandlers:
 
         Pages can use it once it has allowed origins.
         """
-        whole = {"agent": DEFAULT_AGENT, "audience": "personal", "origins": []}
-        if problems := await self._problems(whole):
-            raise HttpRefusal(409, "no_default_agent", problems[0])
-        if not await self.sites.add(parse_site_form(name, whole, version=1), by=authed.operator.name):
-            raise HttpRefusal(409, "name_taken", "A site with that name already exists.")
+        form = {"agent": DEFAULT_AGENT, "audience": "personal", "origins": []}
+        try:
+            await self.site_service.add_site(name, form, by=authed.operator.name)
+        except UnknownSiteAgent as error:
+            raise HttpRefusal(409, "no_default_agent", error.problems[0]) from None
         return {"name": name}
 
     @router.on("GET /sites/{name}/settings", SiteWhole, role="viewer")
@@ -149,13 +146,16 @@ class SiteHandlers:
 
         Takes effect within ten seconds.
         """
-        row, seen = await self._row(name), parse_version(if_match)
-        if problems := await self._problems(settings):
+        await self._row(name)
+        seen, by = parse_version(if_match), authed.operator.name
+        try:
+            await self.site_service.change_site(name, settings, seen=seen, by=by)
+        except BadSiteConfig as error:
             words = "This cannot be used; nothing was changed."
-            raise HttpRefusal(422, "bad_site_config", words, problems=problems)
-        wanted = parse_site_form(row.name, settings, version=seen)
-        if await self.sites.change(wanted, by=authed.operator.name) is None:
-            raise build_stale_refusal(yours=settings, theirs=await self._whole(await self._row(name)))
+            raise HttpRefusal(422, error.code, words, problems=list(error.problems)) from None
+        except StaleSite:
+            theirs = await self._whole(await self._row(name))
+            raise build_stale_refusal(yours=settings, theirs=theirs) from None
         return await self._whole(await self._row(name))
 
     @router.on("POST /sites/{name}/origins", SiteWhole, role="admin", body="SiteOrigin", refusals=(404, 422))
@@ -170,11 +170,11 @@ class SiteHandlers:
 
         Takes effect within ten seconds.
         """
-        row = await self._row(name)
-        settings = build_site_form(row)
-        if await self._problems({**settings, "origins": [*settings["origins"], origin]}):
-            raise HttpRefusal(422, "bad_site_config", "This is not an origin such as https://shop.example.")
-        await self.sites.allow_origin(row.name, origin, by=authed.operator.name)
+        try:
+            await self.site_service.allow_origin(name, origin, by=authed.operator.name)
+        except BadSiteConfig as error:
+            words = "This is not an origin such as https://shop.example."
+            raise HttpRefusal(422, error.code, words) from None
         return await self._whole(await self._row(name))
 
     @router.on("POST /sites/{name}/secrets", SiteSecret, role="admin", refusals=(404, 409, 503))
@@ -183,17 +183,13 @@ class SiteHandlers:
 
         The secret is returned only once.
         """
-        row = await self._row(name)
+        await self._row(name)
         try:
             key = await asyncio.to_thread(resolve_secret_key, self.settings)
         except OSError as error:
             raise BadSettings(()) from error
-        secret_id, secret = secrets.token_hex(4), secrets.token_urlsafe(48)
-        sealed = Encryption(key).seal(secret.encode(), about=build_secret_context(row.name, secret_id))
-        store = self.sites
-        if not await store.add_secret(row.name, secret_id, sealed, by=authed.operator.name):
-            raise HttpRefusal(409, "two_secrets", "There are two secrets already; revoke one of them first.")
-        return {"id": secret_id, "secret": secret}
+        made = await self.site_service.add_secret(name, key, by=authed.operator.name)
+        return {"id": made.id, "secret": made.secret}
 
     @router.on(
         "DELETE /sites/{name}/secrets/{id}", Success, role="admin", refusals=(404,),
@@ -211,8 +207,7 @@ class SiteHandlers:
 
         Visitors who were signed in with it must sign in again.
         """
-        row = await self._row(name)
-        revoked = await self.sites.revoke_secret(row.name, secret, by=authed.operator.name)
+        revoked = await self.site_service.revoke_secret(name, secret, by=authed.operator.name)
         return DONE if revoked else None
 
     async def _row(self, name: str) -> SiteView:
@@ -223,11 +218,9 @@ class SiteHandlers:
 
     async def _problems(self, settings: Mapping[str, Any]) -> list[str]:
         try:
-            check_config(settings)
+            await self.site_service.check_form(settings)
         except BadSiteConfig as error:
             return list(error.problems)
-        if "\x00" in settings["agent"] or await self.agents.find(settings["agent"]) is None:
-            return ["agent: there is no such agent"]
         return []
 
     async def _whole(self, row: SiteView) -> dict[str, Any]:

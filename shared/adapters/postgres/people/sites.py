@@ -9,7 +9,6 @@ from sqlalchemy import ColumnElement, column, func, table, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import col, delete, select
 
-from shared.adapters.encryption import Sealed
 from shared.adapters.postgres.db.pool import Named, store_method
 from shared.adapters.postgres.people.admin_store import (
     AdminSession,
@@ -20,8 +19,7 @@ from shared.adapters.postgres.people.admin_store import (
     SiteTable,
 )
 from shared.config.sites import SiteView
-
-_BY = "cli"
+from shared.ports import SealedSecret
 
 
 class PostgresSites(AdminStore):
@@ -42,7 +40,7 @@ class PostgresSites(AdminStore):
             ]
 
     @store_method
-    async def add(self, site: SiteView, *, by: str = _BY) -> bool:
+    async def add(self, site: SiteView, *, by: str) -> bool:
         """Add a site; False if its name is taken or its agent does not exist."""
         async with self._begin() as session:
             agent = await _agent(session, site.agent)
@@ -55,7 +53,7 @@ class PostgresSites(AdminStore):
         return made is not None
 
     @store_method
-    async def change(self, site: SiteView, *, by: str = _BY) -> int | None:
+    async def change(self, site: SiteView, *, by: str) -> int | None:
         """Change a site and return the new version; None if its version is no longer `site.version`."""
         change = update(SiteTable).where(
             col(SiteTable.name) == site.name, col(SiteTable.version) == site.version
@@ -72,7 +70,7 @@ class PostgresSites(AdminStore):
         return row.version
 
     @store_method
-    async def assign_agent(self, name: str, agent: str, *, by: str = _BY) -> bool:
+    async def assign_agent(self, name: str, agent: str, *, by: str) -> bool:
         """Assign an agent to new conversations of a site; False if the site or the agent does not exist."""
         async with self._begin() as session:
             site, agent_id = await _lock_site(session, name), await _agent(session, agent)
@@ -131,7 +129,7 @@ class PostgresSites(AdminStore):
         return frozenset(row["key_id"] for row in rows)
 
     @store_method
-    async def add_secret(self, name: str, secret_id: str, sealed: Sealed, *, by: str = _BY) -> bool:
+    async def add_secret(self, name: str, secret_id: str, sealed: SealedSecret, *, by: str) -> bool:
         """Add a secret to a site; False if it has two already or does not exist."""
         async with self._begin() as session:
             if await _lock_site(session, name) is None:
@@ -149,7 +147,7 @@ class PostgresSites(AdminStore):
         return True
 
     @store_method
-    async def revoke_secret(self, name: str, secret_id: str, *, by: str = _BY) -> bool:
+    async def revoke_secret(self, name: str, secret_id: str, *, by: str) -> bool:
         """Revoke a secret and sign out all identified visitors of the site; False if it does not exist."""
         old = delete(SiteSecretTable).where(
             col(SiteSecretTable.site) == name, col(SiteSecretTable.secret_id) == secret_id

@@ -33,6 +33,6 @@ async def with_people(starter: Starter, verified: str = "optional", **config: An
         "UPDATE sites SET config = $1 WHERE name = 'default'", {"verified": verified, **config}
     )
     sealed = Encryption(KEY.encode()).seal(SECRET, about=build_secret_context("default", "one"))
-    assert await PostgresSites(server.services.pool).add_secret("default", "one", sealed)
+    assert await PostgresSites(server.services.pool).add_secret("default", "one", sealed, by="test")
     server.process.visitors.forget_sites()
     return server

@@ -377,7 +377,7 @@ async def test_site_without_sign_in_refuses_identities(starter: Starter) -> None
 async def test_a_revoked_secret_opens_nothing_and_ends_what_it_opened(starter: Starter) -> None:
     server = await with_people(starter)
     _, mine = await server.greet(identity=signed())
-    assert await PostgresSites(server.services.pool).revoke_secret("default", "one")
+    assert await PostgresSites(server.services.pool).revoke_secret("default", "one", by="test")
     server.process.visitors.forget_sites()
     assert await refused(server, identity=signed()) == ("identity_invalid", 4401)
     assert await refused(server, token=mine["token"]) == ("unknown_token", 4401)
@@ -392,7 +392,7 @@ async def test_another_sites_signature_and_token_are_strangers_here(starter: Sta
            SELECT 'other', agent_id, '{"verified": "optional"}' FROM sites"""
     )
     sealed = Encryption(KEY.encode()).seal(b"o" * 48, about=build_secret_context("other", "two"))
-    assert await PostgresSites(pool).add_secret("other", "two", sealed)
+    assert await PostgresSites(pool).add_secret("other", "two", sealed, by="test")
     server.process.visitors.forget_sites()
     _, theirs = await talked(server, site="other", identity=signed(b"o" * 48, aud="other"))
     for forged in (signed(b"o" * 48), signed(aud="other"), signed(b"o" * 48, aud="other")):

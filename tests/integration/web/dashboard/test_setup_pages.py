@@ -314,6 +314,18 @@ async def test_a_secret_is_shown_once_and_two_may_hold_at_once(setup: Dashboard,
 
 
 @pytest.mark.control("S37")
+async def test_a_secret_is_refused_with_another_key_than_stored_ones(setup: Dashboard) -> None:
+    await setup.pool.execute(
+        """INSERT INTO site_secrets (site, slot, secret_id, key_id, sealed)
+           VALUES ('shop', 1, 'aa', 'another-key1', '\\x01')"""
+    )
+    status, told = await ask(setup, "POST", "/sites/shop/secrets")
+    assert (status, told["code"]) == (409, "other_secret_key")
+    assert "another-key1" in told["message"]
+    assert await setup.pool.fetchval("SELECT count(*) FROM site_secrets WHERE site = 'shop'") == 1
+
+
+@pytest.mark.control("S37")
 async def test_every_setting_has_its_source_and_secrets_stay_hidden(setup: Dashboard) -> None:
     status, told = await ask(setup, "GET", "/settings", role="operator")
     assert status == 200

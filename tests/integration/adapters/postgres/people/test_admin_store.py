@@ -64,7 +64,7 @@ async def test_admin_store_reports_unavailable_storage_like_every_store(
     await other.close()
     with pytest.raises(StorageUnavailable):
         for _ in range(3):
-            await sites.assign_agent("default", "default")
+            await sites.assign_agent("default", "default", by="test")
 
 
 async def test_process_without_admin_stores_loads_no_sqlalchemy(pool: asyncpg.Pool) -> None:
