@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from shared.adapters.encryption import Encryption
 from shared.bootstrap.stores import Stores
 from shared.services.admin.agent_service import AgentService
+from shared.services.admin.key_service import ApiKeyService
 from shared.services.admin.site_service import SiteService
 
 
@@ -16,10 +17,12 @@ class OperatorServices:
 
     agents: AgentService
     sites: SiteService
+    keys: ApiKeyService
 
 
 def build_operator_services(stores: Stores) -> OperatorServices:
     return OperatorServices(
         agents=AgentService(stores.agents, stores.sites),
         sites=SiteService(stores.sites, stores.agents, open_sealer=Encryption),
+        keys=ApiKeyService(stores.api_key_admin),
     )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 
-from shared.adapters.postgres.people.api_key_admin import ApiKeyAdmin
 from shared.adapters.postgres.people.api_keys import ApiKey
+from shared.bootstrap.operator_services import build_operator_services
 from shared.bootstrap.stores import open_stores
-from shared.core.identity.api_keys import SCOPES, BadKey, UnknownLimit, check_days, check_name, check_scopes
+from shared.core.identity.api_keys import SCOPES, BadKey, UnknownLimit
+from shared.core.identity.operators import COMMAND_LINE
+from shared.services.admin.key_service import ApiKeyExists, ApiKeyNotFound, ApiKeyService
 
 Say = Callable[[str], None]
 
@@ -49,17 +51,20 @@ async def run_key(wish: argparse.Namespace, *, database_url: str, say: Say, tell
     A new key goes to `say`, and notes about it to `tell`.
     """
     async with open_stores(database_url) as stores:
+        keys = build_operator_services(stores).keys
         match wish.verb:
             case "create":
-                return await _create(stores.api_key_admin, wish, say=say, tell=tell)
+                return await _create(keys, wish, say=say, tell=tell)
             case "list":
-                keys = await stores.api_key_admin.list_all()
-                if not keys:
+                listed = await stores.api_key_admin.list_all()
+                if not listed:
                     say("There are no keys. ./evertalk key create NAME --scope SCOPE makes one.")
-                for key in keys:
+                for key in listed:
                     say("  ".join(_cells(key)))
                 return 0
-        if not await stores.api_key_admin.revoke(wish.name):
+        try:
+            await keys.revoke_key(wish.name, by=COMMAND_LINE)
+        except ApiKeyNotFound:
             tell(f"No living key is called {wish.name}; ./evertalk key list shows all.")
             return 1
         tell(f"{wish.name} is revoked.")
@@ -67,24 +72,20 @@ async def run_key(wish: argparse.Namespace, *, database_url: str, say: Say, tell
 
 
 async def _create(
-    keys: ApiKeyAdmin,
+    keys: ApiKeyService,
     wish: argparse.Namespace,
     *,
     say: Say,
     tell: Say,
 ) -> int:
     try:
-        token = await keys.create(
-            check_name(wish.name),
-            check_scopes(wish.scope),
-            days=check_days(wish.expires),
-            site=wish.site,
-            agent=wish.agent,
+        token = await keys.create_key(
+            wish.name, wish.scope, days=wish.expires, site=wish.site, agent=wish.agent, by=COMMAND_LINE
         )
     except (BadKey, UnknownLimit) as error:
         tell(error.advice if isinstance(error, BadKey) else str(error))
         return 1
-    if token is None:
+    except ApiKeyExists:
         tell(f"There is a key {wish.name} already. Revoke it first, or choose another name.")
         return 1
     tell("This is the key. Keep it now: it is shown this once, and only its hash is stored.")

@@ -186,10 +186,10 @@ async def test_what_rows_tell_is_found(
              FROM generate_series(1, 4) n"""
     )
     keys = ApiKeyAdmin(pool)
-    await keys.create("all", tuple(SCOPES))
-    await keys.create("all for a while", tuple(SCOPES), days=30)
-    await keys.create("reader", ("sessions:read",))
-    await keys.create("good", ("sessions:read",), days=30)
+    await keys.create("all", tuple(SCOPES), by="test")
+    await keys.create("all for a while", tuple(SCOPES), days=30, by="test")
+    await keys.create("reader", ("sessions:read",), by="test")
+    await keys.create("good", ("sessions:read",), days=30, by="test")
     await pool.execute("UPDATE sites SET allowed_origins = '{https://*.org}', config = '{\"webview\": true}'")
     await pool.execute(
         """INSERT INTO telegram_bots (bot_id, username, agent_id, access)

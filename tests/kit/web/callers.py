@@ -26,7 +26,7 @@ def bearer(token: str) -> dict[str, str]:
 async def make_key(
     pool: asyncpg.Pool[asyncpg.Record], *scopes: Scope, name: str = "", **limits: Any
 ) -> dict[str, str]:
-    token = await ApiKeyAdmin(pool).create(name or generate_token()[:20], scopes, **limits)
+    token = await ApiKeyAdmin(pool).create(name or generate_token()[:20], scopes, by="test", **limits)
     assert token is not None
     return bearer(token)
 
@@ -104,7 +104,7 @@ async def crowd(server: Server) -> Crowd:
         **{kind: await make_operator(pool, "admin", name=kind, then=then) for kind, then in GONE.items()},
         **{f"key {scope}": await make_key(pool, scope, name=scope.replace(":", ".")) for scope in SCOPES},
     }
-    assert await ApiKeyAdmin(pool).revoke("revoked")
+    assert await ApiKeyAdmin(pool).revoke("revoked", by="test")
     await pool.execute("UPDATE api_keys SET expires_at = now() - interval '1 s' WHERE name = 'expired'")
     person = await pool.fetchval(
         "SELECT p.public_id FROM sessions s JOIN contacts p ON p.id = s.contact_id WHERE s.id = $1",

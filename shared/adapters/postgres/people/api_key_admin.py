@@ -23,7 +23,6 @@ from shared.core.identity.api_keys import TOKEN_MARK, Scope, UnknownLimit
 
 PREFIX_CHARS = len(TOKEN_MARK) + 6
 _TOKEN_BYTES = 32
-_BY = "cli"
 _LIVES = col(ApiKeyTable.revoked_at).is_(None)
 
 
@@ -39,6 +38,7 @@ class ApiKeyAdmin(AdminStore):
         days: int | None = None,
         site: str | None = None,
         agent: str | None = None,
+        by: str,
     ) -> str | None:
         """Create a key and return its token, which cannot be read again; None if the name is taken.
 
@@ -55,7 +55,7 @@ class ApiKeyAdmin(AdminStore):
             key_id = await session.scalar(new.returning(col(ApiKeyTable.id)))
             if key_id is None:
                 return None
-            await session.audit("key.made", by=_BY, about=f"key:{key_id}", detail={"scopes": list(scopes)})
+            await session.audit("key.made", by=by, about=f"key:{key_id}", detail={"scopes": list(scopes)})
         return token
 
     @store_method
@@ -67,14 +67,14 @@ class ApiKeyAdmin(AdminStore):
             return [build_api_key(key.model_dump(), agent) for key, agent in await session.exec(by_life)]
 
     @store_method
-    async def revoke(self, name_or_prefix: str) -> bool:
+    async def revoke(self, name_or_prefix: str, *, by: str) -> bool:
         """Revoke the valid key with this name or prefix; return False if there is none."""
         called = or_(ApiKeyTable.name == name_or_prefix, ApiKeyTable.prefix == name_or_prefix)
         end = update(ApiKeyTable).where(_LIVES, called).values(revoked_at=func.now())
         async with self._begin() as session:
             ended = (await session.exec(end.returning(col(ApiKeyTable.id)))).scalars().all()
             for key_id in ended:
-                await session.audit("key.revoked", by=_BY, about=f"key:{key_id}")
+                await session.audit("key.revoked", by=by, about=f"key:{key_id}")
         return bool(ended)
 
 

@@ -65,7 +65,7 @@ async def test_answer_is_never_sent_to_a_revoked_key(server: Server) -> None:
         async with asyncio.timeout(30):
             while server.process.hub.screens == 0:
                 await asyncio.sleep(0.01)
-        await ApiKeyAdmin(pool).revoke("shop")
+        await ApiKeyAdmin(pool).revoke("shop", by="test")
         await looked_twice(server)
         told = await events_of(answer)
     assert told[-1] == ("done", {"turn": 1, "state": "waiting"})
