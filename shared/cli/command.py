@@ -15,6 +15,7 @@ from shared.bootstrap.stored_settings import load_in_force
 from shared.config.settings import Settings
 from shared.core.commands.arguments import RAW, read_value
 from shared.core.commands.commands import BadArguments, Command, command_named, commands_for
+from shared.core.identity.operators import COMMAND_LINE
 from shared.services.commands.command_service import COMPACT_WAIT_SECONDS, CommandResult
 
 RUN_SECONDS = COMPACT_WAIT_SECONDS + 20.0
@@ -85,7 +86,9 @@ async def _run(app: App, wish: argparse.Namespace, words: str, shell: CommandOut
     async def progress(message: str, percent: int | None) -> None:
         shell.write_note(message if percent is None else f"{message} {percent} %")
 
-    await app.stores.people_directory.record_audit(f"command.{wish.name}", about=f"session:{wish.session}")
+    await app.stores.people_directory.record_audit(
+        f"command.{wish.name}", about=f"session:{wish.session}", by=COMMAND_LINE
+    )
     try:
         async with asyncio.timeout(RUN_SECONDS):
             result = await app.commands.run(

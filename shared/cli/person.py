@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from shared.adapters.postgres.people.people_directory import PersonRow, PostgresPeopleDirectory
-from shared.adapters.postgres.privacy.erasure import PostgresErasure
+from shared.adapters.postgres.people.people_directory import PersonRow
 from shared.bootstrap.foundation import SystemClock
-from shared.bootstrap.stores import Stores, open_stores
+from shared.bootstrap.operator_services import build_operator_services
+from shared.bootstrap.stores import open_stores
 from shared.cli.pairing import strip_unprintable
+from shared.core.identity.operators import COMMAND_LINE
 from shared.core.privacy.erasure import COUNTED
 from shared.core.privacy.export import ExportFormat
 from shared.core.values.errors import OnHold
-from shared.runtime import ignore_crash_point
-from shared.services.privacy.erasure import ErasureService
+from shared.services.admin.person_service import PersonNotFound, PersonService
 from shared.services.privacy.export import DataExporter
 
 _COUNT_LABELS: Mapping[str, tuple[str, str]] = {
@@ -63,15 +63,17 @@ async def run_person(wish: argparse.Namespace, *, database_url: str, terminal: P
     async with open_stores(database_url) as stores:
         if wish.verb == "list":
             return _list(await stores.people_directory.find(wish.search), terminal.say)
-        if wish.verb in ("hold", "release"):
-            return await _set_legal_hold(stores.people_directory, wish.id, wish.verb == "hold", terminal.say)
-        session_id = await stores.people_directory.find_session(wish.id)
-        if session_id is None:
+        people = build_operator_services(stores).people
+        try:
+            if wish.verb in ("hold", "release"):
+                return await _set_legal_hold(people, wish.id, wish.verb == "hold", terminal.say)
+            if wish.verb == "export":
+                exporter = DataExporter(store=stores.export, clock=SystemClock())
+                return await _export(people, exporter, wish, terminal)
+            return await _erase(people, wish.id, terminal)
+        except PersonNotFound:
             terminal.say(_describe_unknown(wish.id))
             return 1
-        if wish.verb == "export":
-            return await _export(stores, session_id, wish, terminal)
-        return await _erase(stores.erasure, session_id, str(wish.id), terminal)
 
 
 def _list(rows: Sequence[PersonRow], say: Callable[[str], None]) -> int:
@@ -91,14 +93,8 @@ def _number(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
-async def _set_legal_hold(
-    persons: PostgresPeopleDirectory, person: UUID, on: bool, say: Callable[[str], None]
-) -> int:
-    changed = await persons.set_legal_hold(person, on=on, by="command line")
-    if changed is None:
-        say(_describe_unknown(person))
-        return 1
-    if not changed:
+async def _set_legal_hold(people: PersonService, person: UUID, on: bool, say: Callable[[str], None]) -> int:
+    if not await people.hold_person(person, on=on, by=COMMAND_LINE):
         say("They are on hold already." if on else "They are not on hold.")
     elif on:
         say("On hold: neither a rule nor anybody deletes what is kept of them, until")
@@ -112,26 +108,26 @@ def _describe_unknown(person: UUID) -> str:
     return f"Nobody has the id {person}; ./evertalk person list shows who has which."
 
 
-async def _export(stores: Stores, session_id: int, wish: argparse.Namespace, terminal: PersonTerminal) -> int:
-    exporting = DataExporter(store=stores.export, clock=SystemClock())
+async def _export(
+    people: PersonService, exporter: DataExporter, wish: argparse.Namespace, terminal: PersonTerminal
+) -> int:
     kind: ExportFormat = "md" if wish.format == "md" else "json"
-    await stores.people_directory.record_audit("person.export", about=str(wish.id))
-    async for piece in exporting.stream(session_id, kind):
+    session_id = await people.begin_export(wish.id, by=COMMAND_LINE)
+    async for piece in exporter.stream(session_id, kind):
         terminal.write(piece.encode())
     return 0
 
 
-async def _erase(store: PostgresErasure, session_id: int, person: str, terminal: PersonTerminal) -> int:
-    forgetting = ErasureService(store=store, announcer=None, crash_point=ignore_crash_point)
-    preview = await store.load_preview(session_id)
+async def _erase(people: PersonService, person: UUID, terminal: PersonTerminal) -> int:
+    preview = await people.preview_erasure(person)
     terminal.say(
         f"This would be gone for good: {_amounts(preview.counts)}, and all else that holds their words."
     )
-    if (await asyncio.to_thread(terminal.ask, "Type the id again to go on: ")).strip() != person:
+    if (await asyncio.to_thread(terminal.ask, "Type the id again to go on: ")).strip() != str(person):
         terminal.say("That is not the id. Nothing was erased.")
         return 1
     try:
-        report = await forgetting.erase_everything(session_id, "command line")
+        report = await people.erase_person(person, by=COMMAND_LINE, actor=COMMAND_LINE)
     except OnHold as error:
         terminal.say(error.advice)
         return 1

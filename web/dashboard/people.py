@@ -11,12 +11,9 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from shared.adapters.postgres.dashboard.people_queries import KINDS, PeopleInsights, PeopleQuery
-from shared.adapters.postgres.people.people_directory import PostgresPeopleDirectory
-from shared.adapters.postgres.privacy.erasure import PostgresErasure
 from shared.core.privacy.erasure import COUNTED
 from shared.core.privacy.export import EXPORTS, MIME
-from shared.core.values.errors import OnHold
-from shared.services.privacy.erasure import ErasureService
+from shared.services.admin.person_service import PersonNotFound, PersonService
 from shared.services.privacy.export import DataExporter
 from web.dashboard.access import HEADERS, AuthedRequest
 from web.dashboard.requests import add_total
@@ -28,7 +25,7 @@ from web.security import HttpRefusal
 router = OperationRouter()
 ERASE_SECONDS = 10.0
 """Seconds that a request waits for an erasure; the page then shows the worker's progress."""
-_NOBODY = "There is no such person, or they never had a conversation."
+_NOBODY = PersonNotFound.advice
 PersonId = Annotated[UUID, describe("public id of a person")]
 
 FoundPerson = TypedDict("FoundPerson", {
@@ -78,9 +75,7 @@ class PeopleHandlers:
 
     people_insights: PeopleInsights
     exporter: DataExporter
-    erasure: PostgresErasure
-    eraser: ErasureService
-    people_directory: PostgresPeopleDirectory
+    person_service: PersonService
 
     @router.on("GET /people", People, role="viewer")
     async def list_people(
@@ -107,8 +102,7 @@ class PeopleHandlers:
     @router.on("GET /people/{id}/export", role="operator", media=EXPORTS, missing=_NOBODY)
     async def export_person(self, authed: AuthedRequest, person: PersonId, *, kind: Format = "json") -> Reply:
         """Export the data of a person as a file."""
-        session_id = await self._session_of(person)
-        await authed.record("person.export", str(person))
+        session_id = await self.person_service.begin_export(person, by=authed.operator.name)
         exporting = self.exporter
         return await send_file(
             authed.request,
@@ -121,7 +115,7 @@ class PeopleHandlers:
     @router.on("GET /people/{id}/erasure", Erasure, role="viewer", missing=_NOBODY)
     async def preview_erasure(self, authed: AuthedRequest, person: PersonId) -> Reply:
         """Get scope and progress of an erasure."""
-        preview = await self.erasure.load_preview(await self._session_of(person))
+        preview = await self.person_service.preview_erasure(person)
         running = await self.people_insights.load_erasure(person)
         return {"counts": {name: preview.counts.get(name, 0) for name in COUNTED}, "erasure": running}
 
@@ -144,12 +138,9 @@ class PeopleHandlers:
             raise HttpRefusal(
                 409, "not_confirmed", "That is neither the name nor the id. Nothing was erased."
             )
-        session_id = await self._session_of(person)
-        if shown["hold"] is not None:
-            raise OnHold
-        await authed.record("person.erase", str(person))
-        report = await self.eraser.erase_everything(
-            session_id, f"operator:{authed.operator.operator_id}", patience=ERASE_SECONDS
+        who = authed.operator
+        report = await self.person_service.erase_person(
+            person, by=who.name, actor=f"operator:{who.operator_id}", patience=ERASE_SECONDS
         )
         return {"erasure": report.erasure_id, "finished": report.finished, "counts": dict(report.counts)}
 
@@ -158,12 +149,4 @@ class PeopleHandlers:
     )  # fmt: skip
     async def hold_person(self, authed: AuthedRequest, person: PersonId, *, on: bool) -> Reply:
         """Place or lift a legal hold."""
-        changed = await self.people_directory.set_legal_hold(person, on=on, by=authed.operator.name)
-        return None if changed is None else {"changed": changed}
-
-    async def _session_of(self, person: UUID) -> int:
-        """Return a session id through which all data of the person are found. Raises HttpRefusal 404."""
-        session_id = await self.people_directory.find_session(person)
-        if session_id is None:
-            raise HttpRefusal(404, "not_found", _NOBODY)
-        return session_id
+        return {"changed": await self.person_service.hold_person(person, on=on, by=authed.operator.name)}

@@ -29,7 +29,7 @@ from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.job_admin import JobAdmin
 from shared.services.admin.playground import Playground
 from shared.services.admin.push_sender import PushSender
-from shared.services.privacy.erasure import ErasureAnnouncer, ErasureService
+from shared.services.privacy.erasure import ErasureAnnouncer
 from shared.services.privacy.export import DataExporter
 from shared.services.tools.handover import HandoverService
 from web.dashboard import (
@@ -202,11 +202,10 @@ def build_handlers(
         takes_over=settings.has_handover,
         inspects=context_inspector is not None,
     )
-    services = build_operator_services(stores)
-    exporter = DataExporter(store=stores.export, clock=SystemClock())
-    eraser = ErasureService(
-        store=stores.erasure, announcer=announcer, crash_point=build_crash_point(settings.crash_point)
+    services = build_operator_services(
+        stores, announcer=announcer, crash_point=build_crash_point(settings.crash_point)
     )
+    exporter = DataExporter(store=stores.export, clock=SystemClock())
     actions = None if handovers is None else build_handover_actions(handovers, stores, admin)
     logging_in = LoginHandlers(
         settings=settings, operators=admin.operators, live=live, static_root=static_root, provider=provider
@@ -245,8 +244,7 @@ def build_handlers(
         SeriesHandlers(settings=settings, hourly_stats=stores.hourly_stats),
         NoteHandlers(memory_insights=admin.memory, notes=stores.notes, announcer=announcer),
         PeopleHandlers(
-            people_insights=admin.people, exporter=exporter, erasure=stores.erasure, eraser=eraser,
-            people_directory=stores.people_directory,
+            people_insights=admin.people, exporter=exporter, person_service=services.people,
         ),
         PairingHandlers(telegram_access=stores.telegram_access, telegram_bots=stores.telegram_bots),
         AgentHandlers(

@@ -8,6 +8,7 @@ import pytest
 
 from shared.cli.person import PersonTerminal, read_person_arguments, run_person
 from tests.kit.app_driver import Visit, visit
+from tests.kit.audit import read_audit
 from tests.kit.canaries import dumped
 
 CANARY = "Terminal-Kanarienvogel-77"
@@ -74,6 +75,9 @@ async def test_erasing_asks_for_the_id_and_then_does_it(guest: Visit) -> None:
     assert CANARY not in after
     assert "Something else altogether" in after
     assert await guest.one("SELECT actor FROM erasures") == "command line"
+    entries = [(entry.action, entry.actor, entry.about) for entry in await read_audit(guest.app.pool)]
+    assert entries[0] == ("person.erase", "command line", mine)
+    assert [action for action, _, _ in entries] == ["person.erase", "erasure.everything"]
 
 
 @pytest.mark.control("S40")
@@ -134,4 +138,4 @@ async def test_who_is_on_hold_is_not_erased_until_released(guest: Visit) -> None
     nobody = "00000000-0000-0000-0000-000000000007"
     assert (await person(guest, "hold", nobody))[0] == 1
     done = await guest.app.pool.fetch("SELECT action FROM audit WHERE actor = 'command line' ORDER BY id")
-    assert [row["action"] for row in done][:2] == ["person.hold", "person.release"]
+    assert [row["action"] for row in done][:3] == ["person.hold", "person.release", "person.erase"]

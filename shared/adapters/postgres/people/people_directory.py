@@ -62,9 +62,14 @@ class PostgresPeopleDirectory(PoolStore):
         return bool(changed)
 
     @store_method
-    async def record_audit(self, action: str, *, about: str) -> None:
+    async def is_on_hold(self, public_id: UUID) -> bool:
+        """Return whether a legal hold is placed on this person or on one joined to them."""
+        return bool(await self._pool.fetchval(*_IS_ON_HOLD(public_id=public_id)))
+
+    @store_method
+    async def record_audit(self, action: str, *, about: str, by: str) -> None:
         async with self._pool.acquire() as connection, connection.transaction():
-            await append_audit(connection, actor="command line", action=action, about=about)
+            await append_audit(connection, actor=by, action=action, about=about)
 
 
 def _literal(search: str) -> str:
@@ -111,6 +116,11 @@ SELECT s.id FROM contacts o JOIN contacts p ON p.id = coalesce(o.merged_into, o.
 """)
 
 _PERSON = Named("SELECT coalesce(merged_into, id) FROM contacts WHERE public_id = :public_id")
+_IS_ON_HOLD = Named("""
+SELECT EXISTS (SELECT FROM contacts o, contacts f
+                WHERE o.public_id = :public_id AND f.on_hold_since IS NOT NULL
+                  AND f.id IN (SELECT contact_family(coalesce(o.merged_into, o.id))))
+""")
 _HOLD = Named("""
 UPDATE contacts SET on_hold_since = now(), on_hold_by = :by
  WHERE id = :person AND NOT EXISTS (SELECT FROM contacts f WHERE f.id IN (SELECT contact_family(:person))
