@@ -1,4 +1,5 @@
-"""Checks of `evertalk doctor`, and how findings are reported. `doctor` runs the checks of the other modules
-against settings, servers and rows; `security_review` does the same for `--security`. A check returns
-findings and changes nothing. Begin with `doctor`.
+"""Checks of `evertalk doctor`, and the report of their findings.
+
+`doctor` runs the checks of this machine, of servers and of stored rows; `security_review` runs those of
+`--security`. A check returns findings and changes nothing. Begin with `doctor`.
 """

@@ -1,4 +1,4 @@
-"""`evertalk doctor`: looks at everything a start depends on, and says what to do about what it finds."""
+"""Runs `evertalk doctor`: checks everything that a start depends on, and prints what to do."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ HERE = (
     local.check_python, local.check_folder, local.check_port, local.check_model, local.check_prices,
     local.check_pruning_plug_ins, local.check_mcp, check_bots, local.check_backups,
 )  # fmt: skip
+"""Checks of this machine, before any server is asked."""
 REDIS = Check(server.check_redis, "Redis", "REDIS_URL")
 REDIS_WRITES = Check(check_redis_writes, "Redis rejects writes", "REDIS_URL")
 POSTGRES = Check(server.check_postgres, "PostgreSQL")
@@ -37,10 +38,11 @@ ROWS = (
     Check(rows.check_spending, "spending"), Check(rows.check_agents, "the agents"),
     Check(server.check_hosts, "the hosts"), Check(rows.check_sites, "the sites"),
 )  # fmt: skip
+"""Checks of stored rows, for a database with the newest schema."""
 
 
 def run_doctor() -> int:
-    """Run all checks, and return 0 if Evertalk can start, 1 otherwise."""
+    """Run all checks and print their findings; return 0 if Evertalk can start, else 1."""
     say = partial(print, flush=True)
     found = list(local.check_settings())
     for finding in found:
@@ -51,7 +53,10 @@ def run_doctor() -> int:
 
 
 async def _load_in_force(settings: Settings, url: str) -> tuple[Settings, Sequence[Finding]]:
-    """Return what running processes work with, and which secrets of it the database holds."""
+    """Return the settings that running processes use, and a finding about stored secrets.
+
+    If the stored settings cannot be used, return `settings` and a finding that says why.
+    """
     try:
         async with open_stored_settings(url, settings) as store:
             found = await store.load()
@@ -66,6 +71,7 @@ async def _load_in_force(settings: Settings, url: str) -> tuple[Settings, Sequen
 
 
 async def _examine(settings: Settings, say: Callable[[Finding], None]) -> int:
+    """Run all checks; return 0 if none failed, else 1."""
     levels = await run_checks(map(Check, HERE), settings, say=say)
     try:
         if settings.embedded_postgres or settings.embedded_redis:

@@ -1,4 +1,4 @@
-"""Checks of this machine: Python, folder, port, model, plug-ins, MCP servers and backups."""
+"""Checks of this machine: Python, data folder, port, models, plug-ins, MCP servers and backups."""
 
 from __future__ import annotations
 
@@ -46,12 +46,16 @@ from shared.core.presets.catalog import preset
 from shared.diagnostics.checks import Finding
 
 _LEAST_FREE_BYTES = 1024**3
+"""Bytes of free disk space below which the doctor warns."""
 _LATE = timedelta(days=2)
+"""Age of a backup or copy from which the doctor warns."""
 _TOOLS_NAMED = 8
+"""Maximum tools of an MCP server that are named."""
 _SOURCES = {"environment": "the environment", "file": ".env"}
 
 
 def check_settings() -> Iterator[Finding]:
+    """Yield findings about settings: errors, unknown names, and permissions of .env."""
     try:
         load_bots(load_settings())
     except BadSettings as error:
@@ -70,7 +74,7 @@ def check_settings() -> Iterator[Finding]:
 
 
 def _describe_secrets() -> Iterator[Finding]:
-    """Report where each secret comes from; says nothing without one."""
+    """Yield a finding that says where each secret comes from; none if no secret is set."""
     sources, files = find_setting_sources(), find_secret_files()
     found = [
         f"{name} from {files.get(field) or _SOURCES[sources[field]]}"
@@ -82,11 +86,12 @@ def _describe_secrets() -> Iterator[Finding]:
 
 
 async def check_python(settings: Settings, url: str = "") -> Sequence[Finding]:
-    """Return the Python version; the launcher has already refused one that is too old."""
+    """Return the Python version; the launcher refuses one that is too old."""
     return [Finding("ok", f"Python {platform.python_version()}")]
 
 
 async def check_folder(settings: Settings, url: str = "") -> Sequence[Finding]:
+    """Check that the data folder can be written, and has at least 1 GiB of free space."""
     folder = existing = settings.data_dir
     while not existing.exists():
         existing = existing.parent
@@ -101,6 +106,7 @@ async def check_folder(settings: Settings, url: str = "") -> Sequence[Finding]:
 
 
 async def check_port(settings: Settings, url: str = "") -> Sequence[Finding]:
+    """Check that the HTTP port is free, or used by Evertalk itself."""
     where = f"{settings.http_host}:{settings.http_port}"
     if is_held(settings.data_dir / "up.lock") or are_running(settings.data_dir / "servers"):
         return [Finding("ok", f"Evertalk runs now, at {settings.local_url}")]
@@ -116,6 +122,7 @@ async def check_port(settings: Settings, url: str = "") -> Sequence[Finding]:
 
 
 async def check_model(settings: Settings, url: str = "") -> Sequence[Finding]:
+    """Say which models answer, and check that the provider's server can be reached."""
     lines = await describe_models(settings)
     findings = [
         Finding("ok", f"answers come from {lines[0][1]}"),
@@ -145,7 +152,10 @@ async def check_model(settings: Settings, url: str = "") -> Sequence[Finding]:
 
 
 async def check_prices(settings: Settings, url: str = "") -> Sequence[Finding]:
-    """Return nothing where every price is known."""
+    """Warn about models whose price is unknown, since tokens are capped instead.
+
+    No finding if all are known.
+    """
     try:
         names = list_unpriced(settings)
     except ModelsFileBroken:
@@ -162,7 +172,7 @@ async def check_prices(settings: Settings, url: str = "") -> Sequence[Finding]:
 
 
 async def check_pruning_plug_ins(settings: Settings, url: str = "") -> Sequence[Finding]:
-    """Check the pruning plug-ins; no finding if none is installed."""
+    """Check the installed pruning plug-ins; no finding if there are none."""
     working, wrong = check_pruners(preset(settings.preset).pruning)
     advice = "It is ignored. Repair or uninstall its package."
     found = [Finding("warn", f"pruning plug-in {what}", advice) for what in wrong]
@@ -171,7 +181,7 @@ async def check_pruning_plug_ins(settings: Settings, url: str = "") -> Sequence[
 
 
 async def check_mcp(settings: Settings, url: str = "") -> Sequence[Finding]:
-    """Check the MCP servers: each is started or reached once, and then stopped."""
+    """Check the MCP servers by starting or connecting to each of them once."""
     path = find_mcp_file(settings)
     servers, problems = list_servers(settings)
     advice = "Correct it; docs/agents.md, MCP servers, has an example."
@@ -195,7 +205,10 @@ def _about_mcp(probed: ServerProbe) -> Iterator[Finding]:
 
 
 async def check_backups(settings: Settings, url: str = "") -> Sequence[Finding]:
-    """Check the age of the backups; no finding for an external database, which Evertalk does not back up."""
+    """Check the age of backups and their copies.
+
+    No finding for an external database, which is not backed up here.
+    """
     if not settings.embedded_postgres:
         return []
     found = [_newest_backup(settings, datetime.now(UTC))]
@@ -208,7 +221,9 @@ async def check_backups(settings: Settings, url: str = "") -> Sequence[Finding]:
 
 
 def _newest_copy(folder: Path, settings: Settings, now: datetime) -> Finding:
-    """Report a folder for copies that is missing, behind, or on the disk of the data."""
+    """Return a finding about the folder for copies: whether it is missing, outdated, or on the disk of the
+    data.
+    """
     if problem := find_folder_problem(folder):
         what = f"backups cannot be copied to {folder}: {FOLDER_PROBLEMS[problem]}"
         return Finding("warn", what, "Mount it, or name another folder in EVERTALK_BACKUP_COPY_DIR.")
@@ -225,6 +240,7 @@ def _newest_copy(folder: Path, settings: Settings, now: datetime) -> Finding:
 
 
 def _newest_backup(settings: Settings, now: datetime) -> Finding:
+    """Return a finding about the newest backup, or about the last failure of a daily one."""
     last = find_last_backup(settings, now=now)
     if (failure := read_last_failure(settings)) is not None:
         what = f"the last daily backup failed: {failure}"

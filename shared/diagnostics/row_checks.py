@@ -1,4 +1,4 @@
-"""Checks of stored rows: agents, sites, spending, models and reminders."""
+"""Checks of stored rows: agents, sites, spending, models, reminders and compaction hooks."""
 
 from __future__ import annotations
 
@@ -43,19 +43,22 @@ from shared.core.session.prune_rules import BadPruneRules, prune_rules
 from shared.diagnostics.checks import Finding, list_together
 
 _LATE_MINUTES = 10
+"""Minutes after which a pending reminder is overdue."""
 _NOTICEABLE_SHARE = 0.005
-"""Share of a window by which a limit lies below its preset's own before it is reported."""
+"""Share of the window by which a limit must be below its preset's own to be reported."""
 _NEARLY_PERCENT = 80
+"""Percent of the daily cap from which the doctor warns."""
 _PUBLIC_PLACES = """
 SELECT a.name, 'site ' || w.name AS place FROM sites w JOIN agents a ON a.id = w.agent_id
  WHERE w.audience = 'public'
 UNION ALL SELECT a.name, 'bot @' || b.username FROM telegram_bots b
   JOIN agents a ON a.id = b.agent_id WHERE b.audience = 'public' ORDER BY 1, 2
 """
+"""SQL that returns agents and the public sites and bots that use them."""
 
 
 async def check_reminders(settings: Settings, url: str) -> Sequence[Finding]:
-    """Check for overdue reminders; no finding if there are none."""
+    """Warn about overdue reminders; no finding if there are none."""
     async with open_stores(url, size=1) as stores:
         late = await stores.reminders.count_overdue(_LATE_MINUTES)
     what = f"reminders overdue by more than {_LATE_MINUTES} minutes: {late}"
@@ -64,7 +67,10 @@ async def check_reminders(settings: Settings, url: str) -> Sequence[Finding]:
 
 
 async def check_compaction_hook(settings: Settings, url: str) -> Sequence[Finding]:
-    """Report messages of the last day that the compaction hook did not take; nothing without a hook."""
+    """Warn about messages of the last day that the compaction hook did not accept.
+
+    No finding if there are none, or without a hook.
+    """
     if settings.compaction_hook_url is None:
         return []
     async with open_stores(url, size=1) as stores:
@@ -77,7 +83,7 @@ async def check_compaction_hook(settings: Settings, url: str) -> Sequence[Findin
 
 
 async def check_pruning_rules(settings: Settings, url: str) -> Sequence[Finding]:
-    """Check the pruning rules of the agents; no finding if all are usable."""
+    """Check the pruning rules of the agents; no finding if all are valid."""
     found: list[Finding] = []
     for name, config in (await _configs(url)).items():
         try:
@@ -95,7 +101,10 @@ _REJECTED_ADVICE = (
 
 
 async def check_models(settings: Settings, url: str) -> Sequence[Finding]:
-    """Report problems of models; returns nothing if there are none, or if no process runs."""
+    """Warn about models with a reduced window, refused requests or missing summaries.
+
+    No finding if there are none, or if no process runs.
+    """
     advice = "Requests are shortened meanwhile. If this is the model's window, set it in a models file."
     found = [
         Finding(
@@ -122,7 +131,9 @@ async def check_models(settings: Settings, url: str) -> Sequence[Finding]:
 
 
 def _build_lesson(provider: str, model: str, ability: str, number: int | None) -> Finding:
-    """Return what a server refuses as a remark, with the field of a models file that says it for good."""
+    """Return a finding about what a server refuses, with the field of a models file that makes that
+    permanent.
+    """
     instead = next((text for name, text in INSTEAD.items() if name == ability), "it is left out")
     setting = next((text for name, text in SETTINGS.items() if name == ability), "")
     advice = (
@@ -134,12 +145,16 @@ def _build_lesson(provider: str, model: str, ability: str, number: int | None) -
 
 
 async def check_spending(settings: Settings, url: str) -> Sequence[Finding]:
+    """Report today's spending against the cap."""
     used, warned = await load_spent_today(url, timezone=settings.timezone)
     return [build_spending_finding(settings, used_micro=used, warned=warned)]
 
 
 def build_spending_finding(settings: Settings, *, used_micro: int, warned: int) -> Finding:
-    """Report today's spending; `warned` counts people and conversations near a cap of today."""
+    """Return a finding about today's spending.
+
+    `warned` is the number of people and conversations near a cap.
+    """
     cap = settings.cap_total_per_day_usd
     whose = "1 person or conversation" if warned == 1 else f"{warned} people or conversations"
     near = f"; {whose} close to a cap" if warned else ""
@@ -153,7 +168,7 @@ def build_spending_finding(settings: Settings, *, used_micro: int, warned: int) 
 
 
 async def check_agents(settings: Settings, url: str) -> Sequence[Finding]:
-    """Check the agents' rows against the settings, models and servers of this installation."""
+    """Check the agents' configurations against the settings, models and MCP servers of this installation."""
     configs = await _configs(url)
     finding = check_agent_rows(settings, configs)
     public: dict[str, list[str]] = {}
@@ -177,16 +192,18 @@ async def check_agents(settings: Settings, url: str) -> Sequence[Finding]:
 
 
 async def _configs(url: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return the configuration of each agent by name."""
     async with open_connection(url) as connection:
         rows = await connection.fetch("SELECT name, config::text FROM agents ORDER BY name")
     return {row["name"]: json.loads(row["config"]) for row in rows}
 
 
 def check_agent_rows(settings: Settings, configs: Mapping[str, Mapping[str, Any]]) -> Finding:
+    """Return a finding about invalid configurations of agents."""
     defaults, problems = build_agent_defaults(settings), []
     for name, config in configs.items():
         try:
-            # Rules of pruning have a finding of their own.
+            # pruning rules have a separate finding
             check_config({key: value for key, value in config.items() if key != "pruning"}, defaults)
         except BadAgentConfig as error:
             problems += [f"agent {name}: {problem}" for problem in error.problems]
@@ -200,7 +217,10 @@ def check_agent_rows(settings: Settings, configs: Mapping[str, Mapping[str, Any]
 def check_agent_remarks(
     settings: Settings, configs: Mapping[str, Mapping[str, Any]], public: Mapping[str, Sequence[str]]
 ) -> Iterator[str]:
-    """Unknown models, folders, files and knowledge that cannot be used. `public`: where strangers are."""
+    """Yield remarks about agents: unknown models, folders, files and knowledge that cannot be used.
+
+    `public` are the places of each agent where strangers reach it.
+    """
     defaults = build_agent_defaults(settings)
     for name, config in configs.items():
         with contextlib.suppress(BadAgentConfig):
@@ -220,7 +240,9 @@ def check_agent_remarks(
 
 
 def check_effective_limit(settings: Settings, config: Mapping[str, Any]) -> Iterator[str]:
-    """Report a summary that comes earlier than at the preset's own share, as the model's window is small."""
+    """Yield a remark if an agent summarises earlier than its preset intends, because the model's window is
+    small.
+    """
     name = str(config.get("model") or settings.model)
     windows = {entry.name: entry.window for entry in list_entries(settings)}
     known = TABLE.get(name)
@@ -247,11 +269,13 @@ def check_effective_limit(settings: Settings, config: Mapping[str, Any]) -> Iter
 def check_agent_servers(
     configs: Mapping[str, Mapping[str, Any]], servers: Collection[str] | None
 ) -> Iterator[str]:
+    """Yield a remark for each MCP server in an agent's configuration that does not exist."""
     for name, config in configs.items():
         yield from (f"agent {name}: {problem}" for problem in find_unknown_servers(config, servers))
 
 
 def check_bot_remarks(bots: Sequence[BotConfig], agents: Collection[str]) -> Iterator[str]:
+    """Yield a remark for each bot whose agent does not exist."""
     for bot in bots:
         if bot.agent not in agents:
             near = difflib.get_close_matches(bot.agent, agents, 1)
@@ -263,7 +287,7 @@ def check_bot_remarks(bots: Sequence[BotConfig], agents: Collection[str]) -> Ite
 
 
 async def check_sites(settings: Settings, url: str) -> Sequence[Finding]:
-    """Report sites whose rows are invalid; such sites admit no visitor and write only to the log."""
+    """Check the rows of sites; a site with invalid settings admits no visitor."""
     async with open_stores(url, size=1) as stores:
         sites = await stores.visitors.load_sites()
     problems = [
@@ -278,7 +302,7 @@ async def check_sites(settings: Settings, url: str) -> Sequence[Finding]:
 
 
 def _find_closed_secrets(settings: Settings, site: SiteRow) -> Iterator[str]:
-    """Yield the secrets that the key of this machine does not open."""
+    """Yield a problem for each secret of a site that the key of this machine cannot decrypt."""
     if not site.secrets:
         return
     try:
@@ -296,6 +320,7 @@ def _find_closed_secrets(settings: Settings, site: SiteRow) -> Iterator[str]:
 
 
 def _find_problem(site: SiteRow) -> tuple[str, ...]:
+    """Return the problems of a site's row."""
     try:
         config = read_site_config(site.config)
     except BadSiteConfig as error:

@@ -1,4 +1,4 @@
-"""Security checks of the database: operators, keys, sites, bots, agents, the audit log."""
+"""Security checks of the database: its role, operators, API keys, sites, bots, agents and the audit log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from shared.diagnostics.checks import Finding, grave, risk, serious, slight
 from shared.diagnostics.security_settings import is_public, review_site_origins
 
 _SECONDS = 10.0
+"""Seconds that a statement may take."""
 _MANY_ADMINS = 3
+"""Number of admins above which there is a finding."""
 _FACTS = """
 SELECT jsonb_build_object(
   'superuser', (SELECT rolsuper FROM pg_roles WHERE rolname = current_user),
@@ -50,11 +52,12 @@ SELECT jsonb_build_object(
   'agents', (SELECT coalesce(jsonb_object_agg(name, config), '{}') FROM agents)
 )::text
 """
+"""SQL that returns all facts for the review as one JSON object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeploymentRows:
-    """The rows that matter, as they are."""
+    """Rows and facts of the database that the security review examines."""
 
     role: str
     superuser: bool
@@ -64,17 +67,20 @@ class DeploymentRows:
     bots: Sequence[Mapping[str, Any]]
     agents: Mapping[str, Mapping[str, Any]]
     followers: int = 0
-    """Servers that copy this one: everybody may count them, few may ask which of them is waited for."""
+    """Number of servers that replicate this one.
+
+    Who among them is waited for can only be seen by few roles.
+    """
     waits_for_followers: bool = True
     broken_record: int | None = None
-    """The first line of the audit that does not follow from the one before."""
+    """Number of the first line of the audit log that does not follow from the line before; None if all do."""
 
 
 NO_ROWS = DeploymentRows(role="", superuser=False, operators=(), keys=(), sites=(), bots=(), agents={})
 
 
 async def read_deployment_rows(database_url: str) -> DeploymentRows:
-    """Return the rows for the security review; `NO_ROWS` in an empty database.
+    """Return the rows for the security review; `NO_ROWS` for an empty database.
 
     Raises StorageUnavailable, and asyncpg's errors if the schema is not the newest.
     """
@@ -91,6 +97,7 @@ async def read_deployment_rows(database_url: str) -> DeploymentRows:
 
 
 def review_database(settings: Settings, stored: DeploymentRows) -> Iterator[Finding]:
+    """Yield the findings about a deployment's rows."""
     yield from _record(settings, stored)
     if stored.followers and not stored.waits_for_followers:
         yield serious(
@@ -110,6 +117,7 @@ def review_database(settings: Settings, stored: DeploymentRows) -> Iterator[Find
 
 
 def _record(settings: Settings, stored: DeploymentRows) -> Iterator[Finding]:
+    """Yield findings about the audit log and the role of the connection."""
     if stored.broken_record is not None:
         yield grave(
             f"the audit log is broken at line {stored.broken_record}",
@@ -210,7 +218,7 @@ def _bot(bot: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _agents(settings: Settings, stored: DeploymentRows) -> Iterator[Finding]:
-    """Report tools that strangers can use, and tools that can send text elsewhere."""
+    """Yield findings about tools that strangers can use, and tools that can send text elsewhere."""
     servers, _ = list_servers(settings)
     places: dict[str, list[str]] = {}
     for row, place in (*((one, f"site {one['name']}") for one in stored.sites),
@@ -237,6 +245,7 @@ def _agents(settings: Settings, stored: DeploymentRows) -> Iterator[Finding]:
 
 
 def _may_fetch(tools: Mapping[str, Any]) -> bool:
+    """Return whether an agent's tool rules allow `fetch_url`."""
     allowed, denied = tools.get("allow"), tools.get("deny") or ()
     let_in = not allowed or any(fnmatchcase("fetch_url", str(one)) for one in allowed)
     return let_in and not any(fnmatchcase("fetch_url", str(one)) for one in denied)

@@ -1,4 +1,4 @@
-"""Security checks of files: other accounts that can read or change them."""
+"""Security checks of files: which of them other accounts on this machine can read or change."""
 
 from __future__ import annotations
 
@@ -19,11 +19,15 @@ from shared.diagnostics.checks import Finding, grave, risk, serious, slight
 from shared.diagnostics.security_settings import classify_host
 
 OLD_BACKUP = timedelta(days=2)
+"""Age from which the newest backup is too old."""
 _PACKAGE_RUNNERS = ("npx", "uvx", "bunx", "pipx", "dlx")
+"""Programs that start a package in its newest version."""
 _PINNED = re.compile(r".+(@[0-9][\w.+-]*|==[\w.+-]+)")
+"""Pattern of a package with a fixed version."""
 
 
 def review_files(settings: Settings) -> Iterator[Finding]:
+    """Yield the findings about files of a deployment."""
     folder = settings.data_dir
     yield from _private(
         folder,
@@ -44,6 +48,7 @@ def review_files(settings: Settings) -> Iterator[Finding]:
 
 
 def _mode(path: Path) -> int:
+    """Return the permission bits of a path; 0 if it does not exist."""
     try:
         return stat.S_IMODE(path.stat().st_mode)
     except OSError:
@@ -51,7 +56,10 @@ def _mode(path: Path) -> int:
 
 
 def _private(path: Path, because: str, *, passing: int = 0) -> Iterator[Finding]:
-    """Yield a finding if other accounts can read or change a path; `passing` are rights they may have."""
+    """Yield a finding if other accounts can read or change a path.
+
+    `passing` are permission bits that are allowed.
+    """
     mode = _mode(path)
     if not mode & 0o077 & ~passing:
         return
@@ -65,6 +73,7 @@ def _private(path: Path, because: str, *, passing: int = 0) -> Iterator[Finding]
 
 
 def _unchangeable(path: Path, because: str) -> Iterator[Finding]:
+    """Yield a finding if other accounts can change a path."""
     mode = _mode(path)
     if mode & 0o022:
         yield grave(
@@ -85,7 +94,7 @@ def _root(folder: Path) -> Iterator[Finding]:
 
 
 def _servers_account(settings: Settings) -> ProcessUser | None:
-    """Return the account of servers that root starts; None if it is our own, or if there are no servers."""
+    """Return the account of servers that root starts; None if it is root itself or no server is embedded."""
     if os.geteuid() != 0 or not (settings.embedded_postgres or settings.embedded_redis):
         return None
     servers = settings.data_dir / "servers"
@@ -94,6 +103,7 @@ def _servers_account(settings: Settings) -> ProcessUser | None:
 
 
 def _can_traverse(settings: Settings) -> int:
+    """Return the permission bits that the servers' account needs on the data folder."""
     account = _servers_account(settings)
     return 0 if account is None else account.passing
 
@@ -161,7 +171,9 @@ def _host(url: str) -> str:
 
 
 def _written_secrets(path: Path) -> Iterator[str]:
-    """Yield the MCP servers whose headers or environment hold plain values instead of variables."""
+    """Yield the names of MCP servers whose headers or environment contain plain values instead of
+    variables.
+    """
     try:
         raw = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""`evertalk doctor --security`: looks at how a deployment is set up, and says what to change."""
+"""Runs `evertalk doctor --security`: reviews the setup of a deployment, and prints what to change."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from shared.diagnostics.security_files import review_files
 from shared.diagnostics.security_settings import classify_host, is_in_container, review_settings
 
 GRADES: tuple[Level, ...] = ("grave", "serious", "slight")
+"""Levels of the security review, the worst first."""
 _REDIS_SECONDS = 5.0
 
 
 def read_doctor_arguments(rest: Sequence[str]) -> argparse.Namespace:
-    """Parse the arguments; if they are invalid, print a usage line and exit with status 2."""
+    """Return the parsed arguments; invalid ones print the usage and exit with status 2."""
     parser = argparse.ArgumentParser(
         prog="evertalk doctor", description="Check this installation and print what to do."
     )
@@ -34,7 +35,7 @@ def read_doctor_arguments(rest: Sequence[str]) -> argparse.Namespace:
 
 
 async def run_review(settings: Settings, *, as_json: bool, say: Callable[[str], None]) -> int:
-    """Print the security review; return exit status 1 if a risk is grave, else 0."""
+    """Print the security review as text or JSON; return 1 if a risk is grave, else 0."""
     risks: list[Finding] = []
     levels = await run_checks(
         map(Check, (_check_set_up, _check_rows, _check_redis)), settings, say=risks.append
@@ -64,7 +65,7 @@ async def _check_rows(settings: Settings, url: str) -> Iterable[Finding]:
 
 
 async def _check_redis(settings: Settings, url: str) -> Iterable[Finding]:
-    """Check whether Redis demands the password that is set; no finding without a password."""
+    """Check that Redis demands the password of REDIS_URL; no finding without a password."""
     parts = urlsplit(settings.redis_url.get_secret_value() if settings.redis_url else "")
     if not parts.password or parts.scheme == "unix":
         return []
@@ -82,6 +83,7 @@ async def _check_redis(settings: Settings, url: str) -> Iterable[Finding]:
 
 
 async def _accepts_without_password(url: str) -> bool:
+    """Return whether Redis answers a connection without password; False if it cannot be reached."""
     from redis.asyncio import Redis
     from redis.exceptions import RedisError
 
@@ -109,4 +111,5 @@ def _as_json(risks: Sequence[Finding]) -> Iterator[str]:
 
 
 def _count(risks: Sequence[Finding]) -> dict[Level, int]:
+    """Return the number of risks by level."""
     return {grade: sum(risk.level == grade for risk in risks) for grade in GRADES}

@@ -1,4 +1,4 @@
-"""Security checks of settings: open doors, weak secrets, unencrypted connections."""
+"""Security checks of settings: open addresses, weak secrets and unencrypted connections."""
 
 from __future__ import annotations
 
@@ -13,10 +13,15 @@ from shared.core.tools.web_address import is_local_name
 from shared.diagnostics.checks import Finding, Level, grave, risk, serious, slight
 
 HostLocation = Literal["here", "around", "away"]
+"""Where a host is: this machine, a private network, or the internet."""
 _TOO_WIDE = {4: 8, 6: 16}
+"""Prefix length by IP version below which a trusted network is too large."""
 _FEW_CHARACTERS = 10
+"""Minimum of different characters in a secret."""
 _MANY_CHARACTERS = 24
+"""Minimum length of a secret."""
 _GUESSED = ("changeme", "password", "secret", "example", "evertalk", "0123456789", "abcdefgh")
+"""Words that attackers try first."""
 _ENCRYPTED = ("require", "verify-ca", "verify-full")
 _BY_NEARNESS: dict[HostLocation, Level] = {"here": "slight", "around": "serious", "away": "grave"}
 _FAR = tuple(_BY_NEARNESS)
@@ -24,9 +29,11 @@ _OUTSIDE = (
     "public_url", "anthropic_base_url", "openai_base_url", "telegram_api_url", "otlp_endpoint",
     "transcribe_url", "speech_url", "picture_url", "rerank_url", "embeddings_url",
 )  # fmt: skip
+"""Settings with addresses of other servers."""
 
 
 def review_settings(settings: Settings, *, in_container: bool) -> Iterator[Finding]:
+    """Yield the findings about the settings of a deployment."""
     yield from _review_addresses(settings, in_container=in_container)
     yield from _proxies(settings)
     yield from _origins(settings.allowed_origins, "EVERTALK_ALLOWED_ORIGINS")
@@ -37,7 +44,7 @@ def review_settings(settings: Settings, *, in_container: bool) -> Iterator[Findi
 
 
 def classify_host(host: str) -> HostLocation:
-    """Return where a host is: `here` on this machine, `around` in a private network, otherwise `away`.
+    """Return where a host is: `here` on this machine, `around` in a private network, `away` on the internet.
 
     An empty name and the path of a socket are `here`. Names are not resolved.
     """
@@ -54,9 +61,9 @@ def classify_host(host: str) -> HostLocation:
 
 
 def is_public(settings: Settings) -> bool:
-    """Return whether the host of `public_url` is neither this machine nor in a private network.
+    """Return whether `public_url` names a host on the internet; False without it.
 
-    Without an address it is False; reachability is not tested.
+    Reachability is not tested.
     """
     return classify_host(urlsplit(settings.public_url or "").hostname or "") == "away"
 
@@ -116,6 +123,7 @@ def _origins(words: tuple[str, ...], where: str) -> Iterator[Finding]:
 
 
 def review_site_origins(name: str, origins: tuple[str, ...]) -> Iterator[Finding]:
+    """Yield findings about the allowed origins of a site."""
     yield from _origins(origins, f"the site {name} (./evertalk site edit {name})")
 
 
@@ -245,4 +253,5 @@ def _review_choices(settings: Settings) -> Iterator[Finding]:
 
 
 def is_in_container() -> bool:
+    """Return whether this process runs in a container of Docker or Podman."""
     return any(Path(mark).exists() for mark in ("/.dockerenv", "/run/.containerenv"))

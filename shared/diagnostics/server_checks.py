@@ -1,4 +1,4 @@
-"""Checks of Redis, PostgreSQL, a pooler, the schema, stored data, hosts and Telegram."""
+"""Checks of Redis, PostgreSQL, its pooler, schema and data, of hosts, and of Telegram."""
 
 from __future__ import annotations
 
@@ -30,18 +30,22 @@ from shared.core.values.errors import StorageUnavailable
 from shared.diagnostics.checks import Finding, list_together
 
 _LEAST_REDIS = (7, 0)
+"""Oldest version of Redis that is supported."""
 _CLOCK_SECONDS = 2.0
+"""Seconds by which the clock of PostgreSQL may differ from this machine's."""
 _NAMED = 12
+"""Maximum names in a finding."""
 _ROLE_SETTINGS = "ALTER ROLE {role} SET statement_timeout = '9s'; ALTER ROLE {role} SET jit = off"
 _LIVING = """
 SELECT role, (health -> 'same')::text AS told FROM workers
  WHERE stopped_at IS NULL AND beat > now() - interval '30 seconds' AND health ? 'same'
  ORDER BY id
 """
+"""SQL that returns the host fingerprints of all running processes."""
 
 
 async def check_redis(settings: Settings, url: str) -> Sequence[Finding]:
-    """Report the server's version and what it does when its memory is full."""
+    """Check the version of Redis, and its policy for full memory."""
     facts = await load_server_facts(url)
     version = str(facts.get("valkey_version") or facts["redis_version"])
     what = f"{'Valkey' if 'valkey_version' in facts else 'Redis'} {version} answers"
@@ -53,6 +57,7 @@ async def check_redis(settings: Settings, url: str) -> Sequence[Finding]:
 
 
 async def check_postgres(settings: Settings, url: str) -> Sequence[Finding]:
+    """Check the version, encoding and clock of PostgreSQL."""
     async with open_connection(url) as connection:
         number = int(await connection.fetchval("show server_version_num"))
         version = await connection.fetchval("show server_version")
@@ -69,7 +74,10 @@ async def check_postgres(settings: Settings, url: str) -> Sequence[Finding]:
 
 
 async def check_pooler(settings: Settings, url: str) -> Sequence[Finding]:
-    """Report limits of a pooler, and connections that must bypass it; nothing without a pooler."""
+    """Report limits of a connection pooler, and connections that must bypass it.
+
+    No finding without a pooler.
+    """
     async with open_connection(url) as connection:
         found = await probe_pooler(connection)
         timeout = await connection.fetchval("SELECT current_setting('statement_timeout')")
@@ -94,6 +102,7 @@ async def check_pooler(settings: Settings, url: str) -> Sequence[Finding]:
 
 
 async def check_schema(settings: Settings, url: str) -> Sequence[Finding]:
+    """Check whether this version of the program can use the schema."""
     state = await read_schema_state(url)
     if (refusal := state.find_refusal()) is not None:
         return [Finding("fail", str(refusal), refusal.advice)]
@@ -108,11 +117,12 @@ async def check_schema(settings: Settings, url: str) -> Sequence[Finding]:
 
 
 async def check_stored(settings: Settings, url: str) -> Sequence[Finding]:
+    """Check the invariants of stored conversations."""
     async with open_connection(settings.direct_url(url)) as connection:
         if not await connection.fetchval("select to_regclass('sessions') is not null"):
             return [Finding("ok", "no conversations yet")]
         if not (await probe_pooler(connection)).pooler:
-            # The role may have a limit for statements that people wait for.
+            # The role may limit the time of statements for people's sake; this check takes longer.
             await connection.execute("SET statement_timeout = 0")
         broken = [str(line) for line in await check_invariants(connection)]
     if not broken:
@@ -122,7 +132,10 @@ async def check_stored(settings: Settings, url: str) -> Sequence[Finding]:
 
 
 async def check_hosts(settings: Settings, url: str) -> Iterable[Finding]:
-    """Compare the hosts by their latest heartbeats; no finding if there is only one."""
+    """Compare all hosts by the fingerprints of their latest heartbeats.
+
+    No finding if there is only one host.
+    """
     async with open_connection(url) as connection:
         rows = await connection.fetch(_LIVING)
     by_role: dict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)
@@ -133,7 +146,10 @@ async def check_hosts(settings: Settings, url: str) -> Iterable[Finding]:
 
 
 def compare_hosts(by_role: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[Finding]:
-    """Yield differences between hosts; processes of different roles may have different settings."""
+    """Yield the differences between hosts.
+
+    Processes are compared by role, since different roles may have different settings.
+    """
     places = sorted({place for told in by_role.values() for place in told})
     if len(places) < 2:
         return
@@ -158,11 +174,13 @@ def compare_hosts(by_role: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Ite
 
 
 def _different(told: Iterable[Mapping[str, Any]], part: str) -> set[str]:
+    """Return the names in a part of the fingerprints whose hashes differ."""
     marks = [one[part] for one in told]
     return {name for name in set().union(*marks) if len({one.get(name) for one in marks}) > 1}
 
 
 async def check_bots(settings: Settings, url: str = "") -> Sequence[Finding]:
+    """Check each bot's token and webhook at Telegram."""
     bots = load_bots(settings)
     findings = [Finding("warn", remark) for remark in find_remarks(bots, settings)]
     for bot in bots:
@@ -203,7 +221,7 @@ def _check_webhook(bot: BotConfig, seen: BotProbe, webhook: WebhookProbe) -> Ite
 
 
 async def check_bots_in_service(settings: Settings, url: str) -> Sequence[Finding]:
-    """Report bots without a process, errors of bots, and uncertain deliveries."""
+    """Report bots without a process, problems of bots, and uncertain deliveries."""
     bots = load_bots(settings)
     if not bots:
         return []

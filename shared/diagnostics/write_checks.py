@@ -1,4 +1,4 @@
-"""Trial writes of the doctor: whether PostgreSQL and Redis take what processes have to store and announce."""
+"""Trial writes of the doctor: whether PostgreSQL and Redis accept what processes store and announce."""
 
 from __future__ import annotations
 
@@ -31,13 +31,16 @@ _RESET_ALL = "ALTER SYSTEM RESET default_transaction_read_only; SELECT pg_reload
 
 
 async def check_database_writes(settings: Settings, url: str) -> Sequence[Finding]:
-    """Write as a heartbeat does, and roll back; report the server's own reason for a refusal."""
+    """Write like a heartbeat and roll back; report the server's reason if it refuses.
+
+    No finding without a schema.
+    """
     async with open_connection(url) as connection:
         refused = await probe_writes(connection)
     if refused is None:
         return [Finding("ok", "PostgreSQL accepts writes")]
     if refused.kind == "no_schema":
-        return []  # The check of the schema says what to do.
+        return []  # the check of the schema says what to do
     return [Finding("fail", f"PostgreSQL rejects writes: {refused.words}", _advise(refused))]
 
 
@@ -55,7 +58,7 @@ def _advise(refused: WriteRefusal) -> str:
 
 
 async def check_redis_writes(settings: Settings, url: str) -> Sequence[Finding]:
-    """Set a key, publish, and hear it; report the server's own reason for a refusal."""
+    """Set a key, publish a message and receive it; report the server's reason if it refuses."""
     try:
         await probe_redis_writes(url)
     except RedisRefused as refused:

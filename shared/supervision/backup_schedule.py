@@ -1,5 +1,6 @@
-"""Daily backup in a separate process, so that no other one waits for it. Containers run `python -m
-shared.supervision.backup_schedule` until SIGTERM, since they have no `up`.
+"""Daily backup in a separate process, so that no other process waits for it.
+
+Containers, which have no `up`, run `python -m shared.supervision.backup_schedule` until SIGTERM.
 """
 
 from __future__ import annotations
@@ -15,14 +16,22 @@ from pathlib import Path
 from shared.adapters.embedded.process import die_with_parent
 
 FIRST_CHECK_SECONDS = 120.0
+"""Seconds from the start to the first check."""
 CHECK_SECONDS = 600.0
+"""Seconds between two checks."""
 _PATIENCE_SECONDS = 6 * 3600.0
+"""Seconds that a backup may take."""
 _STOP_SECONDS = 3.0
+"""Seconds between SIGTERM and SIGKILL."""
 _ROOT = Path(__file__).resolve().parents[2]
 
 
 class BackupScheduler:
-    """Scheduler of the daily backup; its task `run` checks every CHECK_SECONDS whether one is due."""
+    """Scheduler of the daily backup; checks every CHECK_SECONDS whether one is due.
+
+    `say` gets a line about each failure. `command` makes a backup if one is due; empty means `./evertalk
+    backup --daily`.
+    """
 
     def __init__(
         self, environment: Mapping[str, str], say: Callable[[str], object], *, command: Sequence[str] = ()
@@ -32,15 +41,16 @@ class BackupScheduler:
         self._command = command or (sys.executable, "-P", "-m", "shared", "backup", "--daily")
 
     async def run(self) -> None:
+        """Check regularly until cancelled."""
         await asyncio.sleep(FIRST_CHECK_SECONDS)
         while True:
             await self.run_if_due()
             await asyncio.sleep(CHECK_SECONDS)
 
     async def run_if_due(self) -> None:
-        """Run the backup command, which makes a backup only if one is due; report failures through `say`.
+        """Run the backup command, which does nothing unless a backup is due; pass failures to `say`.
 
-        Failures are not raised.
+        Never raises because of a failure.
         """
         try:
             code, words = await self._make_backup()
@@ -51,6 +61,7 @@ class BackupScheduler:
             self._say(f"The daily backup failed: {words[-600:] or f'exit code {code}'}")
 
     async def _make_backup(self) -> tuple[int, str]:
+        """Run the backup command; return its exit code and output."""
         process = await asyncio.create_subprocess_exec(
             *self._command, cwd=_ROOT, env=dict(self._environment), start_new_session=True,
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
@@ -65,7 +76,7 @@ class BackupScheduler:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """End a process and its process group by SIGTERM, then by SIGKILL after _STOP_SECONDS."""
+    """End a process and its process group: by SIGTERM, then by SIGKILL after _STOP_SECONDS."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.returncode is not None:
             return
@@ -76,7 +87,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 async def run_backup_schedule(say: Callable[[str], object]) -> None:
-    """Run the schedule until SIGTERM or SIGINT, which end a backup under way, too."""
+    """Run the schedule until SIGTERM or SIGINT, which also end a running backup."""
     path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH", ""))))
     running = asyncio.ensure_future(BackupScheduler({**os.environ, "PYTHONPATH": path}, say).run())
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""Evertalk's own processes as children of the supervisor: started, read, restarted, stopped."""
+"""Processes of Evertalk as children of the supervisor: started, read, restarted and stopped."""
 
 from __future__ import annotations
 
@@ -21,38 +21,52 @@ from shared.supervision.spare import GO, SPARE_NAME, has_room_for_spare
 ROOT = Path(__file__).resolve().parents[2]
 
 _LOG_BYTES = 5 * 1024 * 1024
+"""Maximum bytes of one log file."""
 _LOG_FILES = 3
+"""Number of older log files that are kept."""
 _FIRST_PAUSE_SECONDS = 0.2
+"""Pause before the first restart; it doubles with each further one."""
 _LONGEST_PAUSE_SECONDS = 10.0
 _LONG_ENOUGH_SECONDS = 30.0
+"""Lifetime in seconds after which the pause starts again from the shortest."""
 _LONGEST_LINE_BYTES = 1024 * 1024
+"""Maximum bytes of a line of output; longer lines are dropped."""
 _LOUD = ("warning", "error", "critical")
+"""Levels of log lines that are also printed in the terminal."""
 _REPEAT_AFTER_SECONDS = 30.0
-"""A warning that repeats itself is on the terminal once in this time; the log has each."""
+"""Seconds in which a repeated warning is printed only once; the log contains each."""
 _CONFIGURATION_EXIT = 2
+"""Exit code for a bad configuration, after which a restart is useless."""
 _SPARE_AFTER_SECONDS = 10.0
-"""Seconds after which a process gets a spare: its start is over, and imports delay no answer."""
+"""Seconds after its start from which a process gets a spare, so that the spare's imports do not delay the
+start.
+"""
 _LONGEST_SPARE_PAUSE_SECONDS = 600.0
 _GIVE_SECONDS = 2.0
+"""Seconds for which a running process may take to read a new environment."""
 """Seconds for a process to take another environment; one that does not has it after its next start."""
 _GO_SECONDS = 2.0
+"""Seconds for a spare to accept its start signal, or to end."""
 """Seconds for a spare to accept its start signal, or to end."""
 
 
 class _LogFile(RotatingFileHandler):
-    """Log file that raises write errors instead of printing a stack trace for each line."""
+    """Log file that raises write errors instead of printing a traceback for each line."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
         raise
 
 
 class ChildMisconfigured(Exception):
-    """A process ended at once because of its configuration: starting it again would not help."""
+    """Raised if a process ended because of its configuration, so that starting it again would not help."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ChildProcess:
-    """One of our processes; `run` keeps it alive until it is cancelled, then `stop` ends it."""
+    """Child process of Evertalk.
+
+    `run` keeps it running until cancelled; after that `stop` ends it.
+    """
 
     name: str
     environment: Mapping[str, str]
@@ -60,7 +74,7 @@ class ChildProcess:
     say: Callable[[str], None]
     command: Sequence[str] = ()
     keeps_spare: bool = False
-    """True if a spare process is kept ready to replace this one, so that people wait less."""
+    """Whether a spare process is kept ready to replace this one, which shortens an interruption."""
     _process: asyncio.subprocess.Process | None = field(default=None, init=False)
     _last_lines: list[str] = field(default_factory=list, init=False)
     _log: logging.Handler | None = field(default=None, init=False)
@@ -70,15 +84,16 @@ class ChildProcess:
 
     @property
     def pid(self) -> int | None:
+        """Process id; None before the first start."""
         return None if self._process is None else self._process.pid
 
     def __post_init__(self) -> None:
         self.command = self.command or (sys.executable, "-m", self.name)
 
     async def run(self) -> None:
-        """Run the process until cancelled, and restart it with growing pauses when it ends.
+        """Run the process until cancelled; restart it after growing pauses when it ends.
 
-        Raises `ChildMisconfigured` when it ends with exit code 2, a bad configuration.
+        Raises ChildMisconfigured if it ends with exit code 2, which means a bad configuration.
         """
         await stop_leftover(self._pid_file, (" ".join(self.command),), signal.SIGTERM)
         pause_seconds = _FIRST_PAUSE_SECONDS
@@ -99,7 +114,8 @@ class ChildProcess:
     async def give(self, environment: Mapping[str, str]) -> None:
         """Change the environment of the running process and of later starts.
 
-        A process that does not read it in time keeps the former one; a spare is ended.
+        A process that does not read it within `_GIVE_SECONDS` keeps the former one until its next start. A
+        spare is ended.
         """
         line, self.environment = write_environment(self.environment, environment), environment
         await self._end_spare()
@@ -111,6 +127,7 @@ class ChildProcess:
             await asyncio.wait_for(process.stdin.drain(), _GIVE_SECONDS)
 
     async def stop(self, *, timeout_seconds: float) -> None:
+        """End the process: by SIGTERM, after `timeout_seconds` by SIGKILL."""
         await self._end_spare()
         process = self._process
         if process is not None and process.returncode is None:
@@ -128,10 +145,11 @@ class ChildProcess:
                 self._log.close()
 
     async def _live_once(self) -> int:
+        """Start the process, or use the spare, and read its output until it ends; return its exit code."""
         self._last_lines.clear()
         process = self._process = await self._take_spare() or await self._spawn()
         with contextlib.suppress(OSError):
-            # On a full disk the file is missing; the process still ends with us.
+            # On a full disk the file cannot be written; the process still ends together with the supervisor.
             self._pid_file.write_text(f"{process.pid}\n")
         assert process.stdout is not None
         keeping = asyncio.create_task(self._keep_spare()) if self.keeps_spare else None
@@ -157,10 +175,10 @@ class ChildProcess:
         )
 
     async def _keep_spare(self) -> None:
-        """Keep a spare process ready until cancelled; the first starts after `_SPARE_AFTER_SECONDS`.
+        """Keep a spare process ready until cancelled; the first one starts after `_SPARE_AFTER_SECONDS`.
 
-        The pause before a dead spare is replaced doubles up to `_LONGEST_SPARE_PAUSE_SECONDS`. No spare
-        starts while the machine lacks memory.
+        The pause before a dead spare is replaced doubles up to `_LONGEST_SPARE_PAUSE_SECONDS`. No spare is
+        started while the machine has little memory.
         """
         pause_seconds = _SPARE_AFTER_SECONDS
         while True:
@@ -173,7 +191,7 @@ class ChildProcess:
                 self._spare = await self._spawn(spare=True)
 
     async def _take_spare(self) -> asyncio.subprocess.Process | None:
-        """Return the spare, told to begin its work; None if there is no live spare that takes the signal."""
+        """Start the work of the spare and return it; None if no spare accepts the start signal."""
         spare, self._spare = self._spare, None
         if spare is None or spare.returncode is not None or spare.stdin is None:
             return None
@@ -202,7 +220,7 @@ class ChildProcess:
             try:
                 line = await output.readline()
             except ValueError:
-                continue  # longer than any line of a log should be: dropped
+                continue  # lines beyond the maximum length are dropped
             if not line:
                 return
             self._take(line.decode(errors="replace").rstrip())
@@ -215,6 +233,7 @@ class ChildProcess:
             self._say_once(f"{self.name}: {event['level']}: {event.get('event', line)}")
 
     def _say_once(self, words: str) -> None:
+        """Print a line, unless the same line was printed less than _REPEAT_AFTER_SECONDS ago."""
         now = asyncio.get_running_loop().time()
         if now - self._said.get(words, -_REPEAT_AFTER_SECONDS) >= _REPEAT_AFTER_SECONDS:
             self._said = {key: at for key, at in self._said.items() if now - at < _REPEAT_AFTER_SECONDS}
@@ -222,7 +241,10 @@ class ChildProcess:
             self.say(words)
 
     def _write(self, line: str) -> None:
-        """Write a line to the log; the first of several failures is reported, and none ends the process."""
+        """Write a line to the log file.
+
+        The first of several failures is printed; none ends the process.
+        """
         try:
             self._print_line(line)
         except OSError as error:
@@ -251,12 +273,13 @@ class ChildProcess:
 
 
 def build_child_environment(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment with the variables that every child needs to find the program."""
+    """Return the environment with the variables that every child process needs to find the program."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
     return {**given, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
 
 
 def _parse_line(line: str) -> Mapping[str, object]:
+    """Return the event of a JSON log line; empty for any other line."""
     try:
         event = json.loads(line)
     except ValueError:

@@ -1,4 +1,7 @@
-"""Faults that watch-dogs have written to the data folder, stored by the next process that starts with it."""
+"""Stores the faults that watchdogs have written into the data folder.
+
+Called at the next start of a process.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,18 @@ log = structlog.get_logger(__name__)
 
 
 class FaultStore(Protocol):
+    """Store of process faults."""
+
     async def record(self, fault: ProcessFault) -> bool: ...
 
 
 async def store_faults(store: FaultStore, folder: Path, *, crash_point: CrashPoint) -> None:
-    """Record each fault, then delete its file; raises StorageUnavailable. Repeating it has no effect."""
+    """Store each fault and delete its file; repeating the call has no effect. Raises StorageUnavailable."""
     for file in _list_files(folder):
         try:
             fault = parse_fault(file.read_bytes())
         except FileNotFoundError:
-            continue  # another process of this folder has just stored it
+            continue  # another process of this data folder has just stored the fault
         except (OSError, ValueError, KeyError) as error:
             log.warning("process_fault_unreadable", file=file.name, reason=str(error))
         else:

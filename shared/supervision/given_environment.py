@@ -1,4 +1,6 @@
-"""Environment that the supervisor gives a running process again, as lines of JSON on its standard input."""
+"""Channel for new environments: the supervisor writes lines of JSON to the standard input of a running
+process.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,12 @@ import stat
 from collections.abc import Mapping
 
 LONGEST_LINE_BYTES = 4 * 1024 * 1024
+"""Maximum bytes of a line; a longer one closes the channel."""
 _STDIN = 0
 
 
 def write_environment(former: Mapping[str, str], wanted: Mapping[str, str]) -> bytes:
-    """Return the line that turns one environment into another; null removes a variable."""
+    """Return the line that changes one environment into another; a null value deletes a variable."""
     changes = {
         name: wanted.get(name) for name in sorted({*former, *wanted}) if former.get(name) != wanted.get(name)
     }
@@ -21,7 +24,7 @@ def write_environment(former: Mapping[str, str], wanted: Mapping[str, str]) -> b
 
 
 class GivenEnvironment:
-    """Reader of the lines. Only one exists in a process."""
+    """Reader of new environments on standard input; a process may have only one."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -32,7 +35,7 @@ class GivenEnvironment:
 
     @classmethod
     def open(cls) -> GivenEnvironment | None:
-        """Return None if the standard input is no pipe: no supervisor writes to it."""
+        """Return the reader; None if standard input is not a pipe, so that no supervisor writes to it."""
         try:
             is_pipe = stat.S_ISFIFO(os.fstat(_STDIN).st_mode) or stat.S_ISSOCK(os.fstat(_STDIN).st_mode)
         except OSError:
@@ -40,7 +43,7 @@ class GivenEnvironment:
         return cls() if is_pipe else None
 
     async def read(self) -> bytes:
-        """Return the next line."""
+        """Return the next line; waits without limit."""
         return await self._lines.get()
 
     def close(self) -> None:

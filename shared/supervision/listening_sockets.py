@@ -1,4 +1,6 @@
-"""Listening sockets that outlive a renewal: clients that connect meanwhile wait and are not refused."""
+"""Listening sockets that stay open while a process replaces itself, so that new connections wait instead of
+being refused.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 LISTENING_NAME = "EVERTALK_LISTENING"
-"""Variable by which a process tells its successor the numbers of its listening sockets."""
+"""Environment variable with the file descriptors of the listening sockets for the new process."""
 
 
 def keep_listening_sockets(sockets: Iterable[int]) -> None:
-    """Keep these sockets, given by number, open for the program that replaces this process."""
+    """Keep the sockets with these file descriptors open for the program that replaces this process."""
     kept = [os.dup(number) for number in sockets]
     for number in kept:
         os.set_inheritable(number, True)
@@ -20,12 +22,13 @@ def keep_listening_sockets(sockets: Iterable[int]) -> None:
 
 
 def take_listening_sockets() -> Sequence[socket.socket]:
-    """Return the sockets that the predecessor kept open; what is not a listening socket is left out."""
+    """Return the listening sockets that the former process kept open; other file descriptors are left out."""
     words = os.environ.pop(LISTENING_NAME, "").split()
     return [found for word in words if word.isdigit() and (found := _open(int(word))) is not None]
 
 
 def _open(number: int) -> socket.socket | None:
+    """Return the listening socket with this file descriptor; None if it is not one."""
     with suppress(OSError):
         os.set_inheritable(number, False)
         found = socket.socket(fileno=number)

@@ -1,6 +1,8 @@
-"""Health check of the process of EVERTALK_PROCESS_FILE, which it touches with each heartbeat. Containers run
-`python -m shared.supervision.liveness` all day, so it imports the standard library alone. With `--ready`
-it checks whether the process can store data now, as `/readyz` does.
+"""Health check of a process by the age of EVERTALK_PROCESS_FILE, which the process touches with each
+heartbeat.
+
+Containers run `python -m shared.supervision.liveness` all day, so it imports only the standard library. With
+`--ready` it checks whether the process can store data now, like `/readyz`.
 """
 
 from __future__ import annotations
@@ -13,20 +15,29 @@ from contextlib import suppress
 from pathlib import Path
 
 MAX_SILENCE_SECONDS = 20.0
-"""A heart beats each second; a database that is away for a moment is no illness of the process."""
+"""Maximum seconds since the last heartbeat.
+
+There is one each second, and short database outages are tolerated.
+"""
 READY_SILENCE_SECONDS = 3.0
-"""Age at which a written beat no longer shows that the database takes writes: two beats were missed."""
+"""Maximum seconds since the last heartbeat for `--ready`; a greater age means that two beats were missed."""
 
 
 def touch_process_file(file: Path | None) -> None:
-    """With each heartbeat that reached the database."""
+    """Set the time of the process file to now; called after each heartbeat that was stored.
+
+    None does nothing.
+    """
     if file is not None:
         with suppress(OSError):
             os.utime(file)
 
 
 def explain_unhealthy(file: str | None, *, now: float, most_seconds: float = MAX_SILENCE_SECONDS) -> str:
-    """Return an empty text when the newest beat is at most `most_seconds` old."""
+    """Return why a process counts as unhealthy; empty if its last heartbeat is at most `most_seconds` old.
+
+    `file` is the path of the process file, `now` the time in seconds since 1970.
+    """
     if not file:
         return "EVERTALK_PROCESS_FILE is not set: nobody marks a file"
     try:
@@ -37,6 +48,7 @@ def explain_unhealthy(file: str | None, *, now: float, most_seconds: float = MAX
 
 
 def main(arguments: Sequence[str] = (), say: Callable[[str], None] = print) -> int:
+    """Print the problem, if there is one; return 0 for a healthy process, else 1."""
     most_seconds = READY_SILENCE_SECONDS if "--ready" in arguments else MAX_SILENCE_SECONDS
     reason = explain_unhealthy(
         os.environ.get("EVERTALK_PROCESS_FILE"), now=time.time(), most_seconds=most_seconds

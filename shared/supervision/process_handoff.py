@@ -1,4 +1,4 @@
-"""Hand-off of leases: a restarted process takes over the work of its predecessor at once."""
+"""Hand-over of leases: a restarted process takes over the work of its predecessor at once."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ import structlog
 log = structlog.get_logger(__name__)
 
 MAX_ID = 2**63 - 1
+"""Maximum of a process id, as in the database."""
 
 
 class WorkerRegistry(Protocol):
+    """Register of processes."""
+
     async def register(self, role: str, *, instead_of: int | None = None) -> int: ...
 
 
 async def take_over_process(workers: WorkerRegistry, role: str, file: Path | None) -> int:
-    """Register this process in place of its predecessor, and return its id, written to `file` for the next
-    one.
+    """Register this process in place of its predecessor; return its id, which is written to `file`.
 
-    One process at a time has the file: a restart waits for the end of the former process.
+    The file names the predecessor at the next start. Only one process at a time may use it: a restart waits
+    for the end of the former process. `file` None means no predecessor.
     """
     worker_id = await workers.register(role, instead_of=_read_previous_id(file))
     if file is not None:
@@ -33,13 +36,14 @@ async def take_over_process(workers: WorkerRegistry, role: str, file: Path | Non
 
 
 def clear_process_file(file: Path | None) -> None:
-    """Clear the id, so that the next process does not end a stranger's leases."""
+    """Empty the process file, so that the next process does not take over the leases of another one."""
     if file is not None:
         with suppress(OSError):
             file.write_text("")
 
 
 def _read_previous_id(file: Path | None) -> int | None:
+    """Return the id in the process file; None without a valid one."""
     if file is not None:
         with suppress(OSError, ValueError):
             return min(int(file.read_text()), MAX_ID)

@@ -1,4 +1,4 @@
-"""Secrets of each process: it receives those that it uses, and no others."""
+"""Selects the secrets of each process: it gets those that it uses, and no others."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ PROCESSES_BY_SETTING = {
     for field, declared in list_declarations().items()
     if declared.processes is not None
 }
-"""By field of the settings, every one that is secret."""
+"""Processes that use a secret setting, by its field; contains every secret setting."""
 
 
 def works_with(process: ProcessName, field: str) -> bool:
-    """Return whether a process works with a setting; every process works with what is not secret."""
+    """Return whether a process uses a setting; every process uses settings that are not secret."""
     return process in PROCESSES_BY_SETTING.get(field, ALL)
 
 
@@ -34,10 +34,11 @@ def select_environment(
     tokens: Collection[str],
     stored: Collection[str] = (),
 ) -> dict[str, str]:
-    """Return the environment of a process: settings that it uses, by name.
+    """Return the environment of a process, with only those secrets that it uses.
 
-    `tokens` are variables of bots' tokens, `stored` those from the database. The `.env` file is read once for
-    all processes, since each would read the secrets of others.
+    `everything` is the whole environment, `tokens` are variables with tokens of bots, `stored` names of
+    settings from the database. The variable for the `.env` file is emptied, because the file would give a
+    process the secrets of others.
     """
     names = list_setting_names()
     others = {names[field] for field, users in PROCESSES_BY_SETTING.items() if process not in users}
@@ -47,7 +48,10 @@ def select_environment(
 
 
 def _origins(stored: Collection[str]) -> str:
-    """For the page of settings: where each comes from, also those that only another process is given."""
+    """Return `NAME=origin` for each setting that is not a default, separated by spaces.
+
+    It tells the page Settings where values come from, also those that only another process gets.
+    """
     names = list_setting_names()
     told = {names[field]: origin for field, origin in find_setting_sources().items() if origin != "default"}
     return " ".join(

@@ -1,8 +1,8 @@
-"""Spare processes: one that has imported everything waits to take the place of one that dies.
+"""Spare processes, which have imported everything and wait to replace a process that dies.
 
-Importing takes most of a start, and on a busy machine half a minute. The supervisor starts the spare when
-its process has worked for a while, and writes `go` to the spare's standard input when it is needed. The end
-of the input ends the spare.
+Imports take most of a start, and half a minute on a busy machine. The supervisor starts a spare when its
+process has run for a while, and writes `go` to the spare's standard input when it is needed. The end of the
+input ends the spare.
 """
 
 from __future__ import annotations
@@ -12,19 +12,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 SPARE_NAME = "EVERTALK_SPARE"
-"""Variable that makes a process wait as a spare."""
+"""Environment variable that makes a process wait as a spare."""
 GO = b"go\n"
+"""Line that starts the work of a spare."""
 LEAST_AVAILABLE_KIB = 2 * 1024 * 1024
-"""Available memory from which a spare is kept: its 118 MiB are a sixteenth of that. Without it everything
-needs less than 400 MiB.
+"""Minimum available memory in KiB for keeping a spare, which takes 118 MiB.
+
+Evertalk without spares needs less than 400 MiB.
 """
 _MEMORY = Path("/proc/meminfo")
 
 
 def wait_as_spare(load: Callable[[], object]) -> bool:
-    """Load what the first answer needs, then wait for the go; return false if the supervisor has gone.
+    """Call `load`, then wait for the start signal; return False if the supervisor has gone.
 
-    Returns true at once in a process that is no spare.
+    In a process that is not a spare, return True at once without calling `load`.
     """
     if not os.environ.pop(SPARE_NAME, ""):
         return True
@@ -33,7 +35,7 @@ def wait_as_spare(load: Callable[[], object]) -> bool:
 
 
 def _read_go() -> bytes:
-    """Read no byte beyond the line: what follows is for the process itself."""
+    """Return the first line of standard input; later lines are left for the process."""
     found = b""
     while len(found) < len(GO) and (piece := os.read(0, 1)):
         found += piece
@@ -41,7 +43,7 @@ def _read_go() -> bytes:
 
 
 def has_room_for_spare(memory: Path = _MEMORY) -> bool:
-    """Return whether the machine has the memory; false where Linux does not say."""
+    """Return whether the machine has enough memory for a spare; False if the system does not tell."""
     try:
         lines = memory.read_text().splitlines()
     except OSError:

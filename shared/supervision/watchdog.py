@@ -1,7 +1,9 @@
-"""Watch-dog: a small process next to each process of Evertalk that ends it when it hangs, and names its work.
-C code that holds the interpreter's lock stops every thread of its process, heartbeats too, so the
-watch-dog is a separate process, forked before imports. It knows no database: an outage of PostgreSQL ends
-no process. It counts time by its own rounds, so that a suspended or starved machine ends none either.
+"""Watchdog: a small process that ends a process of Evertalk when it hangs, and records what it was working
+on.
+
+C code that holds the interpreter's lock stops all threads of its process, also heartbeats, so the watchdog is
+a separate process, forked before imports. It does not use the database, so an outage of PostgreSQL ends no
+process. It counts time by its own rounds, so a suspended or overloaded machine ends none either.
 """
 
 from __future__ import annotations
@@ -25,23 +27,27 @@ from typing import NoReturn
 from shared.work_marks import MarkedThread, WorkBoard
 
 PULSE_SECONDS = 1.0
+"""Seconds between two pulses of the process."""
 TICK_SECONDS = 1.0
-"""Seconds between two looks; a look counts for no more than this, however late it comes."""
+"""Seconds between two checks; a check that comes late counts for no more."""
 UNEXPLAINED_SECONDS = 2.0
-"""Seconds of silence before the states of the process are read, which costs a file for each thread."""
+"""Seconds without a pulse before the states of the threads are read, which costs one file per thread."""
 SILENCE_SECONDS = 20.0
-"""Seconds without a pulse before the process is ended: no thread of it could run Python code."""
+"""Seconds without a pulse after which the process is ended: none of its threads could run Python code."""
 STILL_SECONDS = 30.0
-"""Pulses of the process, one a second, without a round of its loop; its heartbeat stops then, too."""
+"""Seconds with pulses but without a round of the event loop, after which the process is ended."""
 DUMP_SECONDS = 0.5
-"""Seconds to wait for the stack of a process that is about to be ended."""
+"""Seconds to wait for the stacks of a process that is about to be ended."""
 CLOSING_SECONDS = 60.0
-"""Longest time between the end of the loop and the end of the process."""
+"""Maximum seconds between the end of the event loop and the end of the process."""
 FAULTS_FOLDER = "faults"
+"""Folder inside the data folder for files about faults."""
 MAX_FAULT_FILES = 100
-"""Largest number of fault files that wait to be stored; further faults are only logged."""
+"""Maximum fault files that wait to be stored; further faults are only logged."""
 MAX_DUMP_BYTES = 64 * 1024
+"""Maximum bytes of stacks that are kept."""
 FRAMES = 6
+"""Maximum frames of a stack that are recorded."""
 _SIGNALS = (
     signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
 )  # fmt: skip
@@ -52,9 +58,9 @@ _CURRENT = re.compile(r"^(?:Current thread|Thread) 0x([0-9a-f]+)")
 
 @cache
 def start_watchdog(role: str) -> WorkBoard:
-    """Fork the watch-dog of this process, and return the board that the watch-dog reads.
+    """Fork the watchdog of this process; return the board that both share.
 
-    Called as early as possible, before any thread exists; later calls return the same board.
+    Call it as early as possible, before any thread exists; later calls return the same board.
     """
     board = WorkBoard()
     reading, writing = os.pipe()
@@ -63,14 +69,14 @@ def start_watchdog(role: str) -> WorkBoard:
     watched, is_first = os.getpid(), os.getpid() == 1
     forked = os.fork()
     if is_first and forked:
-        # Linux spares the first process of a container a SIGKILL of its children: here the parent watches.
+        # Linux does not let children kill the first process of a container, so the parent watches there.
         os.close(writing)
         _watch_as_first_process(Watchdog(forked, board, role=role, pipe=reading))
     if not is_first and not forked:
         os.close(writing)
         _watch_as_child(Watchdog(watched, board, role=role, pipe=reading))
     os.close(reading)
-    # `faulthandler` writes without the interpreter's lock: stacks reach the watch-dog from a crash, too.
+    # `faulthandler` writes without the interpreter's lock, so stacks reach the watchdog even after a crash.
     faulthandler.enable(writing)
     faulthandler.register(signal.SIGQUIT, writing, all_threads=True, chain=False)
     threading.Thread(target=_pulse, args=(board,), name="pulse", daemon=True).start()
@@ -78,6 +84,7 @@ def start_watchdog(role: str) -> WorkBoard:
 
 
 def _pulse(board: WorkBoard) -> None:
+    """Count a pulse each second; runs in a thread of the watched process."""
     while True:
         board.count_pulse()
         time.sleep(PULSE_SECONDS)
@@ -87,8 +94,9 @@ def _pulse(board: WorkBoard) -> None:
 
 
 def _watch_as_child(watchdog: Watchdog) -> NoReturn:
+    """Watch the parent until it ends, then end the watchdog."""
     for number in _SIGNALS:
-        # They are for the process; the watch-dog ends when the pipe does.
+        # Signals are for the process; the watchdog ends when the pipe is closed.
         signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(BaseException):
         watchdog.run()
@@ -96,7 +104,9 @@ def _watch_as_child(watchdog: Watchdog) -> NoReturn:
 
 
 def _watch_as_first_process(watchdog: Watchdog) -> NoReturn:
-    """Watch as process 1 of a container: forward signals, reap children, and exit with the child's code."""
+    """Watch the child as process 1 of a container: forward signals, reap children, exit with the child's
+    code.
+    """
     ends: dict[int, int] = {}
 
     def collect(*_: object) -> None:
@@ -122,7 +132,7 @@ def _watch_as_first_process(watchdog: Watchdog) -> NoReturn:
 
 
 class Watchdog:
-    """Supervisor of one process, which it kills when it hangs; `run` returns after it has ended."""
+    """Watcher of one process, which it kills when it hangs; `run` returns after the process has ended."""
 
     def __init__(
         self,
@@ -143,10 +153,11 @@ class Watchdog:
         self._silent = self._still = 0.0
         self._usage: ProcessUsage | None = None
         self._first_usage: ProcessUsage | None = None
-        """Usage of the process when its present silence was first examined; None while pulses arrive."""
+        """Usage of the process when the current silence was first examined; None while pulses arrive."""
         self._oom_kills = count_oom_kills()
 
     def run(self) -> None:
+        """Watch until the process ends or was killed, and record a fault if there was one."""
         while self._wait(TICK_SECONDS):
             if (cause := self.judge()) and not is_stopped(self.watched):
                 self._end(cause)
@@ -155,10 +166,10 @@ class Watchdog:
             self._explain_death()
 
     def judge(self) -> str:
-        """Compare the counters with the last call's; return the cause to end the process, else an empty text.
+        """Compare the counters with those of the last call.
 
-        Each call without a new pulse counts as one second, unless the process could not run meanwhile.
-        Causes are `stood_still` and `loop_stood_still`.
+        Return the cause to end the process, empty for none. Each call without a new pulse counts as one
+        second, unless the process could not run meanwhile. Causes are `stood_still` and `loop_stood_still`.
         """
         pulses, rounds, closing = self._board.read_counters()
         if pulses != self._pulses:
@@ -174,26 +185,27 @@ class Watchdog:
         return ""
 
     def _could_run(self) -> bool:
+        """Return whether the process could have run since the last call."""
         usage, before = self._read_usage(self.watched), self._usage
         self._usage = usage
         self._first_usage = self._first_usage or usage
         return usage is None or usage.could_run(since=before)
 
     def _end(self, cause: str) -> None:
-        # Before the signal, which breaks off a call that only sleeps.
+        # Read before the signal, which would interrupt a sleeping call.
         busy = self._find_busiest() if cause == "stood_still" else self._first_mark()
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.watched, signal.SIGQUIT)
             end = time.monotonic() + DUMP_SECONDS
             while self._wait(0.05) and time.monotonic() < end:
                 pass
-        # First the file: in a container the watch-dog ends with the process.
+        # The file is written first: in a container the watchdog ends together with the process.
         self._record(cause, busy)
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.watched, signal.SIGKILL)
 
     def _explain_death(self) -> None:
-        """Record a fault if Python crashed, or memory ran out before the process began to close."""
+        """Record a fault if Python crashed, or if memory ran out before the process began to end."""
         found = _CRASH.search(self._dump.decode(errors="replace"))
         if found is not None:
             self._record(f"crashed_{found[1].replace(' ', '_')}".lower(), self._find_crashed())
@@ -201,7 +213,10 @@ class Watchdog:
             self._record("out_of_memory", self._first_mark())
 
     def _wait(self, seconds: float) -> bool:
-        """Wait up to `seconds` for output of the process and store it; return False once it has ended."""
+        """Wait up to `seconds` for output of the process and keep it.
+
+        Return False once the process has ended.
+        """
         if not select.select([self._pipe], [], [], seconds)[0]:
             return True
         chunk = os.read(self._pipe, 65536)
@@ -209,9 +224,9 @@ class Watchdog:
         return bool(chunk)
 
     def _find_busiest(self) -> MarkedThread | None:
-        """Return the marked thread with the most processor time in the silence; None without marks.
+        """Return the marked thread with the most processor time during the silence; None without marks.
 
-        Of equal threads the loop's is returned.
+        Of equal threads, the event loop's is returned.
         """
         marks, before = self._board.read_marks(), self._first_usage
         now = self._read_usage(self.watched)
@@ -223,6 +238,7 @@ class Watchdog:
         return max(marks, key=lambda one: used[one], default=None)
 
     def _find_crashed(self) -> MarkedThread | None:
+        """Return the marked thread that crashed; without its mark, the event loop's."""
         marks = self._board.read_marks()
         for line in self._dump.decode(errors="replace").splitlines():
             if line.startswith("Current thread") and (found := _CURRENT.match(line)):
@@ -233,6 +249,7 @@ class Watchdog:
         return next(iter(self._board.read_marks()), None)
 
     def _record(self, cause: str, busy: MarkedThread | None) -> None:
+        """Write a fault file, and a line to the log."""
         fault = {
             "id": str(uuid.uuid4()), "role": self._role, "cause": cause, "work": busy.work if busy else "",
             "place": find_place(self._dump.decode(errors="replace"), busy),
@@ -247,7 +264,7 @@ class Watchdog:
 
 
 def write_fault(folder: str, fault: Mapping[str, str]) -> bool:
-    """Write a fault file for the next process of this data folder; return False if it cannot be written."""
+    """Write a fault file for the next process of this data folder; return False if that is impossible."""
     if not folder:
         return False
     target = Path(folder) / FAULTS_FOLDER
@@ -267,9 +284,9 @@ def write_fault(folder: str, fault: Mapping[str, str]) -> bool:
 
 
 def find_place(dump: str, busy: MarkedThread | None) -> str:
-    """Return up to six innermost frames of the busy thread, one a line; empty without a stack.
+    """Return up to FRAMES innermost frames of a thread, one per line; empty without a stack.
 
-    If that thread is unknown, the frames are those of the first stack.
+    If the thread is unknown, the frames are those of the first stack.
     """
     stacks: dict[int, list[str]] = {}
     current: list[str] = []
@@ -283,23 +300,24 @@ def find_place(dump: str, busy: MarkedThread | None) -> str:
 
 
 def _shorten(file: re.Match[str]) -> str:
+    """Return the last three parts of a path."""
     return "/".join(file[1].split("/")[-3:])
 
 
-# -- what the system says of a process; nothing where there is no /proc --------------------------------------
+# Facts about a process from the system, as far as there is /proc.
 
 
 class ProcessUsage:
-    """Processor time of each thread of a process, in clock ticks, and their states."""
+    """Processor time of each thread of a process in clock ticks, and the states of the threads."""
 
     def __init__(self, threads: Mapping[int, int], states: str) -> None:
         self.threads = threads
         self._states = states
 
     def could_run(self, *, since: ProcessUsage | None) -> bool:
-        """Return whether the process computed since then, or only slept.
+        """Return whether the process used the processor since then, or slept voluntarily.
 
-        False for a process that is suspended, waits for a disk, or is ready and gets no processor.
+        False for a process that is suspended, waits for a disk, or is ready but gets no processor.
         """
         if since is not None and sum(self.threads.values()) > sum(since.threads.values()):
             return True
@@ -307,7 +325,7 @@ class ProcessUsage:
 
 
 def read_usage(pid: int) -> ProcessUsage | None:
-    """Return None where the system has no /proc, or the process has ended."""
+    """Return the usage of a process; None without /proc, or if the process has ended."""
     threads, states = {}, ""
     try:
         for entry in os.scandir(f"/proc/{pid}/task"):
@@ -320,7 +338,7 @@ def read_usage(pid: int) -> ProcessUsage | None:
 
 
 def is_stopped(pid: int) -> bool:
-    """Ask `ps` whether a process is suspended, where there is no /proc."""
+    """Return whether a process is suspended, by `ps`; False where /proc tells that instead."""
     if Path("/proc/self").is_dir():
         return False
     with contextlib.suppress(OSError), os.popen(f"ps -o stat= -p {pid:d}") as told:  # noqa: S605
@@ -329,7 +347,7 @@ def is_stopped(pid: int) -> bool:
 
 
 def count_oom_kills() -> int:
-    """Return how many processes this machine has ended for lack of memory; 0 where it does not tell."""
+    """Return the number of processes that the system has killed for lack of memory; 0 if it does not tell."""
     with contextlib.suppress(OSError, ValueError), Path("/proc/vmstat").open(encoding="ascii") as file:
         return next((int(line.split()[1]) for line in file if line.startswith("oom_kill ")), 0)
     return 0
