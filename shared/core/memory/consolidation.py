@@ -44,7 +44,10 @@ class TidyPlan:
 
 
 def plan_tidying(notes: Sequence[LiveNote], *, today: date) -> TidyPlan:
-    """Return which notes are duplicates of another in their scope, and which are outdated on `today`."""
+    """Return which notes are duplicates of another in their scope, and which are outdated on `today`.
+
+    If the duplicates are more than a quarter of the notes, none is dropped, and `refused` is their number.
+    """
     doubles: list[tuple[int, int]] = []
     scopes: dict[str, list[LiveNote]] = defaultdict(list)
     for note in notes:

@@ -82,9 +82,9 @@ class Gauge:
 
 
 def budget_for(policy: ContextPolicy, window: int, max_output: int, fixed: int) -> ContextBudget:
-    """Return the budget of a model's window, in tokens; raises NoRoom if it leaves none for a conversation.
+    """Return the budget of a model's window, in tokens.
 
-    `max_output` is the longest answer of the model, `fixed` the tokens of system and tools.
+    Raises NoRoom if it leaves none for a conversation.
     """
     usable = policy.usable_window(window)
     out = min(policy.max_output, max_output, math.floor(policy.max_output_share * usable))

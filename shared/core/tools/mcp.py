@@ -160,7 +160,10 @@ def _words(raw: Mapping[str, Any], key: str, environment: Mapping[str, str]) -> 
 
 
 def _fill(text: str, environment: Mapping[str, str]) -> str:
-    """Replace each `${NAME}` with the environment variable; raises `_Unusable` if it is missing."""
+    """Return the text with each `${NAME}` replaced by the environment variable.
+
+    Raises `_Unusable` if it is missing.
+    """
 
     def value(found: re.Match[str]) -> str:
         try:
@@ -263,7 +266,10 @@ def usable_schema(raw: Any) -> dict[str, Any]:
 
 
 def _resolve(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema, or the local definition that its `$ref` names; raises `_Unusable` for others."""
+    """Return the schema, or the local definition that its `$ref` names.
+
+    Raises `_Unusable` for other references.
+    """
     pointer = schema.get("$ref")
     if not isinstance(pointer, str):
         return schema

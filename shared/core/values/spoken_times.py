@@ -1,5 +1,6 @@
-"""Days that a text speaks of, such as "yesterday", "vor zwei Wochen" or "4月27号", in the "
-"product's languages."""
+"""Days that a text speaks of, such as "yesterday", "vor zwei Wochen" or "4月27号", in the product's
+languages.
+"""
 
 from __future__ import annotations
 

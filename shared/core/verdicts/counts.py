@@ -1,4 +1,4 @@
-"""Servers that report fewer tokens than were sent: the sessions that met it."""
+"""Sessions in which a model's server reported fewer tokens than were sent."""
 
 from __future__ import annotations
 

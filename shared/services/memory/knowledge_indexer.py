@@ -181,7 +181,7 @@ class KnowledgeIndexer:
         return len(passages)
 
     async def _read_passages(self, folder: str, path: str, sha256: bytes) -> Sequence[Passage]:
-        """Return the passages of a file; raises `unreadable` also for a file that crashed processes."""
+        """Return the passages of a file. Raises `unreadable`, also for a file that crashed processes."""
         content = sha256.hex()[:32]
         if f"knowledge {content}" in self._given_up:
             raise self._unreadable(f"{path} stopped the program twice: it is left out until it changes")
