@@ -175,14 +175,14 @@ def audit_ledger(
     return AuditVerdict(
         ok=not hard,
         hard_faults=hard,
-        soft_faults=(*faults, *narrative_faults, *added, *_gone(former, mended)),
+        soft_faults=(*faults, *narrative_faults, *added, *_find_missing_items(former, mended)),
         dropped_items=dropped,
         scores=scores,
         ledger=mended,
     )
 
 
-def _gone(former: Ledger, mended: Ledger) -> tuple[str, ...]:
+def _find_missing_items(former: Ledger, mended: Ledger) -> tuple[str, ...]:
     known = {item.id for item in former.items if item.closed is None}
     gone = [item.text for item in mended.items if item.id in known and item.closed == LEFT_OUT]
     return find_lost_items(gone, len(known))
@@ -316,10 +316,10 @@ def _says_something(ledger: Ledger, former: Ledger, source_tokens: int) -> bool:
         return True
     narrative = ledger.narrative.strip()
     new_narrative = narrative and narrative != former.narrative and not is_blank(narrative)
-    return bool(new_narrative) or bool(_new_items(ledger, former)) or _changed(ledger, former)
+    return bool(new_narrative) or bool(_new_items(ledger, former)) or _has_changed_items(ledger, former)
 
 
-def _changed(ledger: Ledger, former: Ledger) -> bool:
+def _has_changed_items(ledger: Ledger, former: Ledger) -> bool:
     before = {item.id: item for item in former.items}
     return any(item != before[item.id] for item in ledger.items if item.id in before)
 
@@ -383,7 +383,9 @@ def list_unanswered(lines: tuple[SourceLine, ...]) -> list[NewItem]:
     open_lines = [line for line in lines[newest:] if line.author == "person"]
     asked = [line for line in open_lines if _question(line) is not None][-1:]
     marked = [line for line in lines if line.text.rstrip().endswith(NOT_ANSWERED)]
-    found = (_asked(line) for line in dict.fromkeys((*marked, *asked)) if line.author == "person")
+    found = (
+        _make_unanswered_item(line) for line in dict.fromkeys((*marked, *asked)) if line.author == "person"
+    )
     return [item for item in found if item is not None]
 
 
@@ -413,7 +415,7 @@ def _question(line: SourceLine) -> str | None:
     return questions[-1] if questions and may_be_quoted(questions[-1]) else None
 
 
-def _asked(line: SourceLine) -> NewItem | None:
+def _make_unanswered_item(line: SourceLine) -> NewItem | None:
     """Return an item for an unanswered message: its last question, else an action; None if it cannot be
     quoted.
     """
@@ -443,7 +445,7 @@ def common_scores(
     return {
         "size": round(count(text) / source, 3) if source else 0.0,
         "language": float(language),
-        "exact": _probed(text, lines),
+        "exact": _score_probes(text, lines),
     }
 
 
@@ -492,7 +494,7 @@ def _overlap(items: Sequence[LedgerItem], lines: tuple[SourceLine, ...]) -> floa
     return round(sum(shares) / len(shares), 3) if shares else 1.0
 
 
-def _probed(text: str, lines: tuple[SourceLine, ...]) -> float:
+def _score_probes(text: str, lines: tuple[SourceLine, ...]) -> float:
     """Return the share, 0 to 1, of up to eight sampled names and numbers of the source that occur in the
     text.
     """

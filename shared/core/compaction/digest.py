@@ -89,7 +89,7 @@ def _words(text: str) -> Iterator[str]:
 
 def _questions(sentences: Iterable[_Sentence], count: Count, room: int) -> list[_Sentence]:
     asked = [s for s in sentences if s.is_question and s.author == "person"]
-    return _packed(reversed(asked), count, room)
+    return _pack_sentences(reversed(asked), count, room)
 
 
 def _weightiest(sentences: Sequence[_Sentence], count: Count, room: int) -> list[_Sentence]:
@@ -100,10 +100,10 @@ def _weightiest(sentences: Sequence[_Sentence], count: Count, room: int) -> list
     frequency = Counter(chain.from_iterable(map(set, (sentence.words for sentence in plain))))
     rarity = {word: math.log(len(plain) / times) for word, times in frequency.items()}
     ranked = sorted(plain, key=lambda s: (s.author != "person", -_weight(s, rarity), s.place))
-    return _packed(ranked, count, room)
+    return _pack_sentences(ranked, count, room)
 
 
-def _packed(sentences: Iterable[_Sentence], count: Count, room: int) -> list[_Sentence]:
+def _pack_sentences(sentences: Iterable[_Sentence], count: Count, room: int) -> list[_Sentence]:
     packed: list[_Sentence] = []
     seen: set[tuple[str, ...]] = set()
     too_long = 0

@@ -138,7 +138,7 @@ def next_job(
     outside a sliding window. `ahead` is the estimated size of the next turn in tokens; the context counts as
     if it were added.
     """
-    due = _due(
+    due = _choose_job(
         view, budget=budget, policy=policy, context_tokens=context_tokens, ratio=ratio, model=model,
         cache_seconds=cache_seconds, ahead=ahead,
     )  # fmt: skip
@@ -146,7 +146,7 @@ def next_job(
     return due if through is None else _window(view, through)
 
 
-def _due(
+def _choose_job(
     view: View,
     *,
     budget: ContextBudget,
@@ -157,7 +157,7 @@ def _due(
     cache_seconds: float,
     ahead: int,
 ) -> JobOrder | None:
-    context_tokens = _counted(view, budget, policy, context_tokens, ratio)
+    context_tokens = _count_context(view, budget, policy, context_tokens, ratio)
     in_backoff = is_in_backoff(view, limit=budget.limit, model=model) and not ends_delay(
         view, budget, context_tokens
     )
@@ -270,7 +270,7 @@ def pinned_seqs(view: View) -> tuple[int, ...]:
     return tuple(sorted({entry.seq for entry in (*view.pins, *view.entries) if entry.pinned}))
 
 
-def _counted(
+def _count_context(
     view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, ratio: float
 ) -> int:
     """Return the tokens to compare with the thresholds.

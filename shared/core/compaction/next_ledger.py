@@ -110,7 +110,7 @@ def apply_patch(
     closing = {id_: reason for id_, reason in patch.close if reason.strip()}
     new_text = {id_: text for id_, text in patch.replace if text.strip()}
     items = [
-        _carried(item, new_text.get(item.id), closing.get(item.id))
+        _apply_change(item, new_text.get(item.id), closing.get(item.id))
         for item in former.items
         if item.closed is None
     ]
@@ -123,7 +123,7 @@ def apply_patch(
         place = places.get(told)
         if place is not None:
             known = items[place]
-            items[place] = replace(known, sources=_united(known.sources, new.sources))
+            items[place] = replace(known, sources=_merge_sources(known.sources, new.sources))
             continue
         number += 1
         places[told] = len(items)
@@ -236,7 +236,7 @@ def _list(raw: object) -> list[Any]:
     return raw if isinstance(raw, list) else []
 
 
-def _carried(item: LedgerItem, text: str | None, reason: str | None) -> LedgerItem:
+def _apply_change(item: LedgerItem, text: str | None, reason: str | None) -> LedgerItem:
     if reason is not None:
         return replace(item, closed=shorten_line(redact(reason), REASON_CHARS))
     return item if text is None else replace(item, text=shorten_line(text, ITEM_CHARS))
@@ -252,7 +252,7 @@ def _fresh(new: NewItem, number: int) -> LedgerItem:
     )
 
 
-def _united(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...]:
+def _merge_sources(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted({*old, *new}))
 
 

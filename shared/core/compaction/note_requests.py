@@ -415,12 +415,12 @@ def _said_lines(blocks: Iterable[Block]) -> Iterable[tuple[str, bool]]:
     for block in blocks:
         match block:
             case Text(text=text):
-                yield from _of_text(text)
+                yield from _mark_typed_lines(text)
             case Image(description=description) if description:
                 yield description, False
 
 
-def _of_text(text: str) -> Iterable[tuple[str, bool]]:
+def _mark_typed_lines(text: str) -> Iterable[tuple[str, bool]]:
     """Yield each line of a message with whether the person typed it; an unterminated file extends
     to the end.
     """

@@ -44,7 +44,7 @@ _LIST_MARK = re.compile(r"^(\s*(?:[-*•]|\d{1,3}[.)])\s+)(.*)$")
 
 def read_text(text: str, form: Form) -> tuple[Section, ...] | Unreadable:
     """Return the sections of a model's answer in text form; Unreadable, with the reason, if it has none."""
-    text = _unfenced(text.strip())
+    text = _strip_fence(text.strip())
     if not text or is_blank(text):
         return Unreadable(reason="the answer is empty")
     if text.startswith(("{", "[{")):
@@ -73,7 +73,7 @@ def audit_text(
     """
     lines = source_lines(source_text)
     ground = Ground.of(source_text, convert_to_ledger(former))
-    checked = tuple(_checked(section, ground) for section in sections)
+    checked = tuple(_check_section(section, ground) for section in sections)
     kept = tuple(section for section, _, _ in checked if section.text.strip())
     faults = tuple(fault for _, found, _ in checked for fault in found)
     statements = sum(total for _, _, total in checked)
@@ -84,7 +84,7 @@ def audit_text(
         form=form.name,
         narrative="",
         sections=kept,
-        items=tuple(_carried(item, told) for item in former.items if item.closed is None),
+        items=tuple(_close_if_covered(item, told) for item in former.items if item.closed is None),
         identifiers=merge_identifiers(former.identifiers, identifiers_of(source_words(source_text))),
     )
     mended, added = add_required_items(bare, lines, told=told)
@@ -119,7 +119,7 @@ def audit_text(
             *added,
             *long_or_short,
             *((f"{too_long}: its end was cut off",) if too_long else ()),
-            *_gone(former, render_summary(mended)),
+            *_find_missing_sentences(former, render_summary(mended)),
         ),
         dropped_items=faults,
         scores={**scores, "length": float(not long_or_short)},
@@ -128,7 +128,7 @@ def audit_text(
     )
 
 
-def _gone(former: Ledger, told: str) -> tuple[str, ...]:
+def _find_missing_sentences(former: Ledger, told: str) -> tuple[str, ...]:
     """Return a fault that names sentences of the former text which the new one does not state; none if it
     states all.
     """
@@ -137,25 +137,25 @@ def _gone(former: Ledger, told: str) -> tuple[str, ...]:
     texts += [sentence for text in record.narrative.splitlines() for sentence in SENTENCE.split(text)]
     said = [text for text in texts if text.strip()]
     plain = told.casefold()
-    gone = [text for text in said if not _is_told(text, plain, told)]
+    gone = [text for text in said if not _is_stated(text, plain, told)]
     return find_lost_items(gone, len(said))
 
 
-def _is_told(text: str, plain: str, told: str) -> bool:
+def _is_stated(text: str, plain: str, told: str) -> bool:
     exact = identifiers_of(text)
     if exact:
         return 2 * sum(name.casefold() in plain for name in exact) >= len(exact)
     return is_covered(NewItem(kind="fact", text=text), Ledger(), told)
 
 
-def _carried(item: LedgerItem, told: str) -> LedgerItem:
+def _close_if_covered(item: LedgerItem, told: str) -> LedgerItem:
     wanted = NewItem(kind=item.kind, text=item.text)
     if item.kind in _KEPT_BESIDE and not is_covered(wanted, Ledger(), told):
         return item
     return replace(item, closed=CARRIED)
 
 
-def _checked(section: Section, ground: Ground) -> tuple[Section, tuple[str, ...], int]:
+def _check_section(section: Section, ground: Ground) -> tuple[Section, tuple[str, ...], int]:
     """Return the section without faulty sentences, the faults, and the number of sentences."""
     kept: list[str] = []
     faults: list[str] = []
@@ -189,7 +189,7 @@ def _tidy(text: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", text).strip()
 
 
-def _unfenced(text: str) -> str:
+def _strip_fence(text: str) -> str:
     """Return an answer without a code fence around the whole of it."""
     found = re.fullmatch(r"```(?:markdown|md|text)?\n(.*)\n```", text, re.DOTALL)
     return found[1].strip() if found and "```" not in found[1] else text

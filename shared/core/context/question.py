@@ -145,7 +145,7 @@ def read_question(text: str) -> Question:
     asked = asked if _telling_words(asked) else ""
     dictionary = question_dictionary(text)
     spoken = tuple(words_of(asked or text))
-    told = _is_told(spoken, dictionary)
+    told = _asks_what_was_told(spoken, dictionary)
     about: Author = "assistant" if told else _about(spoken, dictionary)
     asks = (told or about != "assistant") and bool(asked or _begins_to_ask(text, spoken, dictionary))
     words = _telling_words(asked, text)
@@ -208,7 +208,7 @@ def _about(words: Sequence[str], dictionary: str) -> Author:
     return "assistant"
 
 
-def _is_told(words: Sequence[str], dictionary: str) -> bool:
+def _asks_what_was_told(words: Sequence[str], dictionary: str) -> bool:
     """Return whether the person asks what the assistant has said, as in "you told me" or "hast du mir
     empfohlen".
     """

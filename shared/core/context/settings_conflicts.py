@@ -48,14 +48,14 @@ def contradiction(preset: str, numbers: Mapping[str, Any]) -> str | None:
     deployment_policy(preset)
     try:
         policy = deployment_policy(preset, context_window=numbers.get(WINDOW), given=given)
-        fixed = _least_fixed() + int(WINDOW_SHARE * policy.context_window)
+        fixed = _estimate_system_text() + int(WINDOW_SHARE * policy.context_window)
         budget_for(policy, policy.context_window, policy.max_output, fixed)
     except ContradictoryPolicy as error:
         return str(error)
     return None
 
 
-def _least_fixed() -> int:
+def _estimate_system_text() -> int:
     """Return the estimated tokens of the default agent's system text."""
     return estimate_by_script(system_text(layers_for({}, Circumstances())))
 

@@ -32,7 +32,7 @@ _UNSEEN = re.compile(r"[\U000e0001-\U000e007f]")
 """Test for any invisible letter, made first because looking behind every letter takes long."""
 
 
-def _opened(names: tuple[str, ...], *, fence: str = "") -> re.Pattern[str]:
+def _opening_pattern(names: tuple[str, ...], *, fence: str = "") -> re.Pattern[str]:
     """Return a pattern of an opening sign before one of these tag names, also with invisible blanks or as an
     entity.
 
@@ -43,8 +43,8 @@ def _opened(names: tuple[str, ...], *, fence: str = "") -> re.Pattern[str]:
 
 
 _BUT_FENCE = (*(tag for tag in OUR_TAGS if tag != FENCE_TAG), *_OTHERS_TAGS)
-_MARK = _opened(_BUT_FENCE, fence=f"{FENCE_TAG}|")
-_MARK_BUT_FENCE = _opened(_BUT_FENCE)
+_MARK = _opening_pattern(_BUT_FENCE, fence=f"{FENCE_TAG}|")
+_MARK_BUT_FENCE = _opening_pattern(_BUT_FENCE)
 _CONTROL = re.compile(r"<(?=\|[\w-]{1,40}\|>|<\s*+/?+\s*+SYS\s*+>>)", re.IGNORECASE)
 _INST = re.compile(r"\[(?=/?INST\])")
 _SPEAKERS = r"(?:system|evertalk)"

@@ -242,7 +242,7 @@ def rank_passages(
     lanes = {lane: [at for at, passage in enumerate(found) if passage.lane == lane] for lane in _LANES}
     best = {lane: max((own[at] for at in lanes[lane]), default=0.0) for lane in search.frequencies}
     carried = {
-        lane: _carried(best[lane], of.with_word, weights[lane], search)
+        lane: _find_carried_share(best[lane], of.with_word, weights[lane], search)
         for lane, of in search.frequencies.items()
     }
     shares = {
@@ -264,9 +264,9 @@ def rank_passages(
         sure[lane] = share
         if lane == "said":
             raised = _Raised(turns, notes, facts)
-            by_words = _said(found, lanes["said"], own, _about(named, question), raised)
+            by_words = _score_messages(found, lanes["said"], own, _about(named, question), raised)
             said = _with_meaning(found, lanes[lane], by_words, carried[lane])
-            scores.update(_in_time(found, lanes[lane], said, spans))
+            scores.update(_raise_named_days(found, lanes[lane], said, spans))
         else:
             by_words = _scale({at: own[at] for at in lanes[lane]})
             scores.update(_with_meaning(found, lanes[lane], by_words, carried[lane]))
@@ -331,7 +331,7 @@ def _select_named(search: Search, found: Sequence[Found], question: str) -> dict
     for at, word in enumerate(search.words):
         if word in written:
             bearers = [author for author, names in known if word in names]
-            named[at] = bearers[0] if bearers else _is_called(found, at, written[word])
+            named[at] = bearers[0] if bearers else _find_addressed_side(found, at, written[word])
     return {at: bearer for at, bearer in named.items() if bearer}
 
 
@@ -339,7 +339,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 _SIDES: tuple[Author, ...] = ("person", "assistant")
 
 
-def _is_called(found: Sequence[Found], at: int, name: str) -> Author:
+def _find_addressed_side(found: Sequence[Found], at: int, name: str) -> Author:
     """Return the side that the other one addresses by this name, as in "Hi Ada!"; empty if neither does."""
     bearing = [passage for passage in found if at in passage.hits]
     if len(bearing) < CALLED:
@@ -454,7 +454,9 @@ def _sentences_of(search: Search, question: Question) -> list[frozenset[int]]:
     return list(dict.fromkeys(of for of in places if len(of) >= SENTENCE_WORDS))[:SENTENCES_AT_MOST]
 
 
-def _carried(best: float, with_word: Sequence[int], weights: Sequence[float], search: Search) -> float:
+def _find_carried_share(
+    best: float, with_word: Sequence[int], weights: Sequence[float], search: Search
+) -> float:
     """Return the share of the question's weight that the best passage has, reduced for words that were never
     said.
 
@@ -501,7 +503,7 @@ class _Raised(NamedTuple):
     """Best-fitting facts of the summary by the message that they cite."""
 
 
-def _said(
+def _score_messages(
     found: Sequence[Found], said: Sequence[int], own: Sequence[float], about: Author, raised: _Raised
 ) -> _Scores:
     """Return scores of messages, 0 to about 2: by words, neighbours, notes, facts, speaker and sitting."""
@@ -603,7 +605,9 @@ def _with_meaning(found: Sequence[Found], said: Sequence[int], scores: _Scores, 
     return {at: worth * scores.get(at, 0.0) + raised.get(at, 0.0) for at in scores.keys() | raised.keys()}
 
 
-def _in_time(found: Sequence[Found], said: Sequence[int], scores: _Scores, spans: Sequence[Span]) -> _Scores:
+def _raise_named_days(
+    found: Sequence[Found], said: Sequence[int], scores: _Scores, spans: Sequence[Span]
+) -> _Scores:
     """Return the scores, raised for passages from the days that the message names."""
     if not spans:
         return scores

@@ -147,7 +147,7 @@ def excerpt_of(text: str, words: Sequence[SearchWord], *, most: int = EXCERPT_CH
     """Return up to `most` characters around the first hit, on one line, with all hits marked."""
     line = " ".join(text.split())
     plain = _plain(line)
-    spans = _joined([found.span() for word in words for found in word.mark().finditer(plain)])
+    spans = _join_spans([found.span() for word in words for found in word.mark().finditer(plain)])
     begin = max(0, spans[0][0] - _BEFORE_THE_HIT) if spans and len(line) > most else 0
     begin = min(begin, max(0, len(line) - most))
     if begin:
@@ -177,7 +177,7 @@ def _plain_char(char: str) -> str:
     return small if len(small) == 1 else char
 
 
-def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _join_spans(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     made: list[tuple[int, int]] = []
     for first, last in sorted(spans):
         if made and first <= made[-1][1]:

@@ -180,7 +180,7 @@ def estimate_talk(
     """
     calls = tuple(_calls(talk, budget, compactions, count))
     likely = [cost_micro(usage, prices) for usage in calls]
-    most = [cost_micro(_uncached(usage), prices) for usage in calls]
+    most = [cost_micro(_without_caching(usage), prices) for usage in calls]
     return EvalEstimate(
         likely=None if prices is None else sum(filter(None, likely)),
         most=None if prices is None else sum(filter(None, most)),
@@ -214,7 +214,7 @@ def _usage(read: int, written: int, out: int) -> Usage:
     return Usage(cache_read_tokens=read, cache_write_tokens=written, output_tokens=out)
 
 
-def _uncached(usage: Usage) -> Usage:
+def _without_caching(usage: Usage) -> Usage:
     return Usage(
         cache_write_tokens=usage.cache_read_tokens + usage.cache_write_tokens,
         output_tokens=usage.output_tokens,

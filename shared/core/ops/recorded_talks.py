@@ -71,7 +71,7 @@ def _talk(one: Mapping[str, Any], number: int) -> EvalTalk:
     else:
         raise KeyError("conversation")
     dated, questions = tuple(said), tuple(asked)
-    messages = tuple(_packed((day, f"{_speaker(line)}: {line.text}") for day, line in dated))
+    messages = tuple(_pack_lines((day, f"{_speaker(line)}: {line.text}") for day, line in dated))
     return EvalTalk(
         name=name,
         messages=(_FIRST + messages[0], *messages[1:]) if messages else (),
@@ -154,7 +154,7 @@ def _beam_questions(one: Mapping[str, Any]) -> Iterator[EvalQuestion]:
             yield EvalQuestion(question=str(asked["question"]), answers=(answer,))
 
 
-def _packed(lines: Iterable[tuple[str, str]]) -> Iterator[str]:
+def _pack_lines(lines: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Yield messages of as many lines as fit, each group below its day; a longer line is a
     separate message.
     """

@@ -82,7 +82,7 @@ def fit(
     room = min(policy.writing.summary_most, max(MIN_SUMMARY, step // 2))
     former = bare.head.tokens if bare.head else 0
     needed = math.ceil(shrunk.context.estimate - former + room - hard / ratio)
-    for through, unresolved in _cuts(bare, policy, count, step=step, needed=needed):
+    for through, unresolved in _list_cuts(bare, policy, count, step=step, needed=needed):
         hidden = replace_with_digest(bare, through=through, count=count, most=room, unresolved=unresolved)
         if hidden is None or hidden == shrunk.view:
             continue
@@ -100,7 +100,7 @@ def fit(
     return shrunk
 
 
-def _cuts(
+def _list_cuts(
     view: View, policy: ContextPolicy, count: Count, *, step: int, needed: int
 ) -> list[tuple[int, bool]]:
     """Return which turns to replace, the fewest first: the last turn, and whether unresolved turns stay.

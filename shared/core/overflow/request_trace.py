@@ -173,12 +173,12 @@ def _messages(
     for number, (message, places) in enumerate(zip(messages, matched, strict=True)):
         for block, place in zip(message.blocks, places, strict=True):
             if place is None:
-                yield _ours(block, message, number, volatile)
+                yield _trace_added(block, message, number, volatile)
                 continue
             while next_unsent < place:
                 yield from _if_unsent(log.blocks[next_unsent])
                 next_unsent += 1
-            yield _sent(log.blocks[place], block, message, number)
+            yield _trace_logged(log.blocks[place], block, message, number)
     for one in log.blocks[next_unsent:]:
         yield from _if_unsent(one)
 
@@ -210,7 +210,7 @@ def _unsent(entry: Entry, block: Block, how: str) -> Piece:
     )  # fmt: skip
 
 
-def _sent(one: _Expected, block: Block, message: Message, number: int) -> Piece:
+def _trace_logged(one: _Expected, block: Block, message: Message, number: int) -> Piece:
     entry, words, stored = one.entry, _words(block), _words(one.stored)
     shortened = isinstance(block, ToolResult) and words != stored
     whole = stored if shortened else ""
@@ -222,7 +222,7 @@ def _sent(one: _Expected, block: Block, message: Message, number: int) -> Piece:
     )  # fmt: skip
 
 
-def _ours(block: Block, message: Message, number: int, volatile: str) -> Piece:
+def _trace_added(block: Block, message: Message, number: int, volatile: str) -> Piece:
     """Return a piece that belongs to no entry: summary, pins, recalled passages, or an added mark."""
     words = _words(block)
     source: Source = "program"

@@ -144,9 +144,9 @@ class KeepStrategy:
 
     def find_contradictions(self) -> Findings:
         """Return each check of these settings: True if the contradiction exists, and its description."""
-        return (*self._of_selection(), *self._of_tail())
+        return (*self._check_selection(), *self._check_tail())
 
-    def _of_selection(self) -> Findings:
+    def _check_selection(self) -> Findings:
         limits = {
             "window_messages": self.window_messages,
             "max_rounds": self.max_rounds,
@@ -164,7 +164,7 @@ class KeepStrategy:
             (self.recall_tokens < 0, f"recall_tokens={self.recall_tokens} must not be negative"),
         )
 
-    def _of_tail(self) -> Findings:
+    def _check_tail(self) -> Findings:
         kept, least = self.keep_turns, self.keep_turns_least
         counts = {"keep_turns_least": least, "tail_least": self.tail_least, "tail_most": self.tail_most}
         shares = {

@@ -153,7 +153,7 @@ def places_to_change(entries: Sequence[Entry], policy: ContextPolicy) -> tuple[i
     if not pruning.works_between_calls or not _has_results(entries):
         return () if newest is None else (newest,)
     uses = _uses(entries)
-    spared = _in_use(entries, uses, _calls_since(entries), pruning)
+    spared = _find_in_use(entries, uses, _calls_since(entries), pruning)
     left = [i for i, entry in enumerate(entries) if _may_be_shortened(entry, pruning, uses)]
     first = left[0] if left else None
     free = next((i for i in left if entries[i].seq not in spared), None)
@@ -208,7 +208,7 @@ class _LogFacts:
         ages = _calls_since(entries) if by_calls else _ages(entries, open_turn)
         touchable = (e for e in entries[first_person:] if not e.pinned and (by_calls or e.turn != open_turn))
         if by_calls:
-            spared = _in_use(entries, uses, ages, pruning)
+            spared = _find_in_use(entries, uses, ages, pruning)
             bound = _last_thought(entries, open_turn)
             touchable = (e for e in touchable if e.seq not in spared and e.seq not in bound)
         return cls(
@@ -216,7 +216,7 @@ class _LogFacts:
             by_seq={entry.seq: entry for entry in entries},
             ages=ages,
             names=names,
-            repeated=_repeated(entries, names) if pruning.prune_duplicates else frozenset(),
+            repeated=_find_repeated(entries, names) if pruning.prune_duplicates else frozenset(),
             open_turn=open_turn,
         )
 
@@ -349,7 +349,7 @@ def _last_thought(entries: Sequence[Entry], open_turn: int | None) -> frozenset[
     return frozenset(entry.seq for entry in entries[:last])
 
 
-def _in_use(
+def _find_in_use(
     entries: Sequence[Entry], uses: Mapping[str, ToolUse], ages: Mapping[int, int], pruning: PruneStrategy
 ) -> frozenset[int]:
     """Return the `seq` of entries to spare: the newest long result about each value that recent calls name.
@@ -361,17 +361,17 @@ def _in_use(
     spared: set[int] = set()
     for entry in reversed(entries):
         if ages[entry.seq] < pruning.prune_clear_after_assistants:
-            named.update(value for call in tool_uses(entry.blocks) for value in _named(call))
+            named.update(value for call in tool_uses(entry.blocks) for value in _list_values(call))
         if named and _may_be_shortened(entry, pruning, uses):
             calls = (uses.get(result.tool_use_id) for result in tool_results(entry.blocks))
-            about = {value for call in calls for value in _named(call)}
+            about = {value for call in calls for value in _list_values(call)}
             if (about & named) - found:
                 spared.add(entry.seq)
                 found |= about
     return frozenset(spared)
 
 
-def _named(call: ToolUse | None) -> set[str]:
+def _list_values(call: ToolUse | None) -> set[str]:
     values = call.input.values() if call else ()
     return {value for value in values if isinstance(value, str) and value}
 
@@ -432,7 +432,7 @@ def _tokens_now(entry: Entry, pruning: PruneStrategy) -> int:
     )
 
 
-def _repeated(entries: Sequence[Entry], names: Mapping[str, str]) -> frozenset[int]:
+def _find_repeated(entries: Sequence[Entry], names: Mapping[str, str]) -> frozenset[int]:
     """Return the `seq` of entries whose results all occur literally in newer results of the same tools."""
     seen: set[tuple[str, str]] = set()
     found: set[int] = set()

@@ -83,7 +83,7 @@ def repeat_of(words: str, *, first: datetime | None) -> Repeat:
     """
     said = " ".join(words.casefold().replace("’", "'").split())
     said, at = _without_time(said)
-    clock = at if at is not None else _needed(first).time().replace(second=0, microsecond=0)
+    clock = at if at is not None else _require_first(first).time().replace(second=0, microsecond=0)
     said, day = _without_month_day(said)
     found = _rhythm(said, monthly=bool(day))
     if found is None:
@@ -92,9 +92,9 @@ def repeat_of(words: str, *, first: datetime | None) -> Repeat:
     if not 1 <= every <= MOST_BETWEEN or (day and unit != "month"):
         raise BadMoment(ADVICE.format(words=words[:60]))
     if unit == "week" and not weekdays:
-        weekdays = (WEEKDAYS[_needed(first).weekday()],)
+        weekdays = (WEEKDAYS[_require_first(first).weekday()],)
     if unit == "month":
-        day = day or _needed(first).day
+        day = day or _require_first(first).day
     return Repeat(unit=unit, every=every, at=clock, weekdays=weekdays, day=day)
 
 
@@ -147,7 +147,7 @@ def _days(rule: Repeat, begin: date, since: date) -> Iterator[date]:
                 months += rule.every
 
 
-def _needed(first: datetime | None) -> datetime:
+def _require_first(first: datetime | None) -> datetime:
     if first is None:
         raise BadMoment("Say when it comes first: give `when`, or day and time, as in `every Monday at 9`.")
     return first

@@ -218,7 +218,7 @@ class CapReached(EvertalkError):
             "network": "The spending limit of your network",
         }
         self.advice = (
-            f"{what.get(scope, 'The spending limit')} for today is reached{_used(self.shortages)}. "
+            f"{what.get(scope, 'The spending limit')} for today is reached{_describe_usage(self.shortages)}. "
             f"Your message is kept; please write again after midnight ({timezone}), or ask the operator to "
             "raise the limit. Commands such as /budget work meanwhile."
         )
@@ -232,7 +232,7 @@ class HourCapReached(CapReached):
     def __init__(self, *, scope: str, timezone: str = "UTC", shortages: Sequence[Shortage] = ()) -> None:
         super().__init__(scope=scope, timezone=timezone, shortages=shortages)
         self.advice = (
-            f"Visitors have reached the spending limit of one hour{_used(self.shortages)}. "
+            f"Visitors have reached the spending limit of one hour{_describe_usage(self.shortages)}. "
             "Your message is kept; please write again in the next hour. "
             "Commands such as /budget work meanwhile."
         )
@@ -245,7 +245,7 @@ def cap_reached(scope: str, *, timezone: str, shortages: Sequence[Shortage] = ()
     return made(scope=kind, timezone=timezone, shortages=shortages)
 
 
-def _used(shortages: Sequence[Shortage]) -> str:
+def _describe_usage(shortages: Sequence[Shortage]) -> str:
     if not shortages:
         return ""
     first = shortages[0]

@@ -143,14 +143,14 @@ def _capitals_in(text: str) -> list[tuple[str, int]]:
         joins = bool(run) and text[run[-1].end() : match.start()] == " " and len(run) < _NAME_PARTS
         if _is_name(match, text, joins=joins):
             if run and not joins:
-                found.append(_joined(run))
+                found.append(_join_name(run))
                 run = []
             run.append(match)
         elif run:
-            found.append(_joined(run))
+            found.append(_join_name(run))
             run = []
     if run:
-        found.append(_joined(run))
+        found.append(_join_name(run))
     return found
 
 
@@ -163,6 +163,6 @@ def _is_name(match: re.Match[str], text: str, *, joins: bool) -> bool:
     return _SENTENCE_START.search(text[max(0, match.start() - 4) : match.start()]) is None
 
 
-def _joined(run: list[re.Match[str]]) -> tuple[str, int]:
+def _join_name(run: list[re.Match[str]]) -> tuple[str, int]:
     name = " ".join(match[0] for match in run)
     return re.sub(r"[’']s?$", "", name), run[0].start()

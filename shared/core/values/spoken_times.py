@@ -35,7 +35,7 @@ class Span(NamedTuple):
 def spoken_spans(text: str, today: date) -> tuple[Span, ...]:
     """Return the past days that a text names, seen from `today`; empty if it names more than four spans."""
     text = unicodedata.normalize("NFKC", text[:CHARS_READ]).casefold().replace("\u0654", "").replace("ʼ", "'")
-    spans = dict.fromkeys((*_dates(text, today), *_unspaced(text, today), *_spaced(text, today)))
+    spans = dict.fromkeys((*_dates(text, today), *_find_unspaced(text, today), *_find_spaced(text, today)))
     past = [span for span in spans if span.first <= today]
     narrow = tuple(span for span in past if not any(span.encloses(other) for other in past))
     return narrow if len(narrow) <= SPANS_AT_MOST else ()
@@ -416,7 +416,7 @@ def _dates(text: str, today: date) -> Iterator[Span]:
             yield _month_named(int(month))(today)
 
 
-def _unspaced(text: str, today: date) -> Iterator[Span]:
+def _find_unspaced(text: str, today: date) -> Iterator[Span]:
     for name in _HAN_DAY_OF_WEEK.findall(text):
         monday = _week(1)(today).first
         day = monday + timedelta(days=_han_weekday(name))
@@ -444,7 +444,7 @@ def _han_weekday(name: str) -> int:
     return min(6, (_CHINESE_WEEKDAYS if name in _CHINESE_WEEKDAYS else _JAPANESE_WEEKDAYS).index(name))
 
 
-def _spaced(text: str, today: date) -> Iterator[Span]:
+def _find_spaced(text: str, today: date) -> Iterator[Span]:
     words = [word for token in _WORD.findall(text.replace("\u200c", "")) for word in _parts(token)]
     at = 0
     while at < len(words):
@@ -452,7 +452,7 @@ def _spaced(text: str, today: date) -> Iterator[Span]:
             at += 1
             continue
         for length in range(min(_PHRASE_WORDS, len(words) - at), 0, -1):
-            found = _read(words, at, length, today)
+            found = _read_phrase(words, at, length, today)
             if found:
                 yield from found
                 at += length
@@ -467,7 +467,7 @@ def _parts(token: str) -> list[str]:
     return [token] if token in _TABLE or token in _NUMBER_OF else re.split("['-]", token)
 
 
-def _read(words: list[str], at: int, length: int, today: date) -> tuple[Span, ...]:
+def _read_phrase(words: list[str], at: int, length: int, today: date) -> tuple[Span, ...]:
     phrase = " ".join(words[at : at + length])
     if length >= 2 and (ago := _read_ago(words[at : at + length], today)):
         return (ago,)

@@ -74,7 +74,7 @@ class TokenScale:
             new = 1.0 if moved and kind == "summary" else _share_changed(former[place], whole[kind])
             drift = _DRIFT[kind] ** 2 + (new * _REPLACED_DRIFT[kind]) ** 2
             spread[place * len(KINDS) + place] += drift
-        return _changed(self, spread=spread)
+        return _with_values(self, spread=spread)
 
     def observe(self, estimates: Estimates, counted: float, *, noise: float) -> TokenScale:
         """Return the scale corrected by a count; the surer the count, the larger the correction.
@@ -91,7 +91,7 @@ class TokenScale:
         missing = counted - sum(ratio * tokens for ratio, tokens in zip(self.ratios, row, strict=True))
         ratios = [min(MOST, max(LEAST, ratio + gain[i] * missing)) for i, ratio in enumerate(self.ratios)]
         spread = [self.spread[i * size + j] - gain[i] * carried[j] for i in range(size) for j in range(size)]
-        return _changed(self, ratios=ratios, spread=spread)
+        return _with_values(self, ratios=ratios, spread=spread)
 
     def to_json(self) -> dict[str, Any]:
         """Return the scale for storage; covariances are symmetric, so each row begins at its variance."""
@@ -229,7 +229,7 @@ def _share_changed(former: int, now: int) -> float:
     return min(1.0, abs(now - former) / now) if now else 0.0
 
 
-def _changed(
+def _with_values(
     scale: TokenScale, *, ratios: Sequence[float] | None = None, spread: Sequence[float]
 ) -> TokenScale:
     return replace(scale, ratios=scale.ratios if ratios is None else tuple(ratios), spread=tuple(spread))

@@ -83,11 +83,11 @@ def estimate_tools(tools: Sequence[ToolSpec], count: Count) -> int:
     """Return the estimated tokens of offered tools; 0 without tools."""
     if not tools:
         return 0
-    return TOOLS_PRESENT + sum(PER_TOOL + count(text) for text in _described(tuple(tools)))
+    return TOOLS_PRESENT + sum(PER_TOOL + count(text) for text in _describe_tools(tuple(tools)))
 
 
 @lru_cache(maxsize=64)
-def _described(tools: tuple[ToolSpec, ...]) -> tuple[str, ...]:
+def _describe_tools(tools: tuple[ToolSpec, ...]) -> tuple[str, ...]:
     return tuple(map(tool_text, tools))
 
 

@@ -82,7 +82,7 @@ class SettingsCommands:
         if not call.args:
             now = _mode_now(chosen)
             return True, _choose(call.texts.say("modes", mode=now, modes=choices(modes)), modes, now=now)
-        found = modes[0] if call.args in _DASHES else _named(call.args, modes)
+        found = modes[0] if call.args in _DASHES else _match_name(call.args, modes)
         if found is None:
             words = call.texts.say("mode_unknown", name=excerpt(call.args), modes=choices(modes))
             return False, _choose(words, modes)
@@ -92,13 +92,13 @@ class SettingsCommands:
     async def _model(self, call: CommandInvocation) -> CommandReply:
         chosen = await self._store.load_chosen(call.session_id)
         own = self._requests.resolve_model(chosen.agent_config)
-        models = _offered(chosen, own)
+        models = _list_choices(chosen, own)
         if not call.args:
             now = self._model_now(chosen)
             key = "models" if models else "models_only"
             words = call.texts.say(key, model=choices([now]), models=choices(models))
             return True, _choose(words, models, now=now)
-        found = own if call.args in _DASHES else _named(call.args, models)
+        found = own if call.args in _DASHES else _match_name(call.args, models)
         if found is None:
             key = "model_unknown" if models else "model_unknown_no_choice"
             words = call.texts.say(key, name=excerpt(call.args), models=choices(models))
@@ -120,7 +120,7 @@ class SettingsCommands:
 
     async def _settings(self, call: CommandInvocation) -> CommandReply:
         chosen = await self._store.load_chosen(call.session_id)
-        models = _offered(chosen, self._requests.resolve_model(chosen.agent_config))
+        models = _list_choices(chosen, self._requests.resolve_model(chosen.agent_config))
         say, modes = call.texts.say, choices(list(modes_of(chosen.agent_config)))
         lines = [
             say("settings_goal" if chosen.goal else "settings_no_goal", goal=escape(join_lines(chosen.goal))),
@@ -146,11 +146,11 @@ def _mode_now(chosen: ChosenSettings) -> str:
     return chosen.mode if chosen.mode in modes else next(iter(modes))
 
 
-def _offered(chosen: ChosenSettings, own: str) -> tuple[str, ...]:
+def _list_choices(chosen: ChosenSettings, own: str) -> tuple[str, ...]:
     """Return the models to choose from, the agent's own included; empty if the agent offers no choice."""
     models = models_of(chosen.agent_config)
     return models if own in models or not models else (own, *models)
 
 
-def _named(word: str, names: Sequence[str]) -> str | None:
+def _match_name(word: str, names: Sequence[str]) -> str | None:
     return next((name for name in names if name.casefold() == word.strip().casefold()), None)

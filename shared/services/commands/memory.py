@@ -84,9 +84,9 @@ class MemoryCommands:
             case ["everything", *_]:
                 return await self._everything(call)
             case [yes] if yes in _YES:
-                return await self._confirmed(call, number=None)
+                return await self._erase_listed(call, number=None)
             case [number] if _NUMBER.fullmatch(number):
-                return await self._confirmed(call, number=int(number))
+                return await self._erase_listed(call, number=int(number))
             case _ if _NOTES.fullmatch(call.args):
                 return await self._erase(call, [int(one[1:]) for one in words])
             case _:
@@ -106,7 +106,7 @@ class MemoryCommands:
         confirm = texts.say("forget_confirm" if len(found.notes) == 1 else "forget_confirm_all")
         return True, Offering(f"{words}\n\n{confirm}", [*(choices if len(choices) > 1 else []), every])
 
-    async def _confirmed(self, call: CommandInvocation, *, number: int | None) -> CommandReply:
+    async def _erase_listed(self, call: CommandInvocation, *, number: int | None) -> CommandReply:
         ids = await self._notes.take_list(call.session_id, call.address_id or 0, number=number)
         return (False, call.texts.say("forget_no_list")) if ids is None else await self._erase(call, ids)
 

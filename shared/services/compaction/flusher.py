@@ -161,7 +161,7 @@ class Flusher:
         if job.trigger == MANUAL:
             flushed = await self.flush_range(job, state, through=state.answered_turn, threshold=MANUAL)
             failed = flushed.outcome == "failed"
-            return _retried(job, flushed, dead=True) if failed else _done(flushed)
+            return _build_retry(job, flushed, dead=True) if failed else _done(flushed)
         tried = state.view.flush_thresholds if job.attempt == 1 else frozenset[str]()
         if cycle != state.view.cycle or was_flushed(threshold, tried, prepared.policy):
             # The turn that requested this was claimed before the flush of this cycle had ended.
@@ -171,7 +171,7 @@ class Flusher:
         if wait > 0 and state.view.flushed_turn < state.answered_turn:
             return JobDone(outcome={"deferred": "cooldown"}, state="due", retry_seconds=wait)
         flushed = await self.flush_range(job, state, through=state.answered_turn, threshold=threshold)
-        return _retried(job, flushed, for_ever=False) if flushed.outcome == "failed" else _done(flushed)
+        return _build_retry(job, flushed, for_ever=False) if flushed.outcome == "failed" else _done(flushed)
 
     async def flush_late(self, job: JobClaim) -> JobDone:
         """Flush turns that compactions hid unread, one compaction after the other; return the job's end.
@@ -187,7 +187,7 @@ class Flusher:
                 job, owed.state, through=owed.through_turn, threshold=LATE, ledger=owed.ledger
             )
             if flushed.outcome == "failed":
-                return _retried(job, flushed, for_ever=True)
+                return _build_retry(job, flushed, for_ever=True)
         done = _done(flushed)
         if await self._owed.find_unflushed(job.session_id) is None:
             return done
@@ -488,7 +488,9 @@ def _done(flushed: FlushResult) -> JobDone:
     return JobDone(outcome={"flush": ticket.id if ticket else None, "outcome": flushed.outcome})
 
 
-def _retried(job: JobClaim, flushed: FlushResult, *, for_ever: bool = False, dead: bool = False) -> JobDone:
+def _build_retry(
+    job: JobClaim, flushed: FlushResult, *, for_ever: bool = False, dead: bool = False
+) -> JobDone:
     """Return the end of a failed flush: due again, or dead after `FAULTS_AT_MOST` faults unless `for_ever`.
 
     `dead` ends a flush that an operator requested at once.

@@ -153,11 +153,11 @@ class JobRunner:
             log.warning("job_storage_unavailable", job_id=job.id, kind=job.kind, reason=str(error))
             await self._end(job, state="due", outcome={"deferred": "storage"}, retry_seconds=1.0)
         except asyncio.CancelledError:
-            await self._interrupted(job)
+            await self._release_interrupted(job)
             raise
         except Exception as error:
             log.exception("job_failed", job_id=job.id, kind=job.kind, session_id=job.session_id)
-            await self._failed(job, error)
+            await self._end_failed(job, error)
         else:
             await self._ring_next(job, rung)
             await self._indexer.index_session(job.session_id)
@@ -229,7 +229,7 @@ class JobRunner:
             if waiting is not None:
                 await self._doorbell.ring(waiting)
 
-    async def _failed(self, job: JobClaim, error: Exception) -> None:
+    async def _end_failed(self, job: JobClaim, error: Exception) -> None:
         dead = job.trigger == "manual" or job.faults + 1 >= FAULTS_AT_MOST
         advice = error.advice if isinstance(error, EvertalkError) else EvertalkError.advice
         ended = await self._end(
@@ -260,7 +260,7 @@ class JobRunner:
         log.error("job_end_failed", job_id=job.id)
         return False
 
-    async def _interrupted(self, job: JobClaim) -> None:
+    async def _release_interrupted(self, job: JobClaim) -> None:
         """Release an interrupted job, so that another worker can start it at once."""
         with contextlib.suppress(LeaseLost, StorageUnavailable, TimeoutError):
             async with asyncio.timeout(RELEASE_SECONDS):

@@ -362,7 +362,7 @@ class SilentRequests:
     async def build(self, portion: FlushPortion, state: SessionState) -> tuple[SilentRequest, ...]:
         """Return the requests for one portion, in the order to send them. Raises ContextBudgetExceeded."""
         if portion.way == "prefix":
-            return (await self._behind_the_chat(portion, state),)
+            return (await self._build_after_chat(portion, state),)
         if portion.way not in APART:
             return ()
         entries = portion.view.entries
@@ -373,7 +373,7 @@ class SilentRequests:
             zone=self._requests.zone_of(portion.prepared.circumstances),
         )
         pieces = pieces_of(source, portion.room, self._requests.counter.count_tokens)
-        return tuple(self._alone(portion, state.agent_config, piece) for piece in pieces)
+        return tuple(self._build_separate(portion, state.agent_config, piece) for piece in pieces)
 
     async def prepare(
         self, state: SessionState, view: View, tools: tuple[ToolSpec, ...], *, model: str = ""
@@ -403,7 +403,7 @@ class SilentRequests:
             circumstances=circumstances,
         )
 
-    async def _behind_the_chat(self, portion: FlushPortion, state: SessionState) -> SilentRequest:
+    async def _build_after_chat(self, portion: FlushPortion, state: SessionState) -> SilentRequest:
         prepared = portion.prepared
         if prepared.estimate > prepared.budget.hard:
             prepared = self._requests.shrink(
@@ -418,7 +418,9 @@ class SilentRequests:
             hard=prepared.budget.hard,
         )
 
-    def _alone(self, portion: FlushPortion, agent_config: Mapping[str, Any], piece: str) -> SilentRequest:
+    def _build_separate(
+        self, portion: FlushPortion, agent_config: Mapping[str, Any], piece: str
+    ) -> SilentRequest:
         """Return a separate request: short rules and a transcript, with `save_memory` or a JSON schema if the
         model can use it.
         """
@@ -426,7 +428,7 @@ class SilentRequests:
         card, window = prepared.card, prepared.budget.window
         save = self._save_tool(agent_config)
         words = note_task(piece, self._known(portion), way=way)
-        fixed = _fixed(self._requests.counter.count_tokens, way)
+        fixed = _count_fixed(self._requests.counter.count_tokens, way)
         out = min(answer_tokens(window), card.max_output)
         most = most_notes(self._requests.counter.count_tokens(piece))
         return SilentRequest(
@@ -475,7 +477,7 @@ def find_flush_way(
     """
 
     def room_by(way: FlushWay) -> int:
-        room = room_for_words(window, fixed=_fixed(count, way), ratio=ratio)
+        room = room_for_words(window, fixed=_count_fixed(count, way), ratio=ratio)
         return room - room // KNOWN_SHARE
 
     can = card.capabilities | {"tools"} if card.offline else card.capabilities
@@ -485,7 +487,7 @@ def find_flush_way(
     return way, room.get(way, 0)
 
 
-def _fixed(count: Count, way: FlushWay) -> int:
+def _count_fixed(count: Count, way: FlushWay) -> int:
     tools = estimate_tools((SAVE_MEMORY,), count) if way == "request" else 0
     return count(note_rules(way)) + tools + _BESIDE
 
@@ -541,13 +543,13 @@ class OneShotCompletion:
                 f"about {tokens} tokens for a window of {card.window}", tokens=tokens, maximum=card.window
             )
         return await tracker.pay_for(
-            lambda: self._bounded(replace(request, about=tracker.trace_ids), tokens),
+            lambda: self._reply_within_limits(replace(request, about=tracker.trace_ids), tokens),
             input_tokens=tokens,
             output_tokens=min(request.max_output_tokens, card.max_output),
             card=card,
         )
 
-    async def _bounded(self, request: ModelRequest, tokens: int) -> ModelReply:
+    async def _reply_within_limits(self, request: ModelRequest, tokens: int) -> ModelReply:
         """Return the model's reply; raise ModelUnavailable if it stops coming or does not end."""
         heard = _StreamProgress()
         most_chars = request.max_output_tokens * _CHARS_PER_TOKEN + _CHARS_TO_SPARE

@@ -191,7 +191,7 @@ class SummaryTask:
         fitting = min(_WORDS_PER_TOKEN * self.plan.summary_limit, _WORDS_PER_ANSWER_TOKEN * room)
         system, user = self.write(most_words=max(1, floor(share * fitting)))
         if self.prefix is not None:
-            return _behind(self.prefix, user)
+            return _append_text(self.prefix, user)
         as_lines = as_lines and not self.is_text
         schema = TITLED_SCHEMA if self.titled else SUMMARY_SCHEMA
         words = as_lines_request(user, titled=self.titled) if as_lines else user
@@ -689,7 +689,7 @@ def _repairing(request: ModelRequest, reply: ModelReply, repair: str) -> ModelRe
     return replace(request, messages=messages)
 
 
-def _behind(prefix: ModelRequest, words: str) -> ModelRequest:
+def _append_text(prefix: ModelRequest, words: str) -> ModelRequest:
     """Return the request with a text added to its last user message, or as a new one."""
     messages = prefix.messages
     if not messages or messages[-1].role != "user":

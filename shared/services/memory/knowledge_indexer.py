@@ -152,13 +152,13 @@ class KnowledgeIndexer:
         changed = sorted(path for path, sha256 in found.items() if kept.get(path) != sha256)
         read: list[str] = []
         if changed:
-            room = self._most - await self._taken(folder, found, kept)
+            room = self._most - await self._count_unchanged(folder, found, kept)
             for path in changed:
-                room -= await self._read(agent_id, folder, path, found[path], room, problems)
+                room -= await self._store_passages(agent_id, folder, path, found[path], room, problems)
                 read.append(path)
         return IndexReport(read=tuple(read), removed=tuple(gone), problems=tuple(problems))
 
-    async def _read(
+    async def _store_passages(
         self, agent_id: int, folder: str, path: str, sha256: bytes, room: int, problems: list[str]
     ) -> int:
         """Store the passages of a file; return their number.
@@ -188,7 +188,9 @@ class KnowledgeIndexer:
         with mark_work("knowledge", content):
             return await self._files.read_passages(folder, path)
 
-    async def _taken(self, folder: str, found: Mapping[str, bytes], kept: Mapping[str, bytes]) -> int:
+    async def _count_unchanged(
+        self, folder: str, found: Mapping[str, bytes], kept: Mapping[str, bytes]
+    ) -> int:
         """Return the number of passages of the files that did not change."""
         taken = 0
         for path, sha256 in found.items():

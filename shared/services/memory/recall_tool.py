@@ -66,12 +66,12 @@ class RecallTool:
             raise ToolFailed("`offset` is a place in a long text: give its id as `artifact`.")
         question = replace(read_question(asked_for), asks=True)
         query = _query(arguments, question, context, last_seq, resolve_zone(context.timezone, self._home))
-        found = await self._found(query, question, context)
+        found = await self._find(query, question, context)
         if not found:
             return "Nothing was found. Try other words, names or dates."
         return render_passages(found, session_id=context.session_id)
 
-    async def _found(self, query: RecallQuery, question: Question, context: ToolContext) -> tuple[Found, ...]:
+    async def _find(self, query: RecallQuery, question: Question, context: ToolContext) -> tuple[Found, ...]:
         count = self._counter.count_tokens
         if query.words:
             encoder, vector = await encode_question(self._encoder, question.text, session=context.session_id)

@@ -66,7 +66,9 @@ class ErasureService:
 
         After `patience` seconds an unfinished report is returned, and a worker continues the erasure.
         """
-        return await self._whole(await self._store.start_erasure(session_id, actor=actor), patience=patience)
+        return await self._finish_within(
+            await self._store.start_erasure(session_id, actor=actor), patience=patience
+        )
 
     async def erase_messages(
         self, session_id: int, seqs: Sequence[int], actor: str, *, places: bool = True
@@ -81,7 +83,9 @@ class ErasureService:
 
     async def erase_import(self, session_id: int, actor: str) -> Report:
         """Erase an imported conversation. Raises UnknownSession and OnHold."""
-        return await self._whole(await self._store.start_erasure(session_id, actor=actor, scope="import"))
+        return await self._finish_within(
+            await self._store.start_erasure(session_id, actor=actor, scope="import")
+        )
 
     async def erase_session(self, session_id: int) -> Report:
         """Erase an idle conversation for the retention sweep; the person's notes stay. Raises UnknownSession.
@@ -89,7 +93,7 @@ class ErasureService:
         Erases nothing, and returns a report without counts, if the person is on legal hold, a message is
         unanswered, or the conversation was used in the last 12 hours. The caller checks the retention period.
         """
-        return await self._whole(
+        return await self._finish_within(
             await self._store.start_erasure(session_id, actor="retention", scope="retention")
         )
 
@@ -100,7 +104,7 @@ class ErasureService:
             await self._finish(erasure_id)
         return len(left)
 
-    async def _whole(self, begun: Report, *, patience: float = WAIT_SECONDS) -> Report:
+    async def _finish_within(self, begun: Report, *, patience: float = WAIT_SECONDS) -> Report:
         await self._announce(begun)
         self._crash_point("mid_erasure")
         try:

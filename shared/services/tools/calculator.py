@@ -69,7 +69,7 @@ def calculate(expression: str) -> str:
         except (decimal.DecimalException, ValueError) as error:
             raise ToolFailed("That has no real number as its result.") from error
         except (SyntaxError, InvalidExpression, RecursionError, MemoryError) as error:
-            raise ToolFailed(_not_understood(error)) from error
+            raise ToolFailed(_explain_error(error)) from error
         except (TypeError, AttributeError, KeyError) as error:
             raise ToolFailed(f"That cannot be calculated: {str(error)[:120]}") from error
 
@@ -138,7 +138,7 @@ def _plain(value: Decimal) -> str:
     return f"{trimmed.to_integral_value():f}" if trimmed == trimmed.to_integral_value() else f"{trimmed:f}"
 
 
-def _not_understood(error: Exception) -> str:
+def _explain_error(error: Exception) -> str:
     told = str(error).partition("(<")[0].strip()[:120]
     return f"The expression was not understood ({told}). Write it with numbers, + - * / % ** and parentheses."
 
@@ -155,7 +155,7 @@ def _modulo(a: Any, b: Any) -> Decimal:
     return rest + b if rest and (rest < 0) != (b < 0) else rest
 
 
-def _floor_divided(a: Any, b: Any) -> Decimal:
+def _floor_divide(a: Any, b: Any) -> Decimal:
     return (_decimal(a) - _modulo(a, b)) / _decimal(b)
 
 
@@ -196,7 +196,7 @@ def _round(value: Any, places: Any = 0) -> Decimal:
         return _decimal(value).quantize(step, rounding=decimal.ROUND_HALF_UP)
 
 
-def _whole(value: Any, most: int) -> int:
+def _require_whole(value: Any, most: int) -> int:
     number = _decimal(value)
     if number != number.to_integral_value() or not 0 <= number <= most:
         raise ToolFailed(f"That takes whole numbers from 0 to {most:,}.")
@@ -204,11 +204,11 @@ def _whole(value: Any, most: int) -> int:
 
 
 def _factorial(value: Any) -> Decimal:
-    return Decimal(math.factorial(_whole(value, 1_000))) + 0
+    return Decimal(math.factorial(_require_whole(value, 1_000))) + 0
 
 
 def _gcd(*values: Any) -> Decimal:
-    return Decimal(math.gcd(*(_whole(value, 10**DIGITS) for value in values)))
+    return Decimal(math.gcd(*(_require_whole(value, 10**DIGITS) for value in values)))
 
 
 def _cbrt(value: Any) -> Decimal:
@@ -223,7 +223,7 @@ _OPERATORS: Mapping[type, Callable[..., Any]] = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
-    ast.FloorDiv: _floor_divided,
+    ast.FloorDiv: _floor_divide,
     ast.Mod: _modulo,
     ast.Pow: _power,
     ast.USub: operator.neg,

@@ -83,7 +83,7 @@ class MakePictureTool:
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> ToolOutput:
         if context.address_id is None:
             raise ToolFailed("Pictures can be sent only in a conversation with a person.")
-        head, body = await self._open(await self._made(str(arguments["description"]), context))
+        head, body = await self._open(await self._make(str(arguments["description"]), context))
         if head is None or not body:
             raise ToolFailed("What came back is no picture.")
         mime = str(head["mime"])
@@ -94,7 +94,7 @@ class MakePictureTool:
         )  # fmt: skip
         return ToolOutput(files=(file,))
 
-    async def _made(self, prompt: str, context: ToolContext) -> bytes:
+    async def _make(self, prompt: str, context: ToolContext) -> bytes:
         """Return the picture's bytes; the price is reserved before and recorded after. Raises ToolFailed.
 
         An interrupted call is recorded, too, since the service may have made the picture.

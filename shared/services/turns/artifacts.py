@@ -30,11 +30,11 @@ class ArtifactReader:
         such portion.
         """
         try:
-            return await self._read(artifact.strip(), _offset(offset), find[:FIND_CHARS], session_id)
+            return await self._read_portion(artifact.strip(), _offset(offset), find[:FIND_CHARS], session_id)
         except ArtifactNotReadable as error:
             raise ToolFailed(error.advice) from error
 
-    async def _read(self, artifact: str, offset: int, find: str, session_id: int) -> str:
+    async def _read_portion(self, artifact: str, offset: int, find: str, session_id: int) -> str:
         seq = message_in(artifact)
         body = await (
             self._store.open_artifact(session_id, artifact)

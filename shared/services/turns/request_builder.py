@@ -321,7 +321,7 @@ class RequestBuilder:
         ratio, policy = choose_token_ratio(token_ratio, card), self.policy_for(agent_config, card)
         # A background call offers the tools of the turn before it.
         wanted = tools if instruction else useful_tools(tools, has_notes=bool(view.notes))
-        offered = self._offered(wanted, card, policy, view, agent_config)
+        offered = self._choose_offered(wanted, card, policy, view, agent_config)
         chosen = select(view, policy, channel=channel, ratio=ratio, unread=bool(instruction))
         window = policy.usable_window(card.window)
         at = self._with_room(circumstances or Circumstances(), int(window / card.token_factor))
@@ -437,7 +437,7 @@ class RequestBuilder:
             return None
         return sum(estimate_blocks(entry.blocks, self.estimate_tokens) for entry in view.entries)
 
-    def _offered(
+    def _choose_offered(
         self,
         tools: tuple[ToolSpec, ...],
         card: ModelCard,

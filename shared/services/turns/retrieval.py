@@ -109,9 +109,9 @@ class Retriever:
             return NOTHING_RECALLED
         ranked = rank_passages(search, question, spans, cited=cited, session_id=claim.session_id)
         items = await rerank(self._reranker, ranked, question.text, session=claim.session_id)
-        return self._recalled(items, limit, claim.session_id, today)
+        return self._render_recalled(items, limit, claim.session_id, today)
 
-    def _recalled(self, items: Sequence[Ranked], limit: int, session_id: int, today: date) -> Recalled:
+    def _render_recalled(self, items: Sequence[Ranked], limit: int, session_id: int, today: date) -> Recalled:
         count = self._requests.counter.count_tokens
 
         def text(tokens: int) -> str:

@@ -739,10 +739,10 @@ class SessionService:
             )
             return await self._defer(costs.claim, error, emit, seconds=BUDGET_RETRY_SECONDS, paid=costs)
         except ModelError as error:
-            return await self._model_failed(costs.claim, error, emit)
+            return await self._handle_model_error(costs.claim, error, emit)
         except Exception as error:
             log.exception("turn_failed", session_id=claim.session_id, turn=claim.turn, attempt=claim.attempt)
-            return await self._faulted(costs.claim, error, emit)
+            return await self._retry_or_give_up(costs.claim, error, emit)
         finally:
             self._stops.pop(claim.session_id, None)
             self._answering.pop(claim.session_id, None)
@@ -760,7 +760,7 @@ class SessionService:
         ends = answered.outcome.state
         await emit(Stored(event_seq=stored.event_seq, kind="msg", payload=stored.payload, ends=ends))
         await emit(RunEnded(turn=claim.turn, state=ends))
-        if (measured := await self._measured(claim, answered, stored)) is not None:
+        if (measured := await self._measure(claim, answered, stored)) is not None:
             await emit(measured)
         self._crash_point("after_delivered")
         if claim.near_caps and answered.outcome.state == "answered":
@@ -791,20 +791,20 @@ class SessionService:
         if job is not None:
             await self._doorbell.ring(job)
 
-    async def _measured(
+    async def _measure(
         self, claim: Claim, answered: TurnResult, stored: AnswerStored
     ) -> ContextMeasured | None:
         if answered.measured is None or not stored.view_moved:
             return answered.measured
         return await self._agent_loop.measure_context(claim.session_id)
 
-    async def _model_failed(self, claim: Claim, error: ModelError, emit: Emit) -> bool:
+    async def _handle_model_error(self, claim: Claim, error: ModelError, emit: Emit) -> bool:
         log.warning(
             "turn_waiting_for_model" if error.transient else "turn_rejected_by_model",
             session_id=claim.session_id, turn=claim.turn, code=error.code, reason=str(error),
         )  # fmt: skip
         if not error.transient:
-            return await self._faulted(claim, error, emit)
+            return await self._retry_or_give_up(claim, error, emit)
         if _has_waited_long(claim, error):
             return await self._give_up(claim, ModelGaveUp(str(error)), emit)
         return await self._defer(claim, error, emit, seconds=_wait_seconds(error, claim.attempt))
@@ -823,7 +823,7 @@ class SessionService:
         await self._postpone(claim, emit, seconds=seconds, fault=False, error=error, paid=paid)
         return False
 
-    async def _faulted(self, claim: Claim, error: Exception, emit: Emit) -> bool:
+    async def _retry_or_give_up(self, claim: Claim, error: Exception, emit: Emit) -> bool:
         """Retry a failed turn; after too many failures, end it with a notice.
 
         Return True if another turn waits.

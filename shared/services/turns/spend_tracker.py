@@ -163,7 +163,7 @@ class _CallOffer:
     def _worst(self, prepared: PreparedRequest, output: int) -> int:
         return worst_case_micro(prepared.estimate, output, self.prices, hour=prepared.request.cache_long)
 
-    def _left(self, shortages: Sequence[Shortage]) -> int:
+    def _count_left(self, shortages: Sequence[Shortage]) -> int:
         return min((one.left_micro for one in shortages), default=0) - self.spent_micro
 
     def fit_within(self, shortages: Sequence[Shortage], *, waits: bool) -> PreparedRequest | None:
@@ -174,7 +174,7 @@ class _CallOffer:
         """
         request = self.whole.request
         longest = affordable_output(
-            self.whole.estimate, request.max_output_tokens, self._left(shortages), self.prices,
+            self.whole.estimate, request.max_output_tokens, self._count_left(shortages), self.prices,
             hour=request.cache_long,
         )  # fmt: skip
         waits = waits and any(one.held_micro for one in shortages)
@@ -189,7 +189,7 @@ class _CallOffer:
 
     def max_input(self, shortages: Sequence[Shortage]) -> int:
         return affordable_input(
-            self.whole.estimate, MIN_OUTPUT, self._left(shortages), self.prices,
+            self.whole.estimate, MIN_OUTPUT, self._count_left(shortages), self.prices,
             hour=self.whole.request.cache_long,
         )  # fmt: skip
 

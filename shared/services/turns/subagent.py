@@ -145,7 +145,7 @@ class Subagent:
         for tried in range(1, MAX_OVERFLOW_RETRIES + 1):
             estimate = self._make_fit(specs)
             try:
-                return await self._paid(self._request(specs), estimate)
+                return await self._call_paying(self._request(specs), estimate)
             except PromptTooLong as error:
                 if tried == MAX_OVERFLOW_RETRIES:
                     raise
@@ -165,7 +165,7 @@ class Subagent:
             about=self.tracker.trace_ids,
         )
 
-    async def _paid(self, request: ModelRequest, estimate: int) -> ModelReply:
+    async def _call_paying(self, request: ModelRequest, estimate: int) -> ModelReply:
         """Make one call under a reservation and store its cost; an interrupted call is stored by estimate."""
         self._refuse_beyond_budget(estimate)
         try:

@@ -149,9 +149,11 @@ class ToolRounds:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks, timeout=END_SECONDS)
-        return [self._ended(state, call, task) for call, task in zip(calls, tasks, strict=True)]
+        return [self._collect_result(state, call, task) for call, task in zip(calls, tasks, strict=True)]
 
-    def _ended(self, state: TurnAttempt, call: ToolUse, task: asyncio.Task[ToolCallResult]) -> ToolCallResult:
+    def _collect_result(
+        self, state: TurnAttempt, call: ToolUse, task: asyncio.Task[ToolCallResult]
+    ) -> ToolCallResult:
         if task.done() and not task.cancelled():
             return task.result()
         harmless = state.given.toolbox.is_idempotent(call.name)

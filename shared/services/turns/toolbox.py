@@ -66,11 +66,13 @@ def build_validator(schema: Mapping[str, Any]) -> Any:
     from referencing import Registry
 
     extend: Any = jsonschema.validators.extend
-    kinds = extend(jsonschema.Draft202012Validator, {"pattern": _passed, "patternProperties": _passed})
+    kinds = extend(
+        jsonschema.Draft202012Validator, {"pattern": _accept_anything, "patternProperties": _accept_anything}
+    )
     return kinds(dict(schema), registry=Registry())
 
 
-def _passed(*_: Any) -> None:
+def _accept_anything(*_: Any) -> None:
     return None
 
 
@@ -287,29 +289,31 @@ class Toolbox:
     async def _run(self, call: ToolUse, context: ToolContext) -> ToolCallResult:
         offer = self._offers.get(call.name)
         if offer is None:
-            return _failed(call, f"There is no tool called {call.name[:80]!r}.")
+            return _build_failure(call, f"There is no tool called {call.name[:80]!r}.")
         tool = offer.tool
         try:
             if offer.shown is not None and (fault := offer.arguments.find_fault(call.input)):
-                return _failed(call, fault)
+                return _build_failure(call, fault)
             output = await run_with_timeout(
                 tool.run(call.input, context=context), seconds=tool.timeout_seconds
             )
-            return await self._ran(call, tool, output, context)
+            return await self._build_result(call, tool, output, context)
         except ToolFailed as error:
-            return _failed(call, cap_output(str(error), find_output_cap(tool)))
+            return _build_failure(call, cap_output(str(error), find_output_cap(tool)))
         except TimeoutError:
-            return _failed(call, f"{call.name} took longer than {tool.timeout_seconds:g} seconds.")
+            return _build_failure(call, f"{call.name} took longer than {tool.timeout_seconds:g} seconds.")
         except Exception as error:
             log.exception("tool_failed", tool=call.name, session_id=context.session_id, turn=context.turn)
-            return replace(_failed(call, f"{call.name} failed."), fault=error)
+            return replace(_build_failure(call, f"{call.name} failed."), fault=error)
 
-    async def _ran(self, call: ToolUse, tool: Tool, output: object, context: ToolContext) -> ToolCallResult:
+    async def _build_result(
+        self, call: ToolUse, tool: Tool, output: object, context: ToolContext
+    ) -> ToolCallResult:
         text = output.text if isinstance(output, ToolOutput) else output
         given, known = (output.images, output.kept) if isinstance(output, ToolOutput) else ((), ())
         if text is not None and not isinstance(text, str):
-            return _failed(call, f"{call.name} returned something that is neither text nor a picture.")
-        images, told = await self._kept(call, given, context)
+            return _build_failure(call, f"{call.name} returned something that is neither text nor a picture.")
+        images, told = await self._store_images(call, given, context)
         files: list[Text] = []
         if isinstance(output, ToolOutput) and self._images is not None:
             files = [await self._images.store_file(context.session_id, file) for file in output.files]
@@ -319,7 +323,7 @@ class Toolbox:
         result = ToolResult(tool_use_id=call.id, text=cap_output(words, find_output_cap(tool)))
         return ToolCallResult(result=result, status="done", images=(*known, *images), files=tuple(files))
 
-    async def _kept(
+    async def _store_images(
         self, call: ToolUse, given: Sequence[ToolImage], context: ToolContext
     ) -> tuple[tuple[Image, ...], list[str]]:
         kept: list[Image] = []
@@ -386,7 +390,7 @@ def cap_output(text: str, most: int = OUTPUT_CHARS) -> str:
     return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters left out …]\n{text[-half:]}"
 
 
-def _failed(call: ToolUse, text: str) -> ToolCallResult:
+def _build_failure(call: ToolUse, text: str) -> ToolCallResult:
     return ToolCallResult(
         result=ToolResult(tool_use_id=call.id, text=storable(text), is_error=True), status="failed"
     )

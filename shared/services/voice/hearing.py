@@ -102,7 +102,7 @@ class HearingService:
     async def _hear(self, session_id: int, attachment_id: int, recording: Recording, language: str) -> str:
         self._crash_point("before_hearing")
         if (known := await self._store.load_transcript(session_id, attachment_id)) is not None:
-            return _not_empty(known)
+            return _require_words(known)
         self.check_length(recording.seconds)
         seconds = self.limits.estimate_seconds(recording)
         micro = self.limits.cost_micro(seconds)
@@ -118,7 +118,7 @@ class HearingService:
                 await record(words=None, spent=self._spending(seconds, known=False, aborted=True))
             elif reservation_id is not None:
                 await self._spend.release_reservation(reservation_id)
-            raise _said(error) from error
+            raise _map_error(error) from error
         self._crash_point("after_hearing")
         told = transcript.seconds
         spent = self._spending(seconds if told is None else told, known=told is not None)
@@ -127,7 +127,7 @@ class HearingService:
         words = "" if too_long else transcript.text[:MOST_WORDS_CHARS]
         await record(words=words, spent=spent)
         self.check_length(told)
-        return _not_empty(words)
+        return _require_words(words)
 
     def _spending(self, seconds: float, *, known: bool, aborted: bool = False) -> Spending:
         return Spending(
@@ -138,12 +138,12 @@ class HearingService:
         )
 
 
-def _said(error: ModelError) -> EvertalkError:
+def _map_error(error: ModelError) -> EvertalkError:
     """Return the error for people after a failed transcription; RecordingEmpty if the service rejected it."""
     return RecordingEmpty(str(error)) if isinstance(error, ModelRejectedRequest) else NotHeard(str(error))
 
 
-def _not_empty(words: str) -> str:
+def _require_words(words: str) -> str:
     if not words:
         raise RecordingEmpty
     return words

@@ -26,7 +26,7 @@ CARD = ModelCard(
 
 
 def offered(builder: RequestBuilder, view: View) -> list[str]:
-    tools = builder._offered(TOOLS, CARD, POLICY, view, {})
+    tools = builder._choose_offered(TOOLS, CARD, POLICY, view, {})
     return [tool.name for tool in tools]
 
 
