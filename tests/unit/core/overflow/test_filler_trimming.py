@@ -105,7 +105,7 @@ def test_chatter_is_hidden_while_a_refused_summary_rests(until_turn: int, hidden
         reason="thrashing", limit=BUDGET.limit, model="chat-model", pins=(), until_turn=until_turn
     )
     log = exchanges(20, tokens=200)
-    assert bool(asked(log, hold_compaction=False, rest=rest)) is hidden
+    assert bool(asked(log, hold_compaction=False, backoff=rest)) is hidden
 
 
 def test_decisions_stick_and_asking_again_takes_the_next_ones() -> None:
