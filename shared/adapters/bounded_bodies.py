@@ -74,8 +74,9 @@ def call_at_end(response: Any, callback: Callable[[], None]) -> None:
 
 
 async def _bound(response: Any, *, most: int, endless_streams: bool) -> None:
-    """Replace the stream of a response by one with limits; compressed bodies are measured after
-    decompression.
+    """Replace the stream of a response by one with limits.
+
+    Compressed bodies are measured after decompression.
     """
     streams = response.status_code < 400 and response.headers.get("content-type", "").startswith(_EVENTS)
     in_all: float = most
@@ -99,8 +100,9 @@ def _too_large() -> type[Exception]:
 
 @functools.cache
 def _bounded_stream() -> Callable[..., Any]:
-    """Return the class of streams with limits; defined at the first call, since httpx2 is imported only with
-    an SDK.
+    """Return the class of streams with limits.
+
+    It is defined at the first call, since httpx2 is imported only with an SDK.
     """
     httpx2 = importlib.import_module("httpx2")
 

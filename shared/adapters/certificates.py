@@ -48,8 +48,9 @@ _WORDINGS: Mapping[CertificateFaultKind, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class CertificateFault:
-    """Certificate fault; `reason` continues a sentence whose subject is the server: "its certificate has
-    expired".
+    """Certificate fault of a server.
+
+    `reason` continues a sentence whose subject is the server: "its certificate has expired".
     """
 
     kind: CertificateFaultKind

@@ -29,8 +29,9 @@ class Sealed:
 
 
 class Encryption:
-    """AES-256-GCM with one key; `about` names the value's owner and is authenticated, so that rows cannot be
-    swapped.
+    """Cipher AES-256-GCM with one key.
+
+    `about` names the value's owner and is authenticated, so that rows cannot be swapped.
     """
 
     def __init__(self, secret_key: bytes) -> None:

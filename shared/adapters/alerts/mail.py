@@ -1,5 +1,6 @@
-"""Sends alerts by mail over SMTP: encrypted except on this machine, and never again if the outcome is
-unknown.
+"""Sender of alerts by mail over SMTP.
+
+The connection is encrypted except on this machine, and a mail is never sent again if the outcome is unknown.
 """
 
 from __future__ import annotations
@@ -31,9 +32,7 @@ from shared.core.tools.web_address import is_this_machine
 log = structlog.get_logger(__name__)
 
 SECONDS = 20.0
-"""Seconds that each network operation may take, so that the sending thread ends even if its caller was
-cancelled.
-"""
+"""Maximum seconds of each network operation, after which the sending thread ends."""
 WHOLE_SECONDS = 90.0
 """Seconds that sending a mail may take in all."""
 _PORTS = {"smtp": 587, "smtps": 465}

@@ -24,8 +24,9 @@ _LATER = frozenset({408, 409, 425, 429})
 
 Permits = Callable[[Address], bool]
 OwnServers = Callable[[SplitResult], Permits | None]
-"""Function of a URL: returns the check of addresses for one of the operator's own servers, or None for other
-hosts, which need https and a public address.
+"""Function that returns the check of addresses for the URL of one of the operator's own servers.
+
+It returns None for other hosts, which need https and a public address.
 """
 
 
@@ -109,8 +110,9 @@ class Poster:
 
 
 def permit_this_machine(parts: SplitResult) -> Permits | None:
-    """Return a check that allows only loopback addresses if the URL's host is this machine; None for another
-    host.
+    """Return a check that allows only loopback addresses if the URL's host is this machine.
+
+    Returns None for another host.
     """
     if not is_this_machine(parts.hostname or ""):
         return None
@@ -118,9 +120,7 @@ def permit_this_machine(parts: SplitResult) -> Permits | None:
 
 
 def find_tls_code(error: BaseException) -> str:
-    """Return the outcome code of a failed TLS connection: a certificate fault such as `tls_expired`, else
-    `tls`.
-    """
+    """Return the outcome code of a failed TLS connection, such as `tls_expired` or `tls`."""
     fault = find_certificate_fault(error)
     code = f"tls_{fault.kind}" if fault is not None else "tls"
     return code if code in ADVICE else "tls"

@@ -1,6 +1,4 @@
-"""Sends Web Push messages: encrypted for one browser (RFC 8291) and signed with the deployment's key (RFC
-8292).
-"""
+"""Sender of Web Push messages, encrypted for one browser (RFC 8291) and signed with our key (RFC 8292)."""
 
 from __future__ import annotations
 
@@ -50,8 +48,10 @@ class WebPush:
         resolve: Resolve = resolve_host,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Configure the client: `subject` is the contact that push services see, `services` the origins of
-        the operator's own push services.
+        """Configure the client.
+
+        `subject` is the contact that push services see, `services` the origins of the operator's own push
+        services.
         """
         self._store = store
         self._encryption = encryption
@@ -75,11 +75,11 @@ class WebPush:
     async def send(
         self, target: PushTarget, message: bytes, *, topic: str, ttl_seconds: int, urgency: Urgency
     ) -> Outcome:
-        """Send an encrypted message to one browser and return the outcome; `AlertRefused` if its keys are
-        invalid.
+        """Send an encrypted message to one browser and return the outcome.
 
-        A newer message replaces one with the same `topic` (at most 32 characters) that the push service still
-        holds. Raises StorageUnavailable and PushUnavailable.
+        The outcome is `AlertRefused` if the browser's keys are invalid. A newer message replaces one with
+        the same `topic` (at most 32 characters) that the push service still holds. Raises
+        StorageUnavailable and PushUnavailable.
         """
         await self._open()
         try:

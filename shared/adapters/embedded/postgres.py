@@ -114,9 +114,7 @@ class EmbeddedPostgres:
         self._fresh.rename(self._cluster)
 
     def _write_access(self) -> None:
-        """Write `pg_hba.conf` and `pg_ident.conf`, which admit only this account, the servers' account and
-        root.
-        """
+        """Write `pg_hba.conf` and `pg_ident.conf`, which admit this account, the servers' and root."""
         names = list_clients(self._place.account)
         whom = "all" if self._place.binaries.major >= _MAPS_TO_ALL else "postgres"
         # Accounts without a name cannot be mapped; the sockets' folder is closed to all other accounts.

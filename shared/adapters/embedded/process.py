@@ -49,8 +49,9 @@ def spawn(
 
 
 def die_with_parent(death_signal: signal.Signals) -> Callable[[], None] | None:
-    """Return a function for `preexec_fn` by which Linux signals the child when this process dies; None
-    elsewhere.
+    """Return a function for `preexec_fn` by which Linux signals the child when this process dies.
+
+    Returns None elsewhere.
     """
     if not sys.platform.startswith("linux"):
         return None
@@ -132,8 +133,9 @@ def tail(log: Path, chars: int = 1500) -> str:
 
 
 def read_log_since(log: Path, offset: int, chars: int = 65_536) -> str:
-    """Return at most `chars` bytes of the log after byte `offset`; from its start if it was rotated; "" if
-    unreadable.
+    """Return at most `chars` bytes of the log after byte `offset`; from its start if it was rotated.
+
+    Returns "" if unreadable.
     """
     try:
         with log.open("rb") as file:

@@ -44,9 +44,7 @@ class ProcessUser:
         return self.own(path)
 
     def take(self, path: Path) -> None:
-        """Make this account the owner of a folder and its files, left by servers of another account that must
-        have ended.
-        """
+        """Make this account the owner of a folder and its files, left by servers that must have ended."""
         if self.uid is None or self.gid is None or path.lstat().st_uid == self.uid:
             return
         # Root owns the folder until all files are changed; after a crash in between the next call begins
@@ -78,9 +76,7 @@ class ProcessUser:
         folder.chmod(0o700 | self.passing)
 
     def can_run(self, path: Path) -> bool:
-        """Return whether the account can execute a file or pass a folder, tested by a child that runs under
-        it.
-        """
+        """Return whether the account can execute a file or pass a folder, tested by a child process."""
         if self.uid is None:
             return os.access(path, os.X_OK)
         probe = subprocess.run(
@@ -105,8 +101,9 @@ class ProcessUser:
 
 
 def find_account(folder: Path, name: str = SHARED) -> ProcessUser:
-    """Return the account for the servers: the own one; as root the folder's owner, else `name`, else
-    SHARED.
+    """Return the account for the servers: that of this process.
+
+    As root, it is the folder's owner, else `name`, else SHARED.
     """
     if os.geteuid() != 0:
         return ProcessUser()
@@ -157,7 +154,5 @@ def _find_user(name: str) -> pwd.struct_passwd | None:
 
 
 def _may_change_hands(found: os.stat_result) -> bool:
-    """Return whether the owner of a file may be changed: not root's, and a folder or a file with a single
-    link.
-    """
+    """Return whether a file's owner may be changed: not root's, and a folder or a file with one link."""
     return found.st_uid != 0 and (stat.S_ISDIR(found.st_mode) or found.st_nlink == 1)

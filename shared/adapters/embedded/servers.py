@@ -112,8 +112,9 @@ class EmbeddedServers:
                     _log.error("%s did not come back: %s", type(server).__name__, error)
 
     def _servers(self) -> tuple[EmbeddedValkey | EmbeddedPostgres, ...]:
-        """Return the configured servers in the order in which they are started and stopped; PostgreSQL is
-        last.
+        """Return the configured servers in the order in which they are started and stopped.
+
+        PostgreSQL is last.
         """
         return tuple(server for server in (self.valkey, self.postgres) if server is not None)
 

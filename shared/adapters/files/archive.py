@@ -1,6 +1,4 @@
-"""Backup archives: written under a temporary name, read back, renamed, and unpacked with checks of every
-member.
-"""
+"""Backup archives, read back after writing, and unpacked with checks of every member."""
 
 from __future__ import annotations
 
@@ -138,9 +136,7 @@ def unpack(path: Path, target: Path | None) -> Manifest:
 
 
 def unpack_folder(archive: Path, target: Path) -> int:
-    """Unpack an archive of `pack_folder`, and return the number of files. Raises BadBackup for unsafe
-    names.
-    """
+    """Unpack an archive of `pack_folder`; return the number of files. Raises BadBackup for unsafe names."""
     number = 0
     with _reading(archive) as tar:
         for member in _members(tar):

@@ -20,10 +20,10 @@ _TICKS = 6
 
 
 def draw_chart(wish: dict[str, Any]) -> bytes:
-    """Return a chart as PNG. `wish` has `kind` (bar or line), `labels`, `series`, and perhaps `title` and
-    `unit`.
+    """Return a chart as PNG.
 
-    Each series has a `name` and as many `values` as there are labels; a value of None is a gap.
+    `wish` has `kind` (bar or line), `labels`, `series`, and perhaps `title` and `unit`. Each series has a
+    `name` and as many `values` as there are labels; a value of None is a gap.
     """
     return _Chart(wish).draw()
 

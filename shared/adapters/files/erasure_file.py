@@ -1,6 +1,4 @@
-"""Log of erasures in a file next to the database, by which
-erasures are repeated after a backup is restored.
-"""
+"""Log of erasures in a file, by which they are repeated after a backup is restored."""
 
 from __future__ import annotations
 
@@ -23,8 +21,9 @@ _HASH = "party"
 
 
 class ErasureFile:
-    """Append-only file with one JSON line per erasure;
-    incomplete lines, as after a power cut, are skipped.
+    """Append-only file with one JSON line per erasure.
+
+    Incomplete lines, as after a power cut, are skipped.
     """
 
     def __init__(self, path: Path) -> None:

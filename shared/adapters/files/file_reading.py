@@ -75,8 +75,9 @@ async def read_picture(content: bytes, *, opened: Open) -> Picture | NotRead:
 async def read_document(
     content: bytes, name: str, kind: DocumentKind, *, opened: Open, most_chars: int = MOST_TEXT_CHARS
 ) -> Document | NotRead:
-    """Return the text of a document of this kind, cut at `most_chars`; NotRead with the reason if it has
-    none.
+    """Return the text of a document of this kind, cut at `most_chars`.
+
+    Returns NotRead with the reason if it has none.
     """
     head, body = await opened(kind, content)
     if head is None:
@@ -157,9 +158,7 @@ async def decode_file(content: bytes, *, opened: Open, languages: tuple[str, ...
 
 
 def _tell_doubt(text: str, guessed: str) -> str:
-    """Return the text with a first line that warns of wrong letters if its encoding was guessed; else
-    unchanged.
-    """
+    """Return the text, with a first line that warns of wrong letters if its encoding was guessed."""
     return (
         f"({read_as(guessed)}: the file names no encoding, so letters may be wrong.)\n\n{text}"
         if guessed

@@ -51,9 +51,7 @@ class UnreadableKnowledge(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shelf:
-    """Files of a knowledge folder: SHA-256 by path below
-    `knowledge/`, and a sentence for each unusable file.
-    """
+    """Files of a knowledge folder: SHA-256 by path, and a sentence for each unusable file."""
 
     files: dict[str, bytes]
     problems: tuple[str, ...] = ()
@@ -117,8 +115,9 @@ async def _split_paper(path: str, content: bytes) -> tuple[Passage, ...]:
 
 
 def build_shelf(folder: Path) -> Shelf:
-    """List a knowledge folder without its hidden files and folders; problems are part of the result, none is
-    raised.
+    """List a knowledge folder without its hidden files and folders.
+
+    Problems are part of the result, none is raised.
     """
     files: dict[str, bytes] = {}
     problems: list[str] = []

@@ -1,6 +1,4 @@
-"""Likelihood of a text in a language, by pairs of letters in
-Unicode's names of places, languages and days.
-"""
+"""Likelihood of a text in a language, by pairs of letters in Unicode's names of places and days."""
 
 from __future__ import annotations
 

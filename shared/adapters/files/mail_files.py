@@ -241,8 +241,9 @@ def unpack_gzip(content: bytes) -> bytes:
 
 
 def _name(member: Any) -> str:
-    """Return the name of an archive's member, at most 200 characters; the encoding of an old archive is
-    guessed.
+    """Return the name of an archive's member, at most 200 characters.
+
+    The encoding of an old archive is guessed.
     """
     name = str(member.filename)
     if not member.flag_bits & 0x800 and not name.isascii():
@@ -322,8 +323,9 @@ def read_card(text: str) -> tuple[dict[str, Any], str]:
 
 
 def _unfold(text: str) -> Iterator[str]:
-    """Yield lines; a line that begins with a blank, or follows a soft line break, is joined to the one
-    before.
+    """Yield lines, joined where a line was folded.
+
+    A line that begins with a blank, or follows a soft line break, is joined to the one before.
     """
     held = ""
     for line in text.split("\n"):

@@ -84,8 +84,9 @@ def _find_pieces(clx: bytes) -> bytes:
 
 
 def _clean_word(text: str) -> str:
-    """Return Word's text without the codes of fields and control signs; results of fields and rows of tables
-    stay.
+    """Return Word's text without the codes of fields and control signs.
+
+    Results of fields and rows of tables stay.
     """
     kept: list[str] = []
     hidden: list[bool] = []

@@ -43,8 +43,9 @@ class LiftedTables:
 
 
 def lift_tables(page: Any) -> LiftedTables:
-    """Take tables of values out of a page, which is changed: each leaves a mark, cells of other tables become
-    paragraphs.
+    """Take tables of values out of a page.
+
+    The page is changed: each table leaves a mark, and cells of other tables become paragraphs.
     """
     from justhtml import Text
 

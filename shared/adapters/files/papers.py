@@ -1,7 +1,7 @@
-"""Text of office documents, sheets, slides and e-books as Markdown. Only the sandbox process imports this
-module.
+"""Text of office documents, sheets, slides and e-books as Markdown.
 
-Limits hold whatever a file claims: for unpacked bytes, text and depth of nesting.
+Only the sandbox process imports this module. Limits hold whatever a file claims: for unpacked bytes, text and
+depth of nesting.
 """
 
 from __future__ import annotations

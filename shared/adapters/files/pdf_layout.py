@@ -153,8 +153,9 @@ def _join(pieces: list[PlacedText], height: float) -> tuple[PlacedText, ...]:
 
 
 def _find_region(lines: list[PageLine], at: int) -> tuple[int, Columns]:
-    """Return the end of the table or columns that begin at line `at`, and their columns; (`at`, []) if none
-    begin there.
+    """Return the end of the table or columns that begin at line `at`, and their columns.
+
+    Returns (`at`, []) if none begin there.
     """
     if len(lines[at].parts) < 2:
         return at, []

@@ -79,8 +79,9 @@ def main() -> int:
 
 
 def _limit() -> None:
-    """Limit CPU time and memory of this process where the system allows it; elsewhere the parent's timeout
-    does.
+    """Limit CPU time and memory of this process.
+
+    Where the system cannot limit them, the parent's timeout does.
     """
     try:
         import resource

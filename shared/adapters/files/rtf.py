@@ -84,9 +84,7 @@ class _Reader:
             self.chars += len(words)
 
     def _hear(self, raw: bytes) -> None:
-        """Add bytes in the current encoding, without those that
-        only repeat a Unicode sign for old readers.
-        """
+        """Add bytes in the current encoding, except those that repeat a Unicode sign for old readers."""
         kept = raw[self._passed_over :]
         self._passed_over -= len(raw) - len(kept)
         if not self._silent:

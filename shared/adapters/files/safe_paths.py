@@ -1,5 +1,6 @@
-"""Reading of files inside one folder; links that leave it, and
-paths that are no regular file, are refused.
+"""Reading of files inside one folder.
+
+Links that leave it, and paths that are no regular file, are refused.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Client of the sandbox: a child process with little memory and time, without secrets, opens each untrusted
-file.
-"""
+"""Client of the sandbox, a child process with limited memory and time that opens one untrusted file."""
 
 from __future__ import annotations
 
@@ -26,8 +24,9 @@ OPEN_SECONDS = 20.0
 LEAST_CPU_SECONDS = 6
 MOST_CPU_SECONDS = 30
 BYTES_PER_CPU_SECOND = 50_000
-"""Bytes of a file for which it gets one more CPU second; a
-small file that takes long is not worth reading.
+"""Bytes of a file for which it gets one more CPU second.
+
+A small file that takes long is not worth reading.
 """
 AT_ONCE = 2
 """Maximum pictures opened at once, and likewise of all other files; each takes a process."""
@@ -75,11 +74,11 @@ class SandboxClient:
         seconds: float = OPEN_SECONDS,
         most_seconds: float = float("inf"),
     ) -> Opened:
-        """Open a file; return the head and bytes of the sandbox's answer, or (None, b"") if it cannot be
-        opened.
+        """Open a file.
 
-        `seconds` limits this file, `most_seconds` all files of `sender` in a minute. Raises SenderThrottled
-        above that, and TimeoutError if no place becomes free in WAIT_SECONDS.
+        Returns the head and bytes of the sandbox's answer, or (None, b"") if it cannot be opened.
+        `seconds` limits this file, `most_seconds` all files of `sender` in a minute. Raises
+        SenderThrottled above that, and TimeoutError if no place becomes free in WAIT_SECONDS.
         """
         key = hashlib.sha256(kind.encode() + content).digest()
         if self._has_failed_lately(key):
@@ -146,8 +145,9 @@ def cpu_seconds(size: int) -> int:
 
 
 async def open_in_sandbox(kind: Kind, content: bytes, *, seconds: float = OPEN_SECONDS) -> Opened:
-    """Open a file in a new process; return its head and bytes,
-    or (None, b"") if it fails or takes too long.
+    """Open a file in a new process.
+
+    Returns its head and bytes, or (None, b"") if it fails or takes too long.
     """
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "shared.adapters.files.sandbox_worker", kind, str(cpu_seconds(len(content))),

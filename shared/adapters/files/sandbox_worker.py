@@ -1,5 +1,6 @@
-"""Sandbox process that opens one untrusted file: bytes on
-standard input, a line of JSON and bytes as answer.
+"""Sandbox process that opens one untrusted file.
+
+It reads bytes from standard input, and writes a line of JSON and bytes.
 """
 
 from __future__ import annotations
@@ -150,8 +151,9 @@ def scans(content: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def _largest_picture(page: Any) -> Any:
-    """Return a page's largest picture, upright and within LONGEST_SIDE; None if the page has text or no
-    picture.
+    """Return a page's largest picture, upright and within LONGEST_SIDE.
+
+    Returns None if the page has text or no picture.
     """
     from PIL import Image
 
@@ -271,11 +273,10 @@ def _html_text(text: str) -> str:
 
 
 def text(content: bytes) -> tuple[dict[str, Any], bytes]:
-    """Decode a text of unknown encoding into UTF-8; `guessed` of the head names a guessed encoding, else it
-    is empty.
+    """Decode a text of unknown encoding into UTF-8.
 
-    The first line of `content` lists the sender's languages, separated by spaces; the text follows it. Raises
-    Refused if no encoding fits.
+    `guessed` of the head names a guessed encoding, else it is empty. The first line of `content` lists
+    the sender's languages, separated by spaces; the text follows it. Raises Refused if no encoding fits.
     """
     from shared.adapters.files.text_decoding import NotText, decode_text
 
@@ -288,8 +289,9 @@ def text(content: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def chart(content: bytes) -> tuple[dict[str, Any], bytes]:
-    """Draw a chart from its numbers in JSON; return a head with media type, width and height in pixels, and a
-    PNG.
+    """Draw a chart from its numbers in JSON.
+
+    Returns a head with media type, width and height in pixels, and a PNG.
     """
     from shared.adapters.files.charts import HEIGHT, WIDTH, draw_chart
 
@@ -311,8 +313,9 @@ _OPENERS: dict[str, Callable[[bytes], tuple[dict[str, Any], bytes]]] = {
 
 
 def main(kind: str, cpu_seconds: int) -> int:
-    """Read a file from standard input and write the answer to standard output; return 1 if the file is
-    broken.
+    """Read a file from standard input and write the answer to standard output.
+
+    Returns 1 if the file is broken.
     """
     global _cpu_seconds
     _cpu_seconds = cpu_seconds
@@ -329,8 +332,9 @@ def main(kind: str, cpu_seconds: int) -> int:
 
 
 def _limit(cpu_seconds: int) -> None:
-    """Limit CPU seconds and memory of this process where the system allows it; elsewhere the parent's timeout
-    does.
+    """Limit CPU seconds and memory of this process.
+
+    Where the system cannot limit them, the parent's timeout does.
     """
     try:
         import resource

@@ -57,8 +57,9 @@ _READ_AS = {
     "tis-620": "cp874", "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949",
     "big5": "big5hkscs",
 }  # fmt: skip
-"""Encoding to use for a declared one: a superset, as in browsers
-(https://encoding.spec.whatwg.org/#names-and-labels).
+"""Encoding that is used for a declared one, a superset of it, as in browsers.
+
+See https://encoding.spec.whatwg.org/#names-and-labels.
 """
 
 
@@ -68,8 +69,9 @@ class NotText(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoded:
-    """Decoded text of a file; `guessed` names the encoding if it
-    was guessed from letters, else it is empty.
+    """Decoded text of a file.
+
+    `guessed` names the encoding if it was guessed from letters, else it is empty.
     """
 
     text: str
@@ -235,8 +237,9 @@ def _has_escapes(content: bytes) -> bool:
 
 
 def _decode_escaped(content: bytes) -> Decoded | None:
-    """Decode ASCII bytes in an encoding with escape sequences, as mail uses, else as ASCII; None for other
-    bytes.
+    """Decode ASCII bytes in an encoding with escape sequences, as mail uses, else as ASCII.
+
+    Returns None for other bytes.
     """
     if not content.isascii():
         return None
@@ -260,9 +263,7 @@ def _decode_escaped(content: bytes) -> Decoded | None:
 
 
 def _decode_shifted(content: bytes) -> Decoded | None:
-    """Return the text in UTF-7 if its letters look more like a language than the same bytes in ASCII, else
-    None.
-    """
+    """Return the text in UTF-7 if it looks more like a language than in ASCII, else None."""
     if b"+" not in content or not content.isascii():
         return None
     try:
@@ -293,8 +294,9 @@ def _decode_damaged(content: bytes) -> Decoded | None:
 
 
 def _decode_wide(content: bytes) -> Decoded | None:
-    """Return the text in UTF-16 or UTF-32 without byte order mark; None if neither fits better than single
-    bytes.
+    """Return the text in UTF-16 or UTF-32 without byte order mark.
+
+    Returns None if neither fits better than single bytes.
     """
     best: tuple[float, str, str] | None = None
     for codec, label in _WIDE:

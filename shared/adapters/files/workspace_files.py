@@ -1,6 +1,4 @@
-"""Workspaces of agents: read once, and again when the watcher
-or the regular check finds that files changed.
-"""
+"""Workspaces of agents, read again when the watcher or the regular check finds changed files."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ MOST_BYTES = 1024 * 1024
 READ_SECONDS = 20.0
 CLOSE_SECONDS = 3.0
 _QUIET_MS = 100
-"""Milliseconds without a change after which files are read,
-since saving a file may write it several times.
-"""
+"""Milliseconds without a change before files are read; one save may write a file several times."""
 _LOOK_MS = 1_000
 _TRY_AGAIN_SECONDS = 5.0
 
@@ -47,8 +43,9 @@ class WorkspaceFiles:
         self._watched: tuple[Path, ...] = ()
 
     def load(self, folder: str) -> Workspace:
-        """Return the workspace as last read; a folder that is new
-        here is read at once, which blocks shortly.
+        """Return the workspace as last read.
+
+        A folder that is new here is read at once, which blocks shortly.
         """
         if folder not in self._known:
             self._take(folder, read_workspace(self.resolve_path(folder)))
@@ -65,8 +62,9 @@ class WorkspaceFiles:
                 self._keep_watch()
 
     def subscribe(self, on_change: OnChange) -> None:
-        """Call `on_change` from now on whenever a workspace has been read again; it replaces an earlier
-        callback.
+        """Call `on_change` from now on whenever a workspace has been read again.
+
+        It replaces an earlier callback.
         """
         self._on_change = on_change
 
@@ -90,8 +88,9 @@ class WorkspaceFiles:
                 self._tasks.append(asyncio.ensure_future(self._poll()))
 
     async def _poll(self) -> None:
-        """Read all workspaces every `poll_seconds`, for file systems without notifications and folders
-        created later.
+        """Read all workspaces every `poll_seconds`.
+
+        This finds changes on file systems without notifications, and folders created later.
         """
         while True:
             await asyncio.sleep(self._poll_seconds)

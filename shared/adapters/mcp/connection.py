@@ -185,10 +185,10 @@ class McpConnection:
             await asyncio.wait([hearing], timeout=STOP_SECONDS)
 
     async def _hear_changes(self, client: Any) -> None:
-        """Set `_changed` at each change of the tool list that the server announces; return if it has no such
-        stream.
+        """Set `_changed` at each change of the tool list that the server announces.
 
-        Older servers announce changes without a stream; `_handle_message` handles these.
+        Returns at once if the server has no such stream. Older servers announce changes without a stream;
+        `_handle_message` handles these.
         """
         try:
             async with client.listen(tools_list_changed=True) as events:
@@ -247,8 +247,9 @@ class McpConnection:
 
 
 class WatchedTransport:
-    """Transport that sets `over` when the server's stream ends; the package reports the end only to pending
-    calls.
+    """Transport that sets `over` when the server's stream ends.
+
+    The package reports the end only to pending calls.
     """
 
     def __init__(self, transport: Any, over: asyncio.Event) -> None:

@@ -51,8 +51,9 @@ PROBE_SECONDS = 15.0
 
 
 def load_servers(path: Path | None) -> tuple[tuple[McpServer, ...], tuple[str, ...]]:
-    """Return the MCP servers of the operator's file and sentences about its problems; both empty without a
-    file.
+    """Return the MCP servers of the operator's file and sentences about its problems.
+
+    Both are empty without a file.
     """
     text, problem = _file_text(path)
     if problem:
@@ -190,8 +191,9 @@ class McpTools:
         return self._tools
 
     async def check_ready(self, seconds: float) -> dict[str, bool]:
-        """Wait up to `seconds` for the first attempt of each connection; return whether the server is ready,
-        by name.
+        """Wait up to `seconds` for the first attempt of each connection.
+
+        Returns whether the server is ready, by name.
         """
         names = list(self._links)
         found = await asyncio.gather(*(self._links[name].wait_until_tried(seconds) for name in names))
@@ -246,9 +248,7 @@ class McpTools:
         _write_known(self._known, self._servers, approved)
 
     async def _follow_approvals(self, reviews: McpToolReviews) -> None:
-        """Apply approvals of other processes every LOOK_SECONDS, and repeat reviews that the database did not
-        answer.
-        """
+        """Every LOOK_SECONDS, apply approvals of other processes and repeat reviews that failed."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
@@ -284,8 +284,9 @@ class McpTools:
 
 
 class KnownMcpTools:
-    """Last known tools of MCP servers, for processes that only repeat them in requests; no server is
-    connected.
+    """Last known tools of MCP servers, for processes that only repeat them in requests.
+
+    No server is connected.
     """
 
     def __init__(self, servers: Sequence[McpServer], *, known: Path) -> None:
@@ -394,8 +395,9 @@ def _schema_fault(schema: Mapping[str, Any]) -> str:
 
 
 def _read_known(path: Path, servers: Mapping[str, McpServer]) -> dict[str, tuple[OfferedTool, ...]]:
-    """Return the last known tools by server, for servers whose configuration is unchanged; empty without the
-    file.
+    """Return the last known tools by server, if its configuration is unchanged.
+
+    Empty if there is no file of tools.
     """
     try:
         stored = json.loads(path.read_text("utf-8"))

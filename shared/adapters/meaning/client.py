@@ -22,8 +22,9 @@ from shared.core.verdicts.breaker import Breaker
 log = structlog.get_logger(__name__)
 
 QUESTION_SECONDS = 0.3
-"""Seconds to wait for the vector of a question while a person waits; without it, notes are recalled by words
-alone.
+"""Seconds to wait for the vector of a question while a person waits for the answer.
+
+Without a vector, notes are recalled by words alone.
 """
 PASSAGES_SECONDS = 60.0
 _MOST_ANSWER_BYTES = 2**20
@@ -40,8 +41,9 @@ def fits_socket(path: Path) -> bool:
 
 
 class LocalEncoder:
-    """Client of the encoder; each request has its own connection, so that a restarted encoder is found at
-    once.
+    """Client of the encoder.
+
+    Each request has its own connection, so that a restarted encoder is found at once.
     """
 
     def __init__(

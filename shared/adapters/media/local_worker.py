@@ -1,6 +1,4 @@
-"""Worker process that transcribes one recording from standard input with faster-whisper, without keys or
-rights.
-"""
+"""Worker process that transcribes one recording from standard input with faster-whisper."""
 
 from __future__ import annotations
 
@@ -30,8 +28,9 @@ def main(folder: str, language: str, seconds: str) -> int:
 
 
 def write_heard(model: Any, content: bytes, language: str) -> int:
-    """Write the text and length in seconds as JSON; return the exit code, UNREADABLE if the decoder refuses
-    the data.
+    """Write the text and length in seconds as JSON.
+
+    Returns the exit code, UNREADABLE if the decoder refuses the data.
     """
     try:
         segments, about = model.transcribe(io.BytesIO(content), language=language or None)

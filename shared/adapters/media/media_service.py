@@ -38,8 +38,9 @@ BuildBody = Callable[[Collection[str]], dict[str, Any]]
 
 
 class MediaService:
-    """Client of one endpoint and account; where a ModelError has
-    `aborted`, the call may have cost something.
+    """Client of one endpoint and account.
+
+    Where a ModelError has `aborted`, the call may have cost something.
     """
 
     def __init__(
@@ -114,8 +115,9 @@ class MediaService:
         return [name for name in self._optional if self._refused.find(name, session=session or 0) is not None]
 
     def _narrows(self, error: ModelRejectedRequest, session: int | None) -> bool:
-        """Record the optional field that the error names as refused; return whether there was a new one to
-        leave out.
+        """Record the optional field that the error names as refused.
+
+        Returns whether there was a new one to leave out.
         """
         refused = self._list_refused(session)
         fresh = [name for name in self._optional if name in str(error) and name not in refused]

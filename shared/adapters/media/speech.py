@@ -13,8 +13,9 @@ MOST_ANSWER_BYTES = 8 * 1024 * 1024
 
 
 class HttpSpeaker:
-    """Client of one speech model and voice; where a ModelError has `aborted`, the call may have cost
-    something.
+    """Client of one speech model and voice.
+
+    Where a ModelError has `aborted`, the call may have cost something.
     """
 
     def __init__(self, *, url: str, key: str, model: str, voice: str, seconds: float = SECONDS) -> None:

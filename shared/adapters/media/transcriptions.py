@@ -19,8 +19,9 @@ MOST_ANSWER_BYTES = 2 * 1024 * 1024
 
 
 class HttpTranscriber:
-    """Client of one transcription model; where a ModelError has
-    `aborted`, the call may have cost something.
+    """Client of one transcription model.
+
+    Where a ModelError has `aborted`, the call may have cost something.
     """
 
     def __init__(self, *, url: str, key: str, model: str, seconds: float = SECONDS) -> None:

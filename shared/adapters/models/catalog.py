@@ -40,8 +40,9 @@ MOST_FALLBACKS = 4
 """Maximum fallback models of one model; each that fails costs time."""
 
 _USUAL_TOKENS = 1.10
-"""Token factor of models without a measured one; Opus 4.7 and later count about 1.3 times the bundled
-vocabulary.
+"""Token factor of models without a measured one.
+
+Opus 4.7 and later count about 1.3 times the bundled vocabulary.
 """
 _SNAPSHOT = re.compile(r"-20\d{6}$")
 _ADDRESS, _ADDRESS_IN_WORDS = r"^https?://", "must begin with http:// or https://"
@@ -104,9 +105,7 @@ class ModelEntry:
     silence_seconds: float | None = None
     """Seconds to wait between two events of an answer; None means the value of `Patience`."""
     thought_tags: Mapping[str, str] = field(default_factory=dict)
-    """Tags between which this model writes its thoughts, besides
-    the known ones: closing tag by opening tag.
-    """
+    """Further tags between which this model writes thoughts: closing tag by opening tag."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Headers of each request besides the usual ones; an empty value removes a usual one."""
     fallbacks: tuple[str, ...] = ()

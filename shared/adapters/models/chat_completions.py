@@ -1,5 +1,4 @@
-"""Conversion of requests into the JSON of Chat Completions, and of answers' chunks into events of the
-Messages API.
+"""Conversion of requests and answers between the Messages API and Chat Completions.
 
 Servers agree on less than their documents say: ids, indexes and the end of an answer may be missing.
 """
@@ -39,9 +38,7 @@ _NOTHING = "(nothing)"
 _TEXT_PARTS = (None, "text", "output_text")
 _ID_CHARS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _ID_LENGTH = 9
-"""Length of the ids of tool calls: Mistral accepts only nine letters and digits, and all other servers accept
-these too.
-"""
+"""Length of the ids of tool calls; Mistral accepts only nine letters and digits."""
 
 
 def build_completion_body(
@@ -92,8 +89,9 @@ def _filled(message: Json, missing: Collection[Ability]) -> Json:
 
 
 def _mark(messages: Sequence[Json], *, but: int) -> None:
-    """Set a cache mark on the last part of the messages, not
-    counting the last `but` parts; none if too few.
+    """Set a cache mark on the last part of the messages, not counting the last `but` parts.
+
+    Sets none if there are too few parts.
     """
     parts = [part for message in messages for part in message["content"]]
     if but < len(parts):
@@ -101,9 +99,7 @@ def _mark(messages: Sequence[Json], *, but: int) -> None:
 
 
 def _plain(message: Json) -> Json:
-    """Return the message with its text parts joined to a string, which every server accepts; unchanged with
-    pictures.
-    """
+    """Return the message with its text parts joined to a string; unchanged if it has pictures."""
     parts = message["content"]
     if all(part["type"] == "text" for part in parts):
         return {**message, "content": "\n\n".join(part["text"] for part in parts) or None}
@@ -251,9 +247,7 @@ class ChunkTranslator:
         return events or [{"type": "ping"}]
 
     def _find_choice(self, choices: Sequence[object]) -> Mapping[str, Any]:
-        """Return the chunk's choice with the index that came first in the answer; empty if it has only
-        others.
-        """
+        """Return the chunk's choice whose index came first in the answer; empty if it has none."""
         for choice in choices:
             if not isinstance(choice, Mapping):
                 continue

@@ -145,9 +145,7 @@ class HttpEncoder(RecallServer):
         return self._middle
 
     async def _answers_others(self) -> bool:
-        """Return whether the server answers for an everyday
-        sentence, so that the failed texts are at fault.
-        """
+        """Return whether the server answers for an everyday sentence; then the failed texts are at fault."""
         if self._middle is None:
             return False
         try:
@@ -190,9 +188,7 @@ def _unit_vector(row: Mapping[str, Any]) -> Vector:
 
 
 def _largest(numbers: Sequence[float]) -> int:
-    """Return the index of the largest absolute number, which distinguishes models of the same name and
-    length.
-    """
+    """Return the index of the vector's largest absolute number, by which models are distinguished."""
     return max(range(len(numbers)), key=lambda place: abs(numbers[place]))
 
 

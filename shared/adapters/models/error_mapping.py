@@ -96,8 +96,9 @@ _WAIT_IN_WORDS = re.compile(
     re.IGNORECASE,
 )
 _ABOUT_OUR_REQUEST = re.compile(r"\A\W*(?:messages|tools|system|tool_choice|output_config|thinking)\b[.\[:]")
-"""Pattern of a refusal that names a place in the request; the text after it is quoted and says nothing of an
-account.
+"""Pattern of a refusal that names a place in the request.
+
+The text after it is quoted and says nothing of an account.
 """
 _SIGNATURE_WORDS = re.compile(
     r"signature.{0,40}thinking|thinking.{0,80}(?:signature|bound to)", re.IGNORECASE
@@ -137,8 +138,9 @@ class AbilityRefused(ModelRejectedRequest):
 def read_refusal(
     status: int, body: object, *, message: str = "", headers: Mapping[str, str] | None = None
 ) -> ProviderRefusal:
-    """Read an error response, or an error in a stream; `status`
-    below 400 is replaced by that of the error.
+    """Read an error response, or an error in a stream.
+
+    `status` below 400 is replaced by that of the error.
     """
     told = read_error_body(body, otherwise=message)
     codes = " ".join(told.codes)
@@ -256,10 +258,10 @@ def is_about_thinking(error: ModelError) -> bool:
 
 
 def _find_sizes(refused: ProviderRefusal) -> tuple[int | None, int | None] | None:
-    """Return (tokens of the request, tokens of the window) of a full window, None where not named; None for
-    another refusal.
+    """Return (tokens of the request, tokens of the window) of a full window, None where not named.
 
-    Numbers next to the window's name are proof; wordings and a 413 are not if the text names another limit.
+    Returns None for another refusal. Numbers next to the window's name are proof; wordings and a 413 are
+    not if the text names another limit.
     """
     text = refused.message
     if refused.tokens is not None or refused.maximum is not None:
@@ -285,8 +287,9 @@ def _speaks_of_account(refused: ProviderRefusal) -> bool:
 
 
 def _read_wait(told: ErrorBody) -> float | None:
-    """Return the seconds to wait that a body or its text names, as in "Please retry in 3.2s"; None if it
-    names none.
+    """Return the seconds to wait that a body or its text names, as in "Please retry in 3.2s".
+
+    Returns None if it names none.
     """
     if told.retry_delay:
         found = _DELAY.fullmatch(told.retry_delay.strip())

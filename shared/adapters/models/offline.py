@@ -1,6 +1,4 @@
-"""Offline demo that answers without a provider: it quotes the conversation, invents nothing, and says what it
-is.
-"""
+"""Offline demo that answers without a provider, by quoting the conversation."""
 
 from __future__ import annotations
 
@@ -110,10 +108,10 @@ class OfflineModel:
         )  # fmt: skip
 
     async def reply(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
-        """Return the demo's answer, which depends on the request alone; `on_text` gets it in pieces with
-        short pauses.
+        """Return the demo's answer, which depends on the request alone.
 
-        Raises PromptTooLong if the request exceeds the window.
+        `on_text` gets it in pieces with short pauses. Raises PromptTooLong if the request exceeds the
+        window.
         """
         tokens = self._count(request)
         if tokens > self._window:
@@ -243,9 +241,7 @@ def _saves(tool: ToolSpec, notes: Iterable[str], digest: str) -> tuple[ToolUse, 
 
 
 def _ledger(asked: str, above: Sequence[str]) -> str:
-    """Return a summary in JSON: a narrative that begins with the former one, and ledger items with their
-    sources.
-    """
+    """Return a summary in JSON: the former narrative continued, and ledger items with sources."""
     found = _FORMER.search(asked)
     former = json.loads(found[0])["former narrative"] if found else "".join(_NARRATIVE.findall(asked)[:1])
     said = _list_sentences(
@@ -271,9 +267,7 @@ def _expand(text: str, above: Sequence[str]) -> str:
 
 
 def _running_text(asked: str) -> str:
-    """Return a summary of former summaries and the most
-    important new sentences, under headings if requested.
-    """
+    """Return former summaries and the most important new sentences, under headings if requested."""
     forms = [form.headings for form in FORMS.values() if form.headings]
     headings = next((heads for heads in forms if all(f"\n## {head.title}\n" in asked for head in heads)), ())
     found: dict[str, list[str]] = {f"## {head.title}": [] for head in headings} or {"": []}

@@ -1,6 +1,4 @@
-"""Clients of servers with OpenAI's APIs, Chat Completions or Responses: OpenAI, compatible services, local
-servers.
-"""
+"""Clients of OpenAI, compatible services and local servers, by Chat Completions or Responses."""
 
 from __future__ import annotations
 
@@ -39,17 +37,16 @@ from shared.ports import ModelCard, ModelRequest
 LEAST_OUTPUT = 16
 """Minimum output limit in tokens; the Responses API refuses a smaller one."""
 _REASONING = "reasoning.encrypted_content"
-"""Value of `include` that requests encrypted reasoning, which a server that stores nothing needs back with
-tool results.
-"""
+"""Value of `include` that requests encrypted reasoning, which must be sent back with tool results."""
 _INCOMPLETE = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 
 
 def build_response_body(
     request: ModelRequest, card: ModelCard, wire_name: str, *, missing: Collection[Ability] = ()
 ) -> Json:
-    """Return the body of a streamed call of the Responses API; `missing` are abilities that the server has
-    refused.
+    """Return the body of a streamed call of the Responses API.
+
+    `missing` are abilities that the server has refused.
     """
     items: list[Json] = []
     for message in request.messages:
@@ -311,9 +308,7 @@ class OpenAIProvider(Provider):
         raise ModelUnavailable("this API counts no tokens")
 
     async def _ask_windows(self, wire_name: str) -> ModelWindows:
-        """Return the model's limits in tokens, from its own entry or, if that lacks them, from the list of
-        models.
-        """
+        """Return the model's limits in tokens, from its own entry, else from the list of models."""
         status, told = await self._fetch(f"/models/{quote(wire_name, safe='')}")
         found = parse_windows(told)
         if found.window is not None:
@@ -361,8 +356,9 @@ _OF_MESSAGES = ("message_", "content_block_")
 
 
 class ChunkReader(StreamReader):
-    """Reader of a stream of chunks; comments show that the
-    server is alive, and an end mark may be missing.
+    """Reader of a stream of chunks.
+
+    Comments show that the server is alive, and an end mark may be missing.
     """
 
     def __init__(self, stream: Any) -> None:

@@ -45,8 +45,9 @@ class PriceList:
         return price_on(day, self.list_prices(model))
 
     def rows(self, models: Sequence[str], today: date) -> list[dict[str, Any]]:
-        """Return the rows of the table for these models and the
-        configured ones; prices are None if unknown.
+        """Return the rows of the table for these models and the configured ones.
+
+        Prices are None if unknown.
         """
         rows = []
         for model in sorted({*models, *self.entries}):

@@ -299,17 +299,16 @@ class Provider:
 
 
 class StreamReader:
-    """Reader of an open stream that returns all events of a received piece at once, so that screens are
-    redrawn per piece.
-    """
+    """Reader of a stream that returns all events of a received piece at once, for fewer redraws."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
         self._chunks = stream.response.aiter_bytes()
         self._lines = EventLines()
         self._completion: ChunkTranslator | None = None
-        """Translator for a server that sends chunks of Chat Completions instead of Messages events; None
-        until one comes.
+        """Translator for a server that sends chunks of Chat Completions instead of Messages events.
+
+        It is None until a chunk of Chat Completions comes.
         """
         self._whole: bytearray | None = None
         """Bytes so far of a body that is no event stream; None for an event stream."""
@@ -374,9 +373,7 @@ class StreamReader:
         yield from self._end()
 
     def _end(self) -> list[Event]:
-        """Return the last events of a Chat Completions stream
-        without an end mark; empty for another stream.
-        """
+        """Return the last events of a Chat Completions stream without an end mark, else none."""
         completion, self._completion = self._completion, None
         return [] if completion is None else completion.end()
 
@@ -514,8 +511,9 @@ class translate_errors:  # noqa: N801  is used like a function: `with translate_
 
 
 def _build_unreachable(error: Exception) -> ModelUnavailable:
-    """Return the error of an unreachable provider; it names a
-    certificate fault if one is among the causes.
+    """Return the error of an unreachable provider.
+
+    The error names a certificate fault if one is among the causes.
     """
     fault = find_certificate_fault(error)
     if fault is None:

@@ -54,8 +54,9 @@ MOST_CHARS = 8_000_000
 MOST_UNUSABLE = 3
 """Maximum calls for one answer if the server's answers are unusable, since each call is paid."""
 _CUT_BEFORE = 2
-"""Streams without an end in one call after which the server is
-taken to send no end; the first counts as cut.
+"""Streams without an end in one call after which the server is taken to send no end.
+
+The first such stream counts as cut.
 """
 PAUSES_AT_MOST = 4
 """Maximum continuations of an answer whose provider pauses for its own tools."""
@@ -123,8 +124,9 @@ class RemoteModel:
         await self._provider.load()
 
     async def load_card(self, model: str) -> ModelCard:
-        """Return the entry's card, whatever `model` names; asks
-        the provider's model list at most once a day.
+        """Return the entry's card, whatever `model` names.
+
+        Asks the provider's model list at most once a day.
         """
         if self._entry.window is None:
             await self._provider.load_windows(self._entry.wire_name)
@@ -245,9 +247,7 @@ class RemoteModel:
         )
 
     def _begin_probe(self, call: _Call) -> None:
-        """Let the request use an ability that counts as missing, if a probe is due and the request would use
-        it.
-        """
+        """Let the request use an ability that counts as missing, if a probe of it is due."""
         probe = self._verdicts.abilities.find_probe(call.session)
         if probe is None:
             return
@@ -262,8 +262,9 @@ class RemoteModel:
         return self._provider.get_verdicts(self._entry.wire_name)
 
     def find_rejection(self) -> Rejection | None:
-        """Return the newest rejection of this model's requests,
-        for operators; None if it has answered since.
+        """Return the newest rejection of this model's requests, for operators.
+
+        Returns None if it has answered since.
         """
         return self._verdicts.rejections.find_newest(provider=self._provider.host, model=self._entry.name)
 
@@ -277,14 +278,16 @@ class RemoteModel:
 
     @property
     def _keeps_unsigned(self) -> bool:
-        """Whether thinking without a signature is kept, since the server may need it back; Anthropic signs
-        all.
+        """Whether thinking without a signature is kept, since the server may need it back.
+
+        Anthropic signs all.
         """
         return self._entry.wire == "messages" and self._provider.host != MAKER
 
     def _hidden_text(self, session: int) -> HiddenText | None:
-        """Return the filter for an answer's text; None for a
-        model's own maker, which leaves no tags in it.
+        """Return the filter for an answer's text.
+
+        Returns None for a model's own maker, which leaves no tags in it.
         """
         if self._is_maker:
             return None
@@ -292,8 +295,9 @@ class RemoteModel:
         return HiddenText(tags=self._entry.thought_tags, begins_in_thought=begins_in_thought)
 
     def find_narrowed_window(self) -> NarrowedWindow | None:
-        """Return that the provider repeatedly refuses requests that should fit, for operators; None if it
-        does not.
+        """Return a sentence for operators that the provider repeatedly refuses requests that should fit.
+
+        Returns None if the provider does not.
         """
         met, window = self._verdicts.window.get_believed_maximum(), self._card(believed=False).window
         if met is None or met >= window:
@@ -394,8 +398,9 @@ class RemoteModel:
         return True
 
     async def _show(self, call: _Call, parser: AnswerParser, events: Sequence[Event]) -> str:
-        """Process events and pass their text to `on_text`; a higher attempt number replaces text that was a
-        thought.
+        """Process events and pass their text to `on_text`.
+
+        A higher attempt number replaces text that was a thought.
         """
         piece = parser.take_all(events)
         if parser.chars > MOST_CHARS:
@@ -437,8 +442,9 @@ class RemoteModel:
         )
 
     def _blame(self, error: ModelError, request: ModelRequest) -> None:
-        """Record the error in the circuit breaker; busy servers, full windows and refused requests count as
-        success.
+        """Record the error in the circuit breaker.
+
+        Busy servers, full windows and refused requests count as success.
         """
         match error:
             case ModelUnknown():
@@ -459,8 +465,9 @@ class RemoteModel:
             call.aborted.append(self._check_usage(call, parser, spent))
 
     def _check_usage(self, call: _Call, parser: AnswerParser, usage: Usage) -> Usage:
-        """Return the provider's usage; our estimate, or the larger of both, if the provider's counts cannot
-        be right.
+        """Return the provider's usage.
+
+        It is our estimate, or the larger of both, if the provider's counts cannot be right.
         """
         if not usage.known:
             return self._estimate_usage(call, parser)
@@ -494,8 +501,9 @@ class RemoteModel:
         )
 
     def _is_suspected(self, call: _Call) -> bool:
-        """Return whether this session's earlier low counts make the count doubtful; a right count of plain
-        text ends that.
+        """Return whether the token count is doubtful, since earlier ones in the session were too low.
+
+        A right count of plain text ends the doubt.
         """
         if not self._verdicts.counts.are_suspected(session=call.session):
             return False

@@ -1,6 +1,4 @@
-"""Client of servers with `/rerank`, as Jina and Cohere have it, which rank passages by how well they answer a
-question.
-"""
+"""Client of servers with `/rerank`, which rank passages by how well they answer a question."""
 
 from __future__ import annotations
 

@@ -137,8 +137,9 @@ class Models:
             return reply
 
     def fallbacks(self, model: str) -> tuple[str, ...]:
-        """Return the fallback models of a model, in order: its own, else the deployment's; unusable ones are
-        left out.
+        """Return the fallback models of a model, in order: its own, else the deployment's.
+
+        Unusable ones are left out.
         """
         names = self._fallbacks.get(model) or self._fallbacks.get("", ())
         return tuple(name for name in names if name != model and self._model(name) is not None)
@@ -210,8 +211,9 @@ class Models:
         return [model for model in self._models.values() if isinstance(model, RemoteModel)]
 
     def take_answered(self) -> tuple[str, ...]:
-        """Return the hosts of providers that have answered since the last call; at the first call all of
-        them.
+        """Return the hosts of providers that have answered since the last call.
+
+        At the first call, returns all of them.
         """
         found = tuple(provider.host for provider in self._providers if provider.has_answered)
         for provider in self._providers:

@@ -210,8 +210,9 @@ class AnswerParser:
         return any(part.kind == "tool_use" or part.get_text().strip() for part in self._parts.values())
 
     def end_unannounced(self) -> None:
-        """Set the stop reason of an answer whose server sent none: "end_turn", or "max_tokens" if it stops
-        within a word.
+        """Set the stop reason of an answer whose server sent none.
+
+        It is "max_tokens" if the answer stops within a word, else "end_turn".
         """
         text = "".join(part.get_text() for part in self._parts.values() if part.kind == "text").rstrip()
         is_whole = self._has_calls() or not text or not text[-1].isalnum()
@@ -230,8 +231,9 @@ class AnswerParser:
         self._reason = known
 
     def find_stop_reason(self) -> StopReason:
-        """Return the stop reason; "tool_use" if and only if the answer has calls, unless it was cut or
-        refused.
+        """Return the stop reason.
+
+        "tool_use" if and only if the answer has calls, unless it was cut or refused.
         """
         told = _REASONS.get(self._reason or "")
         if told == "end_turn" and self._has_calls():
@@ -252,7 +254,7 @@ class AnswerParser:
     def estimate_spent(self, counter: TokenCounter, factor: float) -> Usage | None:
         """Return the usage of a discarded attempt, with its output estimated unless its final count arrived.
 
-        None if the answer had not begun. `factor` multiplies the counter's tokens.
+        Returns None if the answer had not begun. `factor` multiplies the counter's tokens.
         """
         if not self.started:
             return None

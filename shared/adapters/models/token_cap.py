@@ -43,8 +43,10 @@ class TokenReservations(Protocol):
         weight: int,
         free_models: Sequence[str],
     ) -> tuple[int, int] | None:
-        """Reserve tokens; return the id and the maximum output tokens, or None if less than `least_output` is
-        left of `cap`.
+        """Reserve tokens.
+
+        Returns the id and the maximum output tokens, or None if less than `least_output` is left of
+        `cap`.
         """
         ...
 
@@ -64,9 +66,7 @@ def find_output_weight() -> int:
 
 
 def find_token_cap(*, dollars: Decimal, tokens: int | None) -> int:
-    """Return the cap in tokens per day: `tokens` if set, else
-    what `dollars` buy at the highest input price.
-    """
+    """Return the cap in tokens per day: `tokens`, else what `dollars` buy at the highest input price."""
     return int(float(dollars) * 1_000_000 / find_dearest_prices()[0]) if tokens is None else tokens
 
 
@@ -90,10 +90,10 @@ class TokenCap:
         self._weight = find_output_weight()
 
     async def hold(self, input_tokens: int, output_tokens: int) -> HeldTokens:
-        """Reserve tokens of a call with the longest output that the cap allows; `settle` ends the
-        reservation.
+        """Reserve tokens of a call with the longest output that the cap allows.
 
-        Raises CapReached if less than LEAST_OUTPUT is left, StorageUnavailable.
+        `settle` ends the reservation. Raises CapReached if less than LEAST_OUTPUT is left,
+        StorageUnavailable.
         """
         found = await self._store.reserve_tokens(
             cap=self._cap,

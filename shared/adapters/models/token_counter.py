@@ -23,9 +23,7 @@ VOCABULARY = Path(__file__).parents[1] / "vocabulary" / "claude.json.xz"
 SHA256 = "2e83a955f3ee147dfedae17d41aba74f3d8ee2dc3407e7a4acae676b829562fc"
 
 _CHUNK_CHARS = 50_000
-"""Maximum characters that are encoded at once: the encoder panics on a million equal blanks, never on a fifth
-of that.
-"""
+"""Maximum characters that are encoded at once; the encoder panics on a million equal blanks."""
 _REMEMBERED_TEXTS = 2_048
 _REMEMBERED_CHARS = 4_000
 """Maximum characters of a text whose count is cached."""

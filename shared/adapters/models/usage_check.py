@@ -26,9 +26,7 @@ OUTPUT_FACTOR = 2
 _ASCII_SHARE = 0.62
 """Minimum share of our count that every vocabulary reaches for ASCII; for English it is nine tenths."""
 LARGE_SHARE, USUAL_SHARE = 0.3, 0.56
-"""Minimum shares of our count in other scripts: for large vocabularies (Hindi: a third), and for those like
-ours.
-"""
+"""Minimum shares of our count in other scripts, for large vocabularies and for those like ours."""
 LARGE_VOCABULARIES = (
     "chatgpt", "claude", "command", "deepseek", "doubao", "ernie", "gemini", "gemma", "gigachat", "glm",
     "gpt", "grok", "hunyuan", "kimi", "llama", "magistral", "minimax", "ministral", "mistral", "mixtral",

@@ -28,8 +28,9 @@ MAX_BREAKPOINTS = 4
 _MAX_MESSAGE_BREAKPOINTS = 3
 _MARK = {"type": "ephemeral"}
 _HOUR_MARK = {"type": "ephemeral", "ttl": "1h"}
-"""Cache mark for an hour; all marks of a request have the same lifetime, since the API wants longer ones
-first.
+"""Cache mark for an hour.
+
+All marks of a request have the same lifetime, since the API wants longer ones first.
 """
 _MARKABLE = frozenset({"text", "image", "tool_use", "tool_result"})
 SEALED_THINKING = "redacted_thinking"
@@ -135,8 +136,9 @@ def _mark(
 
 
 def _markable(content: Sequence[Json], *, but: int) -> Json | None:
-    """Return the last block that may have a cache mark, not counting the last `but` blocks; None if there is
-    none.
+    """Return the last block that may have a cache mark, not counting the last `but` blocks.
+
+    Returns None if there is none.
     """
     stable = content[: len(content) - but]
     return next((block for block in reversed(stable) if block["type"] in _MARKABLE), None)

@@ -21,11 +21,11 @@ _EARLIEST = datetime(1990, 1, 1, tzinfo=UTC)
 def read_past(
     source: PastSource, path: Path, *, zone: tzinfo, now: datetime, me: str = ""
 ) -> Iterator[PastMessage]:
-    """Yield the messages of an export in its order, without empty ones and those dated before 1990 or after
-    `now`.
+    """Yield the messages of an export in order.
 
-    `me` is the person's name in Telegram and WhatsApp; "" means the export's owner, where it names one.
-    Raises BadInput for a file of another form, and OSError.
+    Leaves out empty messages, and those dated before 1990 or after `now`. `me` is the person's name in
+    Telegram and WhatsApp; "" means the export's owner, where it names one. Raises BadInput for a file of
+    another form, and OSError.
     """
     _refuse_other_files(path)
     messages = read_whatsapp(path, zone=zone, me=me) if source == "whatsapp" else _read_json(source, path, me)

@@ -18,8 +18,9 @@ _NOT_JSON = "The file is no JSON, or is cut off."
 
 
 class JsonStream:
-    """Position in a JSON text; its methods raise BadInput for invalid JSON, deep nesting and values that are
-    too long.
+    """Position in a JSON text.
+
+    Its methods raise BadInput for invalid JSON, deep nesting and values that are too long.
     """
 
     def __init__(self, file: TextIO) -> None:

@@ -26,8 +26,9 @@ log = structlog.get_logger(__name__)
 PUBLISH_SECONDS = 1.0
 CONNECT_SECONDS = 3.0
 FOLLOW_SECONDS = 1.0
-"""Seconds to wait for Redis to confirm subscriptions; events missed before that are found by polling
-Postgres.
+"""Seconds to wait for Redis to confirm subscriptions.
+
+Events missed before that are found by polling Postgres.
 """
 LISTEN_SECONDS = 15.0
 """Seconds of silence after which the connection is pinged, since a vanished peer sends nothing."""
@@ -64,8 +65,9 @@ class RedisAnnouncer:
         self._subscriber = open_redis(Redis, url, socket_timeout=LISTEN_SECONDS, **options)
         self._channel = build_channel_prefix(self._publisher)
         self._for_all = f"{self._channel}{ALL_PROCESSES}"
-        """Channel for all processes; always subscribed, so that the loss of Redis is noticed without
-        sessions.
+        """Channel for all processes.
+
+        It is always subscribed, so that the loss of Redis is noticed without sessions.
         """
         self._wanted: set[str] = {self._for_all}
         self._confirmed: set[str] = set()
@@ -92,10 +94,10 @@ class RedisAnnouncer:
         await self.announce_all(session_id, (message,))
 
     async def announce_all(self, session_id: int, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Publish messages of a session in their order; transient ones are skipped if no other process
-        subscribes.
+        """Publish messages of a session in their order.
 
-        Raises nothing: lost messages are counted in `lost`.
+        Transient ones are skipped if no other process subscribes. Raises nothing: lost messages are
+        counted in `lost`.
         """
         now = time.monotonic()
         if now < self._not_before:
@@ -120,8 +122,9 @@ class RedisAnnouncer:
         self._note_audience(session_id, int(heard), now)
 
     async def subscribe(self, session_ids: Sequence[int]) -> None:
-        """Receive announcements of these sessions instead of former ones; wait FOLLOW_SECONDS for
-        confirmation.
+        """Receive announcements of these sessions instead of former ones.
+
+        Wait FOLLOW_SECONDS for confirmation.
         """
         self._wanted = {self._for_all, *(f"{self._channel}{session_id}" for session_id in session_ids)}
         pubsub = self._pubsub
@@ -212,8 +215,9 @@ class RedisAnnouncer:
         self._changed.set()
 
     def _note_audience(self, session_id: int, heard: int, now: float) -> None:
-        """Note whether other processes subscribe to a session; `heard` is the number of subscribers including
-        this process.
+        """Note whether other processes subscribe to a session.
+
+        `heard` is the number of subscribers including this process.
         """
         others = heard - (f"{self._channel}{session_id}" in self._confirmed)
         if others > 0:
@@ -225,9 +229,7 @@ class RedisAnnouncer:
 
 
 def _is_passing(message: Mapping[str, Any]) -> bool:
-    """Return whether a message is transient: it only draws a running answer, whose state a new screen gets
-    anyway.
-    """
+    """Return whether a message only draws a running answer, whose state a new screen gets anyway."""
     kind = message.get("t")
     return kind == "delta" or (kind == "run" and message.get("state") in ("started", "tool"))
 
@@ -242,8 +244,9 @@ def _pack(messages: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _announcements(session: str, data: object) -> list[tuple[int, Mapping[str, Any]]]:
-    """Return (session id, message) of one message or a list; invalid ones, of other users of a shared Redis,
-    are ignored.
+    """Return (session id, message) of one message or a list.
+
+    Invalid ones, of other users of a shared Redis, are ignored.
     """
     text = _text(data)
     if len(text) > MAX_MESSAGE_CHARS:

@@ -39,8 +39,9 @@ def read_job(raw: bytes) -> Any:
 
 
 def open_queue(redis_url: str, queue: str = QUEUE) -> ArqRedis:
-    """Return arq's client for announcing and for the worker; arq's own constructor would drop TLS options and
-    characters of passwords.
+    """Return arq's client for announcing and for the worker.
+
+    Arq's own constructor would drop TLS options and characters of passwords.
     """
     client = open_redis(ArqRedis, redis_url, socket_connect_timeout=_CONNECT_SECONDS)
     client.job_serializer, client.job_deserializer = write_job, read_job

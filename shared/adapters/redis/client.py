@@ -17,9 +17,7 @@ def open_redis(kind: type[AnyRedis], url: str, **options: Any) -> AnyRedis:
 
 
 def _build_tls_options(url: str) -> dict[str, Any]:
-    """Return options that check the certificate's host name, which the library does not; empty without TLS or
-    checks.
-    """
+    """Return options that check the certificate's host name; empty without TLS or checks."""
     parts = urlsplit(url)
     checked = parse_qs(parts.query).get("ssl_cert_reqs", ["required"])[0] == "required"
     return {"ssl_check_hostname": True} if parts.scheme == "rediss" and checked else {}

@@ -40,10 +40,10 @@ class RedisCounts:
         asked: Sequence[str],
         seconds: float,
     ) -> Mapping[str, int] | None:
-        """Add counts to the last of `slices`; return the sums over all slices for the keys `asked`, without
-        zeros.
+        """Add counts to the last of `slices`.
 
-        None if Redis does not answer. Each slice expires twice `seconds` after its last change.
+        Returns the sums over all slices for the keys `asked`, without zeros. None if Redis does not
+        answer. Each slice expires twice `seconds` after its last change.
         """
         try:
             with keep_cancellation():

@@ -31,8 +31,9 @@ _KINDS: Mapping[str, type[Sent | NotSent | AlertRefused | AlertOutcomeUnknown]] 
 
 
 class RedisOutageClaims:
-    """Claims on notifications about an outage; methods return None if Redis does not answer, and raise
-    nothing.
+    """Claims on notifications about an outage.
+
+    Methods return None if Redis does not answer, and raise nothing.
     """
 
     def __init__(self, url: str) -> None:
@@ -59,8 +60,9 @@ class RedisOutageClaims:
         return _read_outage(found)
 
     async def claim(self, target: str) -> bool | None:
-        """Claim the notification of a target; return whether this process must send it, None if Redis does
-        not answer.
+        """Claim the notification of a target.
+
+        Returns whether this process must send it, None if Redis does not answer.
         """
         try:
             async with asyncio.timeout(CALL_SECONDS):
@@ -78,8 +80,9 @@ class RedisOutageClaims:
             log.warning("outage_claims_unavailable", reason=f"{type(error).__name__}: {error}")
 
     async def load(self) -> tuple[Outage, Mapping[str, Outcome | None]] | None:
-        """Return the outage and the outcome by target, None where unknown; None if there is no outage or no
-        answer.
+        """Return the outage and the outcome by target, None where unknown.
+
+        Returns None if there is no outage or no answer.
         """
         try:
             async with asyncio.timeout(CALL_SECONDS):

@@ -38,8 +38,9 @@ REDIS_REFUSALS: Mapping[RedisRefusalKind, str] = {
 
 
 class RedisRefused(Exception):
-    """Redis answers but refuses an operation; `deed` is "keys"
-    or "announcements", `words` the server's text.
+    """Redis answers but refuses an operation.
+
+    `deed` is "keys" or "announcements", `words` the server's text.
     """
 
     def __init__(self, kind: RedisRefusalKind, deed: str, words: str) -> None:

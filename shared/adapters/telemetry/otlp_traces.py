@@ -1,5 +1,6 @@
-"""Sending of traces and metrics to a collector by OTLP over HTTP; its packages are the extra `traces`,
-imported late.
+"""Sending of traces and metrics to a collector by OTLP over HTTP.
+
+Its packages are the extra `traces`, imported late.
 """
 
 from __future__ import annotations

@@ -35,9 +35,7 @@ _NO_REASON = frozenset({"", "null", "none"})
 
 
 def list_choices(chunk: Json) -> Sequence[object]:
-    """Return the choices of a chunk; a chunk of another shape
-    becomes one choice; empty if it has no answer.
-    """
+    """Return the choices of a chunk of any shape; empty if it has no part of an answer."""
     choices = chunk.get("choices")
     if isinstance(choices, list):
         if choices:
@@ -133,8 +131,9 @@ def _convert_parts(parts: Sequence[object], index: object, reason: object) -> Js
 
 
 def _choice_of_delta(chunk: Json) -> Sequence[object] | None:
-    """Return the choice of a Cohere event, whose `delta` has a part of the message or the end; None for
-    others.
+    """Return the choice of a Cohere event, whose `delta` has a part of the message or the end.
+
+    Returns None for others.
     """
     delta = chunk.get("delta")
     if not isinstance(delta, Mapping):

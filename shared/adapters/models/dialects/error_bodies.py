@@ -121,8 +121,9 @@ def plain_text(text: str) -> str:
 
 
 def parse_tokens(value: object) -> int | None:
-    """Return a number of tokens, with or without commas; None if it is no number or has more than nine
-    digits.
+    """Return a number of tokens, with or without commas.
+
+    Returns None if it is no number or has more than nine digits.
     """
     digits = str(value).replace(",", "")
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS else None

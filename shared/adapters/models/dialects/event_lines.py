@@ -109,9 +109,7 @@ class EventLines:
         self._data, self._data_bytes, self._kind = [], 0, None
 
     def _is_whole(self) -> bool:
-        """Return whether the data so far are a complete JSON
-        text, so that a new line begins another event.
-        """
+        """Return whether the data so far are a complete JSON text, so that a new event begins."""
         if len(self._data) > _MOST_JOINED_LINES or not self._data[-1].rstrip().endswith(b"}"):
             return False
         try:

@@ -1,5 +1,4 @@
-"""Filter that hides what servers leave in an answer's text: thoughts between tags, and tool calls written as
-text.
+"""Filter that hides what servers leave in an answer's text: thoughts in tags, and tool calls as text.
 
 Servers pass these on if their parser does not know a model's template. Tags count where a template writes
 them: a thought at the beginning of an answer, a call at the beginning of a line; not in prose or in a block
@@ -81,9 +80,7 @@ _ENDS_OF_SENTENCES = (".", "!", "?", "…", "。", "！", "？", ")", "\n")
 _FENCE = re.compile(r"^ {0,3}(?:`{3,}|~{3,})", re.MULTILINE)
 _LONGEST = max(map(len, (*THOUGHTS, *THOUGHTS.values(), *CALLS, *CALLS.values(), *MARKS, *LAST_MARKS)))
 _TAIL_CHARS = 200
-"""Characters of the visible text that are kept to recognise
-the beginning of a line and an open code fence.
-"""
+"""Characters of visible text kept to recognise the beginning of a line and an open code fence."""
 
 
 class HiddenText:
@@ -103,8 +100,9 @@ class HiddenText:
         self._pending = ""
         """Text that may be the beginning of a tag."""
         self._until: str | None = None
-        """Closing tag of the hidden text; None outside of hidden text, "" if it extends to the end of the
-        answer.
+        """Closing tag of the hidden text.
+
+        None outside of hidden text, "" if it extends to the end of the answer.
         """
         self._held: list[str] | None = [] if begins_in_thought else None
         """Text that is held because the answer may have begun inside a thought; None if it cannot have."""
@@ -118,9 +116,7 @@ class HiddenText:
         self.has_thoughts = False
         self.has_calls = False
         self.withdrawn = False
-        """Whether text that was already returned turned out to be a thought, so that the caller must remove
-        it.
-        """
+        """Whether text that was already returned was a thought, so that the caller must remove it."""
 
     def add(self, piece: str) -> str:
         """Return the visible text that this piece adds; "" if all is hidden or held."""
@@ -195,8 +191,9 @@ class HiddenText:
         return False
 
     def _set_blanks_aside(self, *, last: bool) -> bool:
-        """Hold blanks before the first text, which are dropped with a thought; return False if no other text
-        is there yet.
+        """Hold blanks before the first text, which are dropped with a thought.
+
+        Returns False if no other text is there yet.
         """
         text = self._pending.lstrip()
         blanks = self._pending[: len(self._pending) - len(text)]

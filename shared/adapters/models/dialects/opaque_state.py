@@ -71,9 +71,7 @@ class StateCollector:
 
 
 class ReasoningCollector:
-    """Collector of the encrypted reasoning items of one Responses answer, grouped by the item that follows
-    them.
-    """
+    """Collector of a Responses answer's encrypted reasoning items, grouped by the item after them."""
 
     def __init__(self) -> None:
         self._waiting: list[Json] = []
@@ -133,9 +131,7 @@ def _stamp(block: Block, model: str, *, is_foreign: bool) -> Block:
 
 
 def drop_idle(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
-    """Return the blocks without state if they have no tool
-    call, since no result would send the state back.
-    """
+    """Return the blocks, without state if they have no tool call whose result would send it back."""
     if any(isinstance(block, ToolUse) for block in blocks):
         return blocks
     return tuple(block for block in blocks if not is_state(block))
@@ -156,8 +152,9 @@ def find_state(blocks: Iterable[Block], model: str, missing: Collection[Ability]
 
 
 def find_sealed(block: ProviderBlock, model: str, missing: Collection[Ability]) -> Json | None:
-    """Return the stored thinking block for `model`; None if it belongs to another model or the server refused
-    it.
+    """Return the stored thinking block for `model`.
+
+    Returns None if it belongs to another model or the server refused it.
     """
     if block.raw.get("model") != model or not {"opaque_state", "thinking"}.isdisjoint(missing):
         return None

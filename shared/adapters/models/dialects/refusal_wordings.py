@@ -159,8 +159,9 @@ FAILED_CALL = _row(
     r"tool call validation failed|(?:could not|unable to|cannot) parse (?:the )?(?:tool|function) call",
     "Groq, Ollama, llama.cpp, Google, vLLM",
 )
-"""Wordings for a tool call that the server could not parse in the model's output; another attempt may
-succeed.
+"""Wordings for a tool call that the server could not parse in the model's output.
+
+Another attempt may succeed.
 """
 
 ACCOUNT = _row(
@@ -210,8 +211,9 @@ def says_full_window(text: str) -> tuple[int | None, int | None] | None:
 
 
 def find_output_limit(text: str, *, least: int) -> int | None:
-    """Return the largest output limit in tokens that a refusal allows; None if it names none or less than
-    `least`.
+    """Return the largest output limit in tokens that a refusal allows.
+
+    Returns None if it names none or less than `least`.
     """
     if found := OUTPUT_AND_INPUT.pattern.search(text):
         tokens, maximum = parse_tokens(found["tokens"]), parse_tokens(found["maximum"])

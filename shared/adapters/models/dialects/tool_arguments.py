@@ -88,9 +88,7 @@ def _parse(text: str) -> object:
 
 
 def _parse_repeated(text: str) -> Mapping[str, Any] | None:
-    """Return the object of a text that has it twice, after an empty object, or before closing tags; else
-    None.
-    """
+    """Return the object of a text that has it twice, after `{}`, or before closing tags; else None."""
     try:
         first, end = json.JSONDecoder(strict=False).raw_decode(text)
         if isinstance(first, Mapping) and _AFTER.match(text, end):

@@ -36,8 +36,9 @@ _MOST_DIGITS = 12
 
 
 def read_count(value: object) -> int:
-    """Return an integer, a whole float or a string of digits as
-    a count; 0 for any other value, such as True.
+    """Return an integer, a whole float or a string of digits as a count.
+
+    Returns 0 for any other value, such as True.
     """
     if type(value) is int:
         return value
@@ -49,8 +50,9 @@ def read_count(value: object) -> int:
 
 
 def find_usage(*holders: object) -> Mapping[str, Any] | None:
-    """Return the first object with token counts in the known
-    fields of these objects; None if there is none.
+    """Return the first object with token counts in the known fields of these objects.
+
+    Returns None if there is none.
     """
     for holder in holders:
         if not isinstance(holder, Mapping) or _PLACE_NAMES.isdisjoint(holder):

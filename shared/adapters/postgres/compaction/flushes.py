@@ -1,6 +1,4 @@
-"""Store of flushes, the jobs that save notes before turns are hidden: what is unread, and when the last one
-ended.
-"""
+"""Store of flushes, the jobs that save notes before turns are hidden."""
 
 from __future__ import annotations
 
@@ -38,9 +36,7 @@ SELECT p.body FROM turn_context_audit a
 """Tools of the newest request of a session, as JSON; no row without a request or without tools."""
 
 _DEAD_REST = "1 hour"
-"""Interval before a failed late flush is repeated, since its cause rarely passes and each attempt costs a
-call.
-"""
+"""Interval before a failed late flush is repeated; each attempt costs a call."""
 
 _ASK_FOR_OWED = Named(f"""
 INSERT INTO jobs (kind, session_id, key, trigger, payload)
@@ -54,8 +50,9 @@ SELECT 'flush', s.id, 'flush:' || s.id || ':{LATE}', '{LATE}', '{{"threshold": "
  ORDER BY s.id LIMIT :limit
 ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING RETURNING id
 """)
-"""Insert a flush job for sessions with hidden turns that no flush has read; none within _DEAD_REST after a
-failed one.
+"""Insert a flush job for sessions with hidden turns that no flush has read.
+
+Inserts none within _DEAD_REST after a failed flush.
 """
 
 
@@ -64,8 +61,9 @@ class PostgresFlushes(PoolStore):
 
     @store_method
     async def find_unflushed(self, session_id: int) -> Hidden | None:
-        """Return the first range of turns that was hidden before
-        a flush had read it; None if there is none.
+        """Return the first range of turns that was hidden before a flush had read it.
+
+        Returns None if there is none.
         """
         async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
             row = await connection.fetchrow(*sql.STATE(session_id=session_id))
@@ -107,15 +105,16 @@ class PostgresFlushes(PoolStore):
     async def find_size_after(self, session_id: int, turn: int) -> int | None:
         """Return the measured tokens of the context after a turn of the current cycle.
 
-        None if the model of the session reported no count for the turn, or if results were pruned after it.
+        Returns None if the session's model reported no count for the turn, or results were pruned after it.
         """
         size: int | None = await self._pool.fetchval(*_SIZE_AFTER(session_id=session_id, turn=turn))
         return size
 
     @store_method
     async def request_owed_flushes(self, *, limit: int = 50) -> list[int]:
-        """Insert a flush job for each session with hidden turns that no flush has read; return the new jobs'
-        ids.
+        """Insert a flush job for each session with hidden turns that no flush has read.
+
+        Returns the new jobs' ids.
         """
         return [row["id"] for row in await self._pool.fetch(*_ASK_FOR_OWED(limit=limit))]
 

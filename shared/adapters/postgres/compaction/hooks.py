@@ -34,8 +34,9 @@ WITH open AS (
 )
 SELECT {_COLUMNS} FROM (SELECT * FROM open UNION ALL SELECT * FROM made) h
 """)
-"""Return the job's open message, or insert one; in each cycle at most one message may ask to skip the
-summary.
+"""Return the job's open message, or insert one.
+
+In each cycle at most one message may ask to skip the summary.
 """
 
 # The message after a job is stored however the job ended, and has the same form at every attempt.
@@ -103,11 +104,10 @@ class PostgresCompactionHooks(PoolStore):
     async def begin(
         self, job: JobClaim, *, cycle: int, detail: Mapping[str, Any], wait_seconds: float
     ) -> HookMessage:
-        """Store the message before a summary and return it; a repeated attempt at the job gets the stored
-        one.
+        """Store the message before a summary and return it.
 
-        With `wait_seconds` above 0 the caller sends it; if no outcome is stored within that time, a worker
-        sends it.
+        A repeated attempt at the job gets the stored one. With `wait_seconds` above 0 the caller sends
+        it; if no outcome is stored within that time, a worker sends it.
         """
         row = await self._pool.fetchrow(
             *_BEGIN(
@@ -120,10 +120,10 @@ class PostgresCompactionHooks(PoolStore):
 
     @store_method
     async def record_outcome(self, message: HookMessage, outcome: Outcome, *, skip: bool) -> None:
-        """Store the outcome of an attempt; a message that surely did not arrive is due again, up to
-        MOST_HOOK_TRIES attempts.
+        """Store the outcome of an attempt.
 
-        `skip` says that the receiver asked to skip the summary.
+        A message that surely did not arrive is due again, up to MOST_HOOK_TRIES attempts. `skip` says
+        that the receiver asked to skip the summary.
         """
         if isinstance(outcome, NotSent) and message.attempts < MOST_HOOK_TRIES:
             seconds = max(wait_seconds(message.attempts), min(outcome.retry_after or 0.0, 3_600.0))

@@ -135,8 +135,9 @@ class PostgresJobBackoff(PoolStore):
     async def find_checkpoint(
         self, session_id: int, *, parent: int | None, from_turn: int
     ) -> Checkpoint | None:
-        """Return the checkpoint with the highest turn for this
-        parent and first turn; None if there is none.
+        """Return the checkpoint with the highest turn for this parent and first turn.
+
+        Returns None if there is none.
         """
         row = await self._pool.fetchrow(
             *_LAST_CHECKPOINT(
@@ -151,8 +152,9 @@ class PostgresJobBackoff(PoolStore):
 
     @store_method
     async def find_digest(self, session_id: int, compaction_id: int) -> Hidden | None:
-        """Return the turns that a digest hides, as they were before; None if the digest is no longer the
-        session's head.
+        """Return the turns that a digest hides, as they were before.
+
+        Returns None if the digest is no longer the session's head.
         """
         async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
             row = await connection.fetchrow(*sql.STATE(session_id=session_id))

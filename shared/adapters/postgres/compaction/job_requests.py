@@ -1,6 +1,4 @@
-"""Jobs that a change of a session's view inserts in its own transaction: late flushes and upgrades of
-digests.
-"""
+"""Jobs inserted by the transaction that changes a session's view: late flushes, upgrades of digests."""
 
 from __future__ import annotations
 

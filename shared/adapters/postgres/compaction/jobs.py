@@ -31,8 +31,9 @@ from shared.core.session.turns import DueJob, JobOrder, Spending
 from shared.core.values.errors import LeaseLost, StaleView, UnknownSession
 
 _LATE_AFTER = {"new": 0.0, "separator": 0.0, "done": 30.0}
-"""Seconds until the late flush of turns, by the kind of change
-that hid them; LATE_SECONDS for other kinds.
+"""Seconds until the late flush of turns, by the kind of change that hid them.
+
+For other kinds they are LATE_SECONDS.
 """
 
 
@@ -446,8 +447,9 @@ class PostgresJobs(PoolStore):
 
     @store_method
     async def record_command(self, session_id: int, payload: Mapping[str, Any]) -> int:
-        """Store an event with a command's result for every screen
-        of the session; return the event's number.
+        """Store an event with a command's result for every screen of the session.
+
+        Returns the event's number.
         """
         event_seq: int = await self._pool.fetchval(
             *_ADD_RESULT(session_id=session_id, payload=dict(payload)),
@@ -470,8 +472,9 @@ class PostgresJobs(PoolStore):
 
     @store_method
     async def sweep_reservations(self) -> int:
-        """Release reservations that ended work has left, and book
-        what the ledger says; return their number.
+        """Release reservations that ended work has left, and book what the ledger says.
+
+        Returns their number.
         """
         rows = await self._pool.fetch(LEFT_BEHIND)
         for row in rows:

@@ -63,10 +63,9 @@ class AlertInsights(PoolStore):
         return await count_rows(self._pool, "SELECT FROM alerts WHERE ended_at IS NOT NULL")
 
     async def load_page(self, targets: Sequence[str], *, cursor: str = "", limit: int = 50) -> dict[str, Any]:
-        """Return `{open: […], past: […], next, unseen, targets: […]}`; `next` is the cursor of the next page,
-        or None.
+        """Return `{open: […], past: […], next, unseen, targets: […]}`.
 
-        Raises BadQuery if the cursor is invalid.
+        `next` is the cursor of the next page, or None. Raises BadQuery if the cursor is invalid.
         """
         limit = page_size(limit)
         key, row = read_cursor(cursor, _SORT) if cursor else (None, 0)

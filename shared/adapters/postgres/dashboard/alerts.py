@@ -37,9 +37,7 @@ class Rules:
     handover_seconds: float = 0.0
     worker_seconds: int = 30
     over_seconds: float = 60.0
-    """Seconds for which a problem must be absent before its alert ends, so that a recurring problem is one
-    alert.
-    """
+    """Seconds for which a problem must be absent before its alert ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

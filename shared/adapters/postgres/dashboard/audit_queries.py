@@ -36,8 +36,9 @@ class AuditInsights(PoolStore):
     """Read-only queries of the audit log. They raise StorageUnavailable."""
 
     async def load_page(self, query: AuditQuery) -> dict[str, Any]:
-        """Return `{entries, before, actors, actions}`, newest first; `before` begins the next page, None on
-        the last one.
+        """Return `{entries, before, actors, actions}`, newest first.
+
+        `before` begins the next page, None on the last one.
         """
         found = await read_page(self._pool, *_PAGE(**_limits(query, query.limit + 1)))
         entries = found["entries"]
@@ -50,8 +51,9 @@ class AuditInsights(PoolStore):
         return await count_rows(self._pool, *_COUNTED(**_limits(replace(query, before=None), COUNTED_TO + 1)))
 
     async def iterate_entries(self, query: AuditQuery) -> AsyncIterator[dict[str, Any]]:
-        """Yield all matching entries, newest first; each thousand is one statement, so no transaction stays
-        open.
+        """Yield all matching entries, newest first.
+
+        Each thousand is one statement, so no transaction stays open.
         """
         while True:
             rows = await read_page(self._pool, *_ROWS(**_limits(query, EXPORT_ROWS)))

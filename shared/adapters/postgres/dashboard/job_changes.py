@@ -28,8 +28,9 @@ class PostgresJobChanges(PoolStore):
     async def list_matching(
         self, verb: JobVerb, match: JobMatch, *, after: int, through: int, limit: int
     ) -> list[int]:
-        """Return ids of at most `limit` jobs between `after` and `through` that match and allow this change,
-        oldest first.
+        """Return ids of at most `limit` matching jobs that allow this change, oldest first.
+
+        The ids are above `after` and at most `through`.
         """
         statement = Named(sql.MATCHING.format(where=sql.render_match(match), may=sql.MAY[verb]))
         matching = statement(
@@ -39,8 +40,9 @@ class PostgresJobChanges(PoolStore):
         return [row["id"] for row in rows]
 
     async def change_jobs(self, verb: JobVerb, ids: Sequence[int], *, actor: str) -> WorkChanged:
-        """Retry dead jobs with all their attempts, or cancel waiting ones; return what changed and why others
-        did not.
+        """Retry dead jobs with all their attempts, or cancel waiting ones.
+
+        Returns what changed and why others did not.
         """
         for left in reversed(range(_TRIES)):
             try:
@@ -72,8 +74,9 @@ class PostgresJobChanges(PoolStore):
     async def set_kind(
         self, kind: str, *, paused: bool, concurrency: int | None, version: int, actor: str
     ) -> bool:
-        """Pause a kind of job or limit its parallel jobs; return False if it has changed since `version` (0
-        before the first change).
+        """Pause a kind of job or limit its parallel jobs.
+
+        Returns False if it has changed since `version` (0 before the first change).
         """
         async with self._pool.acquire() as connection, connection.transaction():
             change = sql.SET_KIND(
@@ -91,8 +94,9 @@ class PostgresJobChanges(PoolStore):
     async def change_deliveries(
         self, verb: DeliveryVerb, parts: Sequence[PartKey], *, actor: str
     ) -> WorkChanged:
-        """Mark uncertain deliveries as arrived, or queue them for the bot process to send again; return what
-        changed.
+        """Mark uncertain deliveries as arrived, or queue them for the bot process to send again.
+
+        Returns what changed.
         """
         columns = {
             "sessions": [one.session for one in parts],

@@ -43,8 +43,7 @@ class JobInsights(PoolStore):
     async def load_jobs(
         self, match: JobMatch, *, before: int | None = None, limit: int = 50
     ) -> dict[str, Any]:
-        """Return matching jobs, newest first, with the number that can be changed, counts of all jobs,
-        processes and bots.
+        """Return matching jobs, newest first, and counts of all jobs, processes and bots.
 
         `before` is the id before which the page begins. Raises BadQuery.
         """
@@ -56,8 +55,9 @@ class JobInsights(PoolStore):
         return dict(await read_page(self._pool, *page))
 
     async def count_jobs(self, match: JobMatch) -> dict[str, Any] | None:
-        """Return the number of matching jobs as `{count, more}`; None if counting takes too long. Raises
-        BadQuery.
+        """Return the number of matching jobs as `{count, more}`.
+
+        Returns None if counting takes too long. Raises BadQuery.
         """
         check_match(match)
         rows = Named(f"SELECT FROM jobs j WHERE {sql.render_match(match)}")
@@ -85,9 +85,7 @@ class JobInsights(PoolStore):
         return found
 
     async def load_pulse(self) -> dict[str, str]:
-        """Return a string for each topic that differs from an
-        earlier one if something of the topic changed.
-        """
+        """Return a string by topic, which differs from an earlier one if the topic's data changed."""
         found = await read_page(self._pool, sql.PULSE)
         return {topic: json.dumps([found[part] for part in parts]) for topic, parts in LIVE_TOPICS.items()}
 

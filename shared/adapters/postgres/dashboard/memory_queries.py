@@ -127,8 +127,9 @@ class MemoryInsights(PoolStore):
 
     @store_method
     async def was_archived_by_operator(self, public_id: UUID) -> bool:
-        """Return whether an operator, and not the person, archived the note; False if it is not archived or
-        unknown.
+        """Return whether an operator, and not the person, archived the note.
+
+        Returns False if it is not archived or unknown.
         """
         found: bool = await self._pool.fetchval(
             *_BY_OPERATOR(

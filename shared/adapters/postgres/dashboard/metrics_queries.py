@@ -85,8 +85,9 @@ class AnswerTimes(PoolStore):
         self._ended: dict[Turn, Mapping[str, Any]] = {}
 
     async def read(self) -> dict[str, Any]:
-        """Return 95th percentiles in milliseconds of the first token and of the time without the model, and
-        numbers of turns.
+        """Return numbers of turns, and 95th percentiles in milliseconds.
+
+        They are of the first token, and of the time without the model.
         """
         calls = [
             ((session_id, turn_no), model_ms)

@@ -47,9 +47,7 @@ async def list_learned_abilities(database_url: str) -> list[tuple[str, str, str,
 
 
 async def list_rejections(database_url: str) -> list[tuple[str, str, str, int]]:
-    """Return (provider, model, the server's wording or code,
-    number of rejections in the last ten minutes).
-    """
+    """Return (provider, model, the server's wording or code, count) of rejections in ten minutes."""
     connection = await connect(database_url)
     try:
         rows = await connection.fetch(_REJECTIONS, timeout=10)

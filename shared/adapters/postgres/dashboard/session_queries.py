@@ -131,8 +131,9 @@ class SessionInsights(PoolStore):
 
     @store_method
     async def find_person(self, public_id: UUID) -> tuple[int, dict[str, Any]] | None:
-        """Return a session's internal id, and its person's id, name, kind and anonymity; None if it is
-        unknown.
+        """Return a session's internal id, and its person's id, name, kind and anonymity.
+
+        Returns None if it is unknown.
         """
         row = await self._pool.fetchrow(*_PERSON(public_id=public_id), timeout=SECONDS)
         if row is None:

@@ -1,5 +1,6 @@
-"""Opening of database connections; all parts of the program use this module, so that all read an address
-alike.
+"""Opening of database connections.
+
+All parts of the program use this module, so that all read an address alike.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ _ASK_THE_NEXT = (
 
 
 class NoHostAnswered(ConnectionError):
-    """No host of the address can be used; `failed` has the
-    exception of each host that was tried, in order.
+    """No host of the address can be used.
+
+    `failed` has the exception of each host that was tried, in order.
     """
 
     def __init__(self, failed: Sequence[tuple[HostAddress, BaseException]]) -> None:

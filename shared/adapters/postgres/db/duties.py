@@ -23,8 +23,9 @@ ON CONFLICT (name) DO UPDATE
    AND (d.leased_by IS NULL OR d.leased_by = excluded.leased_by OR NOT {_HELD})
 RETURNING epoch, {_QUICK}
 """)
-"""Claim a due duty for one worker in each period; the epoch
-invalidates the claim of one that took too long.
+"""Claim a due duty for one worker in each period.
+
+The epoch invalidates the claim of one that took too long.
 """
 _END = Named(f"""
 UPDATE duties
@@ -53,8 +54,9 @@ class PostgresDuties(PoolStore):
 
     @store_method
     async def claim(self, name: str, *, seconds: int, worker_id: int) -> int | None:
-        """Claim a duty that is due or whose worker has died; return the claim's epoch, or None if it cannot
-        be claimed.
+        """Claim a duty that is due or whose worker has died.
+
+        Returns the claim's epoch, or None if it cannot be claimed.
         """
         claim = _CLAIM(name=name, seconds=seconds, worker_id=worker_id)
         epoch: int | None = await self._pool.fetchval(*claim)
@@ -74,8 +76,6 @@ class PostgresDuties(PoolStore):
 
     @store_method
     async def list_overdue(self, names: list[str], *, patience_seconds: float) -> list[str]:
-        """Return the duties that have been due for over `patience_seconds`, are not stored yet, or are held
-        by a dead worker.
-        """
+        """Return duties that are overdue by `patience_seconds`, not stored yet, or held by a dead worker."""
         rows = await self._pool.fetch(*_OVERDUE(names=names, patience=patience_seconds))
         return [row["name"] for row in rows]

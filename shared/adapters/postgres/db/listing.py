@@ -1,6 +1,4 @@
-"""Updates of `session_list`, a copy of sessions for sorting,
-some seconds late and by one worker at a time.
-"""
+"""Updates of `session_list`, a copy of sessions for sorting, by one worker at a time."""
 
 from __future__ import annotations
 
@@ -119,8 +117,7 @@ class PostgresSessionList:
 
 
 async def _fold_minutes(connection: Connection) -> int:
-    """Add waiting changes of `listed_minutes` (active and nearly full sessions per minute) to their minutes'
-    rows.
+    """Add waiting changes to `listed_minutes`, the active and nearly full sessions per minute.
 
     Return the number of minutes.
     """

@@ -48,8 +48,9 @@ def build_alembic_config() -> Config:
 
 
 def create_engine(database_url: str) -> AsyncEngine:
-    """Return SQLAlchemy's engine for migrations; asyncpg reads
-    the address, and no statement stays prepared.
+    """Return SQLAlchemy's engine for migrations.
+
+    Asyncpg reads the address, and no statement stays prepared.
     """
 
     async def open_plain(**_: Any) -> asyncpg.Connection[asyncpg.Record]:

@@ -29,8 +29,9 @@ async def read_page(pool: Pool, statement: str, *arguments: object, seconds: flo
 
 
 async def count_rows(pool: Pool, rows: str, *arguments: object) -> dict[str, Any] | None:
-    """Return `{count, more}` for a `SELECT`, counted up to `COUNTED_TO`; None if that takes over a second or
-    fails.
+    """Return `{count, more}` for a `SELECT`, counted up to `COUNTED_TO`.
+
+    Returns None if that takes over a second or fails.
     """
     statement = f"SELECT count(*) FROM (SELECT FROM ({rows}) r LIMIT {COUNTED_TO + 1}) x"
     try:

@@ -1,6 +1,4 @@
-"""Pool of connections to Postgres, named parameters,
-translation of errors, and detection of broken storage.
-"""
+"""Pool of connections to Postgres, named parameters, and translation of errors."""
 
 from __future__ import annotations
 
@@ -70,10 +68,9 @@ class WatchedPool(asyncpg.Pool):
 
 
 async def blame_storage_first(pool: object, error: Exception, *, since: int) -> None:
-    """Raise StorageUnavailable for `error` unless storage was healthy throughout; return if the program is at
-    fault.
+    """Raise StorageUnavailable for `error` unless storage was healthy throughout.
 
-    `since` is the count of `count_lost` before the failed work.
+    Returns if the program is at fault. `since` is the count of `count_lost` before the failed work.
     """
     if not isinstance(pool, WatchedPool) or isinstance(error, EvertalkError):
         return
@@ -90,9 +87,7 @@ async def blame_storage_first(pool: object, error: Exception, *, since: int) -> 
 
 @asynccontextmanager
 async def storage_limiter(pool: asyncpg.Pool[asyncpg.Record]) -> AsyncIterator[None]:
-    """Context manager that turns an unexpected exception into StorageUnavailable, unless storage was healthy
-    throughout.
-    """
+    """Raise StorageUnavailable instead of an unexpected exception if storage failed within the block."""
     since = count_lost(pool)
     try:
         yield
@@ -142,9 +137,7 @@ class Named:
         return self.sql, *(values[name] for name in self._places)
 
     def rehearse(self, **values: object) -> tuple[str, *tuple[object, ...]]:
-        """Return the call with NULL for each value that is not given, to prepare the statement without
-        effect.
-        """
+        """Return the call with NULL for each missing value, to prepare the statement without effect."""
         return self(**(dict.fromkeys(self._places) | values))
 
 
@@ -175,8 +168,9 @@ _NAME = {"application_name": "evertalk"}
 _OF_A_SESSION = {"statement_timeout": "9000", "jit": "off"}
 _PREPARED = 100
 _LONGEST_PREPARED = 32 * 1024
-"""Maximum bytes of a statement that stays prepared; the longest
-has 16 KiB, above the driver's default of 15.
+"""Maximum bytes of a statement that stays prepared.
+
+The longest has 16 KiB, above the driver's default of 15.
 """
 ACQUIRE_SECONDS = 5.0
 """Maximum seconds that a statement waits for a connection."""
@@ -315,11 +309,11 @@ def read_json(text: str) -> Any:
 
 
 def store_method(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Decorate a method of a store: when its caller is cancelled it still completes, and conflicts are
-    retried.
+    """Decorate a method of a store.
 
-    It raises StorageUnavailable if PostgreSQL is away, full, too slow or a standby, if conflicts persist, and
-    for unexpected errors unless storage was healthy throughout.
+    The method completes even if its caller is cancelled, and conflicts are retried. It raises
+    StorageUnavailable if PostgreSQL is away, full, too slow or a standby, if conflicts persist, and for
+    unexpected errors unless storage was healthy throughout.
     """
 
     @functools.wraps(function)

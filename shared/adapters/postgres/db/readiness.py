@@ -162,8 +162,9 @@ def find_stop(found: str, *, floor: str, releases: tuple[Release, ...] | None = 
 
 
 def find_version(revision: str) -> str | None:
-    """Return the first numbered version that has a revision;
-    None if the revision is unknown or unreleased.
+    """Return the first numbered version that has a revision.
+
+    Returns None if the revision is unknown or unreleased.
     """
     if revision not in list_revisions():
         return None
@@ -231,8 +232,9 @@ def _parse_migrations(versions: Path) -> dict[str, set[str]]:
 
 
 def is_newer(found: str | None, than: str) -> bool:
-    """Return whether the revision `found` is later than `than`;
-    False for None and names that are no number.
+    """Return whether the revision `found` is later than `than`.
+
+    Returns False for None and names that are no number.
     """
     return found is not None and found.isdigit() and int(found) > int(than)
 
@@ -255,8 +257,9 @@ class PostgresReadiness:
 
     @store_method
     async def refuse_unknown(self) -> None:
-        """Raise SchemaRefused if this program must not use the
-        schema; call it before other tables are read.
+        """Raise SchemaRefused if this program must not use the schema.
+
+        Call it before other tables are read.
         """
         build_schema_state(await self._load_revision()).refuse()
 

@@ -62,8 +62,9 @@ class _Relay:
     def __init__(self, way: ServerRoute) -> None:
         self._way = way
         self.failure: OSError | None = None
-        """Reason why the server was not reached; None if it was. The program only sees that the socket
-        closes.
+        """Reason why the server was not reached.
+
+        None if it was. The program only sees that the socket closes.
         """
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

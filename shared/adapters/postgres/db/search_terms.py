@@ -28,8 +28,9 @@ Index statistics are a sample; near a limit both ways cost about the same.
 
 
 def find_pieces(word: str, index: str) -> str:
-    """Return SQL that selects `pieces`, trigrams of `word` for the index `index`, and `rare`, whether few
-    rows match.
+    """Return SQL for a word and an index.
+
+    It selects `pieces`, trigrams of `word`, and `rare`, whether few rows match.
     """
     return _LOOK.format(pieces=_PIECES.format(word=word), index=index, usual=USUAL, most=LOOKED_BY)
 

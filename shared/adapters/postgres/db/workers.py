@@ -23,10 +23,9 @@ _BEAT = """
 UPDATE workers SET beat = now(), health = $2 WHERE id = $1 AND stopped_at IS NULL RETURNING started_at
 """
 _TIMELINE = "SELECT left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)"
-"""Select the timeline of the write-ahead log, which changes when a standby is promoted; every role may read
-it.
+"""Select the timeline of the write-ahead log, which changes when a standby is promoted.
 
-`pg_control_checkpoint` would show a promotion only after the first checkpoint.
+Every role may read it. `pg_control_checkpoint` would show a promotion only after the first checkpoint.
 """
 _NOT_TOLD = (
     asyncpg.InsufficientPrivilegeError,
@@ -42,8 +41,9 @@ class HeartbeatResult:
     """Answer of the database to a heartbeat."""
 
     started_at: datetime
-    """Registration time of the row; after a failover to a standby that was behind, the same id may be another
-    process's row.
+    """Registration time of the row.
+
+    After a failover to a standby that was behind, the same id may be another process's row.
     """
     timeline: str
     """Timeline of the write-ahead log; "" if the server does not reveal it."""
@@ -66,8 +66,9 @@ class PostgresWorkers:
 
     @store_method
     async def register(self, role: str, *, instead_of: int | None = None) -> int:
-        """Register this process and return its id; `instead_of` is a process that has surely ended, whose
-        leases expire at once.
+        """Register this process and return its id.
+
+        `instead_of` is a process that has surely ended, whose leases expire at once.
         """
         worker_id: int = await self._pool.fetchval(_REGISTER, role, os.getpid(), instead_of)
         return worker_id

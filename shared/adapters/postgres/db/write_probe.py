@@ -89,9 +89,7 @@ async def _fill(connection: asyncpg.Connection[asyncpg.Record]) -> None:
 async def _commit(
     connection: asyncpg.Connection[asyncpg.Record], reads: asyncpg.Record
 ) -> WriteRefusal | None:
-    """Return a refusal if a commit does not end in time,
-    because it waits for an absent standby; else None.
-    """
+    """Return a refusal if a commit waits too long for an absent standby; else None."""
     try:
         await connection.execute(_COMMIT, timeout=PROBE_SECONDS)
     except (asyncpg.InsufficientPrivilegeError, asyncpg.UndefinedFunctionError):

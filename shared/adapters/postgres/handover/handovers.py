@@ -267,9 +267,7 @@ class PostgresHandovers(PoolStore):
 
     @store_method
     async def list_unnotified(self, accounts: Sequence[int]) -> tuple[UnsentNotice, ...]:
-        """Return at most 50 chats of these bots in which the end of a hand-over must be announced, oldest
-        first.
-        """
+        """Return at most 50 chats of these bots in which the end of a hand-over must be announced."""
         rows = await self._pool.fetch(
             *_UNTOLD(
                 accounts=[str(account) for account in accounts],
@@ -283,8 +281,9 @@ class PostgresHandovers(PoolStore):
 
     @store_method
     async def begin_notifying(self, handover_id: int) -> bool:
-        """Mark a notice as being sent, before the request to Telegram; return False if another process has
-        it.
+        """Mark a notice as being sent, before the request to Telegram.
+
+        Returns False if another process has it.
         """
         found = await self._pool.fetchval(
             *_BEGIN_NOTIFYING(handover_id=handover_id),
@@ -336,8 +335,9 @@ def _build_listed(row: Record) -> Listed:
 
 
 async def _assign(connection: Connection, session: Record, there: Record, name: str, *, by: int) -> Moved:
-    """Assign the hand-over to the operator `name`, and show that to the person; no effect if already
-    assigned.
+    """Assign the hand-over to the operator `name`, and show that to the person.
+
+    Has no effect if the hand-over is already assigned.
     """
     session_id: int = session["id"]
     to = await connection.fetchval(*_FIND_ASSIGNEE(name=name))
@@ -439,8 +439,9 @@ async def _store_event(
 
 
 async def _place_of_reply(connection: Connection, session: Record, there: Record) -> Mapping[str, Any] | None:
-    """Return the turns that an operator's message ends, and its address; None while the assistant has a turn
-    to end.
+    """Return the turns that an operator's message ends, and its address.
+
+    Returns None while the assistant has a turn to end.
     """
     session_id: int = session["id"]
     if session["answered_turn"] < session["held_after"]:
@@ -475,8 +476,9 @@ SELECT id, public_id, archived_at, turn_epoch, answered_turn, next_turn, held_af
   WHERE id = :session_id
    FOR NO KEY UPDATE
 """)
-"""Lock a session's row; a message, claim or answer waits for the transaction's end and then reads the new
-row.
+"""Lock a session's row.
+
+A message, claim or answer waits for the transaction's end and then reads the new row.
 """
 
 _SHOWN = Named("""
@@ -509,8 +511,9 @@ SELECT EXISTS (
                   WHERE p.session_id = s.id AND p.turn_no = t.turn_no AND p.status = 'intent')
       OR EXISTS (SELECT FROM reminders r WHERE r.session_id = s.id AND r.turn_no = t.turn_no)))
 """)
-"""Select whether a turn runs that only the assistant can end: being written, with a running tool, or a
-reminder.
+"""Select whether a turn runs that only the assistant can end.
+
+It is being written, has a running tool, or is a reminder.
 """
 
 _HOLD = Named("UPDATE sessions SET held_after = :through_turn WHERE id = :session_id")
@@ -650,8 +653,9 @@ CASE WHEN h.state = 'waiting'
                          AND t.opened_at <= now() - make_interval(secs => :silence::float8 * 60)) THEN
                            'silent' END
 """
-"""Reason why a hand-over is overdue, else NULL; an operator's silence is measured by the oldest waiting
-message.
+"""Reason why a hand-over is overdue, else NULL.
+
+An operator's silence is measured by the oldest waiting message.
 """
 _OVERDUE = Named(f"""
 SELECT * FROM (

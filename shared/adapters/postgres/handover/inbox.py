@@ -60,8 +60,9 @@ class PostgresInbox(PoolStore):
 
     @store_method
     async def delete_note(self, session: UUID, note: UUID, *, operator_id: int, any_ones: bool) -> bool:
-        """Delete a note and return whether it was deleted; without
-        `any_ones` only the operator's own can be.
+        """Delete a note and return whether it was deleted.
+
+        Without `any_ones`, only the operator's own notes can be deleted.
         """
         return (
             await self._pool.fetchval(
@@ -172,9 +173,7 @@ class PostgresInbox(PoolStore):
 
     @store_method
     async def find_variables(self, session_id: int) -> Mapping[str, str]:
-        """Return the person's `name` and the title of the `site`, each "" if unknown; empty if there is no
-        session.
-        """
+        """Return the person's `name` and the `site`'s title, "" if unknown; empty without a session."""
         row = await self._pool.fetchrow(*_FIND_VARIABLES(session_id=session_id))
         return {} if row is None else {"name": row["name"], "site": row["site"]}
 

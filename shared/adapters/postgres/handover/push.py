@@ -50,10 +50,10 @@ class PostgresPush(PoolStore):
     async def subscribe_operator(
         self, target: PushTarget, *, operator_id: int, login_hash: bytes
     ) -> bool | None:
-        """Subscribe an operator's browser; return whether it is new, or None if the login `login_hash` has
-        ended.
+        """Subscribe an operator's browser.
 
-        A subscription of another operator in this browser is replaced.
+        Returns whether it is new, or None if the login `login_hash` has ended. A subscription of another
+        operator in this browser is replaced.
         """
         return await self._subscribe(target, operator_id=operator_id, login_hash=login_hash)
 
@@ -61,10 +61,10 @@ class PostgresPush(PoolStore):
     async def subscribe_visitor(
         self, target: PushTarget, *, visitor_hash: bytes, renews: bool = False
     ) -> bool | None:
-        """Subscribe a visitor's browser; return whether it is new, or None if the visitor's token has
-        expired.
+        """Subscribe a visitor's browser.
 
-        With `renews`, also None if the visitor has no subscription left, as after deleting their data.
+        Returns whether it is new, or None if the visitor's token has expired. With `renews`, also None if
+        the visitor has no subscription left, as after deleting their data.
         """
         return await self._subscribe(target, visitor_hash=visitor_hash, renews=renews)
 
@@ -140,8 +140,9 @@ class PostgresPush(PoolStore):
 
     @store_method
     async def record_outcome(self, target_id: int, *, delivered: bool, gone: bool = False) -> None:
-        """Record the outcome of a notice; a subscription that is `gone` or failed MOST_FAILURES times is
-        deleted.
+        """Record the outcome of a notice.
+
+        A subscription that is `gone` or failed MOST_FAILURES times is deleted.
         """
         if delivered:
             await self._pool.execute(*_DELIVERED(target_id=target_id))
@@ -184,8 +185,9 @@ ON CONFLICT (endpoint) DO UPDATE SET
   renewed_at = now(), here_at = now(), failures = 0
 RETURNING xmax = 0
 """)
-"""Store the subscription of a browser whose owner is signed
-in; the owner's row is locked until the commit.
+"""Store the subscription of a browser whose owner is signed in.
+
+The owner's row is locked until the commit.
 """
 _OF_ONE_VISITOR = """
 SELECT v.token_hash FROM visitors mine JOIN addresses home ON home.id = mine.address_id

@@ -103,8 +103,9 @@ SELECT DISTINCT p.sha256, p.body FROM sessions s
         OR strpos(p.body, :note_mark) > 0 OR strpos(p.body, :later_mark) > 0)
    AND EXISTS (SELECT FROM notes WHERE {_FAMILY} AND forgotten_at IS NOT NULL AND undo_until IS NULL)
 """)
-"""Select stored parts of the person's requests that may contain an erased note; the program compares the
-lines.
+"""Select stored parts of the person's requests that may contain an erased note.
+
+The program compares the lines.
 """
 
 _ERASED = Named(f"""
@@ -117,16 +118,18 @@ class PostgresConsolidation(PoolStore):
 
     @store_method
     async def request_due(self, *, timezone: str, hour: int, limit: int = 100) -> list[int]:
-        """Insert the tidy jobs that are due today, once `hour` has passed in `timezone`; return the new jobs'
-        ids.
+        """Insert the tidy jobs that are due today, once `hour` has passed in `timezone`.
+
+        Returns the new jobs' ids.
         """
         await self._pool.execute("DELETE FROM note_lists WHERE expires_at < now()")
         return [row["id"] for row in await self._pool.fetch(*_ASK(timezone=timezone, hour=hour, limit=limit))]
 
     @store_method
     async def load_live_notes(self, session_id: int) -> tuple[LiveNote, ...]:
-        """Return the live notes of the session's person with all agents; missing gists are computed and
-        stored.
+        """Return the live notes of the session's person with all agents.
+
+        Missing gists are computed and stored.
         """
         rows = await self._pool.fetch(*_LIVE(session_id=session_id, notes_at_most=NOTES_AT_MOST))
         missing = {row["id"]: list(gist_of(row["text"])) for row in rows if not row["gist"]}

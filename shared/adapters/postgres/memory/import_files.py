@@ -54,10 +54,10 @@ class PostgresImportFiles(PoolStore):
 
     @store_method
     async def add_piece(self, file: ImportFile, start: int, body: bytes) -> int | None:
-        """Store the piece that begins at byte `start`; return the bytes received so far, or None if the
-        upload was deleted.
+        """Store the piece that begins at byte `start`.
 
-        A piece that is already stored, or would leave a gap, changes nothing.
+        Returns the bytes received so far, or None if the upload was deleted. A piece that is already
+        stored, or would leave a gap, changes nothing.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             row = await connection.fetchrow(*_LOCK(file_id=file.id))
@@ -93,8 +93,9 @@ class PostgresImportFiles(PoolStore):
 
     @store_method
     async def extend(self, file: ImportFile, *, stored: int) -> bool:
-        """Extend the claim and store the number of imported messages; False if the claim is lost or the file
-        deleted.
+        """Extend the claim and store the number of imported messages.
+
+        Returns False if the claim is lost or the file deleted.
         """
         found = await self._pool.fetchval(
             *_EXTEND(file_id=file.id, epoch=file.epoch, stored=stored, seconds=LEASE_SECONDS)

@@ -70,10 +70,10 @@ class PostgresImportSummaries(PoolStore):
         self, job: JobClaim, seen: ImportToSummarise, turns: tuple[int, int], *, ledger: Ledger | None,
         passages: Sequence[SummaryPassage], audit: Mapping[str, Any], model: str, spent: Sequence[Spending],
     ) -> None:  # fmt: skip
-        """Store the summary of a range of turns with its cost; `ledger` None marks it as done without a
-        summary.
+        """Store the summary of a range of turns with its cost.
 
-        Raises LeaseLost, and StaleView if the import was undone, stopped or summarised meanwhile.
+        `ledger` None marks it as done without a summary. Raises LeaseLost, and StaleView if the import
+        was undone, stopped or summarised meanwhile.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_WAIT_FOR_INDEXER(session_id=job.session_id))
@@ -109,8 +109,9 @@ class PostgresImportSummaries(PoolStore):
 
     @store_method
     async def switch(self, session_id: int, import_id: str, *, on: bool) -> bool:
-        """Resume (`on`) or stop the summaries of an import; return False if the session's person has no such
-        import.
+        """Resume (`on`) or stop the summaries of an import.
+
+        Returns False if the session's person has no such import.
         """
         return (
             await self._pool.fetchval(*_SWITCH(session_id=session_id, import_id=import_id, on=on)) is not None

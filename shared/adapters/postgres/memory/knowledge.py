@@ -46,8 +46,9 @@ class PostgresKnowledge(PoolStore):
     async def upload(
         self, agent_id: int, path: str, *, sha256: bytes, passages: Sequence[Passage], by: str, most: int
     ) -> Literal["kept", "full", "taken"]:
-        """Store an uploaded file, or return why not: "full" if there would be over `most` passages, "taken"
-        if the agent's folder has a file of this name.
+        """Store an uploaded file, or return why not.
+
+        "full" means over `most` passages, "taken" that the agent's folder has a file of this name.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_LOCK(agent_id=agent_id, path=""))

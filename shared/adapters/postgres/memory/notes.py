@@ -88,8 +88,9 @@ class PostgresNotes(PoolStore):
 
     @store_method
     async def change(self, short_id: str, note: NewNote, source: NoteSource) -> NoteResult:
-        """Replace a note by a new text; `outcome` of the result says whether that was possible. Raises
-        LeaseLost.
+        """Replace a note by a new text.
+
+        `outcome` of the result says whether that was possible. Raises LeaseLost.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await _begin(connection, source)
@@ -124,7 +125,7 @@ class PostgresNotes(PoolStore):
     ) -> tuple[NoteVersion, ...] | None:
         """Return the newest `limit` versions of a note, including the present one, newest first.
 
-        None if the note is unknown or erased, or if two notes share the short id.
+        Returns None if the note is unknown or erased, or if two notes share the short id.
         """
         async with self._pool.acquire() as connection:
             row = await _find_by_short_id(connection, short_id, whose)
@@ -170,8 +171,9 @@ class PostgresNotes(PoolStore):
 
     @store_method
     async def find_sources(self, session_id: int, note_ids: Sequence[int]) -> Mapping[int, int]:
-        """Return the number of the session's message from which each note was taken; notes without one are
-        left out.
+        """Return the number of the session's message from which each note was taken.
+
+        Notes without one are left out.
         """
         rows = await self._pool.fetch(*sql.SOURCES(session_id=session_id, note_ids=list(note_ids)))
         return {row["id"]: row["seq"] for row in rows}
@@ -236,11 +238,10 @@ class PostgresNotes(PoolStore):
 
     @store_method
     async def erase(self, whose: NoteSource, note_ids: Sequence[int]) -> int:
-        """Erase notes, those they replaced, and rows that contain their text; return the number of erased
-        notes.
+        """Erase notes, those they replaced, and rows that contain their text.
 
-        Their hashes stay, so that no job saves them again from the log. Raises OnHold if the person's data
-        are on legal hold.
+        Returns the number of erased notes. Their hashes stay, so that no job saves them again from the
+        log. Raises OnHold if the person's data are on legal hold.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await _begin(connection, whose)
@@ -276,10 +277,10 @@ class PostgresNotes(PoolStore):
     async def take_list(
         self, session_id: int, address_id: int, *, number: int | None
     ) -> tuple[int, ...] | None:
-        """Return the row ids of a stored list, once: that of `number`, or all if it is None and the list is a
-        preview of forgetting.
+        """Return row ids of the stored list of notes at this address, and delete the list.
 
-        None if no such list is stored or the number is not in it.
+        Returns the id at position `number` (from 1); for None all ids, if the list is a preview of
+        forgetting. Returns None if there is no such list or position; the list then stays.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             row = await connection.fetchrow(*sql.LOCK_LIST(session_id=session_id, address_id=address_id))
@@ -295,9 +296,7 @@ class PostgresNotes(PoolStore):
 async def erase_notes(
     connection: Connection, contact_id: int, rows: Sequence[Record], *, actor: str = "memory"
 ) -> None:
-    """Erase the text of notes and of rows that contain it:
-    events, a flush's text, stored parts of requests.
-    """
+    """Erase the text of notes and of rows that contain it, such as events and parts of requests."""
     ids = [row["id"] for row in rows]
     for row in rows:
         if not row["gist"]:
@@ -354,7 +353,7 @@ async def _find_earlier_result(
 def _key(note: NewNote, source: NoteSource) -> str | None:
     """Return the tool call's key with a hash of the text, since some providers reuse call ids in each reply.
 
-    None or "" if the source has no key.
+    Returns None or "" if the source has no key.
     """
     return source.call_key and f"{source.call_key}:{note_hash(note.text).hex()[:12]}"
 

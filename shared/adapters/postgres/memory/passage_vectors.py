@@ -15,14 +15,14 @@ SESSIONS_AT_ONCE, NOTES_LISTED_AT_ONCE = 200, 1_000
 
 
 class PostgresPassageVectors(PoolStore):
-    """Store of vectors; each method is one transaction that can
-    be repeated, and raises StorageUnavailable.
+    """Store of vectors of passages.
+
+    Each method is one transaction that can be repeated, and raises StorageUnavailable.
     """
 
     @store_method
     async def load_unencoded(self, encoder: str, *, after: int, limit: int) -> UnencodedPassages | None:
-        """Return at most `limit` passages without a vector of this model, of the first listed session after
-        `after`.
+        """Return at most `limit` passages without a vector of this model, of the first listed session.
 
         None if no later session is listed.
         """
@@ -58,8 +58,9 @@ class PostgresPassageVectors(PoolStore):
 
     @store_method
     async def list_other_encoders(self, encoder: str) -> int:
-        """List sessions and notes that have vectors of another model; return how many were added to the
-        lists.
+        """List sessions and notes that have vectors of another model.
+
+        Returns how many were added to the lists.
         """
         sessions = await self._pool.fetch(*_LIST_OTHERS(encoder=encoder, limit=SESSIONS_AT_ONCE))
         notes = await self._pool.fetch(*_LIST_OTHER_NOTES(encoder=encoder, limit=NOTES_LISTED_AT_ONCE))

@@ -39,9 +39,7 @@ class PostgresRecall(PoolStore):
 
     @store_method
     async def count_earlier_calls(self, session_id: int, turn: int, call_id: str) -> tuple[int, int]:
-        """Return the number of the newest message, and how often this turn used the tool `recall` before this
-        call.
-        """
+        """Return the newest message's number, and how often this turn used the tool `recall` before."""
         row = await self._pool.fetchrow(
             *ASKED_BEFORE(session_id=session_id, turn=turn, call_id=call_id, tool=RECALL.name)
         )
@@ -100,8 +98,9 @@ def _frequencies(
 
 
 def _build_found(row: asyncpg.Record, query: RecallQuery) -> Found:
-    """Return a found passage; columns are in the order of its
-    fields, followed by vector and cited messages.
+    """Return a found passage.
+
+    Columns are in the order of its fields, followed by vector and cited messages.
     """
     _, lane, owner, number, at, text, terms, words, *rest, vector, cites = row
     found = Found(

@@ -24,15 +24,14 @@ SITTING = timedelta(hours=3)
 
 
 class PostgresRecallIndex(PoolStore):
-    """Store of the index; each method is one transaction that
-    can be repeated, and raises StorageUnavailable.
+    """Store of the index for recall.
+
+    Each method is one transaction that can be repeated, and raises StorageUnavailable.
     """
 
     @store_method
     async def list_unindexed(self, *, limit: int = 20) -> list[int]:
-        """Return sessions with turns to index: hidden turns, or all turns of a session that no address leads
-        to.
-        """
+        """Return sessions with turns to index: hidden turns, or all turns if no address leads there."""
         await self._pool.execute(_FORGET_SETTLED)
         rows = await self._pool.fetch(*_BEHIND(limit=limit))
         return [row["id"] for row in rows]
@@ -147,9 +146,7 @@ UNION ALL
     AND s.indexed_turn < s.answered_turn AND s.indexed_turn >= s.base_turn
     AND NOT EXISTS (SELECT FROM addresses a WHERE a.session_id = s.id) ORDER BY s.id LIMIT :limit)
 """)
-"""Select sessions with hidden turns to index, and sessions
-without an address, which are hidden as a whole.
-"""
+"""Select sessions to index: those with hidden turns, and as a whole those without an address."""
 _MINE = Named("SELECT pg_try_advisory_xact_lock(hashtextextended('recall:' || :session_id::bigint, 0))")
 _NOTES_MINE = "SELECT pg_try_advisory_xact_lock(hashtextextended('recall:notes', 0))"
 _SESSION = Named(f"""

@@ -79,16 +79,18 @@ class PostgresReminders(PoolStore):
 
     @store_method
     async def pause(self, session_id: int, reminder_id: int) -> bool:
-        """Pause a repeating reminder; False if it is not of the session's person, does not repeat or is no
-        longer pending.
+        """Pause a repeating reminder.
+
+        Returns False if it is not of the session's person, does not repeat or is no longer pending.
         """
         found = await self._pool.fetchval(*_PAUSE(session_id=session_id, reminder_id=reminder_id))
         return found is not None
 
     @store_method
     async def resume(self, session_id: int, reminder_id: int, at: datetime) -> bool:
-        """Resume a repeating reminder at time `at`; False if it is not of the session's person or no longer
-        pending.
+        """Resume a repeating reminder at time `at`.
+
+        Returns False if it is not of the session's person or no longer pending.
         """
         found = await self._pool.fetchval(*_RESUME(session_id=session_id, reminder_id=reminder_id, at=at))
         return found is not None
@@ -250,8 +252,9 @@ WITH r AS (
 )
 SELECT id FROM s
 """)
-"""Start a reminder's turn and insert its next repetition in one commit; skip it if another process has it
-locked.
+"""Start a reminder's turn and insert its next repetition in one commit.
+
+Skip it if another process has it locked.
 """
 _LOCK = Named("SELECT pg_advisory_xact_lock(hashtextextended('evertalk.reminders', :contact_id))")
 _CANCEL = Named("""

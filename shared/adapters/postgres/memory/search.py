@@ -54,10 +54,10 @@ class PostgresMessageSearch(PoolStore):
         before: SearchKey | None = None,
         limit: int = HITS_PER_PAGE,
     ) -> MessagesFound:
-        """Return a page of matches in one conversation, newest first; `before` is the key after which it
-        continues.
+        """Return a page of matches in one conversation, newest first.
 
-        `linked` adds conversations that `/link` has joined to it.
+        `before` is the key after which it continues. `linked` adds conversations that `/link` has joined
+        to it.
         """
         scope = await self._pool.fetch(*sql.SCOPE(session_id=session_id, linked=linked), timeout=SECONDS)
         rows, found = await self._hits(scope, text, before, limit=limit + 1, grouped=False)
@@ -73,8 +73,9 @@ class PostgresMessageSearch(PoolStore):
     async def load_message(
         self, session_id: int, where: int, seq: int, *, linked: bool = True
     ) -> SaidMessage | None:
-        """Return a message of a conversation that `session_id` may search; None for any other, or an erased
-        one.
+        """Return a message of a conversation that `session_id` may search.
+
+        Returns None for any other, or an erased one.
         """
         scope = await self._pool.fetch(*sql.SCOPE(session_id=session_id, linked=linked), timeout=SECONDS)
         if where not in [row["id"] for row in scope]:
@@ -100,10 +101,9 @@ class PostgresMessageSearch(PoolStore):
 
     @store_method
     async def find_summary(self, session_id: int, text: str, *, day: date) -> SearchKey | None:
-        """Return the key of the message that a recalled item of an import's summary cites; None if it was
-        erased.
+        """Return the key of the message that a recalled item of an import's summary cites.
 
-        `day` is the day of the message in the person's time zone.
+        Returns None if it was erased. `day` is the day of the message in the person's time zone.
         """
         noon = datetime(day.year, day.month, day.day, 12, tzinfo=UTC)
         row = await self._pool.fetchrow(
@@ -119,8 +119,9 @@ class PostgresMessageSearch(PoolStore):
     async def search_all(
         self, text: str, *, before: SearchKey | None = None, limit: int = HITS_PER_PAGE
     ) -> tuple[tuple[SessionHits, ...], SearchKey | None]:
-        """Search all conversations, last active first; return at most `limit` and the key of the next page,
-        None at the end.
+        """Search all conversations, last active first.
+
+        Returns at most `limit` and the key of the next page, None at the end.
         """
         found: list[SessionHits] = []
         until = time.monotonic() + ALL_SECONDS

@@ -183,8 +183,9 @@ async def _wait_for_end(running: _Running) -> None:
 
 
 async def _hand_over(reading: _Running, filling: _Running) -> None:
-    """Feed the script of pg_restore to psql; psql gets its end,
-    and so commits, only if pg_restore succeeded.
+    """Feed the script of pg_restore to psql.
+
+    Psql gets its end, and so commits, only if pg_restore succeeded.
     """
     source, target = reading.process.stdout, filling.process.stdin
     assert source is not None

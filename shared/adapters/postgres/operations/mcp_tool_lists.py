@@ -1,6 +1,4 @@
-"""Store of MCP servers' tool lists and approvals, shared by all processes, with an audit entry for each
-change.
-"""
+"""Store of MCP servers' tool lists and approvals, with an audit entry for each change."""
 
 from __future__ import annotations
 
@@ -94,9 +92,7 @@ class PostgresMcpToolLists(PoolStore):
 
     @store_method
     async def list_changes(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return, by server, the last change, the tools that wait for approval, and a mark that identifies
-        them.
-        """
+        """Return, by server, the last change, the tools that wait for approval, and a mark of them."""
         rows = await self._pool.fetch(_ALL)
         return {
             name: _describe([row for row in rows if row["server"] == name])
@@ -105,8 +101,9 @@ class PostgresMcpToolLists(PoolStore):
 
     @store_method
     async def approve(self, server: str, *, mark: str, by: str) -> bool:
-        """Approve all waiting tools of a server; return False if they are no longer those that `mark`
-        identifies.
+        """Approve all waiting tools of a server.
+
+        Returns False if they are no longer those that `mark` identifies.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             rows = await connection.fetch(*_OF_SERVER(server=server))

@@ -99,8 +99,9 @@ class PostgresProcessFaults(PoolStore):
 
 
 async def _name_work(connection: Connection, fault: ProcessFault) -> str:
-    """Return the name under which faults are counted; a job's is its key, since the next job of the same kind
-    has another id.
+    """Return the name under which faults are counted.
+
+    A job's is its key, since the next job of the same kind has another id.
     """
     if fault.kind != "job":
         return fault.work

@@ -87,9 +87,7 @@ _NEW_EPOCH = """
 UPDATE deployment SET log_epoch = greatest(log_epoch + 1, extract(epoch FROM clock_timestamp())::bigint)
 RETURNING log_epoch
 """
-"""Set a log epoch higher than any that screens have seen, on
-whatever machine the backup was restored before.
-"""
+"""Set a log epoch higher than any that screens have seen before a backup was restored."""
 
 _LOGGED_OUT = (
     "DELETE FROM operator_sessions",

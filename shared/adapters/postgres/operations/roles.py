@@ -28,8 +28,9 @@ ONLY_ADDED = frozenset({"audit"})
 ONLY_ERASED = frozenset({"entry_rows", "usage", "audit_rows"})
 """Tables that only an erasure changes."""
 ONLY_READ = frozenset({"deployment"})
-"""Tables that the program only reads; the owner changes them,
-as in a restore, and so does `note_timeline`.
+"""Tables that the program only reads.
+
+The owner changes them, as in a restore, and so does `note_timeline`.
 """
 SECRET = frozenset(
     {

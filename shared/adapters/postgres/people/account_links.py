@@ -74,10 +74,10 @@ class PostgresAccountLinks(PoolStore):
 
     @store_method
     async def link_account(self, session_id: int, address_id: int, words: str) -> Joined | LinkRefusal:
-        """Join the person of the code in `words` with the person of the address; return why not if it is
-        refused.
+        """Join the person of the code in `words` with the person of the address.
 
-        The conversation `session_id` continues; the other one is archived.
+        Returns why not if it is refused. The conversation `session_id` continues; the other one is
+        archived.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(sql.ONE_AT_A_TIME)
@@ -265,8 +265,9 @@ async def _place(connection: Connection, address_id: int) -> dict[str, Any] | No
 
 
 async def _bearer(connection: Connection, words: str) -> dict[str, Any] | None:
-    """Return the address to which a valid code was issued, with whether it was `used`; None for an invalid
-    code.
+    """Return the address to which a valid code was issued, with whether it was `used`.
+
+    Returns None for an invalid code.
     """
     code = parse_code(words)
     row = None if code is None else await connection.fetchrow(*sql.CODE(code_hash=hash_secret(code)))
@@ -284,7 +285,7 @@ def _find_refusal(place: Mapping[str, Any] | None, session_id: int) -> LinkRefus
 
 
 def _is_void(me: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether a code is void: used by another person, or issued to a group or a public site."""
+    """Return whether the code of `other` is void for `me`: used by others, or of a group or public site."""
     used_by_others = other["used"] and other["contact_id"] != me["contact_id"]
     return bool(used_by_others or other["is_group"] or other["is_public"])
 

@@ -108,8 +108,9 @@ def _as_it_is(value: object) -> object:
 
 
 def of(kind: Any, to: str = "", *, key: bool = False, made: bool = False) -> Any:
-    """Return a table column; `made` means that PostgreSQL fills
-    it. Constraints are in the migrations only.
+    """Return a table column.
+
+    `made` means that PostgreSQL fills it. Constraints are in the migrations only.
     """
     given = FetchedValue() if made else None
     references = [ForeignKey(to)] if to else []

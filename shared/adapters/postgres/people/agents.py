@@ -162,8 +162,9 @@ _FORGET = (
     Named("DELETE FROM knowledge WHERE agent_id = (SELECT id FROM agents WHERE name = :name)"),
     Named("DELETE FROM agent_versions WHERE agent_id = (SELECT id FROM agents WHERE name = :name)"),
 )
-"""Delete the agent's knowledge and versions; if an agent of
-this name returns, its folder is indexed again.
+"""Delete the agent's knowledge and versions.
+
+If an agent of this name returns, its folder is indexed again.
 """
 _KEPT = """
 INSERT INTO agent_versions (agent_id, version, config, changed_at, changed_by)

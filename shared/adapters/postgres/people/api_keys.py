@@ -1,5 +1,6 @@
-"""Store by which API keys are found and their actions
-recorded; `api_key_admin.py` creates and revokes them.
+"""Store by which API keys are found and their actions recorded.
+
+`api_key_admin.py` creates and revokes them.
 """
 
 from __future__ import annotations

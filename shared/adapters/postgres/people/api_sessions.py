@@ -1,6 +1,4 @@
-"""Store by which programs reach conversations: by public id within a key's limits, or by their own person
-ids.
-"""
+"""Store by which programs with a key reach conversations, by public id or by their own person ids."""
 
 from __future__ import annotations
 
@@ -55,10 +53,10 @@ class PostgresApiSessions(PoolStore):
         agent_id: int | None = None,
         name: str = "",
     ) -> ApiSession | None:
-        """Return the conversation of a program's person, created at the first call; None if site or agent is
-        unknown.
+        """Return the conversation of a program's person, created at the first call.
 
-        `agent_id` is the only agent that the caller may reach, None without a limit.
+        Returns None if site or agent is unknown. `agent_id` is the only agent that the caller may reach,
+        None without a limit.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(
@@ -82,8 +80,9 @@ class PostgresApiSessions(PoolStore):
 
     @store_method
     async def find_command_result(self, session_id: int, cid: str) -> Mapping[str, Any] | None:
-        """Return the stored result of the command with this id, with `event_seq`; None if the newest 2,000
-        events have none.
+        """Return the stored result of the command with this id, with `event_seq`.
+
+        Returns None if the newest 2,000 events have none.
         """
         row = await self._pool.fetchrow(
             *_COMMAND_RESULT(session_id=session_id, cid=cid),
@@ -128,8 +127,9 @@ WITH w AS (
 SELECT s.id, s.public_id, p.id AS contact_id, w.agent_id, a.id AS address_id, w.name AS site, w.audience
   FROM w, p, s, a
 """)
-"""Insert a program's person with session and address in one
-commit; no row for an agent outside of the limit.
+"""Insert a program's person with session and address in one commit.
+
+No row for an agent outside of the limit.
 """
 
 

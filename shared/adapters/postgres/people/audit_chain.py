@@ -12,10 +12,10 @@ CHAIN_ROWS = 50_000
 
 
 async def check_chain(pool: Pool) -> dict[str, Any]:
-    """Compute all hashes of the audit log; return `{state: empty|intact|broken, entries, through,
-    broken_at}`.
+    """Compute all hashes of the audit log.
 
-    Each batch is one statement, so that none reaches the statement timeout.
+    Returns `{state: empty|intact|broken, entries, through, broken_at}`. Each batch is one statement, so
+    that none reaches the statement timeout.
     """
     entries, through, broken, after, former = 0, None, None, 0, b""
     while (

@@ -1,6 +1,4 @@
-"""Store of signed-in people of sites, and of recovery codes that open an anonymous conversation in another
-browser.
-"""
+"""Store of signed-in people of sites, and of codes that open a conversation in another browser."""
 
 from __future__ import annotations
 
@@ -15,8 +13,9 @@ from shared.adapters.postgres.people.account_links_sql import ONE_AT_A_TIME as O
 from shared.adapters.postgres.people.visitors import VisitorRow, build_visitor, generate_token, hash_token
 
 IDENTIFIED_HOURS = 24
-"""Hours for which a token is valid that was issued for a
-site's signature; each signature gives a new token.
+"""Hours for which a token is valid that was issued for a site's signature.
+
+Each signature gives a new token.
 """
 PATIENT_SECONDS = 30.0
 """Seconds of a running answer after which a sign-in no longer waits for its end."""
@@ -170,8 +169,9 @@ SELECT next_turn > 1 OR EXISTS (
          SELECT {_BESIDE} JOIN sessions x ON x.id = o.session_id AND x.next_turn > 1) FROM sessions
  WHERE id = :session_id FOR NO KEY UPDATE
 """)
-"""Select whether the visitor has messages in any conversation; locks the session, so that a new message comes
-before or after.
+"""Select whether the visitor has messages in any conversation.
+
+It locks the session, so that a new message comes before or after.
 """
 _TAKES_LONG = Named("""
 SELECT coalesce(bool_or(s.held_after IS NOT NULL OR s.retry_at > now()
@@ -213,11 +213,10 @@ WITH theirs AS (
 UPDATE sessions SET left_by = ARRAY (SELECT unnest(coalesce(left_by, '{}')) UNION SELECT :address_id::bigint)
  WHERE id = :session_id
 """)
-"""Move a conversation to a new address, or if `moves` is false leave it; the old address gets an empty
-session.
+"""Move a conversation to a new address, or if `moves` is false leave it.
 
-Screens at the old address, perhaps of another person with the same token, are disconnected and cannot write
-in the conversation.
+The old address gets an empty session. Screens at the old address, perhaps of another person with the same
+token, are disconnected and cannot write in the conversation.
 """
 _CLOSE_PLACE = Named("""
 WITH codes AS (DELETE FROM recovery_codes WHERE address_id = :address_id),
@@ -239,8 +238,9 @@ WITH w AS (
 INSERT INTO addresses (channel, account, chat, contact_id, session_id)
 SELECT 'web', w.name, :chat, p.id, s.id FROM w, p, s RETURNING id
 """)
-"""Insert an anonymous contact with session and address, since a person signed in by a site is a stranger to
-the operator.
+"""Insert an anonymous contact with session and address.
+
+A person signed in by a site is a stranger to the operator.
 """
 NAME = Named("""
 WITH known AS (

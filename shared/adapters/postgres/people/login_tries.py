@@ -29,8 +29,9 @@ PLACES_AT_MOST = 20
 
 
 class LoginTries(PoolStore):
-    """Counter of login attempts; an attempt counts as failed before it is checked, so that parallel ones
-    count too.
+    """Counter of login attempts.
+
+    An attempt counts as failed before it is checked, so that parallel ones count too.
     """
 
     @store_method
@@ -55,15 +56,17 @@ class LoginTries(PoolStore):
 
     @store_method
     async def record_success(self, keys: Mapping[str, bytes], *, tries: int = 1) -> None:
-        """Delete the failures of name and address after a success; in the other counts subtract `tries`
-        attempts.
+        """Delete the failures of name and address after a success.
+
+        In the other counts subtract `tries` attempts.
         """
         await self._pool.execute(*_TAKE_BACK(keys=list(keys.values()), pair=keys.get("pair"), tries=tries))
 
 
 class LoginPlaces(PoolStore):
-    """Places where operators have logged in, stored as keyed hashes, since addresses are few enough to try
-    them all.
+    """Store of the networks from which operators have logged in.
+
+    Networks are stored as keyed hashes, since all could be tried.
     """
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record], key: Callable[[], bytes | None]) -> None:
@@ -87,7 +90,7 @@ class LoginPlaces(PoolStore):
 
 
 async def remember_place(connection: Any, operator_id: int, key: bytes | None) -> None:
-    """Store the place of a login in the caller's transaction; do nothing if `key` is None."""
+    """Store an operator's network, hashed as `key`, in the caller's transaction; none if `key` is None."""
     if key is not None:
         await connection.execute(*_REMEMBER(key=key, operator_id=operator_id))
 
@@ -95,8 +98,9 @@ async def remember_place(connection: Any, operator_id: int, key: bytes | None) -
 def build_keys(
     *, name: str, address: str, everywhere: Literal["account", "codes"] | None = "account"
 ) -> dict[str, bytes]:
-    """Return the hashed keys of the counts for a login; hashed, since people type passwords into the name
-    field.
+    """Return the hashed keys of the counts for a login.
+
+    They are hashed, since people type passwords into the name field.
     """
     name = name.casefold()[:200]
     keys = {"pair": _digest("pair", name, network_of(address)), **address_key(address)}

@@ -1,5 +1,6 @@
-"""Store for the administration of operators: invitations, roles, locks and logins; one active admin always
-remains.
+"""Store for the administration of operators: invitations, roles, locks and logins.
+
+One active admin always remains.
 """
 
 from __future__ import annotations
@@ -73,9 +74,7 @@ class OperatorAdmin(AdminStore):
 
     @store_method
     async def list_logins(self, operator_id: int, token: str = "") -> list[dict[str, Any]]:
-        """Return the operator's open logins, that of `token`
-        first and marked as `this`, then newest first.
-        """
+        """Return the operator's open logins, newest first after that of `token`, marked as `this`."""
         text = await self._pool.fetchval(*_OWN(operator_id=operator_id, token_hash=hash_secret(token)))
         found: list[dict[str, Any]] = json.loads(text)
         return found
@@ -200,8 +199,9 @@ class OperatorAdmin(AdminStore):
 
     @store_method
     async def end_own(self, operator_id: int, *, keep: str, login: UUID | None = None) -> int:
-        """End one of the operator's own logins, or all but that of
-        the token `keep`; return the number ended.
+        """End one of the operator's own logins, or all but that of the token `keep`.
+
+        Returns the number ended.
         """
         async with self._begin() as session:
             row = await session.get_one(OperatorTable, operator_id)
@@ -231,10 +231,9 @@ class OperatorAdmin(AdminStore):
 
     @store_method
     async def upsert_from_provider(self, *, issuer: str, subject: str, name: str, role: Role) -> int | None:
-        """Create or update an operator of the identity provider and return the internal id; None if locked
-        here.
+        """Create or update an operator of the identity provider and return the internal id.
 
-        A name that is taken gets a number appended.
+        Returns None if locked here. A name that is taken gets a number appended.
         """
         async with self._begin() as session:
             await _lock_admins(session)

@@ -104,10 +104,10 @@ class Passwords:
         return str(await self._run_in_thread(lambda: self._argon2().hash(password)))
 
     async def matches(self, stored: str | None, password: str) -> bool:
-        """Return whether a password matches a stored hash; False if `stored` is None (no such operator),
-        after equal work.
+        """Return whether a password matches a stored hash.
 
-        Raises TimeoutError after 15 seconds.
+        Returns False if `stored` is None (no such operator), after equal work. Raises TimeoutError after
+        15 seconds.
         """
         return bool(await self._run_in_thread(lambda: self._verify(stored, password)))
 
@@ -192,10 +192,10 @@ class Operators(PoolStore):
     async def use_link(
         self, *, token: str, source: str, browser: str = ""
     ) -> str | TooManyTries | CodeNeeded | None:
-        """Log an operator in by a link; return a session token, or None if the link is unknown, used or
-        expired.
+        """Log an operator in by a link.
 
-        TooManyTries refuses the attempt, CodeNeeded asks for the second factor.
+        Returns a session token, or None if the link is unknown, used or expired. TooManyTries refuses the
+        attempt, CodeNeeded asks for the second factor.
         """
         keys = address_key(source)
         wait = await self._tries.begin(keys)
@@ -209,9 +209,7 @@ class Operators(PoolStore):
         return outcome
 
     async def _spend_link(self, token_hash: bytes, *, source: str, browser: str) -> str | CodeNeeded | None:
-        """Use up a link and begin its login in one transaction, so
-        that a failed login leaves the link valid.
-        """
+        """Use up a link and begin its login in one transaction; a failed login leaves the link valid."""
         async with self._pool.acquire(timeout=_STATEMENT_SECONDS) as connection, connection.transaction():
             operator_id = await connection.fetchval(*_OWNER_OF_LINK(token_hash=token_hash))
             await hold_operator(connection, operator_id)
@@ -427,8 +425,9 @@ SELECT n.at, n.actor, n.action, n.object, n.detail, p.prev,
                :detail::text::jsonb AS detail) n,
        (SELECT coalesce((SELECT hash FROM audit ORDER BY id DESC LIMIT 1), '') AS prev) p
 """)
-"""Append an audit entry whose hash includes that of the entry
-before; the caller holds the lock of the chain.
+"""Append an audit entry whose hash includes that of the entry before.
+
+The caller holds the lock of the chain.
 """
 
 

@@ -39,8 +39,9 @@ class PostgresPeopleDirectory(PoolStore):
 
     @store_method
     async def find_session(self, public_id: UUID) -> int | None:
-        """Return the internal id of a conversation of this person, from which all are found; None if there is
-        none.
+        """Return the internal id of a conversation of this person, from which all are found.
+
+        Returns None if there is none.
         """
         session_id: int | None = await self._pool.fetchval(*_SESSION(public_id=public_id))
         return session_id
@@ -106,8 +107,9 @@ SELECT p.public_id, p.kind, p.display_name AS name, x.places, x.conversations, x
                     WHERE a.contact_id IN (SELECT contact_family(p.id)) AND a.title ILIKE :pattern))
  ORDER BY last_active_at DESC LIMIT :limit
 """)
-"""Select people whose name, id or address contains the text,
-last active first; erased people are left out.
+"""Select people whose name, id or address contains the text, last active first.
+
+Erased people are left out.
 """
 _SESSION = Named("""
 SELECT s.id FROM contacts o JOIN contacts p ON p.id = coalesce(o.merged_into, o.id)

@@ -103,9 +103,7 @@ class SecondFactors(PoolStore):
 
     @store_method
     async def begin(self, operator_id: int) -> FactorBegun:
-        """Begin a second factor, which counts from its first valid code. Raises OfTheProvider and
-        HasFactor.
-        """
+        """Begin a second factor, valid from its first code. Raises OfTheProvider and HasFactor."""
         key = secrets.token_bytes(KEY_BYTES)
         sealed = (await asyncio.to_thread(self._encryption)).seal(key, about=_about(operator_id))
         name = await self._pool.fetchval(
@@ -122,10 +120,10 @@ class SecondFactors(PoolStore):
     async def confirm(
         self, operator_id: int, code: str, *, source: str, keep: str = ""
     ) -> tuple[str, ...] | TooManyTries:
-        """Confirm a new factor by a code of the app; return the recovery codes, shown once, and end other
-        logins.
+        """Confirm a new factor by a code of the app.
 
-        TooManyTries refuses the attempt. Raises WrongCode and NoSuchFactor.
+        Returns the recovery codes, shown once, and end other logins. TooManyTries refuses the attempt.
+        Raises WrongCode and NoSuchFactor.
         """
         drawn = [secrets.token_bytes(RECOVERY_BYTES) for _ in range(RECOVERY_CODES)]
         codes = format_recovery_codes(drawn)
@@ -137,10 +135,9 @@ class SecondFactors(PoolStore):
         return codes
 
     async def remove(self, operator_id: int, code: str, *, source: str) -> TooManyTries | None:
-        """Remove the factor by a code of the app or a recovery code; return TooManyTries if the attempt is
-        refused.
+        """Remove the factor by a code of the app or a recovery code.
 
-        Raises WrongCode and NoSuchFactor.
+        Returns TooManyTries if the attempt is refused. Raises WrongCode and NoSuchFactor.
         """
         if await self.load_state(operator_id) is None:
             raise NoSuchFactor
@@ -228,9 +225,7 @@ class SecondFactors(PoolStore):
     async def _take_step(
         self, operator_id: int, code: str, token_hash: bytes, *, source: str, browser: str
     ) -> str | None:
-        """Use up a code and begin the session in one transaction, so that a failed login costs no recovery
-        code.
-        """
+        """Use up a code and begin the session in one transaction; a failed login costs no recovery code."""
         async with self._pool.acquire(timeout=SECONDS) as connection, connection.transaction():
             await hold_operator(connection, operator_id)
             await self._use_code(connection, operator_id, code)
@@ -270,8 +265,9 @@ class SecondFactors(PoolStore):
 
 
 async def reset_factor(pool: Pool, operator_id: int, *, by: str) -> bool:
-    """Delete an operator's second factor without a code, from the command line; return False if there was
-    none.
+    """Delete an operator's second factor without a code, from the command line.
+
+    Returns False if there was none.
     """
     async with pool.acquire(timeout=SECONDS) as connection, connection.transaction():
         row = await connection.fetchrow(*_ANY(operator_id=operator_id))
@@ -310,8 +306,9 @@ SELECT f.*, o.name, o.public_id, extract(epoch FROM clock_timestamp())::float8 A
   FROM operator_factors f JOIN operators o ON o.id = f.operator_id
  WHERE f.operator_id = :operator_id
 """
-"""Select a second factor; the statements that use it lock the row, so that parallel attempts cannot reuse a
-code.
+"""Select a second factor.
+
+The statements that use it lock the row, so that parallel attempts cannot reuse a code.
 """
 _ANY = Named(f"{_ROW} FOR UPDATE OF f")
 _CONFIRMED = Named(f"{_ROW} AND f.confirmed_at IS NOT NULL AND o.disabled_at IS NULL FOR UPDATE OF f")

@@ -167,8 +167,9 @@ async def _lock_site(session: AdminSession, name: str) -> SiteTable | None:
 
 
 async def _agent(session: AdminSession, name: str) -> int | None:
-    """Return the id of an agent, and lock the agent against deletion until the transaction ends; None if
-    unknown.
+    """Return the id of an agent, and lock the agent against deletion until the transaction ends.
+
+    Returns None if unknown.
     """
     held = select(AgentTable.id).where(AgentTable.name == name).with_for_update(read=True, key_share=True)
     return (await session.exec(held)).one_or_none()

@@ -1,5 +1,6 @@
-"""Store of settings that operators change in the dashboard;
-changes are compare-and-set with an audit entry.
+"""Store of settings that operators change in the dashboard.
+
+Changes are compare-and-set with an audit entry.
 """
 
 from __future__ import annotations

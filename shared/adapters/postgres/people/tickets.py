@@ -23,8 +23,9 @@ class TicketHolder:
 
 
 class PostgresTickets(PoolStore):
-    """Store of tickets, shared by all web processes; each method is one transaction and raises
-    StorageUnavailable.
+    """Store of tickets, shared by all web processes.
+
+    Each method is one transaction and raises StorageUnavailable.
     """
 
     @store_method
@@ -41,8 +42,9 @@ class PostgresTickets(PoolStore):
 
     @store_method
     async def redeem(self, ticket: str) -> TicketHolder | None:
-        """Use up a ticket and return its holder; None if it is unknown, expired or used, or its address has
-        no valid token.
+        """Use up a ticket and return its holder.
+
+        Returns None if it is unknown, expired or used, or its address has no valid token.
         """
         row = await self._pool.fetchrow(*_REDEEM(code_hash=_hash(ticket)))
         return None if row is None else TicketHolder(row=build_visitor(row), wishes=row["wishes"] or {})

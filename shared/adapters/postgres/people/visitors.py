@@ -59,8 +59,9 @@ class ConversationRow:
     address_id: int
     title: str
     named: bool
-    """Whether the person chose the title; otherwise it is that
-    of the summary or made of the first message.
+    """Whether the person chose the title.
+
+    Otherwise it is that of the summary or made of the first message.
     """
     last_active_at: datetime
     moment: int
@@ -84,10 +85,10 @@ class PostgresVisitors(PoolStore):
 
     @store_method
     async def find(self, token: str, *, network: str | None = None) -> VisitorRow | None:
-        """Return the visitor of a token, None if it is invalid; a visit renews the token of an anonymous
-        visitor.
+        """Return the visitor of a token, None if it is invalid.
 
-        `network` is a hash of the client's network, to which spending is attributed.
+        A visit renews the token of an anonymous visitor. `network` is a hash of the client's network, to
+        which spending is attributed.
         """
         row = await self._pool.fetchrow(*_FIND(token_hash=hash_token(token), network=network))
         return None if row is None else build_visitor(row)
@@ -133,8 +134,9 @@ class PostgresVisitors(PoolStore):
 
     @store_method
     async def begin_conversation(self, address_id: int) -> UUID:
-        """Create a conversation at a new address with the site's agent and return its public id; an empty one
-        is reused.
+        """Create a conversation at a new address with the site's agent and return its public id.
+
+        An empty one is reused.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_ONE_BEGINS(address_id=address_id))
@@ -233,8 +235,9 @@ _OWN = """
   JOIN sessions s ON s.id = a.session_id AND s.archived_at IS NULL
  WHERE mine.id = :address_id AND mine.channel = 'web'
 """
-"""FROM clause of a visitor's conversations: addresses of one chat, with different threads; the first one's is
-"".
+"""FROM clause of a visitor's conversations: addresses of one chat, with different threads.
+
+The thread of the first is "".
 """
 _CONVERSATION = Named(f"""
 SELECT a.account AS site, w.audience, a.contact_id, a.id AS address_id, a.session_id, s.public_id,
@@ -311,8 +314,9 @@ SELECT w.name AS site, w.audience, p.id AS contact_id, a.id AS address_id, s.id 
        false AS identified, a.chat AS place
   FROM w, p, s, a
 """)
-"""Insert a visitor with contact, session and address in one commit; a known token is moved to the new
-address.
+"""Insert a visitor with contact, session and address in one commit.
+
+A known token is moved to the new address.
 """
 
 

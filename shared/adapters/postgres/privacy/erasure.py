@@ -17,8 +17,9 @@ from shared.core.privacy.erasures import AGAIN
 from shared.core.values.errors import OnHold, UnknownSession
 
 _SCAN_SECONDS = 120
-"""Seconds for searching all audits for request parts that others were sent too; only the erasure waits for
-it.
+"""Seconds for searching all audits for request parts that others were sent too.
+
+Only the erasure waits for it.
 """
 
 
@@ -41,9 +42,7 @@ class PostgresErasure(PoolStore):
 
     @store_method
     async def take_pending_confirmation(self, session_id: int) -> bool:
-        """Return whether the person was asked within WISH_MINUTES, and delete that note, so that it counts
-        once.
-        """
+        """Return whether the person was asked within WISH_MINUTES, and delete that record."""
         found = await self._pool.fetchval(
             *_TAKE_WISH(session_id=session_id),
         )
@@ -51,11 +50,11 @@ class PostgresErasure(PoolStore):
 
     @store_method
     async def start_erasure(self, session_id: int, *, actor: str, scope: str = "everything") -> Report:
-        """Begin an erasure: one commit ends all running work and clears the screens; `advance` erases the
-        text in batches.
+        """Begin an erasure: one commit ends all running work and clears the screens.
 
-        With `scope` "retention" or "import", only this conversation is erased, and notes stay. Raises
-        UnknownSession, and OnHold; a retention of data on hold does nothing.
+        `advance` erases the text in batches. With `scope` "retention" or "import", only this conversation
+        is erased, and notes stay. Raises UnknownSession, and OnHold; a retention of data on hold does
+        nothing.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             # People are joined, separated and erased one at a time.
@@ -144,8 +143,9 @@ _LABELS = {"entry_rows": "entries", "audit_rows": "turn_context_audit"}
 
 
 async def _is_held(connection: Connection, session_id: int, actor: str) -> bool:
-    """Return whether a legal hold forbids the erasure; the repetition of an older erasure in a backup is
-    allowed.
+    """Return whether a legal hold forbids the erasure.
+
+    The repetition of an older erasure in a backup is allowed.
     """
     return actor != AGAIN and bool(await connection.fetchval(*sql.IS_HELD(session_id=session_id)))
 
@@ -197,8 +197,9 @@ async def _batch(connection: Connection, table: str, work: dict[str, Any], at: d
 
 
 async def _erase_at_once(connection: Connection, table: str, work: dict[str, Any], at: datetime) -> int:
-    """Erase a whole table's rows of the person in this transaction; for tables that requests show and that
-    are small.
+    """Erase a whole table's rows of the person in this transaction.
+
+    Used for small tables whose rows requests contain.
     """
     whole = 0
     while True:
@@ -209,9 +210,7 @@ async def _erase_at_once(connection: Connection, table: str, work: dict[str, Any
 
 
 async def _erase_in_batches(connection: Connection, table: str, work: dict[str, Any]) -> tuple[int, bool]:
-    """Erase a batch of entries or events, in order of their numbers and session by session, so no row is read
-    twice.
-    """
+    """Erase a batch of entries or events, by session and number, so that no row is read twice."""
     if work["place"] >= len(work["sessions"]):
         work |= {"place": 0, "cursor": 0}
         return 0, True

@@ -1,6 +1,4 @@
-"""Store that reads the log of erasures for its copy in a file,
-and repeats erasures in a restored database.
-"""
+"""Store that reads the log of erasures, and repeats erasures in a restored database."""
 
 from __future__ import annotations
 
@@ -18,8 +16,9 @@ from shared.core.privacy.erasures import AGAIN, Erased
 _PAGE = 1_000
 """Entries of one page."""
 _OVERLAP = 200
-"""Ids before the last read one that are read again: an id is given when an erasure begins, but visible at its
-commit.
+"""Number of ids before the last read one that are read again.
+
+An id is given when an erasure begins, but visible at its commit.
 """
 
 
@@ -28,15 +27,17 @@ class PostgresErasureLog(PoolStore):
 
     @store_method
     async def is_kept(self) -> bool:
-        """Return whether the schema has the log; False for old schemas, which a backup before an upgrade
-        meets.
+        """Return whether the schema has the log.
+
+        Returns False for old schemas, which a backup before an upgrade meets.
         """
         return bool(await self._pool.fetchval("SELECT to_regclass('erasures') IS NOT NULL"))
 
     @store_method
     async def list_since(self, number: int) -> tuple[list[Erased], int]:
-        """Return a page of entries after the id `number`, with the number for the next page; the same number
-        at the end.
+        """Return a page of entries after the id `number`, with the number for the next page.
+
+        At the end, it is the same number.
         """
         rows = await self._pool.fetch(*_SINCE(after=max(0, number - _OVERLAP), again=AGAIN, limit=_PAGE))
         last = max((row["id"] for row in rows), default=number)
@@ -125,9 +126,7 @@ SELECT e.id, e.at, coalesce(x.r ->> 'contact_hash', x.r ->> 'party_hash')::bytea
   FROM erasures e CROSS JOIN LATERAL (SELECT to_jsonb(e)) AS x(r)
  WHERE e.id > :after AND e.actor <> :again ORDER BY e.id LIMIT :limit
 """)
-"""Select entries, also of a schema with former column names or without `about`, as a backup before an upgrade
-meets.
-"""
+"""Select entries, also of a schema with former column names or without `about`."""
 
 _KEEP = Named("""
 INSERT INTO erasures (at, contact_hash, actor, scope, state, about, finished_at)

@@ -83,8 +83,9 @@ async def _erase_messages(
 
 
 async def _notes(connection: Connection, session_id: int, turns: list[int], words: str) -> int:
-    """Erase notes made from these turns alone, and those of wider ranges that share a word with the erased
-    text; return their number.
+    """Erase notes made from these turns, and return their number.
+
+    Notes made from other turns too are erased if they share a word with the erased text.
     """
     if not turns:
         return 0
@@ -100,8 +101,9 @@ async def _notes(connection: Connection, session_id: int, turns: list[int], word
 
 
 async def _links(connection: Connection, session_id: int, seqs: list[int]) -> int:
-    """Rewrite every summary that may contain the messages without them, by code; return the number of
-    summaries.
+    """Rewrite every summary that may contain the messages without them, by code.
+
+    Returns the number of summaries.
     """
     rows = await connection.fetch(*_LINKS(session_id=session_id, first_seq=min(seqs, default=0)))
     for row in rows:
@@ -149,9 +151,7 @@ SELECT e.seq, coalesce(te.turn_no, o.turn_no) AS turn_no,
   LEFT JOIN turn_entries o ON o.session_id = :session_id AND o.seq = e.replaces_seq
  ORDER BY e.seq
 """)
-"""Select all forms of the messages: edits, repeated questions, and answers to former forms, which no search
-finds.
-"""
+"""Select all forms of the messages: edits, repeated questions, and answers to former forms."""
 
 _ONE_OF_PERSON = Named("""
 SELECT pg_advisory_xact_lock(hashtextextended('evertalk.forks:' || contact_id, 0)) FROM sessions

@@ -345,8 +345,9 @@ class PostgresRetention(PoolStore):
 
     @store_method
     async def _months(self, table: str, months: int) -> int:
-        """Drop partitions of past months, and delete such old rows of the default partition; return their
-        number together.
+        """Drop partitions of past months, and delete such old rows of the default partition.
+
+        Returns their number together.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock(hashtext('evertalk.partitions'))")
@@ -365,9 +366,7 @@ class PostgresRetention(PoolStore):
 
     @store_method
     async def list_idle_sessions(self, days: int, *, limit: int = 20) -> list[int]:
-        """Return at most `limit` conversations with text that were
-        unused for `days`, without people on hold.
-        """
+        """Return at most `limit` conversations with text, unused for `days`, without people on hold."""
         rows = await self._pool.fetch(
             *_IDLE_SESSIONS(days=days, limit=limit),
         )  # fmt: skip

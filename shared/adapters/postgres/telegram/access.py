@@ -1,6 +1,4 @@
-"""Store of access to bots: requests with codes that an operator approves, and links that make a person an
-owner.
-"""
+"""Store of access to bots: codes that an operator approves, and links that make a person an owner."""
 
 from __future__ import annotations
 
@@ -77,9 +75,7 @@ class PostgresTelegramAccess(PoolStore):
 
     @store_method
     async def count_waiting(self, bot_id: int, *, up_to: int) -> int:
-        """Return the position of the chat `up_to` among the bot's pending chats that got a code in the last
-        hour.
-        """
+        """Return the chat's position among the bot's pending chats that got a code in the last hour."""
         found: int = await self._pool.fetchval(*_COUNT_WAITING(bot_id=bot_id, chat_id=up_to))
         return found
 
@@ -160,8 +156,9 @@ class PostgresTelegramAccess(PoolStore):
 
     @store_method
     async def issue_owner_code(self, bot_id: int) -> str:
-        """Return a new code for `t.me/<bot>?start=<code>`; the first person to open it becomes an owner of
-        the bot.
+        """Return a new code for `t.me/<bot>?start=<code>`.
+
+        The first person to open it becomes an owner of the bot.
         """
         code = secrets.token_urlsafe(24)
         await self._pool.execute(

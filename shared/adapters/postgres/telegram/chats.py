@@ -1,6 +1,4 @@
-"""Store of Telegram's chats and topics with their sessions,
-and of which chat message belongs to which row.
-"""
+"""Store of Telegram's chats with their sessions, and of the row of each chat message."""
 
 from __future__ import annotations
 
@@ -86,8 +84,9 @@ class PostgresTelegramChats(PoolStore):
     async def enrol(
         self, bot_id: int, *, username: str, agent: str, audience: str, access: str, mode: str
     ) -> BotRow:
-        """Insert or update a bot with its present configuration; an unknown agent is replaced by the first
-        one.
+        """Insert or update a bot with its present configuration.
+
+        An unknown agent is replaced by the first one.
         """
         row = await self._pool.fetchrow(
             *_ENROL(
@@ -191,8 +190,9 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def find_chat_of_due_turn(self, session_id: int) -> ChatRow | None:
-        """Return the chat from which the oldest unanswered turn of a session came; None if it is not of
-        Telegram.
+        """Return the chat from which the oldest unanswered turn of a session came.
+
+        Returns None if it is not of Telegram.
         """
         row = await self._pool.fetchrow(
             *_FIND_CHAT_OF_DUE_TURN(session_id=session_id),
@@ -236,8 +236,9 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def set_reachable(self, bot_id: int, chat_id: int, *, reachable: bool) -> None:
-        """Record whether a chat is reachable; one that is not (blocked, kicked, deactivated) gets nothing
-        until a person writes.
+        """Record whether a chat is reachable.
+
+        One that is not (blocked, kicked, deactivated) gets nothing until a person writes.
         """
         await self._pool.execute(
             *_SET_REACHABLE(bot_id=str(bot_id), chat_id=str(chat_id), reachable=reachable),

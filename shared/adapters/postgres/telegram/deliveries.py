@@ -62,8 +62,9 @@ class PostgresDeliveries(PoolStore):
     async def record_bubble(
         self, session_id: int, turn: int, part: int, *, epoch: int, address_id: int, remote_id: int
     ) -> bool:
-        """Store the id of the chat message that shows an unfinished answer; False if this process has lost
-        the turn.
+        """Store the id of the chat message that shows an unfinished answer.
+
+        Returns False if this process has lost the turn.
         """
         found = await self._pool.fetchval(
             *_SHOWN(
@@ -99,8 +100,9 @@ class PostgresDeliveries(PoolStore):
 
     @store_method
     async def begin(self, session_id: int, turn: int, part: int) -> bool:
-        """Mark a part as being sent, before the request; return False if another process sends it or it is
-        done.
+        """Mark a part as being sent, before the request.
+
+        Returns False if another process sends it or it is done.
         """
         found = await self._pool.fetchval(
             *_BEGIN(session_id=session_id, turn=turn, part=part),
@@ -186,8 +188,9 @@ class PostgresDeliveries(PoolStore):
 
     @store_method
     async def recover_interrupted(self, accounts: Sequence[int]) -> int:
-        """Mark parts of these bots' answers that a process was sending when it ended as `uncertain`; return
-        their number.
+        """Mark parts of these bots' answers that a process was sending when it ended as `uncertain`.
+
+        Returns their number.
         """
         rows = await self._pool.fetch(
             *_RECOVER_INTERRUPTED(accounts=[str(account) for account in accounts]),

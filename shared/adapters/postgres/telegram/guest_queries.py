@@ -21,8 +21,9 @@ FAILED_SECONDS = 10
 _ERROR_CHARS = 300
 
 GuestSend = Literal["holding", "answer"]
-"""Kind of message that is being sent: "holding" says that the answer follows; "answer" is an answer or a
-notice.
+"""Kind of message that is being sent: "holding" says that the answer follows.
+
+"answer" is an answer or a notice.
 """
 
 
@@ -96,8 +97,9 @@ class PostgresGuestQueries(PoolStore):
 
     @store_method
     async def find_chat_of_due_turn(self, session_id: int) -> GuestChat | None:
-        """Return the guest chat from which the oldest unanswered turn of a session came; None if it came from
-        elsewhere.
+        """Return the guest chat from which the oldest unanswered turn of a session came.
+
+        Returns None if it came from elsewhere.
         """
         row = await self._pool.fetchrow(*_OF_DUE_TURN(session_id=session_id))
         return None if row is None else build_value(GuestChat, row, bot_id=int(row["account"]))
@@ -153,8 +155,9 @@ class PostgresGuestQueries(PoolStore):
 
     @store_method
     async def find_next_due(self, bot_ids: Sequence[int], *, holding_after: float) -> float | None:
-        """Return the seconds until the next holding message is due, negative if overdue; None if none is
-        needed.
+        """Return the seconds until the next holding message is due, negative if overdue.
+
+        Returns None if none is needed.
         """
         seconds: float | None = await self._pool.fetchval(
             *_NEXT_DUE(bot_ids=list(bot_ids), holding_after=holding_after)
@@ -187,8 +190,9 @@ class PostgresGuestQueries(PoolStore):
     async def finish(
         self, bot_id: int, update_id: int, *, state: Literal["done", "lost"], error: str = ""
     ) -> None:
-        """End a query: its answer is in the chat ("done") or can never be ("lost"); the turn's delivery ends
-        with it.
+        """End a query: its answer is in the chat ("done") or can never be ("lost").
+
+        The turn's delivery ends with it.
         """
         await self._pool.execute(
             *_FINISH(
@@ -211,8 +215,9 @@ class PostgresGuestQueries(PoolStore):
 
     @store_method
     async def close_deliveries(self, bot_ids: Sequence[int]) -> int:
-        """End deliveries to guest chats that no query can carry, such as of an operator's message; return
-        their number.
+        """End deliveries to guest chats that no query can carry, such as of an operator's message.
+
+        Returns their number.
         """
         rows = await self._pool.fetch(
             *_NOT_DELIVERABLE(
@@ -244,8 +249,9 @@ INSERT INTO addresses (channel, account, chat, thread, contact_id, session_id, t
 SELECT '{GUEST_CHANNEL}', b.account, :chat, :thread, p.id, s.id, :name FROM b, p, s
 RETURNING id AS address_id, session_id
 """)
-"""Insert a guest with session and address in one commit; the
-spending limits of visitors and of guests apply.
+"""Insert a guest with session and address in one commit.
+
+The spending limits of visitors and of guests apply.
 """
 # An erasure deletes the network, and with it the guests' spending limit.
 _KEEP_NETWORK = Named(f"""

@@ -14,8 +14,7 @@ from shared.core.values.errors import LeaseLost
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TelegramReceipt:
-    """Receipt of a message: raw updates to mark as handled, and ids of the chat messages to store with its
-    commit.
+    """Receipt of a message: raw updates to mark as handled, and ids of its chat messages.
 
     A crash leaves both or neither. The updates are locked first, and nothing is stored unless all of them
     wait; so of two processes with the same updates one stores the message.
@@ -62,12 +61,11 @@ class TelegramReceipt:
         return turn
 
     async def find_stored(self, transaction: Connection, inbound: Inbound, *, is_stored: bool) -> int | None:
-        """Handle updates whose message is already stored by its edit: mark them as handled and return its
-        `seq`; else None.
+        """Mark updates as handled whose message was already stored by its edit.
 
-        `is_stored` says that an entry of the message itself exists; the result is then None. Raises LeaseLost
-        if an update of a stored message is unhandled, or one of an unstored message is handled: the caller
-        reads the updates again.
+        Returns the message's `seq`; None if it is not stored. `is_stored` says that an entry of the message
+        itself exists; the result is then None. Raises LeaseLost if an update of a stored message is
+        unhandled, or one of an unstored message is handled: the caller reads the updates again.
         """
         waiting: int = await transaction.fetchval(
             *_COUNT_WAITING(bot_id=self.bot_id, update_ids=self.update_ids)
@@ -94,9 +92,7 @@ class TelegramReceipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomerReceipt:
-    """Receipt of a customer's message in a business account's
-    chat, by which its edit or deletion finds it.
-    """
+    """Receipt of a customer's message to a business account, for its edit or deletion."""
 
     bot_id: int
     owner_id: int

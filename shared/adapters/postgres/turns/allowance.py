@@ -19,8 +19,9 @@ from shared.core.values.money import Shortage
 
 Kind = Literal["known", "visitors"]
 KEEP_SECONDS = 10.0
-"""Seconds for which turns begin from a slice; then a new one
-replaces it, and it closes after its last turn.
+"""Seconds for which turns begin from a slice.
+
+Then a new one replaces it, and it closes after its last turn.
 """
 DRAIN_SECONDS = 60.0
 """Seconds after which a slice is closed although turns run; the shared row then holds their reservations."""
@@ -37,15 +38,17 @@ IDLE_CALLS = 128
 LEAST_CALLS = 8
 """Calls below which no slice is taken; near a cap, each call uses the shared rows."""
 ROOM = 2
-"""Multiple of the largest recent cost up to which a claim uses
-the slice; a larger one uses the shared rows.
+"""Multiple of the largest recent cost up to which a claim uses the slice.
+
+A larger one uses the shared rows.
 """
 
 
 @dataclass(slots=True, kw_only=True)
 class BudgetSlice:
-    """Part of a budget that this process may spend; amounts are in micro-dollars, times are loop-independent
-    seconds.
+    """Part of a budget that this process may spend.
+
+    Amounts are in micro-dollars, times are loop-independent seconds.
     """
 
     id: int
@@ -109,9 +112,9 @@ class PostgresTokenReservations(PoolStore):
         weight: int,
         free_models: Sequence[str],
     ) -> tuple[int, int] | None:
-        """Reserve tokens; return the reservation's id and the maximum output, or None if less than
-        `least_output` is left.
+        """Reserve tokens.
 
+        Returns the reservation's id and the maximum output, or None if less than `least_output` is left.
         Models in `free_models` do not count.
         """
         asked = sql.RESERVE_TOKENS(
@@ -139,11 +142,10 @@ class PostgresTokenReservations(PoolStore):
 
 
 class Allowance(PoolStore):
-    """Budget slices of this process, of which it spends no more than was granted; reservations are
-    authoritative.
+    """Budget slices of this process, of which it spends no more than was granted.
 
-    Any process closes a slice whose process died or was too slow: the shared row then holds its reservations,
-    and no claim uses the slice any more.
+    Reservations are authoritative. Any process closes a slice whose process died or was too slow: the
+    shared row then holds its reservations, and no claim uses the slice any more.
     """
 
     def __init__(
@@ -202,8 +204,9 @@ class Allowance(PoolStore):
         return one.near_cap
 
     def settle(self, reservation_id: int | None, micro: int | None = None) -> None:
-        """Settle a call at `micro` micro-dollars; None (unknown
-        price) counts the whole reservation as spent.
+        """Settle a call at `micro` micro-dollars.
+
+        None (unknown price) counts the whole reservation as spent.
         """
         for one in self._find_slices(reservation_id):
             amount = one.held.pop(reservation_id or 0)
@@ -291,9 +294,7 @@ class Allowance(PoolStore):
         return now >= one.fresh_until or (not one.is_idle and now - one.taken_at > DRAIN_SECONDS)
 
     def _is_due(self, budget: KindBudget, one: BudgetSlice) -> bool:
-        """Return whether a busy process should replace this slice: it is old, nearly used up, stale, or that
-        of an idle process.
-        """
+        """Return whether a busy process should replace this slice: old, nearly used up, stale or idle."""
         used_up = one.left_micro < LEAST_CALLS * ROOM * budget.largest_micro
         return used_up or one.is_idle or self._is_stale(one) or self._clock() - one.taken_at > KEEP_SECONDS
 

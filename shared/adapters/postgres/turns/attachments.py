@@ -35,8 +35,9 @@ class PostgresAttachments(PoolStore):
 
     @store_method
     async def store_file(self, session_id: int, file: ToolFile) -> int:
-        """Store a file that a tool made and return its id; the same bytes with the same name are stored once
-        per session.
+        """Store a file that a tool made and return its id.
+
+        The same bytes with the same name are stored once per session.
         """
         digest = hashlib.sha256(file.body).digest()
         attachment_id: int = await self._pool.fetchval(
@@ -49,8 +50,9 @@ class PostgresAttachments(PoolStore):
 
     @store_method
     async def list_attached(self, ids: Sequence[int]) -> tuple[Attached, ...]:
-        """Return the files with these ids, in this order and
-        without their bytes; deleted ones are left out.
+        """Return the files with these ids, in this order and without their bytes.
+
+        Deleted files are left out.
         """
         rows = await self._pool.fetch(
             *_ATTACHED(ids=list(ids)),
@@ -94,8 +96,9 @@ class PostgresAttachments(PoolStore):
 
     @store_method
     async def describe(self, it: Described) -> None:
-        """Store the description that later requests contain instead of the picture, and its cost; an existing
-        one stays.
+        """Store the description that later requests contain instead of the picture, and its cost.
+
+        An existing description stays.
         """
         cost = sum(call.cost_micro or 0 for call in it.spent)
         await self._pool.execute(

@@ -64,8 +64,9 @@ class Source:
 
     @property
     def look(self) -> Named:
-        """Statement for sums after `after`: of settled and changing rows up to `place`, of later rows, and of
-        `keys`.
+        """Select sums of rows after `after`, in three parts.
+
+        They are settled and changing rows up to `place`, later rows, and rows of `keys`.
         """
         place = f":place::text::{self.kind}"
         told = ", ".join(f"'{name}', {term}" for name, term in self.sums.items())
@@ -256,8 +257,9 @@ class _Day:
     seen_at: float = float("-inf")
 
     def is_settled(self, oldest_writer: int, now: float) -> bool:
-        """Return whether rows up to `next_edge` are settled: all writers seen with it have ended, and the
-        ids' delay has passed.
+        """Return whether all rows up to `next_edge` are settled.
+
+        All writers seen with it must have ended, and the ids' delay have passed.
         """
         return oldest_writer >= self.next_writer and now - self.seen_at > STATEMENT_SECONDS
 
@@ -275,8 +277,9 @@ class SpentToday(PoolStore):
         self._kept = _Day()
 
     async def read(self) -> Sums:
-        """Return `spent` in micro-dollars, `unknown` (calls without a price) and `calls`; concurrent calls
-        are safe.
+        """Return `spent` in micro-dollars, `unknown` (calls without a price) and `calls`.
+
+        Concurrent calls are safe.
         """
         kept, found = self._kept, await self._since(self._kept)
         if found["day"] != kept.day:

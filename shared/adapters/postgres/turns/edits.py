@@ -309,10 +309,10 @@ class PostgresEdits(PoolStore):
 
 
 async def _correct_notes(connection: Connection, session_id: int, turn: int, before: str, after: str) -> int:
-    """Correct notes of a turn that contain the former text, or archive those that cannot be corrected; return
-    their number.
+    """Correct notes of a turn that contain the former text, or archive those that cannot be corrected.
 
-    Only notes that the program took from the conversation change, never those of a person or an operator.
+    Returns their number. Only notes that the program took from the conversation change, never those of a
+    person or an operator.
     """
     spans = find_changed_spans(before, after)
     changed = 0
@@ -348,8 +348,9 @@ async def _correct_notes(connection: Connection, session_id: int, turn: int, bef
 
 
 async def _find_heir(connection: Connection, note_id: int, text: str, subject: str) -> int | None:
-    """Return the id of the note with the new text, inserted if there is none; None if such a note was
-    forgotten.
+    """Return the id of the note with the new text, inserted if there is none.
+
+    Returns None if such a note was forgotten.
     """
     told = note_hash(text)
     twin = await connection.fetchrow(*_TWIN(note_id=note_id, hash=told))
@@ -464,8 +465,9 @@ SELECT w.seq, w.turn_no, w.step, e.blocks, coalesce(e.replaces_seq, e.seq) AS ro
  WHERE w.replaced_by IS NULL AND e.author = 'person' AND w.turn_no > s.erased_turn
    AND e.blocks <> erased_blocks(e.blocks)
 """)
-"""Select the newest wording of the message stored as `seq`; no
-row if it was erased or asked in another turn.
+"""Select the newest wording of the message stored as `seq`.
+
+There is no row if the message was erased or asked in another turn.
 """
 _COPIES = Named("""
 SELECT te.seq, te.turn_no, te.step, e.blocks, e.replaces_seq AS root
@@ -582,10 +584,10 @@ WITH s AS (
 )
 INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT :session_id, seq, turn_no, seq FROM s
 """)
-"""Insert a turn that repeats a question; it has no event, since screens show the question where it was first
-asked.
+"""Insert a turn that repeats a question.
 
-A question that has stopped processes may stop one more: the next fault ends its turn.
+It has no event, since screens show the question where it was first asked. A question that has stopped
+processes may stop one more: the next fault ends its turn.
 """
 _QUESTION = Named("""
 WITH q AS (

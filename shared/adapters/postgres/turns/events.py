@@ -1,6 +1,4 @@
-"""Store of a session's durable events as screens read them:
-after a number, newest ones, and hidden messages.
-"""
+"""Store of a session's durable events, as screens read them."""
 
 from __future__ import annotations
 
@@ -19,8 +17,9 @@ from shared.core.values.messages import Block, blocks_from_json, text_without_fi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OriginalsPage:
-    """Page of the messages that a summary replaces, oldest first; `before` is the message id for the next
-    page, None at the start.
+    """Page of the messages that a summary replaces, oldest first.
+
+    `before` is the message id for the next page, None at the start.
     """
 
     messages: tuple[Mapping[str, Any], ...]
@@ -49,10 +48,10 @@ NOT_REPLACED = """
       AND NOT EXISTS (SELECT FROM turn_entries n WHERE n.session_id = r.session_id AND n.seq = r.replaced_by
                          AND n.turn_no = r.turn_no)))
 """
-"""Condition that event `v` is not removed and neither a question that was edited into a new turn, nor its
-answer.
+"""Condition that the event `v` is shown.
 
-A message whose wording alone was replaced keeps its event.
+It is not removed, nor a question that was edited into a new turn, nor that question's answer. A message whose
+wording alone was replaced keeps its event.
 """
 
 _RUNNING = Named("""
@@ -149,8 +148,9 @@ class PostgresEvents(PoolStore):
 
     @store_method
     async def mark_read(self, address_id: int, session_id: int, event_seq: int) -> int | None:
-        """Set the number up to which an address has read, at most the newest event's; return it, or None if
-        it is not higher.
+        """Set the number up to which an address has read, at most the newest event's.
+
+        Returns the number, or None if it is not higher.
         """
         number: int | None = await self._pool.fetchval(
             *_MARK_READ(address_id=address_id, session_id=session_id, event_seq=event_seq),
@@ -167,8 +167,9 @@ class PostgresEvents(PoolStore):
 
     @store_method
     async def load_running(self, session_id: int) -> Mapping[str, Any]:
-        """Return what is in progress, for a new screen: `run`, `queued`, `compaction`, `handover`; absent if
-        not in progress.
+        """Return what is in progress, for a new screen.
+
+        The keys are `run`, `queued`, `compaction` and `handover`; absent if not in progress.
         """
         row = await self._pool.fetchrow(*_RUNNING(session_id=session_id))
         if row is None:
@@ -197,10 +198,9 @@ class PostgresEvents(PoolStore):
     async def list_hidden_messages(
         self, session_id: int, compaction: UUID, *, limit: int = 200, before_seq: int | None = None
     ) -> OriginalsPage | None:
-        """Return the last `limit` messages that a summary replaces, before the entry `before_seq`; None means
-        from the end.
+        """Return the last `limit` messages that a summary replaces, before the entry `before_seq`.
 
-        None if the summary is not of this session.
+        `before_seq` None means from the end. Returns None if the summary is not of this session.
         """
         row = await self._pool.fetchrow(
             *_HIDDEN_RANGE(session_id=session_id, compaction=compaction),
@@ -254,9 +254,7 @@ def _payload(row: Record) -> Mapping[str, Any]:
 def build_edited(
     seq: int, turn: int, blocks: Sequence[Block], at: datetime, extra: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the payload of an `edited` event: the new wording of the message that `extra` names as
-    `replaces`.
-    """
+    """Return the payload of an `edited` event, the new wording of the message `replaces`."""
     return message_payload(seq=seq, turn=turn, author="person", blocks=blocks, at=at, extra=extra)
 
 

@@ -159,16 +159,18 @@ class PostgresHistory(PoolStore):
 
     @store_method
     async def load_message(self, session_id: int, seq: int) -> Mapping[str, Any] | None:
-        """Return the full text of a message; None if it is of
-        another session, of a tool or of the program.
+        """Return the full text of a message.
+
+        Returns None if it is of another session, of a tool or of the program.
         """
         row = await self._pool.fetchrow(*_MESSAGE(session_id=session_id, seq=seq))
         return None if row is None else build_original(row)
 
     @store_method
     async def list_versions(self, session_id: int, seq: int) -> list[dict[str, Any]] | None:
-        """Return former texts of a message with their answers, oldest first; None if it is not of this
-        session.
+        """Return former texts of a message with their answers, oldest first.
+
+        Returns None if it is not of this session.
         """
         if not await self._pool.fetchval(
             *_VERSIONS(session_id=session_id, seq=seq),

@@ -1,6 +1,4 @@
-"""Store that reads what is stored of a turn's last model call,
-so that operators see what the model received.
-"""
+"""Store that reads a turn's last model call as the model received it, for operators."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Store of sample conversations that are played into sessions: their progress, and the messages they
-produced.
-"""
+"""Store of sample conversations that are played into sessions, message by message."""
 
 from __future__ import annotations
 
@@ -32,9 +30,7 @@ class PostgresSamples(PoolStore):
 
     @store_method
     async def list_due(self, channel: str) -> tuple[SamplePlay, ...]:
-        """Return at most 50 samples of a channel whose next message is due, since the turn before is
-        answered.
-        """
+        """Return at most 50 samples of a channel whose previous turn is answered."""
         return tuple(
             SamplePlay(**dict(row))
             for row in await self._pool.fetch(
@@ -49,8 +45,9 @@ class PostgresSamples(PoolStore):
     async def accept_next(
         self, play: SamplePlay, inbound: Inbound, *, channel: str, tokens: int
     ) -> int | None:
-        """Store the next message and return its event's number; None if another process was first or the
-        sample has ended.
+        """Store the next message and return its event's number.
+
+        Returns None if another process was first or the sample has ended.
         """
         arguments = build_message_arguments(inbound, channel, tokens)
         row = await self._pool.fetchrow(*turn_sql.ACCEPT_OF_SAMPLE(**arguments, played=play.played))
@@ -88,8 +85,9 @@ SELECT p.session_id, p.address_id, p.begun_turn, p.played, p.total
                            AND j.due_at BETWEEN now() - interval '10 s' AND now()))
  ORDER BY p.started_at LIMIT :limit
 """)
-"""Select due samples; the next message waits for a due summary, so that the context that it summarises is
-shown.
+"""Select due samples.
+
+The next message waits for a due summary, so that the context that it summarises is shown.
 """
 _STOP = Named(f"""
 WITH p AS (

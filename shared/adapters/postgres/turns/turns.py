@@ -255,8 +255,9 @@ class PostgresTurns(PoolStore):
         micro_per_input_token: float,
         micro_output: float,
     ) -> Claim | None:
-        """Claim the session's oldest unanswered turn; return None if a living process has it or it is not due
-        yet.
+        """Claim the session's oldest unanswered turn.
+
+        Returns None if a living process has it or it is not due yet.
         """
         hold = self._allowance.hold()
         try:
@@ -358,10 +359,9 @@ class PostgresTurns(PoolStore):
         outcomes: Mapping[str, StepOutcome],
         artifacts: Sequence[Artifact] = (),
     ) -> int:
-        """Store the results of tools, and artifacts that the results show in part, in one commit; return the
-        entry's number.
+        """Store the results of tools, and artifacts that the results show in part, in one commit.
 
-        Raises LeaseLost.
+        Returns the entry's number. Raises LeaseLost.
         """
         statement = turn_sql.TOOL_RESULTS(
             **_fence(claim),
@@ -514,16 +514,12 @@ class PostgresTurns(PoolStore):
 
     @store_method
     async def release_turns(self, session_ids: Collection[int], *, worker_id: int) -> None:
-        """Release the turns of these sessions that the process `worker_id` has claimed, also without knowing
-        it.
-        """
+        """Release these sessions' turns that the process `worker_id` has claimed."""
         await self._pool.execute(*turn_sql.LET_GO(session_ids=list(session_ids), worker_id=worker_id))
 
     @store_method
     async def record_waste(self, claim: Claim, spent: Sequence[Spending], *, settled_micro: int) -> None:
-        """Book model calls that gave no result, and settle the claim's reservation at `settled_micro`
-        micro-dollars.
-        """
+        """Book model calls without a result; settle the reservation at `settled_micro` micro-dollars."""
         await self._pool.execute(*_waste(claim, spent, settled_micro))
         self._allowance.settle(claim.reservation_id, settled_micro)
 
@@ -825,8 +821,9 @@ def config_of(row: Record | Mapping[str, Any]) -> Mapping[str, Any]:
 def _with_the_message(
     said: Entry, row: Record, known: CachedView | None
 ) -> tuple[tuple[Entry, ...] | None, tuple[datetime, ...]]:
-    """Return the entries of a claim with its new message, None if they must be loaded; and the times of
-    turns.
+    """Return the entries of a claim with its new message, None if they must be loaded.
+
+    Returns the times of turns too.
     """
     before: tuple[Entry, ...] | None
     if known is None:
@@ -943,9 +940,7 @@ def _usage_values(call: Spending) -> tuple[Any, ...]:
 
 
 def sum_spending(spent: Sequence[Spending]) -> list[int]:
-    """Return sums: input, output, cached and cache-written
-    tokens, micro-dollars, calls with unknown price.
-    """
+    """Return sums of tokens (input, output, cached, cache-written), micro-dollars and unpriced calls."""
     return [
         sum(call.input_tokens for call in spent),
         sum(call.output_tokens for call in spent),

@@ -35,8 +35,9 @@ class UnknownFile(BadInput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredUpload:
-    """Uploaded file for a message; `words` is its text or transcript, None for a picture or without a
-    transcript.
+    """Uploaded file for a message.
+
+    `words` is its text or transcript, None for a picture or without a transcript.
     """
 
     attachment_id: int
@@ -56,8 +57,9 @@ class PostgresUploads(PoolStore):
 
     @store_method
     async def find_by_content(self, session_id: int, content: bytes, *, name: str) -> Attached | None:
-        """Return the stored file with the same bytes, renamed to `name` and kept for a further day; None if
-        there is none.
+        """Return the stored file with the same bytes, renamed to `name` and kept for a further day.
+
+        Returns None if there is none.
         """
         row = await self._pool.fetchrow(*_KNOWN(session_id=session_id, sha256=_digest(content), name=name))
         return None if row is None else _build_attached(row)
@@ -164,9 +166,7 @@ SELECT {_COLUMNS} FROM unnest(:public_ids::uuid[]) WITH ORDINALITY AS w(public_i
             AND e.blocks @> jsonb_build_array(jsonb_build_object('attachment_id', a.id))))
  ORDER BY w.place
 """)
-"""Select the files that a message names, in its order: recent
-ones, and those already shown in the session.
-"""
+"""Select the files that a message names, in its order: recent or already shown in the session."""
 _SERVED = Named("""
 SELECT name, mime, body FROM attachments
  WHERE public_id = :public_id AND state = 'stored' AND body IS NOT NULL

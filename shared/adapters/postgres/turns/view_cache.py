@@ -51,8 +51,9 @@ class ViewCache:
         self._tokens = 0
 
     def take(self, session_id: int) -> CachedView | None:
-        """Remove and return a session's view; None if it is missing or too old. The caller stores it again
-        with the answer.
+        """Remove and return a session's view.
+
+        Returns None if it is missing or too old. The caller stores it again with the answer.
         """
         kept = self._drop(session_id)
         if kept is None or self._now() - kept[2] > self._seconds:

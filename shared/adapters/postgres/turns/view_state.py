@@ -32,9 +32,7 @@ def build_state(row: Record | Mapping[str, Any], entries: Sequence[Entry]) -> Se
 
 
 async def load_hidden(connection: Connection, row: Record, compaction: Record) -> Hidden:
-    """Return the session as it was when the turns of a
-    compaction were live, after the summary before them.
-    """
+    """Return the session as it was when a compaction's turns were live, after the summary before."""
     base = compaction["from_turn"] - 1
     parent = await connection.fetchval(*_PARENT(parent=compaction["parent"]))
     rows = await connection.fetch(

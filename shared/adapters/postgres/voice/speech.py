@@ -20,16 +20,15 @@ class PostgresSpeech(PoolStore):
 
     @store_method
     async def request_note(self, session_id: int, turn: int) -> None:
-        """Request a voice note for an answer, if the session wants one; called before delivery, so that a
-        crash loses none.
+        """Request a voice note for an answer, if the session wants one.
+
+        Call it before the delivery, so that a crash loses no voice note.
         """
         await self._pool.execute(*_WANT_NOTE(session_id=session_id, turn=turn))
 
     @store_method
     async def list_due_notes(self, accounts: Sequence[int], *, limit: int = 20) -> list[tuple[int, int, int]]:
-        """Return (session id, turn, address id) of due voice notes whose answers have been delivered, oldest
-        first.
-        """
+        """Return (session id, turn, address id) of due voice notes with delivered answers, oldest first."""
         rows = await self._pool.fetch(
             *_DUE_NOTES(
                 accounts=[str(account) for account in accounts],
@@ -48,8 +47,9 @@ class PostgresSpeech(PoolStore):
 
     @store_method
     async def load_spoken(self, session_id: int, turn: int, form: SpeechFormat) -> bytes | None:
-        """Return the stored recording, None if there is none yet; then also insert the row for
-        `record_spoken`.
+        """Return the stored recording, None if there is none yet.
+
+        In that case, also insert the row for `record_spoken`.
         """
         body: bytes | None = await self._pool.fetchval(
             *_LOAD_SPOKEN(session_id=session_id, turn=turn, form=form),
@@ -67,8 +67,9 @@ class PostgresSpeech(PoolStore):
         spent: Spending,
         reservation_id: int | None,
     ) -> None:
-        """Store the cost and, unless None or the text was erased,
-        the recording; an existing recording stays.
+        """Store the cost and, unless None or the text was erased, the recording.
+
+        An existing recording stays.
         """
         await self._pool.execute(
             *SPOKEN(
@@ -80,8 +81,9 @@ class PostgresSpeech(PoolStore):
 
     @store_method
     async def begin_note(self, session_id: int, turn: int) -> bool:
-        """Mark a voice note as being sent, before the request; False if another process has it or it is
-        erased.
+        """Mark a voice note as being sent, before the request.
+
+        Returns False if another process has it or it is erased.
         """
         return await self._change_state(session_id, turn, "due", "sending")
 
@@ -116,8 +118,9 @@ SELECT t.session_id, t.turn_no, 'opus' FROM turns t JOIN sessions s ON s.id = t.
             AND f.mime LIKE 'audio/%'))
 ON CONFLICT DO NOTHING
 """)
-"""Insert a voice note if the session wants spoken answers, or if "auto" and the person sent a recording; once
-per turn.
+"""Insert a voice note if the session wants spoken answers, or if "auto" and the person sent a recording.
+
+It inserts one per turn.
 """
 _DUE_NOTES = Named("""
 SELECT s.session_id, s.turn_no, t.address_id
