@@ -45,7 +45,7 @@ async def finish_erasures(app: App) -> None:
 
 
 async def sweep_reservations(app: App) -> None:
-    """Release reserved spending of work that has ended."""
+    """Release reservations of spending that ended work has left behind."""
     await app.stores.jobs.sweep_reservations()
 
 
@@ -62,17 +62,17 @@ async def count_hours(app: App) -> bool:
 
 
 async def request_owed_flushes(app: App) -> None:
-    """Request flushes that sessions still need."""
+    """Request a flush for each session with hidden turns that no flush has read."""
     await app.stores.flushes.request_owed_flushes()
 
 
 async def backfill_contacts(app: App) -> bool:
-    """Fill in missing contacts of jobs; return whether there may be more to do."""
+    """Copy the person's name and kind into sessions that lack them; return whether there may be more."""
     return await app.stores.jobs.backfill_contacts() > 0
 
 
 async def settle_page_deliveries(app: App) -> None:
-    """Mark deliveries to pages as settled."""
+    """Mark web answers of ended turns as delivered after a minute."""
     await app.stores.jobs.settle_pages()
 
 

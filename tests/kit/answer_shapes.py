@@ -1,6 +1,6 @@
 """Compares JSON answers of the REST interface with their schemas in the OpenAPI description.
 
-A field that the description lacks is as wrong as one that the answer lacks: clients are generated from it.
+An undeclared field is as wrong as a missing one, because clients are generated from the description.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from web.routes import OPERATIONS
 
 
 class AnswerShapes:
-    """Answers of all operations by their schemas, in which each object has no other fields than its own."""
+    """Comparison of answers with their schemas, in which objects may have only declared fields."""
 
     def __init__(self) -> None:
         self.described = _close(document(OPERATIONS))
@@ -37,7 +37,7 @@ class AnswerShapes:
         return Draft202012Validator({**schema, "components": self.described["components"]})
 
     def list_differences(self, operation: Operation, status: int, answer: Any) -> list[str]:
-        """Return what differs, each with its place; empty for operations without a JSON answer."""
+        """Return the differences, each with its place; empty for operations without a JSON answer."""
         validator = self._validator(operation.path, operation.method.lower(), status)
         if validator is None:
             return []
@@ -52,7 +52,7 @@ def load_answer_shapes() -> AnswerShapes:
 
 @contextmanager
 def checked_answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Collect each difference between an answer of this process and its schema."""
+    """Collect each difference between an answer of this process and its schema, as a list of texts."""
     found: list[str] = []
 
     def check(operation: Operation, response: web.StreamResponse | None) -> None:
@@ -79,9 +79,9 @@ def _watch(
 
 
 def list_open_objects(described: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return places of objects without declared fields in 2xx answers, by operation.
+    """Return the places of objects without declared fields in 2xx answers, by operation.
 
-    A schema that says in words what an open object holds counts as declared.
+    A schema that describes in words what such an object contains counts as declared.
     """
     schemas = described["components"]["schemas"]
     found: dict[str, list[str]] = {}
@@ -121,7 +121,7 @@ def _open(schema: Any, schemas: Mapping[str, Any], inside: tuple[str, ...]) -> I
 
 
 def _close(schema: Any) -> Any:
-    """Forbid fields that are not declared, except where the schema allows others in so many words."""
+    """Return a schema that forbids undeclared fields, except where the original explicitly allows them."""
     if isinstance(schema, list):
         return [_close(one) for one in schema]
     if not isinstance(schema, dict):
@@ -133,7 +133,7 @@ def _close(schema: Any) -> Any:
 
 
 def _leaves(error: ValidationError) -> Iterator[ValidationError]:
-    """Yield the errors of the alternative that fits best, instead of "not valid under any of the given"."""
+    """Yield the errors of the alternative that fits best, instead of one that none fits."""
     if not error.context:
         yield error
         return

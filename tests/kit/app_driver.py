@@ -1,4 +1,4 @@
-"""A running app on real servers, with one visitor who talks; what the journeys are written with."""
+"""A running app on real servers with one visitor who sends messages; the journeys are written with it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def settings_for(database_url: str, redis_url: str, **overrides: Any) -> Setting
 
 @dataclass(slots=True)
 class Visit:
-    """One person at one session; `heard` is everything that was emitted, in order."""
+    """Visitor with one session; `heard` are all events that its answers emitted, in order."""
 
     app: App
     session_id: int
@@ -54,7 +54,7 @@ class Visit:
         self.heard.append(event)
 
     async def answered(self) -> str:
-        """Everything that is due, answered; the words of the last answer."""
+        """Answer all due turns; return the text of the last answer."""
         await self.app.sessions.answer(self.session_id, self.hear)
         return self.last_words
 
@@ -68,7 +68,7 @@ class Visit:
         return str(stored[-1].payload["text"]) if stored else ""
 
     async def reword(self, seq: int, text: str, *, key: str | None = None) -> str:
-        """Edit a message in its place, as a channel does."""
+        """Edit a message like a channel does; return the result of the edit."""
         edited = await self.app.stores.edits.edit(
             self.session_id,
             seq,
@@ -79,7 +79,7 @@ class Visit:
         return edited.result
 
     async def run_due_jobs(self, over: asyncio.Event | None = None) -> None:
-        """Do the jobs that are due one after the other, until `over` is set."""
+        """Run the due jobs one after the other, until `over` is set."""
         for job in await self.app.stores.jobs.due_jobs():
             if over is None or not over.is_set():
                 await self.app.job_runner.run(job.id)
@@ -88,7 +88,7 @@ class Visit:
         return await self.app.pool.fetchval(sql, *arguments)
 
     async def until_waiting(self, statements: int = 1) -> None:
-        """Until so many statements wait for a lock."""
+        """Wait until `statements` statements of this database wait for a lock."""
         async with asyncio.timeout(20):
             while await self.one(_WAITING) < statements:
                 await asyncio.sleep(0.01)
@@ -105,7 +105,7 @@ async def visit(app: App) -> Visit:
 
 
 class running_app:  # noqa: N801  reads as a function in `async with`
-    """An app of the web role whose heart beats."""
+    """Context manager that runs an app of the web role with its heartbeat."""
 
     def __init__(self, settings: Settings, *, tools: Sequence[Tool] = ()) -> None:
         self._settings = settings
@@ -128,7 +128,7 @@ class running_app:  # noqa: N801  reads as a function in `async with`
 
 
 class LookUp:
-    """A tool whose results are long enough to be shortened later."""
+    """Tool with results that are long enough to be shortened later."""
 
     spec = ToolSpec(
         name="look_up",
@@ -143,7 +143,7 @@ class LookUp:
 
 
 async def health_told(app: App) -> None:
-    """A beat that set out from now on has told what is so here."""
+    """Wait until a heartbeat that began after this call has stored the health report."""
     until = time.monotonic() + BEAT_SECONDS + 2 * LOOK_SECONDS
     async with asyncio.timeout(30):
         while app.heartbeat.last_beat < until:
@@ -152,9 +152,10 @@ async def health_told(app: App) -> None:
 
 @asynccontextmanager
 async def working(guest: Visit) -> AsyncIterator[None]:
-    """Do jobs as they come, as the worker's process does; the last one is finished, not cut off.
+    """Run jobs when they become due, as the worker does, while the context is open; the last job is finished.
 
-    A claim that is cancelled on its way stays on paper until the beats of a worker miss it; none beat here.
+    A claim that is cancelled would stay stored until the heartbeats of a worker are missed, and no worker has
+    heartbeats here.
     """
     over = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Entries of the audit log, without their time and hash."""
+"""Reads entries of the audit log without their time and hash."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class AuditEntry:
 
 
 async def read_audit(pool: Any, *, after: int = 0) -> list[AuditEntry]:
-    """Return the entries with a greater id than `after`, oldest first."""
+    """Return the entries with an id greater than `after`, oldest first."""
     rows = await pool.fetch(
         "SELECT actor, action, object, detail FROM audit WHERE id > $1 ORDER BY id", after
     )

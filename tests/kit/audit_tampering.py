@@ -1,4 +1,4 @@
-"""What somebody does who owns the tables: takes away the guard of the audit, and puts it back."""
+"""Changes the audit log like an owner of the table: disables its trigger, and enables it again."""
 
 from __future__ import annotations
 

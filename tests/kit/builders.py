@@ -1,4 +1,4 @@
-"""Values made by hand for the tests of the core."""
+"""Builds values of the core for unit tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ START = datetime(2026, 5, 8, 9, 0, tzinfo=UTC)
 
 
 def words(text: str) -> int:
-    """A counter one can do in one's head: a token is a word."""
+    """Return the number of words; a token counter whose results are easy to see."""
     return len(text.split())
 
 
@@ -50,7 +50,10 @@ def entry(
 def exchange(
     turn: int, said: str, answer: str, *, seq: int | None = None, tokens: int | None = None
 ) -> list[Entry]:
-    """A plain turn: the person says something and gets an answer; seqs follow the turn's number."""
+    """Return the two entries of a plain turn: a message and its answer.
+
+    `seq` None makes their numbers follow from the number of the turn.
+    """
     first = 2 * turn - 1 if seq is None else seq
     return [
         entry(first, turn, said, tokens=tokens),
@@ -66,7 +69,7 @@ def exchanges(count: int, *, first: int = 1, tokens: int | None = None) -> list[
 def tool_turn(
     turn: int, result: str, *, seq: int, name: str = "look_up", is_error: bool = False
 ) -> list[Entry]:
-    """A person asks, the assistant calls a tool, the tool answers, the assistant says something."""
+    """Return the entries of a turn in which the assistant calls a tool, gets its result, and answers."""
     call = f"call_{seq}"
     return [
         entry(seq, turn, f"please look up {turn}"),
@@ -95,7 +98,7 @@ def budget(*, window: int = 16_000, fixed: int = 1_000, policy: str = "steady") 
 
 
 def state_of(**told: Any) -> SessionState:
-    """A session without a word in it."""
+    """Return the state of a session without messages; `told` replaces fields."""
     usual: dict[str, Any] = {
         "session_id": 1, "contact_id": 1, "anonymous": False, "agent": "default", "agent_config": {},
         "view": view([]), "answered_turn": 0, "head_id": None, "redo_id": None, "context_limit": 0,

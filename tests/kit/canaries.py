@@ -1,4 +1,6 @@
-"""Everything that a deployment has stored, as one text to search for words that must not be there."""
+"""Reads everything that a deployment has stored as one text, to search it for words that must not be
+there.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ SELECT c.oid::regclass::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.re
 
 
 async def dumped(settings: Settings) -> str:
-    """Every column of every table, bytes decoded too, and every key of Redis with what it holds."""
+    """Return all columns of all tables, with bytes decoded, and all keys of Redis with their values."""
     assert settings.database_url is not None
     assert settings.redis_url is not None
     tables = await tables_of(settings.database_url.get_secret_value())
@@ -35,7 +37,7 @@ async def tables_of(database_url: str) -> str:
 
 
 async def keys_of(redis_url: str) -> str:
-    """Keys are few: pub/sub keeps nothing, the queue holds numbers of jobs."""
+    """Return all keys of Redis with their values; there are few, since pub/sub stores nothing."""
     redis = Redis.from_url(redis_url)
     try:
         return "\n".join([f"{key!r} = {_read(await redis.dump(key))}" for key in await redis.keys("*")])

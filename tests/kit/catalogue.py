@@ -1,4 +1,4 @@
-"""What a migrated database says of itself: the one truth of which tables there are."""
+"""Reads tables and columns from the catalogue of a migrated database."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncpg
 
 
 async def load_columns(database_url: str) -> dict[str, dict[str, str]]:
-    """By table the type of each column, without partitions, views and Alembic's own table."""
+    """Return the type of each column by table, without partitions, views and the table of Alembic."""
     connection = await asyncpg.connect(database_url)
     rows = await connection.fetch(
         """SELECT c.relname AS "table", a.attname AS "column", format_type(a.atttypid, a.atttypmod) AS "type"

@@ -1,4 +1,4 @@
-"""Clients that common generators make of the OpenAPI description, and a journey written with each.
+"""Clients that common generators make from the OpenAPI description, and a journey with each of them.
 
 Begin with `make_python_client` and `make_typescript_client`.
 """
@@ -21,11 +21,11 @@ SECONDS = 240
 CONFIG = {
     "content_type_overrides": {"*/*": "application/octet-stream", "audio/mpeg": "application/octet-stream"}
 }
-"""openapi-python-client knows JSON, text and bytes; the types of files are bytes."""
+"""Settings of openapi-python-client, which knows JSON, text and bytes; types of files become bytes."""
 
 
 def has_typescript() -> bool:
-    """Return whether Node and its packages are installed, as after `npm ci`."""
+    """Return whether Node and the needed packages are installed, as after `npm ci`."""
     needed = (PROGRAMS / "openapi-typescript", PROGRAMS / "tsc", PROGRAMS / "esbuild",
               ROOT / "node_modules" / "openapi-fetch")  # fmt: skip
     return shutil.which("node") is not None and all(path.exists() for path in needed)
@@ -34,7 +34,7 @@ def has_typescript() -> bool:
 def make_python_client(folder: Path) -> Path:
     """Generate the package `evertalk_client` in `folder` and compile it; return its parent folder.
 
-    Raises: RuntimeError with the generator's output if it warns of an operation or fails.
+    Raises RuntimeError with the generator's output if it fails or warns about an operation.
     """
     described, config = folder / "openapi.json", folder / "config.yml"
     described.write_text(json.dumps(document(OPERATIONS)))
@@ -51,9 +51,9 @@ def make_python_client(folder: Path) -> Path:
 
 
 def make_typescript_client(folder: Path) -> Path:
-    """Generate types, check the journey with them, and return the journey packed for Node.
+    """Generate types, check the journey with them, and return the path of the journey bundled for Node.
 
-    Raises: RuntimeError with the output of the generator or of the compiler.
+    Raises RuntimeError with the output of the generator or compiler.
     """
     described, packed = folder / "openapi.json", folder / "journey.mjs"
     described.write_text(json.dumps(document(OPERATIONS)))
@@ -75,7 +75,7 @@ def make_typescript_client(folder: Path) -> Path:
 
 
 def run(*command: str, **environment: str) -> str:
-    """Run a program to its end and return its output. Raises: RuntimeError if it fails."""
+    """Run a program and return its output. Raises RuntimeError if it fails."""
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False,
         env={**_inherited(), **environment},

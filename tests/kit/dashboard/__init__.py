@@ -1,3 +1,3 @@
-"""The dashboard for tests: `fixtures.py` has an operator who is logged in, `serve.py` serves it alone,
-the `*seed*.py` modules write rows to look at.
+"""Dashboard for tests: `fixtures.py` has a logged-in operator, `serve.py` serves it alone, and the
+`*seed*.py` modules insert rows to look at.
 """

@@ -1,4 +1,4 @@
-"""The dashboard alone in a web server on loopback, with an operator already at it."""
+"""Serves the dashboard alone on a local port, with a logged-in operator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.kit.web.inspector import inspecting_over
 
 @dataclass(slots=True)
 class RunCommands:
-    """Remembers what was asked for, and answers as told."""
+    """Command runner that records requests and returns a prepared outcome, or raises it."""
 
     asked: list[Mapping[str, Any]] = field(default_factory=list)
     outcome: Any = field(default_factory=lambda: {"success": True, "result": "done"})
@@ -41,7 +41,7 @@ class RunCommands:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dashboard:
-    """A browser without a screen: `http` keeps cookies and says it is of the same origin."""
+    """Client of the dashboard without a screen; `http` keeps cookies and sends requests as same-origin."""
 
     url: str
     database_url: str
@@ -49,7 +49,7 @@ class Dashboard:
     http: aiohttp.ClientSession
     commands: RunCommands
     bell: list[DueJob] = field(default_factory=list)
-    """Which jobs were rung for, with their attempts."""
+    """Jobs that were announced, with their attempts."""
 
     async def get(self, path: str, **headers: str) -> Any:
         async with self.http.get(f"{self.url}/api/v1{path}", headers=headers) as response:
@@ -73,7 +73,7 @@ Start = Callable[..., Awaitable[Dashboard]]
 
 @dataclass(slots=True)
 class Bell:
-    """Remembers what it was rung for."""
+    """Doorbell that records the announced jobs."""
 
     rung: list[DueJob]
 
@@ -83,6 +83,8 @@ class Bell:
 
 
 class NobodyListens:
+    """Announcer that nobody receives."""
+
     async def announce(self, session_id: int, message: Mapping[str, Any]) -> None:
         return None
 
@@ -104,7 +106,7 @@ def make_job_admin(pool: Pool, bell: list[DueJob], *, announcer: Any = None) -> 
 async def stranger(
     database_url: str, pool: asyncpg.Pool[asyncpg.Record], aiohttp_client: AiohttpClient
 ) -> Dashboard:
-    """Browser whose operator has not logged in."""
+    """Client of the dashboard whose operator has not logged in."""
     commands, bell = RunCommands(), list[DueJob]()
     app = add_pages(
         web.Application(),
@@ -127,6 +129,6 @@ async def stranger(
 
 @pytest.fixture
 async def dashboard(stranger: Dashboard) -> Dashboard:
-    """The first operator, logged in by a link."""
+    """Client of the dashboard whose operator has logged in by a link."""
     await stranger.log_in()
     return stranger

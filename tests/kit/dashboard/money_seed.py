@@ -1,4 +1,4 @@
-"""A month of the ledger: several models, persons and days, prices that nobody knows, hostile names."""
+"""Inserts a month of the ledger: several models, people and days, unknown prices, hostile names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ FORMULA = '=HYPERLINK("http://evil.example","Click")'
 
 
 async def a_month(connection: Connection, first: Seeded) -> list[Seeded]:
-    """Calls on each of the last forty days, of the given session's person and of three more."""
+    """Insert model calls on each of the last 40 days, by the person of `first` and three others.
+
+    Return their sessions.
+    """
     people = [first]
     for number, name in enumerate(("Jonas", FORMULA, seed.HOSTILE)):
         people.append(

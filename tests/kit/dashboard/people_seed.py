@@ -1,4 +1,4 @@
-"""People with notes of every state, joined persons and places, put straight into Postgres."""
+"""Inserts people with notes in all states, with linked browsers and channels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crowded:
-    """Maria on Telegram with four notes; Jo, whom a second browser was joined to; somebody hostile."""
+    """Seeded people: Maria on Telegram with four notes, Jo with a linked second browser, and one with a
+    hostile name.
+    """
 
     maria: Seeded
     jo: Seeded
@@ -70,7 +72,9 @@ async def people(connection: Connection) -> Crowded:
 
 
 async def a_bot(connection: Connection) -> None:
-    """A bot, somebody who asks, somebody whose code lapsed, somebody who may write, and somebody hostile."""
+    """Insert a bot, and people with each state of access: requested, expired, allowed, and one with a hostile
+    name.
+    """
     await connection.execute(
         """INSERT INTO telegram_bots (bot_id, username, agent_id, mode, access)
            VALUES (777, 'ever_bot', $1, 'polling', 'pairing') ON CONFLICT DO NOTHING""",

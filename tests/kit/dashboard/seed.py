@@ -1,4 +1,4 @@
-"""Rows of conversations that have been going on for a while, put straight into Postgres."""
+"""Inserts rows of long conversations directly into Postgres."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ async def a_session(
     compactions: int = 0,
     minutes_ago: float = 0,
 ) -> Seeded:
-    """`tokens` are input, output, cache reads and cache writes; every turn is answered."""
+    """Insert a session in which every turn is answered.
+
+    `tokens` are input, output, cache reads and cache writes of its calls.
+    """
     contact = await connection.fetchval(
         "INSERT INTO contacts (display_name, anonymous) VALUES ($1, $2) RETURNING id", person, not person
     )
@@ -104,7 +107,7 @@ async def a_session(
 
 
 async def listed(connection: Connection) -> None:
-    """The list says what the conversations do, as some seconds later."""
+    """Bring the list of sessions up to date, as the worker does within seconds."""
     names, values = ", ".join(COLUMNS), ", ".join(f"x.{name}" for name in COLUMNS)
     await connection.execute(
         f"UPDATE session_list l SET ({names}) = ROW({values}) FROM ({TRUTH}) x WHERE l.id = x.id"
@@ -112,7 +115,10 @@ async def listed(connection: Connection) -> None:
 
 
 async def talk(connection: Connection, seeded: Seeded, *, turns: int, answer: str = "") -> None:
-    """A question and an answer per turn, of which one is hostile; `answer` stands for all answers."""
+    """Insert a question and an answer for each turn, one of them hostile.
+
+    `answer` is the text of all answers.
+    """
     for author, role, offset in (("person", "user", -1), ("assistant", "assistant", 0)):
         await connection.execute(
             """INSERT INTO entries (session_id, seq, role, author, blocks, tokens, at)
@@ -140,7 +146,10 @@ async def talk(connection: Connection, seeded: Seeded, *, turns: int, answer: st
 async def audits(
     connection: Connection, seeded: Seeded, *, turns: int, limit: int, growth: int = 900
 ) -> list[int]:
-    """One call per turn, growing until it is folded; answers with the turns after which that happened."""
+    """Insert a model call for each turn, with a growing context.
+
+    Return the turns after which it was summarised.
+    """
     context, rows = 9_000, []
     folds: list[int] = []
     for turn in range(1, turns + 1):
@@ -169,7 +178,10 @@ async def audits(
 
 
 async def summaries(connection: Connection, seeded: Seeded, *, folds: list[int], turns: int) -> list[UUID]:
-    """A chain of active summaries, the newest as the session's head; each after a flush with one note."""
+    """Insert a chain of active summaries, each after a flush with one note.
+
+    Return their ids, the newest last.
+    """
     links: list[UUID] = []
     parent, start = None, 1
     for place, turn in enumerate(folds):
@@ -233,7 +245,7 @@ async def summaries(connection: Connection, seeded: Seeded, *, folds: list[int],
 
 
 async def spend(connection: Connection, seeded: Seeded) -> None:
-    """Three purposes; one call of a price that nobody knows."""
+    """Insert calls for three purposes, one of them with an unknown price."""
     await connection.executemany(
         """INSERT INTO usage (session_id, contact_id, turn_no, purpose, model, input_tokens, output_tokens,
                               cache_read_tokens, cache_write_tokens, cost_micro)
@@ -298,7 +310,7 @@ async def jobs(connection: Connection, seeded: Seeded) -> None:
 
 
 async def written_along(connection: Connection) -> None:
-    """What turns and jobs write of themselves, for rows that were put in by hand."""
+    """Write what turns and jobs would write themselves, for rows that were inserted by hand."""
     await connection.execute("TRUNCATE session_spend")
     await connection.execute(f"WITH u AS (SELECT * FROM usage) {ADD_UP}")
     await connection.execute(
@@ -319,8 +331,10 @@ async def written_along(connection: Connection) -> None:
 async def a_long_session(
     connection: Connection, *, turns: int = 412, person: str = "Maria", limit: int = 100_000
 ) -> tuple[Seeded, list[UUID]]:
-    """The session that the pictures show: summarised several times, with memory, spend and a failed job."""
-    async with connection.transaction():  # one clock, however long the rows take
+    """Insert the session that the pictures show: summarised several times, with memory, costs and a failed
+    job.
+    """
+    async with connection.transaction():  # in one transaction, so that all rows have the same time
         seeded = await a_session(
             connection,
             person=person,

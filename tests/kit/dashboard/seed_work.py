@@ -1,4 +1,4 @@
-"""Jobs in every state and parts of answers in every doubt, put straight into Postgres."""
+"""Inserts jobs in every state, and deliveries with every kind of doubt."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from tests.kit.dashboard import seed
 
 
 async def jobs(pool: asyncpg.Pool[asyncpg.Record], *, dead: int = 3) -> seed.Seeded:
-    """Three dead ones of their own keys, one that waits after an error, one due, one running, one done."""
+    """Insert `dead` failed jobs with separate keys, one that waits after an error, one due, one running, one
+    done.
+    """
     async with pool.acquire() as connection:
         seeded = await seed.a_session(connection, person="Maria", turns=4)
         await connection.execute(
@@ -38,7 +40,9 @@ async def jobs(pool: asyncpg.Pool[asyncpg.Record], *, dead: int = 3) -> seed.See
 
 
 async def doubts(pool: asyncpg.Pool[asyncpg.Record]) -> seed.Seeded:
-    """Turn 1 arrived, turn 2 may have, turn 3 never can, and its last part is surely lost."""
+    """Insert deliveries: turn 1 has arrived, turn 2 may have, turn 3 never will, and its last part is surely
+    lost.
+    """
     async with pool.acquire() as connection:
         seeded = await seed.a_session(connection, person="Bob", channel="telegram", turns=3)
         await connection.execute(

@@ -1,4 +1,4 @@
-"""The dashboard and its static files as the web process serves them."""
+"""Serves the dashboard and its static files like the web process."""
 
 from __future__ import annotations
 
@@ -66,6 +66,6 @@ def add_pages(
 
 @asynccontextmanager
 async def served(app: web.Application, **parts: Any) -> AsyncIterator[str]:
-    """Serve the dashboard for a browser or with parts of a test; `parts` are those of `add_pages`."""
+    """Serve the dashboard while the context is open, and yield its URL; `parts` are those of `add_pages`."""
     async with TestServer(add_pages(app, **parts)) as server:
         yield str(server.make_url("")).rstrip("/")

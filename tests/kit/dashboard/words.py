@@ -1,6 +1,6 @@
-"""Every English text of the dashboard, for translators: from its scripts, its pages and the server.
+"""Lists all English texts of the dashboard for translators: from its scripts, its pages and the server.
 
-`python -m tests.kit.dashboard.words fr` prints what French lacks yet, to be translated.
+`python -m tests.kit.dashboard.words fr` prints the texts that have no French translation.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ SERVER_FILES = (
     ROOT / "shared" / "core" / "identity" / "macros.py",
     ROOT / "shared" / "services" / "tools" / "handover_actions.py",
 )
-"""Whose whole sentences an operator reads on a page; one with backticks is for programs."""
+"""Files whose sentences an operator can read on a page; a sentence with backticks is for programs."""
 FILLED_FILES = (
     *SERVER_FILES,
     ROOT / "shared" / "core" / "identity" / "operators.py",
     ROOT / "shared" / "core" / "identity" / "handover.py",
 )
-"""Whose sentences with something filled in; what that is, is numbered."""
+"""Files whose sentences with inserted values are listed, too; the values are numbered."""
 NOT_ON_PAGES = ("metrics.py",)
 SERVER_NAMES = (
     "viewer", "operator", "admin", *NOTE_KINDS, "personal", "public", "off", "optional", "required", "set",
@@ -57,16 +57,16 @@ SERVER_NAMES = (
     "running", "failed", "limit", "auto", "turns", "manual", "overflow", "idle", "window", "polling",
     "webhook", "pairing", "allowlist", "open", "price list", "models file",
 )  # fmt: skip
-"""States and kinds that the pages show as the server names them."""
+"""Names of states and kinds that pages show as the server returns them."""
 
 
 def script_texts() -> set[str]:
-    """First arguments of `t`."""
+    """Return the first arguments of all calls of `t`."""
     return {json.loads(f'"{text}"') for source in _scripts() for text in _TEXT.findall(source)}
 
 
 def plural_texts() -> set[tuple[str, str]]:
-    """The pairs of `tn`; the second is the key."""
+    """Return the pairs of texts of all calls of `tn`; the second text is the key."""
     return {
         (json.loads(f'"{one}"'), json.loads(f'"{other}"'))
         for source in _scripts()
@@ -75,7 +75,7 @@ def plural_texts() -> set[tuple[str, str]]:
 
 
 def unreadable_calls() -> list[str]:
-    """Calls whose text nobody can find without running them."""
+    """Return the calls of `t` and `tn` whose text is not a literal, so that it cannot be found."""
     return [
         f"{path.name}: {source[found.start() : found.start() + 60]!r}"
         for path, source in _sources()
@@ -89,7 +89,7 @@ def page_texts() -> set[str]:
 
 
 def server_texts() -> set[str]:
-    """What the server says and a page shows: sentences, and names of states."""
+    """Return the texts of the server that a page shows: sentences, and names of states."""
     sentences = {text for path in SERVER_FILES if path.name not in NOT_ON_PAGES for text in _sentences(path)}
     errors = [one for module in (operators, handover, push, macros) for one in vars(module).values()] + [
         OnHold
@@ -117,7 +117,7 @@ def server_texts() -> set[str]:
 
 
 def keys() -> set[str]:
-    """All that a language's dashboard.json has."""
+    """Return all keys that the file `dashboard.json` of a language must have."""
     return script_texts() | page_texts() | server_texts() | {other for _, other in plural_texts()}
 
 
@@ -131,7 +131,7 @@ def _sources() -> Iterator[tuple[Path, str]]:
 
 
 def _sentences(path: Path) -> Iterator[str]:
-    """Constants that read as a sentence, but for docstrings and parts of f-strings."""
+    """Yield the string constants that read as a sentence, without docstrings and parts of f-strings."""
     tree = ast.parse(path.read_text("utf-8"))
     left_out = {
         id(part)
@@ -148,7 +148,7 @@ def _sentences(path: Path) -> Iterator[str]:
 
 
 def _filled(path: Path) -> Iterator[str]:
-    """f-strings that read as a sentence: `{name} is {role}.` → `{1} is {2}.`"""
+    """Yield the f-strings that read as a sentence, with numbered placeholders: `{1} is {2}.`"""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.JoinedStr):
             numbers = count(1)
@@ -162,7 +162,7 @@ def _filled(path: Path) -> Iterator[str]:
 
 
 def missing(language: str) -> dict[str, str | dict[str, str]]:
-    """By the key: the English text, and both forms where a number decides."""
+    """Return the texts without a translation by key; a text with a number has both English forms."""
     path = FOLDER / language / "dashboard.json"
     known = json.loads(path.read_text("utf-8")) if path.exists() else {}
     counted = {other: {"one": one, "other": other} for one, other in plural_texts()}

@@ -1,4 +1,4 @@
-"""`evertalk demo`: a channel tried out at the terminal, without an account anywhere."""
+"""Command `evertalk demo`: tries out a channel in the terminal, without an account."""
 
 from __future__ import annotations
 

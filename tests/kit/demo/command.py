@@ -1,4 +1,6 @@
-"""What `./evertalk demo telegram` does: the stand-in, a system of its own, and one person at the terminal."""
+"""Runs `./evertalk demo telegram`: a fake Telegram, a separate installation, and one person in the
+terminal.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ _WELCOME = (
 
 
 def main(arguments: Sequence[str], settings: Settings) -> int:
-    """0 when the person left, 2 when there was nothing to talk with."""
+    """Run the demo; return 0 when the person has quit, 2 if it cannot be started."""
     wish = _parse(arguments)
     try:
         asyncio.run(_demo(settings, language=wish.language))
@@ -57,7 +59,7 @@ async def _demo(settings: Settings, *, language: str) -> None:
 
 
 async def _bot_listens(telegram: FakeTelegram) -> None:
-    """`up` is ready as soon as the web is; the bot needs some seconds more."""
+    """Wait until the bot polls; `up` is ready with the web process, and the bot some seconds later."""
     until = asyncio.get_running_loop().time() + BOT_SECONDS
     while "getUpdates" not in await telegram.control("counts"):
         if asyncio.get_running_loop().time() > until:
@@ -73,7 +75,7 @@ def _failed(words: str) -> int:
 
 
 class _DemoParser(argparse.ArgumentParser):
-    """One line instead of the whole usage."""
+    """Parser that reports an error in one line instead of printing the usage."""
 
     def error(self, message: str) -> NoReturn:
         sys.exit(_failed(f"{message}. ./evertalk demo --help shows what can be said."))

@@ -1,4 +1,4 @@
-"""What changed on a chat's screen between two looks, and which number each button has: pure."""
+"""Compares two views of a chat's screen, and numbers its buttons; pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 Kind = Literal["new", "edited", "buttons", "gone", "toast", "typing"]
 _STOP = ":stop:"
-"""In what the button says that stands under an answer while it is written."""
+"""Part of the callback data of the button below an answer that is being written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScreenMessage:
-    """A message of the bot as it is now."""
+    """Message of the bot as it is now."""
 
     message_id: int
     text: str
@@ -43,7 +43,7 @@ class ScreenView:
 
     @property
     def loud(self) -> int:
-        """How many messages of the bot are no notices."""
+        """Number of messages of the bot that are not notices."""
         return sum(not bubble.silent for bubble in self.bubbles.values())
 
     def since(self, before: ScreenView) -> Iterator[ScreenChange]:
@@ -92,7 +92,10 @@ def _bubble(line: Mapping[str, Any]) -> ScreenMessage:
 
 
 class ButtonNumbers:
-    """A button keeps its number while it is there; then the number is free for the next one."""
+    """Numbers of the buttons on a screen.
+
+    A button keeps its number while it exists, then the number is free.
+    """
 
     def __init__(self) -> None:
         self._given: dict[int, tuple[int, str]] = {}
@@ -106,10 +109,10 @@ class ButtonNumbers:
                 self._given[free] = button
 
     def of(self, bubble: ScreenMessage) -> list[tuple[int, str]]:
-        """In the order of the buttons."""
+        """Return number and label of the message's buttons, in order."""
         found = {button: number for number, button in self._given.items()}
         return [(found[bubble.message_id, label], label) for label in bubble.labels]
 
     def button(self, number: int) -> tuple[int, str] | None:
-        """Its message and its label."""
+        """Return message id and label of the button with this number; None if there is none."""
         return self._given.get(number)

@@ -1,4 +1,4 @@
-"""Lines that somebody types, or that come out of a pipe or a file, without ever holding up the loop."""
+"""Reads lines from a terminal, a pipe or a file without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ READ_BYTES = 4_096
 
 
 class LineReader:
-    """`line` waits for the next one; None when there are no more."""
+    """Reader of lines; `line` waits for the next one, and returns None after the last."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
         self.is_terminal = os.isatty(descriptor)
-        # A thread, because files cannot be waited for; it holds no lock, so it may be left reading.
+        # A thread, because a file cannot be awaited; it holds no lock, so it may keep reading at the end.
         threading.Thread(target=self._read, daemon=True, name="keyboard").start()
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Draws a chat on a terminal, the last bubble again while it grows; in a pipe, one line after the other."""
+"""Prints a chat: in a terminal the last message is redrawn while it grows, in a pipe line follows line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UP_AND_CLEAR = "\x1b[{rows}F\x1b[J"
 
 
 class ChatPrinter:
-    """`bubble` may be drawn again as long as nothing stands below it but the prompt."""
+    """Printer of a chat; a message can be redrawn as long as only the prompt is below it."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -30,15 +30,15 @@ class ChatPrinter:
             self._stream.flush()
 
     def typed(self) -> None:
-        """The person has ended a line: what is above it stays."""
+        """Note that the person has entered a line, so that messages above it are not redrawn."""
         self._last = None
 
     def person(self, words: str) -> None:
-        """What is typed in the person's stead."""
+        """Print a line that is entered on behalf of the person."""
         self._write(f"{_PROMPT}{words}", last=None)
 
     def note(self, words: str) -> None:
-        """What neither of the two says."""
+        """Print a line that is neither the person's nor the bot's."""
         self._write(f"· {words}", last=None)
 
     def typing(self) -> None:

@@ -1,4 +1,4 @@
-"""One person and the bot: what is typed goes in, what the screen shows comes out, until `/quit`."""
+"""Conversation between a person in the terminal and the bot, until `/quit`."""
 
 from __future__ import annotations
 
@@ -14,18 +14,22 @@ from tests.kit.replay.fake_telegram import FakeTelegram, FakeTelegramRefused
 
 QUIT = "/quit"
 YEAR = "/year"
-"""Types a year of conversation; the bot's demo answers it as the sample does."""
+"""Command that enters a year of conversation; the demo model answers as the sample does."""
 LOOK_SECONDS = 1.0
 QUIET_SECONDS = 0.8
-"""So long nothing has changed: the bot has said what it has to say."""
+"""Seconds without a change after which the bot counts as finished."""
 SILENT_SECONDS = 6.0
-"""After so much silence nothing more is expected, as after a button that only changes something."""
+"""Seconds without any change after which no answer is expected, as after a button that only changes
+something.
+"""
 ANSWER_SECONDS = 120.0
 _PRESS = re.compile(r"#(\d{1,4})")
 
 
 class DemoConversation:
-    """At a terminal both go on at once; from a pipe each line waits for the answer to the one before."""
+    """Conversation in which a terminal sends at any time, while a line from a pipe waits for the answer to
+    the previous one.
+    """
 
     def __init__(self, telegram: FakeTelegram, person: int, paper: ChatPrinter, keyboard: LineReader) -> None:
         self._telegram = telegram
@@ -68,7 +72,7 @@ class DemoConversation:
             self._paper.prompt()
 
     async def _done(self, line: str) -> bool:
-        """False when it could not be done, which is said."""
+        """Carry out an entered line; return False and say so if that is impossible."""
         try:
             if pressed := _PRESS.fullmatch(line):
                 return await self._press(int(pressed[1]))
@@ -81,7 +85,7 @@ class DemoConversation:
         return True
 
     async def _type_year(self) -> bool:
-        """One message after the other, each when the one before is answered."""
+        """Enter the messages of the year, each after the previous one was answered."""
         year = load_year()
         self._paper.note(f"A sample of {2 * len(year)} messages; both sides were written for this demo.")
         for exchange in year:
@@ -106,7 +110,9 @@ class DemoConversation:
         return True
 
     async def _answered(self, before: int) -> None:
-        """Something of the bot came after that, nothing is being written, and nothing more comes."""
+        """Wait until the bot has changed something after number `before`, writes nothing, and nothing more
+        follows.
+        """
         loop = asyncio.get_running_loop()
         began = self._changed_at = loop.time()
         while loop.time() < began + ANSWER_SECONDS:
@@ -146,7 +152,7 @@ class DemoConversation:
                     self._paper.bubble(bubble, buttons, again=change.kind != "new")
 
     def _print_the_rest(self) -> None:
-        """Without a terminal: what is new or different, once it is whole."""
+        """Print messages that are new or changed, once they are complete; only without a terminal."""
         if self._paper.redraws:
             return
         for number, bubble in sorted(self._now.bubbles.items()):

@@ -1,4 +1,4 @@
-"""Servers that a test may kill, databases to be broken, and the verdict at the end of every case."""
+"""Servers that a test can kill, databases for its cases, and the verdict at the end of each case."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ SECRET = "for-the-fault-suite-and-nothing-else"
 
 @dataclass(slots=True, kw_only=True)
 class Plant:
-    """PostgreSQL and Valkey of this folder alone; PostgreSQL with all its care for committed data."""
+    """PostgreSQL and Valkey in a separate folder; PostgreSQL with full durability."""
 
     servers: EmbeddedServers
     folder: Path
     hatchery: Hatchery | None = None
-    """None: processes are started the long way, as in production."""
+    """Server that forks processes; None starts them as in production."""
 
     def database_url(self, name: str) -> str:
         assert self.servers.postgres is not None
@@ -59,7 +59,9 @@ class Plant:
         await self.admin(f'drop database if exists "{name}" with (force)')
 
     async def case(self, template: str) -> Case:
-        """A new database, and a Redis in which no case before has left the mark of a job."""
+        """Return a case with a new database, and a Redis database without marks of jobs from earlier
+        cases.
+        """
         number = next(_numbers)
         case = Case(
             plant=self,
@@ -74,7 +76,7 @@ class Plant:
     # What tests do to it.
 
     async def crash_postgres(self) -> None:
-        """As a power cut would, for the server: no goodbye, recovery from the log."""
+        """Kill PostgreSQL like a power cut, so that it must recover from its log."""
         postgres = self.servers.postgres
         assert postgres is not None
         assert postgres.process is not None
@@ -108,7 +110,7 @@ class Plant:
 
 @dataclass(slots=True, kw_only=True)
 class Case:
-    """One database, the processes that work on it, and what must be true in the end."""
+    """One database, the processes that use it, and what must hold at the end."""
 
     plant: Plant
     database: str
@@ -143,7 +145,7 @@ class Case:
 
     @asynccontextmanager
     async def queue(self) -> AsyncIterator[ArqRedis]:
-        """As the worker sees it."""
+        """Open the queue as the worker sees it."""
         pool = open_queue(self.redis_url)
         try:
             yield pool
@@ -174,7 +176,7 @@ class Case:
             await connection.close(timeout=PATIENCE_SECONDS)
 
     async def run(self, sql: str) -> None:
-        """Several statements, for their effect."""
+        """Run several statements for their effect."""
         connection = await self.connect()
         try:
             await connection.execute(sql, timeout=PATIENCE_SECONDS)
@@ -182,7 +184,9 @@ class Case:
             await connection.close(timeout=PATIENCE_SECONDS)
 
     async def promises_hold(self, *people: Person) -> None:
-        """Nothing lost, nothing doubled, all in order: in Postgres, and on the screens of these people."""
+        """Check that nothing is lost, doubled or out of order, in Postgres and on the screens of these
+        people.
+        """
         connection = await self.connect()
         try:
             for person in people:
@@ -197,11 +201,14 @@ class Case:
 
 
 SLOW_SECONDS = 20.0
-"""How long a busy machine may be slow with what rests on every other one."""
+"""Seconds that a busy machine may need to finish open statements."""
 
 
 async def open_for_too_long(connection: asyncpg.Connection[asyncpg.Record]) -> list[Violation]:
-    """Everything rests by now: what a slow machine had open ends soon, what nobody ends stays."""
+    """Return statements and transactions that stay open although no work is left.
+
+    Waits up to SLOW_SECONDS.
+    """
     end = time.monotonic() + SLOW_SECONDS
     while (found := await check_activity(connection)) and time.monotonic() < end:
         await asyncio.sleep(0.2)
@@ -209,7 +216,7 @@ async def open_for_too_long(connection: asyncpg.Connection[asyncpg.Record]) -> l
 
 
 _judging = asyncio.Lock()
-"""One verdict at a time: another one would find the transaction in which it reads open for too long."""
+"""Lock for one verdict at a time: another would find the first one's transaction open for too long."""
 
 
 async def _answered_once(connection: asyncpg.Connection[asyncpg.Record], person: Person) -> None:
@@ -235,7 +242,7 @@ async def _answered_once(connection: asyncpg.Connection[asyncpg.Record], person:
 
 
 async def _is_told(connection: asyncpg.Connection[asyncpg.Record], person: Person) -> int:
-    """The newest event; what is committed last may be on its way to the screen for a moment."""
+    """Wait until the person's screen shows the newest event; return its number."""
     end, newest = time.monotonic() + PATIENCE_SECONDS, 0
     while person.acks and time.monotonic() < end:
         newest = await connection.fetchval(
@@ -253,7 +260,7 @@ async def _is_told(connection: asyncpg.Connection[asyncpg.Record], person: Perso
 async def _screen_shows_the_log(
     connection: asyncpg.Connection[asyncpg.Record], person: Person, newest: int
 ) -> None:
-    """Up to the newest event: a job may commit one more at any moment."""
+    """Check that a person's screen shows the log up to event `newest`; jobs may add events at any time."""
     assert person.contradictions == []
     assert set(person.said) <= set(person.acks)
     first = next(iter(person.acks.values()), None)
@@ -277,7 +284,7 @@ async def _screen_shows_the_log(
 
 
 class Recovery:
-    """Measures how long something took to work again; printed, never asserted: this is no timed test."""
+    """Recorder of how long recoveries take; printed only, since tests do not depend on time."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[str, float]] = []

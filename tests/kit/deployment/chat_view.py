@@ -1,4 +1,4 @@
-"""What a person sees in a chat, held against what was answered: whole, once, in order, or told as missing."""
+"""Compares a person's chat with the answers: complete, once each, in order, or reported as missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RESEND = get_texts("en").say("bring")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A part of an answer, and the message that asked: the answer is below it."""
+    """Part of an answer that must be in the chat, below the message `asked`."""
 
     turn: int
     text: str
@@ -24,15 +24,18 @@ class Wanted:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
     missing: Sequence[Wanted]
-    """What was answered and is not where it should be."""
+    """Parts that are not where they should be."""
     notices: Sequence[Line]
-    """What tells that an answer may be missing."""
+    """Notices that an answer may be missing."""
     others: Sequence[Line]
-    """Whatever else the bot has said."""
+    """All other lines of the bot."""
 
 
 def look(screen: Screen, wanted: Sequence[Wanted]) -> Sight:
-    """From the last answer up: each line is one part's, and no part stands above the one before it."""
+    """Compare a screen with the wanted parts, from the last one up.
+
+    No part may be above the one before it.
+    """
     notices = [line for line in screen.answers if notice_of(line)]
     lines = [line for line in screen.answers if not notice_of(line)]
     missing, taken, below = [], set(), len(lines)
@@ -48,7 +51,7 @@ def look(screen: Screen, wanted: Sequence[Wanted]) -> Sight:
 
 
 def notice_of(line: Line) -> int | None:
-    """The number of the notice whose button stands under this line."""
+    """Return the id of the notice whose button is below this line; None if it is no notice."""
     rows = (line.raw.get("reply_markup") or {}).get("inline_keyboard") or []
     for row in rows:
         for button in row:

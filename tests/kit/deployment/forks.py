@@ -1,4 +1,4 @@
-"""Processes without the seconds of importing: each is a fork of one that has only read the code."""
+"""Starts processes without the seconds of importing: each is a fork of one that has imported the code."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ STDOUT, STDERR = 1, 2
 
 
 class Hatchery:
-    """`async with Hatchery() as hatchery`; `start("bot", …)` is `python -m bot` from its `main` on.
+    """Process that has imported the code and forks others: `start("bot", …)` is like `python -m bot`.
 
-    With modules it reads these, and `fork("tests.kit.fakes.push", …)` is `python -m tests.kit.fakes.push …`.
+    Used by `async with`. With modules it imports only these, and `fork("tests.kit.fakes.push", …)` is like
+    `python -m tests.kit.fakes.push …`.
     """
 
     def __init__(self, *modules: str) -> None:
@@ -45,7 +46,7 @@ class Hatchery:
         return str(self._folder / "socket")
 
     def open(self) -> None:
-        """It lives as long as we hold its input."""
+        """Start the process; it lives as long as its input stays open."""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.kit.deployment.forks", self.address, *self._modules],
             cwd=ROOT, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -72,7 +73,7 @@ class Hatchery:
         await asyncio.to_thread(self.close)
 
     async def start(self, module: str, settings: Mapping[str, str]) -> Hatched:
-        """With these settings alone; all that it says is read."""
+        """Start a process with these settings only; all of its output is read."""
         wish = {"module": module, "environment": dict(settings), "streams": [STDOUT, STDERR]}
         return await Hatched.of(*await asyncio.to_thread(self._ask, wish))
 
@@ -80,11 +81,14 @@ class Hatchery:
         return await Hatched.of(*await asyncio.to_thread(self._ask, _run(module, arguments)))
 
     def fork(self, module: str, arguments: Sequence[str]) -> Forked:
-        """The same, for who does not await."""
+        """Start a process like `run`, for callers that do not await."""
         return Forked(*self._ask(_run(module, arguments)))
 
     def _ask(self, wish: Mapping[str, Any]) -> tuple[socket.socket, int]:
-        """A line that tells the number of the process and how it ended, and what it writes."""
+        """Request a process.
+
+        Return the connection that tells its id and exit code, and a pipe with its output.
+        """
         reading, writing = os.pipe()
         try:
             line = socket.socket(socket.AF_UNIX)
@@ -112,7 +116,10 @@ _one_at_a_time = threading.Lock()
 
 
 def hatchery(*modules: str) -> Hatchery:
-    """One of each kind for this process, as long as it lives; the first who asks waits for it."""
+    """Return the shared hatchery for these modules, which lives as long as this process.
+
+    The first call waits for it.
+    """
     with _one_at_a_time:
         if modules not in _common:
             opened = Hatchery(*modules)
@@ -123,7 +130,7 @@ def hatchery(*modules: str) -> Hatchery:
 
 
 class Forked:
-    """What of `subprocess.Popen` a stand-in uses."""
+    """Forked process with the part of `subprocess.Popen` that fakes use."""
 
     def __init__(self, keeper: socket.socket, reading: int) -> None:
         self.stdout: IO[bytes] = os.fdopen(reading, "rb", buffering=0)
@@ -154,7 +161,7 @@ class Forked:
 
 
 class Hatched:
-    """What of `asyncio.subprocess.Process` the suite uses."""
+    """Forked process with the part of `asyncio.subprocess.Process` that the suite uses."""
 
     def __init__(self, pid: int, stdout: asyncio.StreamReader) -> None:
         self.pid = pid
@@ -195,7 +202,7 @@ class Hatched:
 
 
 class HatchedProcess(Process):
-    """As `Process(module, …)`, sooner."""
+    """Process like `Process(module, …)`, but started by a fork."""
 
     def __init__(
         self, hatchery: Hatchery, module: str, settings: Mapping[str, str], *, crash_point: str | None = None
@@ -230,7 +237,7 @@ def main(address: str, *modules: str) -> None:
                 dies()
             _keep(line)
         line.close()
-    # Whoever wanted us has gone.
+    # The process that started this one has ended.
     Path(address).unlink()
     Path(address).parent.rmdir()
 
@@ -252,7 +259,7 @@ def _read(modules: Sequence[str]) -> None:
 
 
 def _keep(line: socket.socket) -> None:
-    """Starts one process, and says how it ended."""
+    """Fork one process, and report its exit code."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     told, outputs, _, _ = socket.recv_fds(line, 1024 * 1024, 1)
     nothing = os.open(os.devnull, os.O_RDONLY)

@@ -1,6 +1,6 @@
-"""What a process of the fault suite may suffer from within: a clock that jumps, a blocked loop, haste.
+"""Faults inside a process of the fault suite: a jumping clock, a blocked loop, shortened constants.
 
-Production code knows nothing of it: the hatchery lays it on before it runs a process' `main`.
+Production code does not know them: the hatchery installs them before it runs the process's `main`.
 """
 
 from __future__ import annotations
@@ -19,21 +19,23 @@ from shared.adapters.postgres.compaction import jobs_sql
 from shared.adapters.postgres.db.pool import Named
 
 CLOCK_SHIFTS = "FAULT_CLOCK_SHIFTS"
-"""Seconds, with commas: SIGUSR1 sets the clock this far from the true one, each time by the next number."""
+"""Setting with seconds, separated by commas: each SIGUSR1 sets the clock this far off, by the next number."""
 BLOCK_SECONDS = "FAULT_BLOCK_SECONDS"
-"""SIGUSR2 keeps the main thread computing for so long; its loop gets nothing else done."""
+"""Setting with seconds for which SIGUSR2 keeps the main thread computing, so that its loop does nothing
+else.
+"""
 
 POISON = "FAULT_POISON"
-"""`module.function=word`: a call with the word in an argument holds the interpreter's lock."""
+"""Setting `module.function=word`: a call with the word in an argument holds the interpreter's lock."""
 POISON_WORD = "hemlock"
 
 LOCAL_PAGES = "FAULT_LOCAL_PAGES"
-"""Pages on loopback can be fetched: a test serves them there."""
+"""Setting that allows fetching pages on the local machine, where a test serves them."""
 
 CONSTANTS = "FAULT_CONSTANTS"
-"""Numbers of the code that a test has no time for, with commas: `worker.jobs.JOB_SECONDS=2`."""
+"""Setting that replaces constants, separated by commas: `worker.jobs.JOB_SECONDS=2`."""
 UNKNOWN_KIND = "FAULT_UNKNOWN_KIND"
-"""A kind of job that this process has never heard of, as one of the version before it."""
+"""Setting with a kind of job that this process does not know, like an older version."""
 
 
 def afflict(settings: Mapping[str, str]) -> None:
@@ -76,7 +78,7 @@ def _poison(name: str, word: str) -> None:
 
 
 def _forget(kind: str) -> None:
-    """What is due and what may be claimed names each kind that is known."""
+    """Remove a kind of job from the statements that list due jobs and claim one."""
     for name in ("DUE_JOBS", "CLAIM_JOB"):
         statement: Named = getattr(jobs_sql, name)
         assert f", '{kind}'" in statement.sql, f"{name} does not name its kinds"
@@ -90,7 +92,7 @@ def _compute(seconds: float) -> None:
 
 
 class _Clock:
-    """The wall clock of this process; the monotonic one goes on as it does when somebody sets a clock."""
+    """Wall clock that can jump; the monotonic clock is not affected, as on a real machine."""
 
     def __init__(self) -> None:
         self.shift = 0.0
@@ -105,7 +107,7 @@ class _Clock:
         time.time = lambda: true_time() + self.shift
         time.time_ns = lambda: true_ns() + int(self.shift * 1e9)
         others = {datetime: _moments(self), date: _days(self)}
-        # Whoever imported a name before has it as one of its own.
+        # Modules that imported a name before have a reference to it.
         for module in [found for found in sys.modules.values() if hasattr(found, "__dict__")]:
             for name, value in list(vars(module).items()):
                 if isinstance(value, type) and value in others and module.__name__ != __name__:
@@ -113,7 +115,7 @@ class _Clock:
 
 
 class _Alike(type):
-    """Moments and days that others have made are moments and days."""
+    """Metaclass by which real datetimes and dates count as instances of the replaced classes."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, cls.__mro__[1])

@@ -1,4 +1,6 @@
-"""A person with a browser: resends what was not acknowledged, resumes after every break, forgets nothing."""
+"""Person with a browser that sends unacknowledged messages again, resumes after each break, and checks every
+event.
+"""
 
 from __future__ import annotations
 
@@ -14,39 +16,39 @@ from typing import Any
 import aiohttp
 
 PATIENCE_SECONDS = 60.0
-"""How long anything may take where nobody promises a time: machines may be busy."""
+"""Seconds that anything may take if no time is promised, since machines may be busy."""
 AGAIN_SECONDS = 0.1
 UNKNOWN_TOKEN = 4401
 _cids = count(1)
 
 Frame = dict[str, Any]
 WALK = "We walked along the river and talked of this and that. " * 12
-"""Enough words that a summary is shorter than they are."""
+"""Text that is longer than its summary."""
 
 
 @dataclass(slots=True)
 class Person:
-    """`async with Person(port)`; keeps its socket alive until it leaves."""
+    """Person with an open WebSocket, as `async with Person(port)`; reconnects until the context ends."""
 
     port: int
     token: str | None = None
     name: str = "p"
     tls: ssl.SSLContext | None = None
-    """For a server with a certificate."""
+    """TLS context for a server with a certificate."""
     said: dict[str, str] = field(default_factory=dict)
-    """cid → words, in the order in which they were said."""
+    """Texts of the sent messages by cid, in order."""
     acks: dict[str, Frame] = field(default_factory=dict)
     seen: dict[int, Frame] = field(default_factory=dict)
-    """Durable events by number, as the screen would hold them."""
+    """Stored events by number, as the client has them."""
     contradictions: list[str] = field(default_factory=list)
     deltas: list[Frame] = field(default_factory=list)
     commands: dict[str, Frame] = field(default_factory=dict)
     errors: list[Frame] = field(default_factory=list)
     connections: int = 0
     read_so_far: int = 0
-    """As the last welcome told it."""
+    """Number of the last read event according to the last welcome."""
     again: int = 0
-    """How many were said again because the server had lost what it had acknowledged."""
+    """Number of messages that were sent again because the server had lost an acknowledged one."""
     _waiting: dict[str, Frame] = field(default_factory=dict)
     _epoch: int = 0
     _socket: aiohttp.ClientWebSocketResponse | None = None
@@ -64,7 +66,10 @@ class Person:
         await asyncio.wait([self._living])
 
     async def say(self, words: str, *, files: Sequence[str] = ()) -> str:
-        """Into the outbox; what is not acknowledged is sent again on the next socket."""
+        """Send a message; without acknowledgement it is sent again after the next connection.
+
+        Return its cid.
+        """
         cid = f"{self.name}{next(_cids)}"
         self.said[cid] = words
         attached = {"attachments": list(files)} if files else {}
@@ -94,12 +99,12 @@ class Person:
         return cid
 
     async def read(self, number: int) -> None:
-        """Up to this event; nobody acknowledges it, the next welcome tells how far it came."""
+        """Mark as read up to this event; the next welcome shows it, since there is no acknowledgement."""
         assert self._socket is not None
         await self._socket.send_json({"t": "read", "seq": number})
 
     async def ask(self, words: str) -> Frame:
-        """Say it, and wait for its answer."""
+        """Send a message and return the frame of its answer."""
         cid = await self.say(words)
         await self.answered()
         answer = self.answer_to(cid)
@@ -110,7 +115,7 @@ class Person:
         await self.until(lambda: set(self.said) <= set(self.acks), "every acknowledgement")
 
     async def answered(self, *, within_seconds: float = PATIENCE_SECONDS) -> None:
-        """Everything that was said is acknowledged and answered on this screen."""
+        """Wait until every message is acknowledged and answered on this screen."""
         await self.until(
             lambda: all(self.answer_to(cid) is not None for cid in self.said),
             "every answer", within_seconds=within_seconds,
@@ -129,13 +134,13 @@ class Person:
 
     @property
     def finals(self) -> list[Frame]:
-        """What ends a turn: an answer, or a notice that says why there is none."""
+        """Messages that end a turn: answers, and notices that say why there is none."""
         ends = ("assistant", "notice")
         return [frame for frame in self.messages if frame["role"] in ends and not frame.get("waiting")]
 
     @property
     def last_seq(self) -> int:
-        """Up to here nothing is missing."""
+        """Number of the last event before the first missing one."""
         number = 0
         while number + 1 in self.seen:
             number += 1
@@ -162,7 +167,7 @@ class Person:
             f"connections {self.connections}, errors {self.errors[-3:]}, last {self.messages[-3:]}"
         )
 
-    # The line.
+    # Connection.
 
     async def _live(self) -> None:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, connect=5)) as browser:
@@ -213,7 +218,9 @@ class Person:
             await socket.send_json(waiting)
 
     def _begin_anew(self, stored: set[Any]) -> None:
-        """Numbers stand for other events now; what is stored no longer is said again, in its order."""
+        """Forget the events after a change of the log epoch, and send messages that are no longer stored
+        again, in order.
+        """
         self.seen.clear()
         self.contradictions.clear()
         lost = {cid: words for cid, words in self.said.items() if cid not in stored}
@@ -250,7 +257,7 @@ class Person:
             self._keep(frame)
 
     def _keep(self, frame: Frame) -> None:
-        """The same number must always bring the same event."""
+        """Keep an event; the same number must always bring the same event."""
         number = frame["event_seq"]
         before = self.seen.setdefault(number, frame)
         if (before["t"], before.get("mid"), before.get("text")) != (

@@ -1,4 +1,4 @@
-"""Runs `python -m web` and `python -m worker` as the supervisor would: who falls is started again."""
+"""Runs `python -m web`, `bot` and `worker` like the supervisor: a process that ends is started again."""
 
 from __future__ import annotations
 
@@ -19,21 +19,24 @@ from shared.adapters.embedded.process import die_with_parent
 ROOT = Path(__file__).resolve().parents[3]
 START_SECONDS = 90.0
 STOP_SECONDS = 45.0
-"""An answer may end for ten seconds, what is cancelled then for ten more, and machines may be busy."""
+"""Seconds for a process to stop: answers may take ten, cancelled ones ten more, and machines may be busy."""
 READ_SECONDS = 10.0
-"""For the last lines of a process that has ended."""
+"""Seconds to read the last lines of a process that has ended."""
 CRASHED = 9
-"""The exit code of a process that met its crash point."""
+"""Exit code of a process that reached its crash point."""
 _EVENT = re.compile(rb'"event": "([^"]*)"')
 
 
 def environment(**settings: str) -> dict[str, str]:
-    """Ours without anybody's own settings, and with these."""
+    """Return the environment for a process: this one's with JSON logs and the given settings."""
     return {**os.environ, "PYTHONUNBUFFERED": "1", "EVERTALK_LOG_FORMAT": "json", **settings}
 
 
 class Process:
-    """`async with Process("web", …)`, ready when entered; when it ends it is started, without crash point."""
+    """Process that is ready when its context is entered.
+
+    If it ends it is started again without its crash point.
+    """
 
     def __init__(
         self,
@@ -46,11 +49,11 @@ class Process:
         self.module = module
         self.exits: list[int] = []
         self.fell_at: float | None = None
-        """On the monotonic clock, the last time that it ended unasked."""
+        """Monotonic time at which it last ended without being asked; None if it never did."""
         self.lines: deque[str] = deque(maxlen=400)
-        """The newest ones."""
+        """Newest lines of its output."""
         self.events: Counter[str] = Counter()
-        """How often it wrote each, from its first line on."""
+        """Number of log lines by event, since its first start."""
         self._settings = dict(settings)
         self._program = program
         self._crash_point = crash_point
@@ -60,7 +63,7 @@ class Process:
         self._keeping: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Start without waiting until it is ready; `stop` belongs to it."""
+        """Start without waiting until it is ready; the caller must call `stop`."""
         self._keeping = asyncio.create_task(self._keep())
 
     async def __aenter__(self) -> Process:
@@ -86,7 +89,7 @@ class Process:
 
     @property
     def runs(self) -> bool:
-        """False between an end and the next start."""
+        """Whether it runs now; False between its end and the next start."""
         return self._process is not None and self._process.returncode is None
 
     def send(self, number: signal.Signals) -> None:
@@ -96,7 +99,7 @@ class Process:
         self.send(signal.SIGKILL)
 
     async def kill_for_good(self) -> None:
-        """Nobody starts it again."""
+        """Kill it without starting it again."""
         assert self._keeping is not None
         assert self._process is not None
         self._keeping.cancel()
@@ -106,7 +109,7 @@ class Process:
         await asyncio.wait_for(self._process.wait(), STOP_SECONDS)
 
     async def crashed(self, *, within_seconds: float = START_SECONDS) -> None:
-        """Wait until it has met its crash point."""
+        """Wait until it has reached its crash point."""
         try:
             async with asyncio.timeout(within_seconds):
                 while not self.exits:
@@ -115,7 +118,7 @@ class Process:
             raise AssertionError(f"{self.module} never crashed:\n{self.words()}") from None
 
     async def until_event(self, event: str, *, times: int = 1) -> None:
-        """Wait until it has written this event so often."""
+        """Wait until it has logged this event `times` times."""
         end = time.monotonic() + START_SECONDS
         while self.events[event] < times:
             assert time.monotonic() < end, self.words()
@@ -154,7 +157,10 @@ class Process:
             self._crash_point = self.crash_point_after_restart
 
     async def _started(self) -> asyncio.subprocess.Process:
-        """Whoever stops this in the middle of a start has a process to stop, too."""
+        """Start it.
+
+        If this is cancelled meanwhile, remember the started process, so that it can be stopped.
+        """
         starting = asyncio.ensure_future(self._start())
         try:
             self._process = await asyncio.shield(starting)
@@ -188,17 +194,17 @@ class Process:
 
 
 def passing(point: str, chance: Random, *, most: int = 4) -> str:
-    """One of the first times that the code passes this place."""
+    """Return the crash point with a random number from 1 to `most`: one of its first passings."""
     return f"{point.partition(':')[0]}:{chance.randint(1, most)}"
 
 
 def first_or_drawn(point: str, seed: int, *, most: int = 4) -> str:
-    """With the first seed the place as it is named, with others one of its passings."""
+    """Return the crash point unchanged for seed 1, for other seeds one of its first passings."""
     return point if seed == 1 else passing(point, Random(f"{seed} {point}"), most=most)
 
 
 async def ended(module: str, settings: Mapping[str, str]) -> tuple[int, str]:
-    """A process that is expected to refuse to start: its exit code and its words."""
+    """Run a process that is expected to refuse its start; return its exit code and output."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", module,
         cwd=ROOT, env=environment(**settings), stdin=asyncio.subprocess.DEVNULL,
@@ -216,5 +222,5 @@ async def ended(module: str, settings: Mapping[str, str]) -> tuple[int, str]:
 
 
 def logged(processes: Sequence[Process], event: str) -> int:
-    """How often one of these wrote such a line."""
+    """Return how many log lines of this event the processes have written."""
     return sum(process.events[event] for process in processes)

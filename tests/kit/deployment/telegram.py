@@ -1,4 +1,4 @@
-"""A deployment on Telegram that a test may break, the people who talk with it, and the verdict at the end."""
+"""Deployment on a fake Telegram that a test can break, the people who talk with it, and the final verdict."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.kit.free_ports import free_port
 
 SECRET = "f" * 40
 SECONDS = 75.0
-"""How long anything here may take, crashes and leases included."""
+"""Seconds that anything may take, including crashes and leases."""
 _people = count(5_000)
 _bots = count(730_000)
 
@@ -35,7 +35,7 @@ Rows = list[asyncpg.Record]
 
 @dataclass(slots=True, kw_only=True)
 class Talker:
-    """Somebody with a telephone who remembers what they said."""
+    """Person on Telegram who remembers the messages they sent."""
 
     person: Person
     said: list[str] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Talker:
         await self.person.say(text, **where)
 
     async def ask(self, text: str) -> Screen:
-        """Say it and wait for one more answer."""
+        """Send a message and wait for one more answer; return the screen."""
         before = len((await self.person.screen()).answers)
         await self.say(text)
         return await self.person.sees(lambda screen: len(screen.answers) > before, within=SECONDS)
@@ -57,7 +57,7 @@ class Talker:
 
 @dataclass(slots=True, kw_only=True)
 class Telegram:
-    """The fake Telegram, the fake provider, one database, and whatever bots a test starts."""
+    """Fake Telegram, fake provider, one database, and the bots that a test starts."""
 
     api: BotApi
     provider: RunningFake
@@ -66,7 +66,7 @@ class Telegram:
     token: str = TOKEN
     people: list[Talker] = field(default_factory=list)
     presses: int = 0
-    """How many answers were not there, and came when the button of their notice was pressed."""
+    """Number of answers that were missing, and came after a press on the button of their notice."""
 
     @property
     def bot_id(self) -> int:
@@ -83,7 +83,7 @@ class Telegram:
         )
 
     def posted_to(self) -> dict[str, str]:
-        """Settings of webhook mode, on a port of its own."""
+        """Return the settings of webhook mode with a free port."""
         port = str(free_port())
         return {
             "EVERTALK_TELEGRAM_MODE": "webhook",
@@ -102,7 +102,7 @@ class Telegram:
 
     @asynccontextmanager
     async def sessions_locked(self) -> AsyncIterator[HeldUp]:
-        """Whoever wants to accept a message waits for as long as this lasts, or until it is broken off."""
+        """Lock all sessions while the context is open, so that storing a message waits."""
         connection = await self.case.connect()
         try:
             await connection.execute("BEGIN")
@@ -113,7 +113,7 @@ class Telegram:
 
     @staticmethod
     async def answers_of(provider: RunningFake, actions: Mapping[str, Mapping[str, object]]) -> None:
-        """How the model answers what contains a word; `times` if not always."""
+        """Set how the model answers a request that contains a word; `times` limits how often."""
         rules = []
         for word, told in actions.items():
             action = dict(told)
@@ -122,7 +122,7 @@ class Telegram:
         await provider.script(rules)
 
     async def until(self, sql: str, *arguments: object, seconds: float = SECONDS) -> None:
-        """Until the first value is true."""
+        """Wait until the first value of a query is true."""
         end = time.monotonic() + seconds
         while not await self.case.value(sql, *arguments):
             assert time.monotonic() < end, f"never: {sql}"
@@ -132,15 +132,15 @@ class Telegram:
         await self.says(bot, "bot_serves", times=times)
 
     async def says(self, bot: Process, event: str, *, times: int = 1) -> None:
-        """A line of this event is in its log."""
+        """Wait until the bot has logged this event `times` times."""
         await eventually(lambda: logged([bot], event) >= times, f"{event}:\n{bot.words()}")
 
     async def answered_with(self) -> dict[str, int]:
-        """How often each status was the answer to a post of an update."""
+        """Return how often each status answered the post of an update."""
         return dict((await self.api.bot(self.bot_id))["posts"])
 
     async def answered_at_least(self, status: str, *, times: int) -> dict[str, int]:
-        """As above, when that many posts met this status."""
+        """Return the same counts once the status has occurred `times` times."""
         end = time.monotonic() + SECONDS
         while (found := await self.answered_with()).get(status, 0) < times:
             assert time.monotonic() < end, found
@@ -148,7 +148,7 @@ class Telegram:
         return found
 
     async def called(self, method: str, *, status: int) -> list[dict[str, Any]]:
-        """Calls that were answered like this, when there is one."""
+        """Return the calls of a method that were answered with this status; waits until there is one."""
         end = time.monotonic() + SECONDS
         while True:
             calls = await self.api.calls(method, bot=self.bot_id)
@@ -158,7 +158,7 @@ class Telegram:
             await asyncio.sleep(0.02)
 
     async def rests(self) -> None:
-        """Everything that was said is stored, answered, and in its chat as well as it can be."""
+        """Wait until every message is stored and answered, and its answer delivered as far as possible."""
         said = {talker.id: talker.said for talker in self.people}
         end = time.monotonic() + SECONDS
         while missing := await self._missing(said):
@@ -166,7 +166,7 @@ class Telegram:
             await asyncio.sleep(0.1)
 
     async def _missing(self, said: Mapping[int, Sequence[str]]) -> str:
-        """Asked in the order in which things happen: what came in between is seen by a later question."""
+        """Return what is missing, empty if nothing; checks in the order in which things happen."""
         for chat, texts in said.items():
             heard = await self.heard(chat)
             if any(text not in heard for text in texts):
@@ -177,7 +177,7 @@ class Telegram:
         return ""
 
     async def heard(self, chat: int) -> str:
-        """All that is stored of what they said, in its order."""
+        """Return all stored texts of a chat's person, in order."""
         words = await self.case.value(
             """SELECT string_agg(b ->> 'text', E'\\n' ORDER BY e.seq) FROM addresses a
                  JOIN entries e USING (session_id), jsonb_array_elements(e.blocks) b
@@ -187,9 +187,10 @@ class Telegram:
         return str(words or "")
 
     async def promises_hold(self, *, strays: int = 0) -> None:
-        """Nothing lost, nothing doubled, all in order: in Postgres and on every screen.
+        """Check that nothing is lost, doubled or out of order, in Postgres and on every screen.
 
-        `strays`: so many bubbles may stand there that nobody knows of, because the process died with them.
+        `strays` is the number of unknown messages that may be in the chats, because their process died while
+        sending.
         """
         await self.rests()
         unknown: list[Line] = []
@@ -214,8 +215,9 @@ class Telegram:
         assert [heard.count(text) for text in talker.said] == [1] * len(places), f"doubled: {heard!r}"
 
     async def _shown_once(self, talker: Talker) -> list[Line]:
-        """Lines of the screen that are neither answers nor notices; where an answer is not there, the person
-        presses the button of the notice that tells so, and then it is.
+        """Return the lines of a screen that are neither answers nor notices.
+
+        If an answer is missing, the person presses the button of its notice, after which it must be there.
         """
         wanted = await self._wanted(talker)
         while (sight := look(await talker.person.screen(), wanted)).missing:
@@ -255,7 +257,7 @@ class Telegram:
 async def bot_of_its_own(
     api: BotApi, provider: RunningFake, plant: Plant, hatchery: Hatchery, template: str
 ) -> AsyncIterator[Telegram]:
-    """On a Telegram that has other bots, too; with a fresh database."""
+    """Yield a separate bot on a Telegram with other bots, with a fresh database."""
     number = next(_bots)
     token = f"{number}:FAKE-token-of-a-bot-beside-others_{number:010d}"
     await api.add_bot(token, username=f"beside_{number}_bot")
@@ -274,13 +276,13 @@ class HeldUp:
     connection: asyncpg.Connection[asyncpg.Record]
 
     async def waits(self) -> None:
-        """Until one of them does."""
+        """Wait until a statement waits."""
         await self.telegram.until(f"SELECT count(*) > 0 FROM ({_WAITING}) AS waiting")
 
     async def break_off(self) -> None:
-        """Those that wait have never happened; whoever comes later is let through.
+        """End the waiting connections, then release the locks.
 
-        Their ends are waited for: a server that is only asked to end may still be given the lock first.
+        Waits for the ends: a server process that was only asked to end could still get the lock first.
         """
         ended = f"SELECT bool_and(pg_terminate_backend(pid, 10000)) FROM ({_WAITING}) AS waiting"
         assert await self.connection.fetchval(ended)

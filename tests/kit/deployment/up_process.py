@@ -1,4 +1,4 @@
-"""`./evertalk up` as a process of its own."""
+"""`./evertalk up` as a separate process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE_SECONDS = 180
-"""Of a busy machine, until a process says something."""
+"""Seconds for a process on a busy machine to print a line."""
 _numbers = count(1)
 
 

@@ -1,4 +1,4 @@
-"""Answers of each wire with each end, and how a test has the running system answered by them."""
+"""Answers of each wire with each kind of end, for the running system."""
 
 from __future__ import annotations
 
@@ -11,25 +11,28 @@ from shared.adapters.models.catalog import Wire
 from tests.kit.dialects.server import Answer, Json, events
 
 CUT = "The parcel will"
-"""Text of an answer that ends early."""
+"""Text of an answer that is cut."""
 WIRES: tuple[Wire, ...] = ("openai", "messages", "responses")
 NATURAL: Mapping[str, str] = {"openai": "stop", "messages": "end_turn", "responses": "completed"}
-"""Word of each wire for an answer that ended by itself."""
+"""Word of each wire for an answer that ended normally."""
 ENDINGS: Mapping[str, Mapping[str, str]] = {
     "stop": NATURAL,
     "length": {"openai": "length", "messages": "max_tokens", "responses": "max_output_tokens"},
     "filter": {"openai": "content_filter", "messages": "refusal", "responses": "content_filter"},
 }
-"""Words of each wire by the end that people are told."""
+"""Word of each wire by the kind of end that people are shown."""
 
 
 def ending(wire: Wire, word: str, text: str = CUT, call: str | None = None) -> Answer:
-    """Return a streamed answer that ends with `word`, with a call of the tool `call` in it."""
+    """Return a streamed answer that ends with `word`.
+
+    `call` is the name of a tool that it calls, None for none.
+    """
     return {"openai": _completion, "messages": _message, "responses": _response}[wire](word, text, call)
 
 
 def last_words(body: Json) -> str:
-    """Return the text of the newest message of a request, whatever its wire."""
+    """Return the text of the newest message in a request of any wire."""
     messages: list[Json] = body["messages"] if "messages" in body else body["input"]
     newest = messages[-1]
     content: str | list[Json] = newest.get("content") or newest.get("output") or ""
@@ -39,7 +42,7 @@ def last_words(body: Json) -> str:
 
 
 def write_models(folder: Path, url: str, wire: Wire, **more: Any) -> Path:
-    """Write a models file with the model `odd` at this address."""
+    """Write a models file with the model `odd` at this URL; return its path."""
     entry = {"name": "odd", "wire": wire, "base_url": url, "window": 100_000, **more}
     path = folder / f"models-{wire}.json"
     path.write_text(json.dumps([entry]))

@@ -1,4 +1,4 @@
-"""A visitor of the running system whose model is a server of dialects."""
+"""Visitor of the running system whose model is a dialect server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.dialects.server import Answer, DialectServer, Json, completion, dialect_server
 
 PRICES = {"input": 2, "output": 9}
-"""Dollars per million tokens."""
+"""Prices in dollars per million tokens."""
 
 
 @asynccontextmanager
@@ -24,7 +24,10 @@ async def guest_of(
     prices: Json | None = PRICES,
     **more: Any,
 ) -> AsyncIterator[tuple[Visit, DialectServer]]:
-    """A visitor whose model `odd` is answered by `reply`; the model `other` answers well."""
+    """Yield a visitor whose model `odd` is answered by `reply`, and the server.
+
+    The model `other` answers normally.
+    """
 
     def answer(body: Json) -> Answer:
         return completion() if body["model"] == "other" else reply(body)

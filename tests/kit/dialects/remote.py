@@ -1,4 +1,4 @@
-"""A model at a server of dialects, without the running system."""
+"""Model at a dialect server, without the running system."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PACKED: dict[str, Callable[[bytes], bytes]] = {
 async def model_at(
     *answers: Answer, wire: Wire = "openai", tags: dict[str, str] | None = None
 ) -> AsyncIterator[tuple[RemoteModel, DialectServer]]:
-    """A model whose server gives these answers in turn, the last one again and again."""
+    """Yield a model whose server returns these answers in turn, the last one repeatedly, and the server."""
     left = list(answers)
 
     def reply(_: Any) -> Answer:
@@ -46,7 +46,7 @@ async def model_at(
 
 
 async def ask(model: RemoteModel) -> tuple[ModelReply, str]:
-    """Ask once; return the reply and what the person saw at its end."""
+    """Ask a question; return the reply and the text that the person saw at its end."""
     heard = Listener()
     reply = await model.reply(asking("When does it open?", tools=(SAVE,)), on_text=heard)
     return reply, heard.text(max(heard.pieces, default=1))

@@ -1,4 +1,4 @@
-"""A model server that answers exactly what a test says, byte for byte, and keeps the requests."""
+"""Model server that answers exactly the bytes that a test gives, and records the requests."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from aiohttp import web
 
 Json = dict[str, Any]
 GOOD = "The shop opens at nine."
-"""Text of a plain answer."""
+"""Text of a normal answer."""
 STREAM, JSON, HTML = "text/event-stream", "application/json", "text/html"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One response; `pauses` seconds are waited before each chunk."""
+    """Response of the server; `pause_seconds` are waited before each chunk."""
 
     body: str | bytes = ""
     status: int = 200
@@ -30,7 +30,7 @@ class Answer:
 
 
 def completion(text: str = GOOD) -> Answer:
-    """Return a plain streamed answer of Chat Completions."""
+    """Return a normal streamed answer of Chat Completions."""
     return Answer(
         body=events(
             {
@@ -45,7 +45,7 @@ def completion(text: str = GOOD) -> Answer:
 
 
 def messages_answer(text: str = GOOD) -> Answer:
-    """Return a plain streamed answer of the Messages API."""
+    """Return a normal streamed answer of the Messages API."""
     start: Json = {
         "id": "m",
         "type": "message",
@@ -65,7 +65,7 @@ def messages_answer(text: str = GOOD) -> Answer:
 
 
 def response_answer(text: str = GOOD) -> Answer:
-    """Return a plain streamed answer of the Responses API."""
+    """Return a normal streamed answer of the Responses API."""
     usage = {"input_tokens": 10, "output_tokens": 5}
     told: list[Json] = [
         {"type": "response.created", "response": {"id": "r"}},
@@ -76,13 +76,13 @@ def response_answer(text: str = GOOD) -> Answer:
 
 
 def events(*chunks: Mapping[str, Any], done: bool = True) -> str:
-    """Return chunks as server-sent events."""
+    """Return the chunks as server-sent events."""
     told = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks)
     return f"{told}data: [DONE]\n\n" if done else told
 
 
 def refusal(status: int, body: Any) -> Answer:
-    """Return a refusal; a text is sent as HTML."""
+    """Return an error response; a text as `body` is sent as HTML, anything else as JSON."""
     if isinstance(body, str):
         return Answer(status=status, body=body, content_type=HTML)
     return Answer(status=status, body=json.dumps(body), content_type=JSON)
@@ -93,13 +93,13 @@ Reply = Callable[[Json], Answer]
 
 @dataclass(slots=True, kw_only=True)
 class DialectServer:
-    """Answers each POST by `reply`, a function of the request's body."""
+    """Server that answers each POST by `reply`, a function from the request's body to the answer."""
 
     reply: Reply
     url: str = ""
     requests: list[Json] = field(default_factory=list)
     asked: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
-    """Path with query, and headers, of each request, also of those for the list of models."""
+    """Path with query, and headers, of each request, including requests for the list of models."""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.asked.append((request.path_qs, request.headers))
@@ -125,7 +125,7 @@ async def _send(request: web.Request, answer: Answer) -> web.StreamResponse:
 
 @asynccontextmanager
 async def dialect_server(reply: Reply) -> AsyncIterator[DialectServer]:
-    """Run a server on a free port of loopback."""
+    """Yield a server on a free local port."""
     server = DialectServer(reply=reply)
     app = web.Application(client_max_size=64 * 1024 * 1024)
     app.router.add_route("*", "/{path:.*}", server.handle)

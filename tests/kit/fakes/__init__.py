@@ -1,5 +1,5 @@
-"""Strict stand-ins for the services that Evertalk talks with.
+"""Strict fakes of the services that Evertalk uses.
 
-`messages_api`, `bot_api` and `oidc` run as processes of their own (`python -m tests.kit.fakes.bot_api`);
-the others run inside the test.
+`messages_api`, `bot_api` and `oidc` run as separate processes (`python -m tests.kit.fakes.bot_api`); the
+others run inside the test.
 """

@@ -1,4 +1,6 @@
-"""A strict stand-in for Telegram's Bot API and the people behind it, as its own process or in the test's."""
+"""Strict fake of Telegram's Bot API and of the people who use it, in a separate process or in that of the
+test.
+"""
 
 from __future__ import annotations
 

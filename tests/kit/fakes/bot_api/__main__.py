@@ -1,4 +1,4 @@
-"""Runs the fake as its own process: prints its ports when ready, leaves with SIGTERM or its parent."""
+"""Runs the fake as a separate process: prints its ports when ready, and ends with SIGTERM or its parent."""
 
 from __future__ import annotations
 

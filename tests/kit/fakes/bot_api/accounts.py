@@ -1,4 +1,4 @@
-"""The people and bots of the fake, and what each bot has told about itself."""
+"""People and bots of the fake, and what each bot has set about itself."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class Account:
 
 @dataclass(slots=True, kw_only=True)
 class Bot:
-    """One token; `inbox` and `webhook` are how its updates leave."""
+    """Bot with its token; its updates leave by `inbox` and `poller`, or by `webhook`."""
 
     token: str
     account: Account
     topics: bool = False
-    """Whether private chats with it have topics."""
+    """Whether private chats with the bot have topics."""
     privacy: bool = True
-    """In groups it sees only what is meant for it."""
+    """Whether the bot sees only messages in groups that are addressed to it."""
     guests: bool = False
-    """@BotFather lets people ask it in chats where it is no member."""
+    """Whether @BotFather lets people ask the bot in chats where it is no member."""
     business: bool = False
-    """@BotFather lets owners of business accounts connect it."""
+    """Whether @BotFather lets owners of business accounts connect the bot."""
     revoked: bool = False
     commands: dict[str, list[Json]] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Bot:
         return self.account.id
 
     def forget(self) -> None:
-        """Back to the day it was made; its updates' numbers go on."""
+        """Reset everything that the bot or its settings changed; numbers of updates continue."""
         self.commands, self.texts, self.menu_buttons = {}, {}, {}
         self.revoked = False
         self.webhook_set_at = float("-inf")

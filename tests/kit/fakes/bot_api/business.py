@@ -1,4 +1,6 @@
-"""Business accounts: an owner connects a bot, which reads chats with customers and may answer there."""
+"""Business accounts: an owner connects a bot, which reads the owner's chats with customers and may answer
+there.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,14 @@ _NOT_HERE = frozenset({"reply_markup", "message_thread_id", "reply_parameters"})
 
 
 def connect_business(world: World, wish: Json) -> Json:
-    """An owner connects the bot; without `can_reply` it may only read."""
+    """Connect the bot to the business account of `person`; without `can_reply` it may only read."""
     owner, bot = world.person(wish["person"]), world.bot(wish.get("bot"))
     if not bot.business:
         raise NoSuchThing("@BotFather has not switched business mode on for this bot")
     for other in world.connections.values():
         if other.owner == owner.id and other.is_enabled:
             raise NoSuchThing("an account has one bot at a time")
-    # The bot may write to its owner, who need not have written first.
+    # The bot may write to the owner, even if the owner never wrote to it.
     private = world.private(bot, owner)
     private.next_message_id = max(2, private.next_message_id)
     made = BusinessConnection(
@@ -39,7 +41,7 @@ def connect_business(world: World, wish: Json) -> Json:
 
 
 def change_business(world: World, wish: Json) -> Json:
-    """The owner changes the rights of the bot (`can_reply`) or removes it (`enabled`)."""
+    """Change the rights of the bot (`can_reply`), or remove it (`enabled`)."""
     found = _connection_of(world, wish["person"])
     found.can_reply = wish.get("can_reply", found.can_reply)
     found.is_enabled = wish.get("enabled", True)
@@ -47,9 +49,9 @@ def change_business(world: World, wish: Json) -> Json:
 
 
 def write_business(world: World, wish: Json) -> Json:
-    """A person writes to a `customer` or an `owner`; exactly one of both is given.
+    """Write as `person` to a `customer` or an `owner`, of which exactly one is given.
 
-    `age`: seconds for which Telegram kept the message; `file`: as in `send_file`.
+    `age` is the number of seconds for which Telegram kept the message, `file` a file as in `send_file`.
     """
     person = world.person(wish["person"])
     owner, customer = (
@@ -67,7 +69,7 @@ def write_business(world: World, wish: Json) -> Json:
 
 
 def edit_business(world: World, wish: Json) -> Json:
-    """A customer edits their message."""
+    """Edit a message of a customer."""
     owner, customer = world.person(wish["owner"]), world.person(wish["person"])
     stored = _chat(world, owner, customer).messages[wish["message_id"]]
     stored.message.pop("entities", None)
@@ -76,7 +78,7 @@ def edit_business(world: World, wish: Json) -> Json:
 
 
 def delete_business(world: World, wish: Json) -> Json:
-    """A customer deletes messages for both."""
+    """Delete messages of a customer for both sides."""
     owner, customer = world.person(wish["owner"]), world.person(wish["person"])
     chat = _chat(world, owner, customer)
     for number in wish["message_ids"]:
@@ -93,7 +95,9 @@ def delete_business(world: World, wish: Json) -> Json:
 
 
 def look_at_business(world: World, wish: Json) -> Json:
-    """All messages between an owner and a customer, oldest first, and the bot that sent them if one did."""
+    """Return all messages between an owner and a customer, oldest first, with the bot that sent them, if one
+    did.
+    """
     chat = _chat(world, world.person(wish["owner"]), world.person(wish["customer"]))
     return {
         "messages": [
@@ -115,7 +119,10 @@ def get_business_connection(world: World, call: Call) -> Json:
 
 
 def send_for_owner(world: World, call: Call) -> Json:
-    """A text in the name of the owner: with the right, within a day of the customer's last message."""
+    """Send a text in the name of the owner.
+
+    The bot needs the right, and the last message of the customer must be less than a day old.
+    """
     params, bot = call.params, call.bot
     if unknown := sorted(_NOT_HERE & params.keys()):
         raise stricter(f"this fake knows no {unknown[0]} in a business chat")
@@ -143,7 +150,7 @@ def send_for_owner(world: World, call: Call) -> Json:
 
 
 def _chat(world: World, owner: Account, customer: Account) -> Chat:
-    """The chat of these two as the owner's account numbers it."""
+    """Return the chat of these two with its id in the owner's account; created if needed."""
     key = (owner.id, customer.id)
     if key not in world.business_chats:
         world.business_chats[key] = Chat(

@@ -1,4 +1,4 @@
-"""One call on its way through the fake, and the record of it that tests read back."""
+"""Calls of the fake, and their records for tests."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ class Record:
     bot: int | None = None
     params: Json = field(default_factory=dict)
     files: dict[str, int] = field(default_factory=dict)
-    """The uploads by name, with their sizes."""
+    """Sizes of uploaded files in bytes, by name."""
     status: int = 0
     outcome: str = "open"
-    """open, answered, refused, lost (its connection was cut), client_gone or in_webhook (as an answer)."""
+    """One of open, answered, refused, lost (connection was cut), client_gone and in_webhook (call in a
+    response).
+    """
     processed: bool = False
     description: str | None = None
     result: object = None
@@ -37,7 +39,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A call whose parameters have their types."""
+    """Call with parameters of the right types."""
 
     method: str
     bot: Bot
@@ -91,7 +93,7 @@ class Journal:
         return found
 
     def reset(self) -> None:
-        """Forgets all; numbers go on."""
+        """Delete all records; their numbers continue."""
         self._records.clear()
         self._violations.clear()
 

@@ -1,4 +1,4 @@
-"""What a bot asks about chats and does to them: pins, members, leaving, topics."""
+"""Methods with which bots read and change chats: pins, members, leaving, topics."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def unpin_chat_message(world: World, call: Call) -> bool:
 
 
 def pin(world: World, chat: Chat, stored: Stored, *, author: int, silent: bool = False) -> Stored:
-    """The message that tells of the pin."""
+    """Pin a message; return the service message about it."""
     chat.pinned.append(stored.id)
     by_bot = author not in world.people
     message: Json = {
@@ -112,7 +112,7 @@ def edit_forum_topic(world: World, call: Call) -> bool:
 
 
 def open_topic(world: World, chat: Chat, name: str, *, author: int) -> Stored:
-    """A topic goes by the number of the message that opened it."""
+    """Open a topic, whose id is the number of the service message that opens it; return that message."""
     thread = chat.next_message_id
     told = chat.add(
         {

@@ -1,4 +1,4 @@
-"""Chats as the fake keeps them: members, topics, messages, drafts, and what was seen when."""
+"""Chats of the fake: members, topics, messages, drafts, and a record of what their screens showed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Kind = Literal["private", "group", "supergroup", "channel"]
 GENERAL_TOPIC = 1
 MAX_MESSAGES = 5_000
 MAX_VIEWS = 4_000
-"""Per chat; the oldest go first."""
+"""Maximum records per chat; the oldest are dropped first."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Stored:
-    """One message; `message` is what the Bot API would show of it."""
+    """Message of a chat; `message` is its form in the Bot API."""
 
     message: Json
     author: int
@@ -54,7 +54,7 @@ class Chat:
     kind: Kind
     title: str | None = None
     person: Json | None = None
-    """Of a private chat, the person as Telegram shows them."""
+    """Person of a private chat as Telegram shows them; None for a group."""
     is_forum: bool = False
     members: set[int] = field(default_factory=set)
     admins: set[int] = field(default_factory=set)
@@ -88,7 +88,7 @@ class Chat:
         return {**found, "is_forum": True} if self.is_forum else found
 
     def add(self, message: Json, *, author: int, silent: bool = False) -> Stored:
-        """Gives it the next number; whatever else it says is the caller's."""
+        """Store a message under the next number; the caller provides all other fields."""
         number = self.next_message_id
         self.next_message_id += 1
         stored = Stored(message={"message_id": number, **message}, author=author, silent=silent)
@@ -98,7 +98,7 @@ class Chat:
         return stored
 
     def saw(self, kind: str, *, at: float, **what: object) -> None:
-        """One thing that changed on the screens of this chat."""
+        """Record a change on the screens of this chat."""
         self.version += 1
         self.views.append({"number": self.version, "at": at, "kind": kind, **without_nones(**what)})
         waiting, self.changed = self.changed, asyncio.Event()
@@ -125,7 +125,7 @@ class Chat:
 
 
 def shown(message: Json) -> Json:
-    """What of a message meets the eye."""
+    """Return the fields of a message that people see."""
     names = ("text", "entities", "caption", "rich_message", "reply_markup", "document", "photo", "voice")
     found = {name: copy.deepcopy(message[name]) for name in names if name in message}
     for name in ("reply_to_message", "quote", "media_group_id"):

@@ -1,4 +1,4 @@
-"""What tests hold in their hands: the fake Telegram, its people and its groups, over the control port."""
+"""Client of the fake Telegram for tests: bots, people, groups, faults and records, over the control port."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ CONTROL_SECONDS = 60.0
 
 
 class Refused(ValueError):
-    """The fake cannot do that: no such person, message, button …"""
+    """Raised if the fake cannot do something, such as for an unknown person, message or button."""
 
 
 class BotApi:
-    """Everything a test can ask of a running fake; how it was started is the subclass's."""
+    """Client of a running fake; subclasses start it."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -28,7 +28,7 @@ class BotApi:
 
     @property
     def base_url(self) -> str:
-        """For `TelegramAPIServer.from_base`."""
+        """URL for `TelegramAPIServer.from_base`."""
         return f"http://127.0.0.1:{self.port}"
 
     # -- bots, people, groups -------------------------------------------------------------------------
@@ -42,18 +42,21 @@ class BotApi:
         privacy: bool = True,
         name: str | None = None,
     ) -> int:
-        """The id, which is the token's number."""
+        """Add a bot; return its id, which is the number in its token."""
         wish: Json = {"token": token, "username": username, "topics": topics, "privacy": privacy}
         if name is not None:
             wish["name"] = name
         return int((await self.act("add_bot", wish))["bot"])
 
     async def change_bot(self, *, bot: int | None = None, **changes: bool) -> None:
-        """`topics`, `privacy`, `revoked` (its token is refused with 401)."""
+        """Change a bot: `topics`, `privacy`, or `revoked`, which refuses its token with 401."""
         await self.act("change_bot", {"bot": bot, **changes})
 
     async def person(self, number: int = 42, *, bot: int | None = None, **told: str) -> Person:
-        """`told`: first_name, last_name, username, language_code. They talk to `bot`, else to the first."""
+        """Add a person, who talks with `bot`, None for the first bot.
+
+        `told` are names and the language code.
+        """
         await self.act("add_person", {"person": number, **told})
         return Person(self, number, bot=bot)
 
@@ -68,7 +71,7 @@ class BotApi:
         forum: bool = False,
         admin: bool = False,
     ) -> Group:
-        """With the first bot in it unless said otherwise; `admin`: the bots are administrators."""
+        """Create a group with the first bot, or with `bots`; `admin` makes them administrators."""
         found = bots if bots is not None else (int((await self.bot())["me"]["id"]),)
         wish = {
             "person": owner.id, "title": title, "kind": kind, "forum": forum, "admin": admin,
@@ -80,24 +83,26 @@ class BotApi:
     # -- faults, limits, time -------------------------------------------------------------------------
 
     async def script(self, rules: list[Json]) -> None:
-        """Replaces the script; see `faults` for what a rule can say."""
+        """Replace the script of faults; the module `faults` describes the rules."""
         await self.control("script", {"rules": rules})
 
     async def fail(
         self, method: str | None = None, *, times: int = 1, match: Json | None = None, **action: Any
     ) -> None:
-        """One more rule: `fail("sendMessage", times=2, match={"chat": 42}, status=429, retry_after=5)`."""
+        """Add a rule: `fail("sendMessage", times=2, match={"chat": 42}, status=429, retry_after=5)`."""
         wanted = {**(match or {}), **({"method": method} if method else {})}
         rule = {"match": wanted, "times": times, "action": action}
         await self.control("script", {"rules": [rule], "more": True})
 
     async def rules(self) -> list[Json]:
-        """The script with how often each rule was seen and used."""
+        """Return the rules with the numbers of calls that each has seen and changed."""
         found: list[Json] = await self.control("rules")
         return found
 
     async def refuse_connections(self, seconds: float | None = None) -> None:
-        """Nobody can connect to the Bot API, and who is connected is cut off; the controls stay."""
+        """Refuse connections to the Bot API and cut existing ones, for `seconds` or until
+        `accept_connections`.
+        """
         await self.control("shut", {"seconds": seconds})
 
     async def accept_connections(self) -> None:
@@ -106,33 +111,39 @@ class BotApi:
     async def duplicate_updates(
         self, count: int, *, repeats: int = 1, copies: int = 1, bot: int | None = None
     ) -> None:
-        """Each of the next `count` updates comes `repeats` times again after it was confirmed, and `copies`
-        posts of it reach a webhook at the same time.
+        """Send each of the next `count` updates `repeats` times again after it was confirmed.
+
+        A webhook gets `copies` posts of it at the same time.
         """
         wish = {"count": count, "repeats": repeats, "copies": copies, "bot": bot}
         await self.control("duplicate", wish)
 
     async def reorder_updates(self, count: int, *, bot: int | None = None) -> None:
-        """The next `count` updates are held until all are there and then come in reverse."""
+        """Hold the next `count` updates until all have arrived, then send them in reverse order."""
         await self.control("reorder", {"count": count, "bot": bot})
 
     async def push_update(self, update: Json, *, bot: int | None = None) -> int:
-        """Any update as it is, for what no person could send; its number."""
+        """Send any update as it is, for one that no person can cause; return its number."""
         return int((await self.control("push", {"update": update, "bot": bot}))["update_id"])
 
     async def set_limits(self, *, on: bool = True, burst: int = 3) -> None:
-        """Telegram's sending limits, off at the start."""
+        """Switch Telegram's sending limits on or off; they are off at the start."""
         await self.control("limits", {"on": on, "burst": burst})
 
     async def advance_clock(self, seconds: float) -> None:
         await self.control("advance", {"seconds": seconds})
 
     async def set_speed(self, speed: float) -> None:
-        """How fast the fake's time passes: for retries, drafts, typing, limits, long polls."""
+        """Set the speed of the fake's time, which counts for retries, drafts, typing, limits and long
+        polls.
+        """
         await self.control("speed", {"speed": speed})
 
     async def reset(self) -> None:
-        """As after the start, but that bots stay and that update ids and call numbers go on."""
+        """Reset the fake to its state after the start.
+
+        Bots stay, and numbers of updates and calls continue.
+        """
         await self.control("reset")
 
     # -- what happened --------------------------------------------------------------------------------
@@ -140,18 +151,23 @@ class BotApi:
     async def calls(
         self, method: str | None = None, *, since: int = 0, chat: int | None = None, bot: int | None = None
     ) -> list[Json]:
-        """Every call in order: id, at, method, params, files, status, outcome, processed, fault …"""
+        """Return all calls in order, with fields such as id, at, method, params, status, outcome and
+        fault.
+        """
         wish = {"method": method, "since": since, "chat": chat, "bot": bot}
         found: list[Json] = await self.control("calls", wish)
         return found
 
     async def counts(self) -> dict[str, int]:
-        """How often each method was called."""
+        """Return the number of calls by method."""
         found: dict[str, int] = await self.control("counts")
         return found
 
     async def violations(self) -> list[Json]:
-        """Calls that no careful bot makes; a test ends with `assert not await fake.violations()`."""
+        """Return the calls that no careful bot makes.
+
+        A test ends with `assert not await fake.violations()`.
+        """
         found: list[Json] = await self.control("violations")
         return found
 
@@ -159,7 +175,9 @@ class BotApi:
         await self.control("forget")
 
     async def bot(self, number: int | None = None) -> Json:
-        """me, pending, allowed_updates, commands, texts, menu_buttons, webhook, posts (status → count)."""
+        """Return the state of a bot: me, pending, allowed_updates, commands, texts, menu_buttons, webhook,
+        posts.
+        """
         found: Json = await self.control("bot", {"bot": number})
         return found
 

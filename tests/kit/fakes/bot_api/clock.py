@@ -1,4 +1,4 @@
-"""The fake's own time: it can be made faster or moved ahead, and sleepers notice."""
+"""Clock of the fake: it can be sped up or moved ahead, and sleepers notice."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Clock:
         self._restart(self.now() + seconds)
 
     def set_speed(self, speed: float) -> None:
-        """1 is real time, 60 lets a minute pass in a second."""
+        """Set the speed: 1 is real time, at 60 a minute passes in a second."""
         if not speed > 0:
             raise ValueError(f"time cannot pass at speed {speed:g}")
         self._restart(self.now())

@@ -1,4 +1,4 @@
-"""The controls beside the Bot API: acting as a person, looking at screens, faults, time, and the log."""
+"""Control interface beside the Bot API: act as a person, read screens, set faults and time, read records."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Control:
         return {"ok": True}
 
     async def _screen(self, wish: Json) -> Json:
-        """With `after` and `wait`, as soon as something has changed since that version."""
+        """Return a screen; with `after` and `wait`, as soon as it has changed since that version."""
         chat = self._chat(wish)
         if chat.version <= wish.get("after", -1):
             with contextlib.suppress(TimeoutError):
@@ -146,7 +146,10 @@ class Control:
         return self._world.chat(bot, number)
 
     async def _reset(self) -> None:
-        """A new world with the same bots; ids of updates go on, so that nobody takes new ones for old."""
+        """Create a new world with the same bots.
+
+        Numbers of updates continue, so that new ones are not taken for old.
+        """
         await self._door.open()
         self._script.set([])
         self._journal.reset()

@@ -1,4 +1,4 @@
-"""Makes schema.json, the few facts we check calls by, from the full machine-readable Bot API."""
+"""Makes schema.json, the facts by which calls are checked, from the complete machine-readable Bot API."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ METHODS = (
 )  # fmt: skip
 SIMPLE = frozenset({"Integer", "Float", "String", "Boolean", "True", "InputFile"})
 OURS = {"InlineQueryResult": ["InlineQueryResultArticle"], "InputMessageContent": ["InputTextMessageContent"]}
-"""Of these many kinds a bot like ours sends only a few; the others are refused."""
+"""Kinds that the fake accepts of types with many kinds; it refuses others, which our bot does not send."""
 EXTRA_TYPES = ("RichBlock", "RichText")
-"""Typed blocks of version 10.2 are built from the answer's types of 10.1."""
+"""Types of answers in version 10.1 from which the typed blocks of version 10.2 are made."""
 CONSTANT = re.compile(r"(?:always|must be) [“\"]?([a-z_]+)[”\"]?(?:$|[.,])")
 EMOJI = re.compile(r"[“\"]([^”\" a-z]+)[”\"]")
 
@@ -66,7 +66,9 @@ def derived(raw: bytes) -> Json:
 
 
 def _fields(described: Json) -> Json:
-    """name → [types, required] or, where a type can be told by it, [types, required, its only value]."""
+    """Return the fields by name as [types, required], with the only allowed value as third item if there is
+    one.
+    """
     found: Json = {}
     for field in described.get("fields", []):
         row: list[object] = ["|".join(field["types"]), bool(field["required"])]

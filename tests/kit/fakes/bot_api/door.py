@@ -1,4 +1,4 @@
-"""The port that bots knock at: it can be shut, so that connections are refused, and opened again."""
+"""Port of the fake's Bot API, which can be closed, so that connections are refused, and opened again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ class Door:
     async def shut(
         self, seconds: float | None = None, *, sparing: asyncio.BaseTransport | None = None
     ) -> None:
-        """Cuts every connection, too, but one. The port stays ours: bound, but nobody listens."""
+        """Refuse connections and cut all existing ones, except that of `sparing`; the port stays bound.
+
+        `seconds` opens it again after that time; None leaves it closed.
+        """
         self._forget_reopening()
         if seconds is not None:
             self._reopening = asyncio.create_task(self._reopen(seconds))
@@ -42,7 +45,7 @@ class Door:
             transport = connection.transport
             if transport is not None and transport is not sparing:
                 transport.abort()
-        # A transport is closed in the loop's next rounds; who asked for this must not be told sooner.
+        # A transport closes in later rounds of the loop; the caller must not continue before.
         await asyncio.sleep(CLOSING_SECONDS)
 
     def close(self) -> None:

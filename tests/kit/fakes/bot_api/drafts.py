@@ -1,7 +1,7 @@
-"""Messages while they are being written: thirty seconds of life, private chats only, with a Stop button.
+"""Native drafts: they live for 30 seconds in private chats only, and have a Stop button.
 
-No source tells the words with which Telegram refuses a draft, nor how many it takes: the words here are the
-fake's own, and drafts do not count towards the sending limits.
+No source tells how Telegram words its refusal of a draft, or how many drafts it accepts: the fake has its own
+wording, and drafts do not count towards the sending limits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Text as Telegram keeps it: trimmed, within its length, its entities in bounds and well nested."""
+"""Text as Telegram stores it: trimmed and limited, with entities that are in bounds and properly nested."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Words:
     entities: tuple[Json, ...] = ()
 
     def named(self, text: str = "text", entities: str = "entities") -> Json:
-        """As fields of a message; an empty list of entities is left out."""
+        """Return text and entities as fields of a message; an empty list of entities is left out."""
         found: Json = {text: self.text} if self.text else {}
         return {**found, entities: list(self.entities)} if self.entities else found
 
@@ -95,7 +95,7 @@ def _check_one(text: str, whole: int, entity: Json) -> None:
 
 
 def _check_nesting(entities: list[Json]) -> None:
-    """Each either holds the other whole or stays apart; code holds nothing, quotes no quotes."""
+    """Check that any two entities are nested or apart, code contains none, and quotes contain no quotes."""
     open_ones: list[Json] = []
     for entity in sorted(entities, key=lambda one: (one["offset"], -one["length"])):
         while open_ones and _end(open_ones[-1]) <= entity["offset"]:
@@ -127,7 +127,7 @@ def _end(entity: Json) -> int:
 
 
 def _trimmed(text: str, entities: list[Json]) -> Words:
-    """White space at the end goes; at the start, too, as far as no entity begins there."""
+    """Return the text without whitespace at its end, and at its beginning up to the first entity."""
     first = min((entity["offset"] for entity in entities), default=units(text))
     begin = 0
     while begin < len(text) and begin < first and text[begin] in " \n\t\r":

@@ -1,4 +1,4 @@
-"""The files that people and bots have sent, by the ids that stand for them."""
+"""Files that people and bots have sent, by file id."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class StoredFile:
     media_type: str
     size: int
     content: bytes
-    """May be shorter than the size it pretends to have: a test need not carry 21 MB."""
+    """Content; it may be shorter than `size` says, so that a test need not carry 21 MB."""
 
     @property
     def path(self) -> str:
@@ -38,7 +38,7 @@ class StoredFile:
         }
 
     def as_photo(self) -> list[Json]:
-        """Several sizes, as always; the last is the largest."""
+        """Return the file as a photo in several sizes, the largest last."""
         base = {"file_id": self.file_id, "file_unique_id": self.unique_id, "file_size": self.size}
         return [{**base, "width": side, "height": side} for side in (90, 320, 800)]
 

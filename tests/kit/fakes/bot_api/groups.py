@@ -1,4 +1,6 @@
-"""What happens around a chat: groups are made, people and bots come and go, topics open, groups grow up."""
+"""Changes of groups: they are created, people and bots join and leave, topics open, groups become
+supergroups.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from tests.kit.fakes.bot_api.world import NoSuchThing, World
 
 
 def add_person(world: World, wish: Json) -> Json:
-    """Makes the person or changes what they are called."""
+    """Add a person, or change their names."""
     names = ("first_name", "last_name", "username", "language_code")
     told = {name: wish[name] for name in names if name in wish}
     known = world.people.get(wish["person"])
@@ -61,7 +63,7 @@ def create_group(world: World, wish: Json) -> Json:
 
 
 def add_to_group(world: World, wish: Json) -> Json:
-    """`person` brings `account`, a person or a bot; the same account means that it joins by itself."""
+    """Let `person` add `account`, a person or a bot, to a group; the same account means that it joins."""
     chat, by = _chat(world, wish), world.person(wish["person"])
     number = wish.get("account", by.id)
     if number in world.people:
@@ -72,7 +74,7 @@ def add_to_group(world: World, wish: Json) -> Json:
 
 
 def remove_from_group(world: World, wish: Json) -> Json:
-    """By somebody else it is kicked; by itself it leaves."""
+    """Remove an account from a group: kicked by another person, or leaving by itself."""
     chat, by = _chat(world, wish), world.person(wish["person"])
     number = wish.get("account", by.id)
     before = status_of(chat, number)
@@ -119,7 +121,7 @@ def delete_topic(world: World, wish: Json) -> Json:
 
 
 def migrate_group(world: World, wish: Json) -> Json:
-    """A group becomes a supergroup with another id; both sides are told."""
+    """Turn a group into a supergroup with another id; both chats get a service message."""
     old, by = _chat(world, wish), world.person(wish["person"])
     new = world.add_group(old.title or "", "supergroup")
     new.members, new.admins, new.owner = set(old.members), set(old.admins), old.owner

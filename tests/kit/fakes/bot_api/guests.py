@@ -1,4 +1,4 @@
-"""Guest queries: a bot is mentioned in a chat where it is no member, and may answer there once."""
+"""Guest queries: people mention a bot in a chat where it is no member, and it may answer there once."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.kit.fakes.bot_api.speech import text_content
 from tests.kit.fakes.bot_api.world import GuestQuery, NoSuchThing, World
 
 GUEST_SECONDS = 10.0
-"""Seconds that a query waits for its answer; Telegram documents no number, and others saw queries expire."""
+"""Seconds that a query waits for its answer; Telegram documents no number, but queries do expire."""
 
 
 def ask_guest(world: World, wish: Json) -> Json:
-    """A person mentions the bot in a group, or in their private chat with the person `beside` them."""
+    """Mention the bot in a group, or in the person's private chat with the person `beside`."""
     person, bot = world.person(wish["person"]), world.bot(wish.get("bot"))
     if not bot.guests:
         raise NoSuchThing("@BotFather has not switched guest mode on for this bot")
@@ -45,13 +45,13 @@ def ask_guest(world: World, wish: Json) -> Json:
 
 
 def look_at_guest(world: World, wish: Json) -> Json:
-    """All that the chat saw as the answer of a query, oldest first."""
+    """Return all texts that the chat saw as the answer to a query, oldest first."""
     found = world.guests[wish["query"]]
     return {"views": found.views, "seconds": found.seconds}
 
 
 def answer_guest_query(world: World, call: Call) -> Json:
-    """One answer a query, within its time; posted as a message of the bot, it counts like any other."""
+    """Answer a query, once and within its time; the answer counts like any message of the bot."""
     query = world.guests.get(call.params["guest_query_id"])
     now = world.clock.now()
     if query is None or query.bot != call.bot.id or query.views or now > query.born + GUEST_SECONDS:
@@ -67,7 +67,7 @@ def answer_guest_query(world: World, call: Call) -> Json:
 
 
 def edit_guest_answer(world: World, call: Call, content: Json) -> bool:
-    """An edit by the number that the answer got; the bot knows no other way to that message."""
+    """Edit an answer by its inline message id, the only way for a bot to change it."""
     query = world.guest_answer(call.params["inline_message_id"])
     if query is None or query.bot != call.bot.id:
         raise Refusal("MESSAGE_ID_INVALID")

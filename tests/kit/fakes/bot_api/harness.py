@@ -1,4 +1,4 @@
-"""Starts the fake for a test, as a process of its own or inside the test, and stops it again."""
+"""Starts and stops the fake for a test, in a separate process or inside the test."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ STOP_SECONDS = 20.0
 
 
 class FakeDidNotStart(RuntimeError):
-    """The process ended or stayed silent instead of naming its ports."""
+    """Raised if the process ended or stayed silent instead of printing its ports."""
 
 
 class RunningBotApi(BotApi):
-    """`async with running_bot_api() as fake`: its own process, with one bot (TOKEN) in it."""
+    """Fake in a separate process with one bot (TOKEN), as `async with running_bot_api() as fake`."""
 
     def __init__(self, *, port: int = 0) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class RunningBotApi(BotApi):
         self.port, self.control_port = int(told["port"]), int(told["control_port"])
 
     async def stop(self) -> None:
-        """Ends the process whatever it is doing; harmless when it has ended already."""
+        """End the process, whatever it does; no effect if it has ended."""
         await self._hang_up()
         process, self._process = self._process, None
         if process is None:
@@ -83,7 +83,7 @@ class RunningBotApi(BotApi):
 
 
 class LocalBotApi(BotApi):
-    """`async with local_bot_api() as fake`: the same server and controls in the test's own loop."""
+    """Fake in the event loop of the test, as `async with local_bot_api() as fake`."""
 
     def __init__(self) -> None:
         super().__init__()

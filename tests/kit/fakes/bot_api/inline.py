@@ -1,4 +1,4 @@
-"""Inline queries: what people type behind a bot's name, and what the bot offers them there."""
+"""Inline queries: what people type after a bot's name, and the results that the bot offers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.kit.fakes.bot_api.shapes import Json
 from tests.kit.fakes.bot_api.world import InlineQuery, NoSuchThing, World
 
 INLINE_SECONDS = 15.0
-"""Measured by others at some ten to thirty; nobody may rely on more."""
+"""Seconds that a query waits for its answer; in reality ten to thirty."""
 MAX_QUERY = 256
 MAX_RESULTS = 50
 _START = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -33,7 +33,7 @@ def look_at_inline(world: World, wish: Json) -> Json:
 
 
 def article_words(article: Json) -> Words:
-    """The words of an article as it would be posted; refused as Telegram refuses it."""
+    """Return the text of an article as it would be posted; refused as by Telegram."""
     if not article["title"].strip():
         raise misuse("article title is empty")
     content = article["input_message_content"]

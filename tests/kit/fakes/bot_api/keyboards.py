@@ -1,4 +1,4 @@
-"""Refuses inline keyboards that Telegram would refuse, and finds buttons by their label."""
+"""Refuses inline keyboards that Telegram would refuse, and finds buttons by label."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Telegram's sending limits, off until asked for; who does not wait is told to wait longer."""
+"""Telegram's sending limits, off at the start; a bot that does not wait must wait longer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_DOUBLINGS = 7
 
 @dataclass(slots=True, kw_only=True)
 class _Window:
-    """At most so many within so many seconds."""
+    """Window that allows `most` calls in `seconds`."""
 
     most: int
     seconds: float
@@ -33,7 +33,9 @@ class _Penalty:
 
 
 class Limiter:
-    """Sends and edits count alike: 1 a second in a private chat, 20 a minute in a group, 30 a second."""
+    """Limiter of sends and edits: 1 a second in a private chat, 20 a minute in a group, 30 a second in
+    all.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -46,7 +48,10 @@ class Limiter:
         self._penalties: dict[object, _Penalty] = {}
 
     def switch(self, *, on: bool, burst: int = 3) -> None:
-        """`burst`: so many in as many seconds are let through in a private chat."""
+        """Switch the limits on or off.
+
+        `burst` is the number of calls in as many seconds that a private chat allows.
+        """
         self.reset()
         self.on, self.burst = on, burst
 

@@ -1,4 +1,4 @@
-"""Documents, photos and albums that a bot sends, and the files that it fetches."""
+"""Documents, photos and albums that a bot sends, and files that it downloads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def send_photo(world: World, call: Call) -> Json:
 
 
 def send_voice(world: World, call: Call) -> Json:
-    """Telegram shows nothing else but Opus in Ogg as a voice note."""
+    """Send a voice note; refused unless it is Opus in Ogg, since Telegram plays nothing else."""
     world.writable(call.bot, call.params["chat_id"])
     found = _file(world, call, call.params["voice"], "voice")
     if not found.content.startswith(b"OggS"):

@@ -1,4 +1,4 @@
-"""How members look to a bot, and what it is told when their standing changes."""
+"""Members of chats as bots see them, and updates about the bot's own membership."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def member_json(world: World, chat: Chat, number: int) -> Json:
 
 
 def tell_own_standing(world: World, bot: Bot, chat: Chat, *, before: str, by: int) -> int | None:
-    """my_chat_member: the bot itself was added, removed, promoted, blocked or unblocked."""
+    """Send the update my_chat_member: the bot was added, removed, promoted, blocked or unblocked."""
     content: Json = {
         "chat": chat.as_json(),
         "from": world.author_json(by),

@@ -1,4 +1,4 @@
-"""The table of methods that this fake knows; any other is answered like one that does not exist."""
+"""Table of the methods that the fake knows; any other is answered like an unknown one."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ METHODS: dict[str, Handler] = {
     "editForumTopic": chat_methods.edit_forum_topic,
 }
 BUSINESS_METHODS = frozenset({"sendMessage", "getBusinessConnection"})
-"""Methods that this fake does for the owner of a business account."""
+"""Methods that the fake can do for the owner of a business account."""
 
 
 class Dispatcher:
-    """Runs a checked call; a webhook's answer comes back here, too."""
+    """Runner of checked calls, including those in responses to webhook posts."""
 
     def __init__(self, world: World, journal: Journal) -> None:
         self._world = world

@@ -1,4 +1,4 @@
-"""Parses markup by Telegram's own parser where it is installed; our bot never needs it."""
+"""Parses markup with Telegram's own parser, if it is installed; our bot does not need it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person can do in a chat: say, paste, forward, send files, edit, tap, react, pin, block."""
+"""Acts of a person in a chat: send, paste, forward, edit, press, react, pin, block."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def say(world: World, wish: Json) -> Json:
 
 
 def say_many(world: World, wish: Json) -> list[Json]:
-    """Many people at once, for load: each wish is one of `say`."""
+    """Send messages of many people at once, for load; each wish is one of `say`."""
     return [say(world, one) for one in wish["all"]]
 
 
@@ -49,7 +49,7 @@ def paste(world: World, wish: Json) -> list[Json]:
 
 
 def forward(world: World, wish: Json) -> list[Json]:
-    """The comment goes first, as apps send it; then what is forwarded."""
+    """Forward messages; the comment is sent first, as apps do."""
     who = speaker(world, wish)
     done = [speak(world, who, text_content({}, wish["comment"]), wish)] if wish.get("comment") else []
     origin = {
@@ -62,7 +62,9 @@ def forward(world: World, wish: Json) -> list[Json]:
 
 
 async def album(world: World, wish: Json) -> list[Json]:
-    """Photos of one group, the caption on the first, `gap` seconds apart: one number, or one for each."""
+    """Send photos of one album with the caption on the first, `gap` seconds apart: one number, or one for
+    each.
+    """
     who, group = speaker(world, wish), str(world.number())
     done: list[Json] = []
     for number in range(wish["count"]):
@@ -84,7 +86,7 @@ def send_file(world: World, wish: Json) -> Json:
 
 
 def keep_file(world: World, wish: Json) -> tuple[Any, Json]:
-    """The stored file, and the message content that shows it."""
+    """Store a file; return it, and the message content that shows it."""
     found = world.files.keep(
         _content(wish),
         name=wish["name"],
@@ -103,7 +105,7 @@ def keep_file(world: World, wish: Json) -> tuple[Any, Json]:
 
 
 def send_content(world: World, wish: Json) -> Json:
-    """Any other content, as the Bot API words it: a sticker, a location, a contact."""
+    """Send any other content in the format of the Bot API, such as a sticker, location or contact."""
     return speak(world, speaker(world, wish), wish["content"], wish)
 
 
@@ -124,7 +126,7 @@ def edit(world: World, wish: Json) -> Json:
 
 
 def delete(world: World, wish: Json) -> Json:
-    """Bots are not told."""
+    """Delete a message; bots get no update."""
     who = speaker(world, wish)
     if wish["message_id"] not in who.chat.messages:
         raise NoSuchThing(f"no message {wish['message_id']}")
@@ -134,7 +136,7 @@ def delete(world: World, wish: Json) -> Json:
 
 
 def tap(world: World, wish: Json) -> Json:
-    """Presses the button of this label: on the message named, else on the newest that has it."""
+    """Press the button with this label on the given message, else on the newest message that has it."""
     who = speaker(world, wish)
     number = wish.get("message_id")
     candidates = [who.chat.messages.get(number)] if number else reversed(who.chat.messages.values())
@@ -148,7 +150,7 @@ def tap(world: World, wish: Json) -> Json:
 
 
 def forge_tap(world: World, wish: Json) -> Json:
-    """What a tampered app can send: any data, for any message, of any size."""
+    """Press with any data, for any message, as a tampered app could."""
     who = speaker(world, wish)
     stored = who.chat.messages.get(wish["message_id"])
     if stored is None:
@@ -207,7 +209,7 @@ def pin_message(world: World, wish: Json) -> Json:
 
 
 def unpin_message(world: World, wish: Json) -> Json:
-    """Bots are not told."""
+    """Unpin a message; bots get no update."""
     who = speaker(world, wish)
     who.chat.pinned.remove(wish["message_id"])
     who.chat.saw("unpinned", at=world.clock.now(), message_id=wish["message_id"], by="person")

@@ -1,4 +1,4 @@
-"""A person at their telephone, and the groups they are in."""
+"""Person with a telephone, and the groups they are in."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Controls(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """A message that a person sent, and the update's number for each bot that heard it."""
+    """Message that a person sent, and the number of its update for each bot that got it."""
 
     message_id: int
     chat_id: int
@@ -31,11 +31,14 @@ class Sent:
 
 
 class NotSeen(AssertionError):
-    """What was waited for did not come; the screen is in the words."""
+    """Raised if an expected change did not come; the message contains the screen."""
 
 
 class Person:
-    """`bot` is whom they talk to in private; a group is given as `chat`, a topic as `thread`."""
+    """Person; `bot` is the bot in their private chat, None for the first.
+
+    Acts take a group as `chat`, a topic as `thread`.
+    """
 
     def __init__(self, api: Controls, number: int, *, bot: int | None) -> None:
         self._api = api
@@ -43,14 +46,17 @@ class Person:
         self.bot = bot
 
     async def say(self, text: str, **where: Any) -> Sent:
-        """`where` of this and all others: chat, thread, reply_to, quote; also `entities`."""
+        """Send a message.
+
+        `where` of all acts can have chat, thread, reply_to and quote, here also `entities`.
+        """
         return _sent(await self._act("say", where, text=text))
 
     async def command(self, name: str, arguments: str = "", **where: Any) -> Sent:
         return await self.say(f"/{name} {arguments}".strip(), **where)
 
     async def paste(self, text: str, **where: Any) -> list[Sent]:
-        """Cut into messages as apps do it, at 4096 units; white space at a cut is lost, as in life."""
+        """Send a long text, cut at 4,096 units as by apps, which lose whitespace at a cut."""
         return [_sent(one) for one in await self._act("paste", where, text=text)]
 
     async def forward(
@@ -81,7 +87,7 @@ class Person:
         media_type: str = "application/octet-stream",
         **where: Any,
     ) -> Sent:
-        """`size` may be claimed without the bytes."""
+        """Send a file; `size` can be claimed without the bytes."""
         wish: Json = {"name": name, "content": _encoded(content), "media_type": media_type}
         wish.update({"size": size, "caption": caption})
         return _sent(await self._act("send_file", where, **wish))
@@ -95,7 +101,7 @@ class Person:
         return await self.send_file("voice.oga", content, media_type="audio/ogg", folder="voice", **where)
 
     async def send_content(self, content: Json, **where: Any) -> Sent:
-        """Any message content in the Bot API's own words: `{"sticker": {...}}`."""
+        """Send any message content in the format of the Bot API: `{"sticker": {...}}`."""
         return _sent(await self._act("send_content", where, content=content))
 
     async def edit(self, message_id: int, text: str, **where: Any) -> Sent:
@@ -104,7 +110,7 @@ class Person:
     async def replace_file(
         self, message_id: int, name: str, content: bytes, *, caption: str = "", folder: str = "documents"
     ) -> Sent:
-        """Edits a message so that it shows another file."""
+        """Edit a message so that it shows another file."""
         file = {"name": name, "content": _encoded(content), "folder": folder}
         return _sent(await self._act("edit", {}, message_id=message_id, text=caption, file=file))
 
@@ -112,21 +118,24 @@ class Person:
         await self._act("delete", where, message_id=message_id)
 
     async def tap(self, label: str, *, message_id: int | None = None, **where: Any) -> Json:
-        """`query`, `message_id` and `updates`; or `url` where the button is a link."""
+        """Press a button; return `query`, `message_id` and `updates`, or `url` for a link."""
         found: Json = await self._act("tap", where, label=label, message_id=message_id)
         return found
 
     async def forge_tap(self, message_id: int, data: str, **where: Any) -> Json:
-        """What a tampered app could send."""
+        """Press with any data, as a tampered app could."""
         found: Json = await self._act("forge_tap", where, message_id=message_id, data=data)
         return found
 
     async def asks_inline(self, query: str) -> str:
-        """Types behind the bot's name in some chat; the query's id."""
+        """Type an inline query in some chat; return its id."""
         return str((await self._act("ask_inline", {}, query=query))["query"])
 
     async def offered(self, query_id: str, *, within: float = WAIT_SECONDS) -> Json | None:
-        """What the app shows for it: `results`, `button` …; None while nothing came."""
+        """Return the answer to an inline query, with `results` and `button`.
+
+        None if none came within the time.
+        """
         clock = asyncio.get_running_loop()
         until = clock.time() + within
         while (found := await self._api.control("inline", {"query": query_id}))["answer"] is None:
@@ -137,14 +146,15 @@ class Person:
         return answer
 
     async def asks_guest(self, text: str, **where: Any) -> str:
-        """Mentions the bot in a `chat` where it is no member, or `beside` another person; the query's id.
+        """Mention the bot in a `chat` where it is no member, or `beside` another person.
 
-        `age`: seconds for which Telegram kept the question; `reply_to`: number of an answer of the bot.
+        Return the query's id. `age` is the number of seconds for which Telegram kept the question, `reply_to`
+        an answer of the bot.
         """
         return str((await self._act("ask_guest", where, text=text))["query"])
 
     async def guest_views(self, query_id: str, count: int = 1, *, within: float = WAIT_SECONDS) -> Json:
-        """What the chat saw as the answer, as soon as that are `count` texts; and after which seconds."""
+        """Return what the chat saw as the answer, once that are `count` texts, and after how many seconds."""
         clock = asyncio.get_running_loop()
         until = clock.time() + within
         while len((found := await self._api.control("guest", {"query": query_id}))["views"]) < count:
@@ -155,19 +165,22 @@ class Person:
         return answer
 
     async def connects_business(self, *, can_reply: bool = True) -> str:
-        """Connects the bot to their business account; the connection's id."""
+        """Connect the bot to the person's business account; return the id of the connection."""
         return str((await self._act("connect_business", {}, can_reply=can_reply))["connection"])
 
     async def changes_business(self, **rights: bool) -> None:
-        """Changes what the bot may do: `can_reply`, or `enabled` to remove it."""
+        """Change what the bot may do (`can_reply`), or remove it (`enabled`)."""
         await self._act("change_business", rights)
 
     async def writes_to_owner(self, owner: Person, text: str = "", **where: Any) -> int:
-        """As a customer of a business account; the message's id. `age`, `file` as the fake knows them."""
+        """Write as a customer to the owner of a business account; return the message id.
+
+        `age` and `file` are options.
+        """
         return int((await self._act("write_business", where, owner=owner.id, text=text))["message_id"])
 
     async def writes_to_customer(self, customer: Person, text: str) -> int:
-        """As the owner, by hand."""
+        """Write by hand as the owner of a business account; return the message id."""
         return int((await self._act("write_business", {}, customer=customer.id, text=text))["message_id"])
 
     async def edits_to_owner(self, owner: Person, message_id: int, text: str) -> None:
@@ -177,7 +190,7 @@ class Person:
         await self._act("delete_business", {}, owner=owner.id, message_ids=list(message_ids))
 
     async def business_chat(self, customer: Person) -> list[Json]:
-        """All that stands between this owner and a customer: id, text, from, by_bot."""
+        """Return all messages between this owner and a customer, with id, text, from and by_bot."""
         wish = {"owner": self.id, "customer": customer.id}
         found: list[Json] = (await self._api.control("business", wish))["messages"]
         return found
@@ -205,7 +218,7 @@ class Person:
         await self._act("deactivate", {})
 
     async def create_topic(self, name: str, **where: Any) -> int:
-        """The topic's thread id."""
+        """Create a topic; return its thread id."""
         return int((await self._act("create_topic", where, name=name))["thread"])
 
     async def delete_topic(self, thread: int, **where: Any) -> None:
@@ -218,8 +231,9 @@ class Person:
     async def views(
         self, *, chat: int | None = None, since: int = 0, message_id: int | None = None
     ) -> list[Json]:
-        """Every change of the screen in order: number, at, kind (said, sent, edited, deleted, draft,
-        draft_gone, typing, toast, pinned, reaction …), message_id, thread, text …
+        """Return every change of the screen in order, with number, at, kind, message_id, thread and text.
+
+        Kinds are said, sent, edited, deleted, draft, draft_gone, typing, toast, pinned, reaction and others.
         """
         wish = {**self._looks_at(chat), "since": since, "message_id": message_id}
         found: list[Json] = await self._api.control("views", wish)
@@ -228,14 +242,17 @@ class Person:
     async def next_screen(
         self, after: int, *, chat: int | None = None, within: float = WAIT_SECONDS
     ) -> Screen:
-        """As soon as it is newer than that version, at the latest after so many seconds."""
+        """Return the screen once it is newer than version `after`, at the latest after `within` seconds."""
         wish = {**self._looks_at(chat), "after": after, "wait": within}
         return Screen(await self._api.control("screen", wish))
 
     async def sees(
         self, wanted: str | Callable[[Screen], bool], *, chat: int | None = None, within: float = WAIT_SECONDS
     ) -> Screen:
-        """Waits until a line of the bot holds this text, or until the screen fulfils this."""
+        """Wait until a line of the bot contains this text, or until the function returns True.
+
+        Return the screen.
+        """
         asked = wanted if callable(wanted) else _holds(wanted)
         clock = asyncio.get_running_loop()
         until = clock.time() + within
@@ -258,7 +275,7 @@ class Person:
 
 
 class Group:
-    """A group, supergroup or forum; its `id` is the `chat` of its people's acts."""
+    """Group, supergroup or forum; its `id` is the `chat` in acts of people."""
 
     def __init__(self, api: Controls, number: int, *, owner: Person) -> None:
         self._api = api
@@ -275,7 +292,7 @@ class Group:
         await self._act("add_to_group", account=bot, admin=admin)
 
     async def kick(self, account: int) -> None:
-        """A person or a bot."""
+        """Remove a person or a bot."""
         await self._act("remove_from_group", account=account)
 
     async def set_admin(self, account: int, *, admin: bool = True) -> None:
@@ -288,7 +305,7 @@ class Group:
         await self._act("delete_topic", thread=thread)
 
     async def migrate(self) -> Group:
-        """The supergroup that it becomes."""
+        """Turn the group into a supergroup; return that."""
         number = int((await self._act("migrate_group"))["chat_id"])
         return Group(self._api, number, owner=self.owner)
 

@@ -1,4 +1,4 @@
-"""getUpdates: long polls, confirmation by offset, and the conflicts of two pollers."""
+"""Method getUpdates: long polls, confirmation by offset, and conflicts of two pollers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.kit.fakes.bot_api.updates import Inbox
 MAX_TIMEOUT = 50
 MAX_LIMIT = 100
 BREATH = 3.0
-"""A conflict within so many seconds of the last one is answered late; a hasty poller is slowed to it."""
+"""Seconds after a conflict in which a further one is answered late, which slows down a hasty poller."""
 
 
 class Poller:
@@ -52,7 +52,7 @@ class Poller:
         self._last_offset = None
 
     def terminate(self, reason: str) -> None:
-        """Whoever waits is answered with a conflict."""
+        """Answer the waiting poll with a conflict."""
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(reason)
 
@@ -83,7 +83,7 @@ class Poller:
             elapsed.cancel()
 
     async def _conflict_breath(self) -> None:
-        """The first conflict is told at once, one right after it three seconds late."""
+        """Answer the first conflict at once, and one right after it three seconds late."""
         now = self._clock.now()
         soon = now < self._last_conflict + BREATH
         self._last_conflict = now

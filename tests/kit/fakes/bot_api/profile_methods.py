@@ -1,4 +1,4 @@
-"""What a bot asks and tells about itself: its commands, its descriptions, its menu button, its webhook."""
+"""Methods with which bots set commands, descriptions, menu button and webhook, and read them."""
 
 from __future__ import annotations
 
