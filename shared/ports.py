@@ -274,6 +274,27 @@ class Announcer(Protocol):
         ...
 
 
+AccessState = Literal["pending", "allowed", "refused"]
+"""State of a chat's request for access to a bot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessRow:
+    """Access of a chat to a bot; `code` is None once it is decided."""
+
+    bot_id: int
+    chat_id: int
+    """Telegram's id of a person, or the negative one of a group."""
+    state: AccessState
+    owner: bool
+    name: str
+    username: str
+    code: str | None
+    asked_at: datetime
+    told_at: datetime | None
+    decided_by: str
+
+
 class SealedSecret(Protocol):
     """Encrypted secret, as it is stored."""
 

@@ -9,6 +9,7 @@ from shared.bootstrap.stores import Stores
 from shared.runtime import CrashPoint, ignore_crash_point
 from shared.services.admin.agent_service import AgentService
 from shared.services.admin.key_service import ApiKeyService
+from shared.services.admin.pairing_service import PairingService
 from shared.services.admin.person_service import PersonService
 from shared.services.admin.site_service import SiteService
 from shared.services.privacy.erasure import ErasureAnnouncer, ErasureService
@@ -22,6 +23,7 @@ class OperatorServices:
     sites: SiteService
     keys: ApiKeyService
     people: PersonService
+    pairing: PairingService
 
 
 def build_operator_services(
@@ -37,4 +39,5 @@ def build_operator_services(
         sites=SiteService(stores.sites, stores.agents, open_sealer=Encryption),
         keys=ApiKeyService(stores.api_key_admin),
         people=PersonService(stores.people_directory, stores.erasure, eraser),
+        pairing=PairingService(stores.telegram_access, stores.telegram_bots),
     )

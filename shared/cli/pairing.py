@@ -9,15 +9,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from shared.adapters.postgres.dashboard.telegram import BotState
-from shared.adapters.postgres.telegram.access import CODE_HOURS, AccessRow
+from shared.bootstrap.operator_services import build_operator_services
 from shared.bootstrap.stores import Stores, open_stores
 from shared.cli.editor_session import format_columns
 from shared.config.bots import BotConfig
+from shared.core.identity.operators import COMMAND_LINE
+from shared.core.identity.people import CODE_HOURS
 from shared.core.values.errors import StorageUnavailable
+from shared.ports import AccessRow
+from shared.services.admin.agent_service import BotNotFound
+from shared.services.admin.pairing_service import ChatNotFound, NoAccessRequest, PairingService
 
 _BY = "./evertalk pairing"
-_ACTOR = "command line"
-"""Actor of these changes in the audit log."""
+"""Shown in the list of chats as the one who decided."""
 _LOOK_SECONDS = 0.1
 SERVING_SECONDS = 60.0
 """Seconds to wait until a process serves a bot that has reached Telegram; it first loads its models."""
@@ -47,11 +51,12 @@ async def run_pairing(
     async with open_stores(database_url) as stores:
         if wish.verb == "list":
             return await _list(stores, say)
+        pairing = build_operator_services(stores).pairing
         if wish.verb == "revoke":
-            return await _revoke(stores, wish.id, say)
+            return await _revoke(pairing, wish.id, say)
         if wish.verb == "owner":
-            return await _owner(stores, bots, say)
-        return await _decide(stores, wish.code, wish.verb == "approve", say)
+            return await _owner(pairing, stores, bots, say)
+        return await _decide(pairing, wish.code, wish.verb == "approve", say)
 
 
 async def _list(stores: Stores, say: Callable[[str], None]) -> int:
@@ -75,9 +80,10 @@ def _cells(row: AccessRow, bot: str) -> tuple[str, ...]:
     return code, state, str(row.chat_id), format_person(row), f"{row.asked_at:%Y-%m-%d %H:%M}", bot
 
 
-async def _decide(stores: Stores, code: str, allowed: bool, say: Callable[[str], None]) -> int:
-    row = await stores.telegram_access.decide_by_code(code, allowed=allowed, by=_BY, actor=_ACTOR)
-    if row is None:
+async def _decide(pairing: PairingService, code: str, allowed: bool, say: Callable[[str], None]) -> int:
+    try:
+        row = await pairing.decide_request(code, allowed=allowed, by=_BY, actor=COMMAND_LINE)
+    except NoAccessRequest:
         say(f"No request with the code {strip_unprintable(code)} is waiting. A code lasts {CODE_HOURS} hour.")
         say("Writing to the bot again creates a new one; `./evertalk pairing list` shows the requests.")
         return 1
@@ -89,35 +95,37 @@ async def _decide(stores: Stores, code: str, allowed: bool, say: Callable[[str],
     return 0
 
 
-async def _revoke(stores: Stores, chat_id: int, say: Callable[[str], None]) -> int:
-    found = 0
-    for bot in await stores.telegram_bots.list_bots():
-        row = await stores.telegram_access.find(bot.bot_id, chat_id)
-        if row is None or row.state == "refused":
-            continue
-        found += 1
-        await stores.telegram_access.decide(bot.bot_id, chat_id, allowed=False, by=_BY, actor=_ACTOR)
-        say(f"{format_person(row)}, number {chat_id}, can no longer write to @{bot.username}.")
-        if row.owner and not await stores.telegram_access.list_owners(bot.bot_id):
-            say(f"@{bot.username} has no owner now; ./evertalk pairing owner makes a link for a new one.")
-    if not found:
+async def _revoke(pairing: PairingService, chat_id: int, say: Callable[[str], None]) -> int:
+    try:
+        revoked = await pairing.revoke_chat(chat_id, by=_BY, actor=COMMAND_LINE)
+    except ChatNotFound:
         say(f"Nobody with the number {chat_id} can write to a bot; ./evertalk pairing list shows who can.")
-    return 0 if found else 1
+        return 1
+    for one in revoked:
+        say(f"{format_person(one.access)}, number {chat_id}, can no longer write to @{one.username}.")
+        if one.left_without_owner:
+            say(f"@{one.username} has no owner now; ./evertalk pairing owner makes a link for a new one.")
+    return 0
 
 
-async def _owner(stores: Stores, bots: Sequence[BotConfig], say: Callable[[str], None]) -> int:
+async def _owner(
+    pairing: PairingService, stores: Stores, bots: Sequence[BotConfig], say: Callable[[str], None]
+) -> int:
     if not bots:
         say("No bot is set up. ./evertalk setup asks for the token of one.")
         return 1
-    known = {bot.bot_id: bot for bot in await stores.telegram_bots.list_bots()}
+    names = {bot.bot_id: bot.username for bot in await stores.telegram_bots.list_bots()}
+    late = 0
     for bot in bots:
-        if bot.bot_id not in known:
+        try:
+            link = await pairing.issue_owner_link(bot.bot_id, by=COMMAND_LINE)
+        except BotNotFound:
             say(f"The bot of {bot.token_name} has not reached Telegram yet. Start it: ./evertalk up")
+            late += 1
             continue
-        state = known[bot.bot_id]
-        say(format_link(state, await stores.telegram_access.issue_owner_code(bot.bot_id)))
+        say(f"@{names[bot.bot_id]} – {link}")
         say("Open it in Telegram within an hour: whoever does so first owns the bot.")
-    return 0 if all(bot.bot_id in known for bot in bots) else 1
+    return 1 if late else 0
 
 
 async def describe_bots(
@@ -172,13 +180,9 @@ async def _lines(stores: Stores, bot: BotState) -> list[str]:
     if bot.problem:
         return [f"@{bot.username}: {bot.problem}"]
     if await stores.telegram_access.list_owners(bot.bot_id):
-        return [format_link(bot)]
-    code = await stores.telegram_access.issue_owner_code(bot.bot_id)
-    return [format_link(bot, code), "(open it in Telegram: whoever does so first owns the bot)"]
-
-
-def format_link(bot: BotState, code: str = "") -> str:
-    return f"@{bot.username} – https://t.me/{bot.username}{f'?start={code}' if code else ''}"
+        return [f"@{bot.username} – https://t.me/{bot.username}"]
+    link = await build_operator_services(stores).pairing.issue_owner_link(bot.bot_id, by=COMMAND_LINE)
+    return [f"@{bot.username} – {link}", "(open it in Telegram: whoever does so first owns the bot)"]
 
 
 def format_person(row: AccessRow) -> str:

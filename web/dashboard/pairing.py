@@ -11,12 +11,10 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from shared.adapters.postgres.dashboard.telegram import PostgresTelegramBots
-from shared.adapters.postgres.telegram.access import (
-    CODE_HOURS,
-    OWNER_LINK_MINUTES,
-    AccessRow,
-    PostgresTelegramAccess,
-)
+from shared.adapters.postgres.telegram.access import OWNER_LINK_MINUTES, PostgresTelegramAccess
+from shared.core.identity.people import CODE_HOURS
+from shared.ports import AccessRow
+from shared.services.admin.pairing_service import PairingService
 from web.dashboard.access import AuthedRequest
 from web.rest.kinds import describe
 from web.rest.operation import OperationRouter, Reply
@@ -50,6 +48,7 @@ Paired = TypedDict("Paired", {"request": AccessRequest})
 class PairingHandlers:
     """Handlers of access to the bots."""
 
+    pairing_service: PairingService
     telegram_access: PostgresTelegramAccess
     telegram_bots: PostgresTelegramBots
 
@@ -79,12 +78,8 @@ class PairingHandlers:
 
         The first person to open it in Telegram becomes an owner. Earlier owners and unused links remain.
         """
-        names = {one.bot_id: one.username for one in await self.telegram_bots.list_bots()}
-        if not (name := names.get(bot)):
-            return None
-        code = await self.telegram_access.issue_owner_code(bot)
-        await authed.record("pairing.owner_link", f"telegram:{bot}")
-        return {"link": f"https://t.me/{name}?start={code}", "minutes": OWNER_LINK_MINUTES}
+        link = await self.pairing_service.issue_owner_link(bot, by=authed.operator.name)
+        return {"link": link, "minutes": OWNER_LINK_MINUTES}
 
     @router.on("POST /pairing", Paired, role="operator", body="PairingMove")
     async def decide_pairing(
@@ -105,28 +100,21 @@ class PairingHandlers:
             row = await self._by_code(authed, code, allowed=action == "approve")
         else:
             row = await self._by_chat(authed, bot, chat, allowed=action == "allow")
-        await authed.record(f"pairing.{action}", f"telegram:{row.bot_id}:{row.chat_id}")
         return {"request": _chat_payload(row, {}, may=True)}
 
     async def _by_code(self, authed: AuthedRequest, code: str, *, allowed: bool) -> AccessRow:
         if not code:
             raise HttpRefusal(400, "bad_input", "Send the `code` that the person was given.")
-        access = self.telegram_access
-        row = await access.decide_by_code(code, allowed=allowed, by=authed.operator.name)
-        if row is None:
-            words = f"No request with this code waits: it was decided, or is older than {CODE_HOURS} hour."
-            raise HttpRefusal(409, "no_request", words)
-        return row
+        by = authed.operator.name
+        return await self.pairing_service.decide_request(code, allowed=allowed, by=by, actor=by)
 
     async def _by_chat(
         self, authed: AuthedRequest, bot: int | None, chat: int | None, *, allowed: bool
     ) -> AccessRow:
         if bot is None or chat is None:
             raise HttpRefusal(400, "bad_input", "Send `bot` and `chat`, the numbers of Telegram.")
-        access = self.telegram_access
-        if await access.find(bot, chat) is None:
-            raise HttpRefusal(404, "not_found", "No person with that number has written to this bot.")
-        return await access.decide(bot, chat, allowed=allowed, by=authed.operator.name)
+        by = authed.operator.name
+        return await self.pairing_service.decide_chat(bot, chat, allowed=allowed, by=by, actor=by)
 
 
 def _chat_payload(row: AccessRow, bots: Mapping[int, str], *, may: bool) -> dict[str, Any]:

@@ -246,7 +246,10 @@ def build_handlers(
         PeopleHandlers(
             people_insights=admin.people, exporter=exporter, person_service=services.people,
         ),
-        PairingHandlers(telegram_access=stores.telegram_access, telegram_bots=stores.telegram_bots),
+        PairingHandlers(
+            pairing_service=services.pairing, telegram_access=stores.telegram_access,
+            telegram_bots=stores.telegram_bots,
+        ),
         AgentHandlers(
             settings=settings, agents=stores.agents, agent_service=services.agents, playground=playground,
             sites=stores.sites, stored_settings=admin.stored_settings,

@@ -18,9 +18,9 @@ from bot.telegram.inbound.updates import ChatRef, MessageAuthor
 from bot.telegram.outbound.buttons import ButtonAction, ButtonPress, build_access_buttons
 from bot.telegram.outbound.notifier import Notifier, get_shown_id
 from bot.telegram.texts import escape_markdown, get_chat_texts, get_texts, say_hello_to_group
-from shared.adapters.postgres.telegram.access import AccessRow
 from shared.core.values.errors import StorageUnavailable
 from shared.locales import Catalogue
+from shared.ports import AccessRow
 
 log = structlog.get_logger(__name__)
 

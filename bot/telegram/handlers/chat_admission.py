@@ -26,9 +26,9 @@ from bot.telegram.inbound.updates import ChatRef, IncomingMessage, MessageAuthor
 from bot.telegram.outbound.notifier import Notifier
 from bot.telegram.outbound.uncertain_notices import UncertainNotices
 from bot.telegram.texts import get_chat_texts, get_texts, say_hello_to_group
-from shared.adapters.postgres.telegram.access import AccessRow
 from shared.adapters.postgres.telegram.chats import ChatRow, MessageRow, PostgresTelegramChats
 from shared.locales import Catalogue
+from shared.ports import AccessRow
 
 log = structlog.get_logger(__name__)
 

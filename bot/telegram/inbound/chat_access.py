@@ -12,7 +12,8 @@ from bot.telegram.inbound.updates import (
     IncomingMessage,
     MessageAuthor,
 )
-from shared.adapters.postgres.telegram.access import AccessRow, PostgresTelegramAccess
+from shared.adapters.postgres.telegram.access import PostgresTelegramAccess
+from shared.ports import AccessRow
 
 FindAccess = Callable[[], Awaitable[AccessRow | None]]
 AccessMode = Literal["pairing", "allowlist", "open"]

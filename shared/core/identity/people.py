@@ -9,6 +9,8 @@ from typing import Literal
 
 CODE_ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
 """Characters of link codes, without 0, 1, I and O, which people confuse."""
+CODE_HOURS = 1
+"""Hours for which the code of a request for access to a bot is valid."""
 CODE_CHARS = 8
 CODE_MINUTES = 10
 CODES_PER_HOUR = 3

@@ -12,6 +12,7 @@ from shared.adapters.postgres.telegram.access import PostgresTelegramAccess
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.cli.pairing import describe_bots, read_pairing_arguments, run_pairing
 from shared.config.bots import BotConfig
+from tests.kit.audit import read_audit
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 BOT = 7_000_000_001
@@ -142,7 +143,9 @@ async def test_the_last_owner_does_not_go_unnoticed(
     assert "@ever_bot has no owner now" in said
 
 
-async def test_a_link_makes_an_owner_once(access: PostgresTelegramAccess, database_url: str) -> None:
+async def test_a_link_makes_an_owner_once(
+    access: PostgresTelegramAccess, pool: Pool, database_url: str
+) -> None:
     done, said = await pairing(database_url, "owner")
     assert done == 0
     link = said.splitlines()[0]
@@ -151,6 +154,10 @@ async def test_a_link_makes_an_owner_once(access: PostgresTelegramAccess, databa
     assert len(code) <= 64
     assert await access.become_owner(BOT, 42, code=code, name="Ada")
     assert not await access.become_owner(BOT, 43, code=code, name="Eve")
+    (entry,) = await read_audit(pool)
+    assert (entry.actor, entry.action) == ("command line", "pairing.owner_link")
+    assert entry.about == f"telegram:{BOT}"
+    assert code not in str(entry)
 
 
 async def test_a_bot_that_never_met_telegram_has_no_link_yet(database_url: str) -> None:

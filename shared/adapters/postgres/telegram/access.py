@@ -4,43 +4,21 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Literal
 
 import asyncpg
 
 from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.adapters.postgres.people.operator_auth import append_audit, hash_secret
-from shared.core.identity.people import CODE_ALPHABET
+from shared.core.identity.people import CODE_ALPHABET, CODE_HOURS
+from shared.ports import AccessRow, AccessState
 
-AccessState = Literal["pending", "allowed", "refused"]
 CODE_CHARS = 8
-CODE_HOURS = 1
-"""Hours for which a code is valid."""
 OWNER_LINK_MINUTES = 60
 """Minutes for which an owner link is valid."""
 DECISION_TOLD_HOURS = 24
 """Hours after which an undelivered decision is no longer sent."""
 PENDING_AT_MOST = 50
 """Maximum open requests per bot, so that strangers cannot fill the operator's list."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccessRow:
-    """Access of a chat to a bot; `code` is None once it is decided."""
-
-    bot_id: int
-    chat_id: int
-    """Telegram's id of a person, or the negative one of a group."""
-    state: AccessState
-    owner: bool
-    name: str
-    username: str
-    code: str | None
-    asked_at: datetime
-    told_at: datetime | None
-    decided_by: str
 
 
 class PostgresTelegramAccess(PoolStore):
@@ -155,15 +133,17 @@ class PostgresTelegramAccess(PoolStore):
         return {row["bot_id"]: row["owners"] for row in await self._pool.fetch(_OWNER_COUNTS)}
 
     @store_method
-    async def issue_owner_code(self, bot_id: int) -> str:
+    async def issue_owner_code(self, bot_id: int, *, by: str) -> str:
         """Return a new code for `t.me/<bot>?start=<code>`.
 
         The first person to open it becomes an owner of the bot.
         """
         code = secrets.token_urlsafe(24)
-        await self._pool.execute(
-            *_OWNER_CODE(hash=hash_secret(code), bot_id=bot_id, minutes=OWNER_LINK_MINUTES)
-        )
+        issued = _OWNER_CODE(hash=hash_secret(code), bot_id=bot_id, minutes=OWNER_LINK_MINUTES)
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(*issued)
+            about = f"telegram:{bot_id}"
+            await append_audit(connection, actor=by, action="pairing.owner_link", about=about)
         return code
 
     @store_method

@@ -11,8 +11,9 @@ import asyncpg
 
 from shared.adapters.postgres.db.pool import Named, PoolStore, build_value, store_method
 from shared.adapters.postgres.people.account_links_sql import ONE_AT_A_TIME
-from shared.adapters.postgres.telegram.access import ACCESS_COLUMNS, AccessRow
+from shared.adapters.postgres.telegram.access import ACCESS_COLUMNS
 from shared.adapters.postgres.turns.feedback import PostgresFeedback
+from shared.ports import AccessRow
 
 ContactKind = Literal["person", "group"]
 

@@ -124,7 +124,7 @@ async def test_who_was_refused_hears_nothing(
 async def test_the_owners_link_works_once_and_in_private_only(
     door: Callable[..., ChatAccessPolicy], store: PostgresTelegramAccess
 ) -> None:
-    code = await store.issue_owner_code(BOT.bot_id)
+    code = await store.issue_owner_code(BOT.bot_id, by="test")
     keeper = door()
     start = spoken(1, f"/start {code}", deep_link=code)
     assert key(await keeper.admit(replace(start, chat=GROUP))) == "access_group_code"

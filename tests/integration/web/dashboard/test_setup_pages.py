@@ -68,6 +68,22 @@ async def test_a_request_is_approved_by_its_code_and_decided_once(setup: Dashboa
     assert tuple(audit) == ("admin", "telegram:777:4001")
 
 
+@pytest.mark.parametrize(
+    ("action", "place"),
+    [
+        ("approve", {"code": "ABCD2345"}), ("refuse", {"code": "ABCD2345"}),
+        ("block", {"bot": 777, "chat": 4001}), ("allow", {"bot": 777, "chat": 4001}),
+    ],
+)  # fmt: skip
+async def test_pairing_decision_that_cannot_be_recorded_is_not_made(
+    setup: Dashboard, action: str, place: dict[str, Any]
+) -> None:
+    await setup.pool.execute("ALTER TABLE audit ADD CHECK (action NOT LIKE 'pairing.%')")
+    with pytest.raises(aiohttp.ContentTypeError):
+        await ask(setup, "POST", "/pairing", json={"action": action, **place})
+    assert await setup.pool.fetchval("SELECT state FROM telegram_access WHERE chat_id = 4001") == "pending"
+
+
 async def test_who_may_write_is_blocked_and_allowed_again(setup: Dashboard) -> None:
     place = {"bot": 777, "chat": 4003}
     for action, state in (("block", "refused"), ("allow", "allowed")):
