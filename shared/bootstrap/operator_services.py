@@ -8,6 +8,7 @@ from shared.adapters.encryption import Encryption
 from shared.bootstrap.stores import Stores
 from shared.runtime import CrashPoint, ignore_crash_point
 from shared.services.admin.agent_service import AgentService
+from shared.services.admin.alert_service import AlertService
 from shared.services.admin.key_service import ApiKeyService
 from shared.services.admin.pairing_service import PairingService
 from shared.services.admin.person_service import PersonService
@@ -24,6 +25,7 @@ class OperatorServices:
     keys: ApiKeyService
     people: PersonService
     pairing: PairingService
+    alerts: AlertService
 
 
 def build_operator_services(
@@ -40,4 +42,5 @@ def build_operator_services(
         keys=ApiKeyService(stores.api_key_admin),
         people=PersonService(stores.people_directory, stores.erasure, eraser),
         pairing=PairingService(stores.telegram_access, stores.telegram_bots),
+        alerts=AlertService(stores.alerts),
     )

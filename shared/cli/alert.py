@@ -6,8 +6,11 @@ import argparse
 import asyncio
 from collections.abc import Callable, Sequence
 
+from shared.bootstrap.operator_services import build_operator_services
 from shared.bootstrap.stores import open_stores
+from shared.core.identity.operators import COMMAND_LINE
 from shared.core.ops.alerts import advice_of
+from shared.services.admin.alert_service import NoAlertSender, NoAlertTargets
 
 LOOK_SECONDS = 0.5
 _OPEN = ("due", "sending")
@@ -34,15 +37,16 @@ async def run_alert(
 
     The running Evertalk sends it, so that the whole way is tested.
     """
-    if not targets:
-        say("Alerts go to nobody yet: set EVERTALK_ALERT_TELEGRAM_CHATS, _WEBHOOK_URL or _SMTP_URL.")
-        return 1
     async with open_stores(database_url) as stores:
-        store = stores.alerts
-        if not await store.has_sender():
+        store, service = stores.alerts, build_operator_services(stores).alerts
+        try:
+            made = await service.send_test(targets, by=COMMAND_LINE, needs_sender=True)
+        except NoAlertTargets:
+            say("Alerts go to nobody yet: set EVERTALK_ALERT_TELEGRAM_CHATS, _WEBHOOK_URL or _SMTP_URL.")
+            return 1
+        except NoAlertSender:
             say("Evertalk does not run, and only it sends: start it with ./evertalk up, then try again.")
             return 1
-        made = await store.send_test(targets, by="the command line")
         results = await store.list_results(made)
         for _ in range(max(1, round(wait_seconds / LOOK_SECONDS))):
             if all(state not in _OPEN for _, state, _ in results):

@@ -15,11 +15,11 @@ from shared.adapters.postgres.dashboard.alerts import PostgresAlerts
 from shared.config.settings import Settings
 from shared.core.ops.alerts import KINDS, advice_of, facts
 from shared.core.ops.alerts import Alert as StoredAlert
+from shared.services.admin.alert_service import AlertService
 from web.dashboard.access import AuthedRequest
 from web.dashboard.requests import add_total
 from web.rest.kinds import DONE, Counted, Cursor, Limit, Success, Total, describe
 from web.rest.operation import OperationRouter, Reply
-from web.security import HttpRefusal
 
 router = OperationRouter()
 
@@ -53,6 +53,7 @@ class AlertHandlers:
     settings: Settings
     alert_insights: AlertInsights
     alerts: PostgresAlerts
+    alert_service: AlertService
 
     @router.on("GET /alerts", Alerts, role="viewer")
     async def list_alerts(
@@ -76,14 +77,7 @@ class AlertHandlers:
     async def test_alerts(self, authed: AuthedRequest) -> Reply:
         """Send a test alert to every recipient."""
         targets = self.settings.alert_targets
-        if not targets:
-            advice = (
-                "Alerts go to nobody yet: set EVERTALK_ALERT_TELEGRAM_CHATS, EVERTALK_ALERT_WEBHOOK_URL "
-                "or EVERTALK_ALERT_SMTP_URL."
-            )
-            raise HttpRefusal(409, "no_targets", advice)
-        made = await self.alerts.send_test(targets, by=authed.operator.name)
-        await authed.record("alert.test", f"alert:{made}", targets=len(targets))
+        made = await self.alert_service.send_test(targets, by=authed.operator.name)
         return {"id": made, "targets": targets}
 
     @router.on(

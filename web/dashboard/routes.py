@@ -232,7 +232,10 @@ def build_handlers(
         ),
         WorkHandlers(job_insights=admin.jobs, job_admin=job_admin),
         LiveHandlers(live=live, operators=admin.operators),
-        AlertHandlers(settings=settings, alert_insights=admin.alerts, alerts=stores.alerts),
+        AlertHandlers(
+            settings=settings, alert_insights=admin.alerts, alerts=stores.alerts,
+            alert_service=services.alerts,
+        ),
         MetricsHandlers(settings=settings, scrape=scrape),
         OperatorHandlers(operator_admin=stores.operator_admin, settings=settings),
         SecondFactorHandlers(

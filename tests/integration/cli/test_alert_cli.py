@@ -11,6 +11,7 @@ from shared.adapters.postgres.dashboard.alerts import PostgresAlerts
 from shared.adapters.postgres.db.workers import PostgresWorkers
 from shared.cli.alert import read_alert_arguments, run_alert
 from shared.core.ops.alerts import AlertRefused, NotSent, Outcome, Sent
+from tests.kit.audit import read_audit
 
 
 async def run(database_url: str, *targets: str, wait_seconds: float = 20.0) -> tuple[int, list[str]]:
@@ -62,6 +63,10 @@ async def test_what_arrived_everywhere_is_success(
     bringing = asyncio.create_task(bring(pool, worker, {"email": Sent()}))
     assert await run(database_url, "email") == (0, ["email: sent"])
     await bringing
+    (entry,) = await read_audit(pool)
+    alert = await pool.fetchval("SELECT public_id FROM alerts")
+    assert (entry.actor, entry.action, entry.detail) == ("command line", "alert.test", {"targets": 1})
+    assert entry.about == f"alert:{alert}"
 
 
 async def test_waiting_alert_is_listed_with_its_reason(

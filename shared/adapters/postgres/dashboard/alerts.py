@@ -9,6 +9,7 @@ from uuid import UUID
 
 from shared.adapters.postgres.dashboard import alerts_sql as sql
 from shared.adapters.postgres.db.pool import Named, PoolStore, build_value, store_method
+from shared.adapters.postgres.people.operator_auth import append_audit
 from shared.core.ops.alerts import (
     EXPIRES_HOURS,
     MOST_TRIES,
@@ -94,8 +95,16 @@ class PostgresAlerts(PoolStore):
 
     @store_method
     async def send_test(self, targets: Sequence[str], *, by: str) -> UUID:
-        """Store a test alert, already ended, with a due message to every target; return its public id."""
-        made: UUID = await self._pool.fetchval(*sql.TEST(targets=list(targets), by=by))
+        """Store a test alert, already ended, with a due message to every target; return its public id.
+
+        The audit log has `by` as its actor.
+        """
+        async with self._pool.acquire() as connection, connection.transaction():
+            made: UUID = await connection.fetchval(*sql.TEST(targets=list(targets), by=by))
+            detail = {"targets": len(targets)}
+            await append_audit(
+                connection, actor=by, action="alert.test", about=f"alert:{made}", detail=detail
+            )
         return made
 
     @store_method
