@@ -14,7 +14,13 @@ from shared.bootstrap.from_settings import resolve_server_urls
 from shared.bootstrap.stored_settings import load_in_force
 from shared.config.settings import Settings
 from shared.core.commands.arguments import RAW, read_value
-from shared.core.commands.commands import BadArguments, Command, command_named, commands_for
+from shared.core.commands.commands import (
+    ONLY_IN_PERSON,
+    BadArguments,
+    Command,
+    command_named,
+    commands_for,
+)
 from shared.core.identity.operators import COMMAND_LINE
 from shared.services.commands.command_service import COMPACT_WAIT_SECONDS, CommandResult
 
@@ -56,6 +62,9 @@ def read_command_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 async def run_command(wish: argparse.Namespace, *, settings: Settings, shell: CommandOutput) -> int:
     """Run a command; return exit status 0, 1 if it failed, or 2 if its name or arguments are wrong."""
+    if wish.name in ONLY_IN_PERSON:
+        shell.write_note("Only the person whose conversation it is may do that.")
+        return 2
     command = command_named(wish.name)
     if command is None or command not in _list_offered():
         shell.write_note(f"There is no command {wish.name}; ./evertalk command --help names all.")
@@ -131,7 +140,8 @@ def _argument(command: Command, given: str) -> tuple[str, object]:
 
 
 def _list_offered() -> tuple[Command, ...]:
-    return commands_for(channel="rest", audience="personal", operator=True, speaks=True)
+    offered = commands_for(channel="rest", audience="personal", operator=True, speaks=True)
+    return tuple(command for command in offered if command.name not in ONLY_IN_PERSON)
 
 
 async def beat(app: App) -> None:

@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from shared.adapters.postgres.people.api_sessions import PostgresApiSessions
 from shared.core.commands.arguments import render_arguments
-from shared.core.commands.commands import Command
+from shared.core.commands.commands import ONLY_IN_PERSON, Command
 from shared.core.values.errors import EvertalkError, StorageUnavailable, UnknownSession
 from shared.runtime import BackgroundTasks
 from web.auth.visitors import Known, Visitors
@@ -23,7 +23,7 @@ from web.chat.command_intake import COMMAND_SECONDS, UnknownCommand, result_payl
 from web.command_offer import CommandOffer, audience_of
 from web.dashboard.access import DashboardDoor, find_signed_in
 from web.protocol import wire
-from web.rest.api_key_auth import ONLY_IN_PERSON, build_known, find_by_key, record
+from web.rest.api_key_auth import build_known, find_by_key, record
 from web.rest.arguments import Json, Shape
 from web.rest.calls import Call, unauthorized_error
 from web.rest.kinds import Cid, Error, IdempotencyKey, describe, read_cid

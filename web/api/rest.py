@@ -12,10 +12,11 @@ from typing_extensions import TypedDict
 from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.adapters.postgres.people.api_keys import ApiKey
 from shared.adapters.postgres.turns.events import PostgresEvents
+from shared.core.commands.commands import ONLY_IN_PERSON
 from shared.core.commands.commands import Command as OfferedCommand
 from web.auth.visitors import Site, Visitors
 from web.command_offer import CommandOffer, build_command_entry
-from web.rest.api_key_auth import KEY, ONLY_IN_PERSON
+from web.rest.api_key_auth import KEY
 from web.rest.arguments import BadField
 from web.rest.calls import Call
 from web.rest.kinds import Limit, describe, read_mid

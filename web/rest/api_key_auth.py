@@ -42,9 +42,6 @@ class ApiKeyAuth:
     windows: RateWindows = field(default_factory=lambda: RateWindows(KEY_SECONDS))
 
 
-ONLY_IN_PERSON = frozenset({"link", "unlink"})
-"""Commands that API keys cannot run: the code of `/link` would give access to the conversation."""
-
 API: web.AppKey[ApiKeyAuth] = web.AppKey("api", ApiKeyAuth)
 """Application key of the API key check."""
 KEY: web.RequestKey[ApiKey] = web.RequestKey("api_key", ApiKey)

@@ -242,6 +242,11 @@ COMMANDS: tuple[Command, ...] = (
         section="data",
     ),
 )
+ONLY_IN_PERSON = frozenset({"link", "unlink"})
+"""Commands for the person alone: the code of a `/link` gives access to the conversation.
+
+API keys and operators cannot run them, neither over REST nor in a shell.
+"""
 _BY_NAME = {command.name: command for command in COMMANDS}
 
 

@@ -55,6 +55,16 @@ async def test_what_cannot_be_asked_ends_with_two(guest: Visit, words: tuple[str
     assert told
 
 
+@pytest.mark.parametrize("name", ["link", "unlink"])
+async def test_command_for_the_person_alone_is_refused_as_over_rest(guest: Visit, name: str) -> None:
+    await guest.ask("Hello")
+    code, said, told = await command(guest, name, "--session", await session_of(guest))
+    assert (code, said) == (2, "")
+    assert told == "Only the person whose conversation it is may do that."
+    assert await guest.one("SELECT count(*) FROM one_time_codes") == 0
+    assert await guest.one("SELECT count(*) FROM audit") == 0
+
+
 async def test_an_unknown_conversation_is_said(guest: Visit) -> None:
     session = str(uuid4())
     code, _, told = await command(guest, "status", "--session", session)
