@@ -14,10 +14,8 @@ from shared.bootstrap.dashboard_stores import build_operators
 from shared.bootstrap.stores import build_stores
 from shared.cli.key import Say
 from shared.config.settings import Settings
-from shared.core.identity.operators import INVITATION_HOURS, ROLES
+from shared.core.identity.operators import COMMAND_LINE, INVITATION_HOURS, ROLES
 from shared.core.values.errors import EvertalkError
-
-AUDIT_ACTOR = "command line"
 
 
 def build_login_url(settings: Settings, token: str) -> str:
@@ -66,7 +64,7 @@ async def run_operator(
     try:
         match wish.verb:
             case "add":
-                invited = await admin.invite(wish.name, wish.role, by=AUDIT_ACTOR)
+                invited = await admin.invite(wish.name, wish.role, by=COMMAND_LINE)
                 tell(
                     f"{invited.name} is in as {wish.role}. This link logs them in once, within "
                     f"{INVITATION_HOURS} hours:"
@@ -83,7 +81,7 @@ async def run_operator(
             case "totp":
                 return await _reset(pool, admin, wish.name, tell=tell)
             case _:
-                await admin.change(await admin.find_by_name(wish.name), by=AUDIT_ACTOR, locked=True)
+                await admin.change(await admin.find_by_name(wish.name), by=COMMAND_LINE, locked=True)
                 tell(
                     f"{wish.name} is locked out, and all their logins have ended. The page Operators unlocks."
                 )
@@ -100,10 +98,7 @@ async def _password(
 ) -> int:
     try:
         operator = await admin.find_password_user(await admin.find_by_name(name))
-        await operators.set_password(operator, ask())
-        await operators.record(
-            actor=AUDIT_ACTOR, action="password.set", about=f"operator:{await admin.find_by_name(name)}"
-        )
+        await operators.set_password(operator, ask(), by=COMMAND_LINE)
     except WeakPassword as error:
         tell(str(error))
         return 1
@@ -115,7 +110,7 @@ async def _password(
 
 async def _reset(pool: Pool, admin: OperatorAdmin, name: str, *, tell: Say) -> int:
     operator = await admin.find_password_user(await admin.find_by_name(name))
-    if not await reset_factor(pool, operator, by=AUDIT_ACTOR):
+    if not await reset_factor(pool, operator, by=COMMAND_LINE):
         tell(f"{name} has no second factor; nothing was changed.")
         return 1
     tell(f"The second factor of {name} is gone. Their password opens alone, until they set up another.")

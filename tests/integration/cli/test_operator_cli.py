@@ -10,8 +10,9 @@ import pytest
 
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.operator_admin import OperatorAdmin
-from shared.adapters.postgres.people.operator_auth import Operators, SignedIn
+from shared.adapters.postgres.people.operator_auth import Operators, SignedIn, create_login_link
 from shared.cli.operator import read_operator_arguments, run_operator
+from tests.kit.audit import read_audit
 
 
 @dataclass(slots=True)
@@ -71,6 +72,26 @@ async def test_a_password_is_set_and_ends_what_was_open(terminal: Terminal) -> N
     assert await terminal.operators.authenticate(old) is None
     token = await terminal.operators.log_in(name="grace", password="three yellow cups", source="a")
     assert isinstance(token, str)
+    entry = next(one for one in await read_audit(terminal.pool) if one.action == "password.set")
+    grace = await terminal.pool.fetchval("SELECT public_id FROM operators WHERE name = 'grace'")
+    assert (entry.actor, entry.about) == ("command line", f"operator:{grace}")
+
+
+async def test_password_that_cannot_be_recorded_is_not_set(terminal: Terminal) -> None:
+    await terminal.operator("add", "grace")
+    await terminal.pool.execute("ALTER TABLE audit ADD CHECK (action <> 'password.set')")
+    terminal.typed = ["three yellow cups"]
+    with pytest.raises(asyncpg.CheckViolationError):
+        await terminal.operator("passwd", "grace")
+    assert await terminal.pool.fetchval("SELECT password_hash FROM operators WHERE name = 'grace'") is None
+
+
+async def test_login_link_is_recorded_with_its_operator(terminal: Terminal) -> None:
+    await create_login_link(terminal.url)
+    (entry,) = await read_audit(terminal.pool)
+    admin = await terminal.pool.fetchval("SELECT public_id FROM operators")
+    assert (entry.actor, entry.action) == ("command line", "login_link.made")
+    assert entry.about == f"operator:{admin}"
 
 
 async def test_revoked_operator_loses_access_and_last_admin_cannot_be_revoked(terminal: Terminal) -> None:
@@ -93,6 +114,7 @@ async def test_refused_operator_command_gives_advice(terminal: Terminal) -> None
     )
     for words, advice in (
         (("add", "ADA"), "already"), (("add", "key:x"), "letters"), (("add", "nobody"), "audit log"),
+        (("add", "CLI"), "audit log"),
         (("passwd", "eve"), "operator list"), (("revoke", "eve"), "operator list"),
         (("passwd", "ida"), "identity provider"),
     ):  # fmt: skip

@@ -263,7 +263,7 @@ async def test_an_unknown_name_costs_one_hash_as_a_known_one_does(
     operators = Operators(server.services.pool)
     await server.services.pool.execute("INSERT INTO operators (name) VALUES ('ada')")
     number = await server.services.pool.fetchval("SELECT id FROM operators WHERE name = 'ada'")
-    await operators.set_password(number, "correct horse battery")
+    await operators.set_password(number, "correct horse battery", by="test")
     for name in ("ada", "nobody", "ADA ", "\u0000", "x" * 500):
         assert (
             await operators.log_in(name=name.replace("\u0000", ""), password="wrong", source="192.0.2.1")

@@ -149,10 +149,10 @@ class LoginHandlers:
             words = "Your password is your identity provider's; change it there."
             raise HttpRefusal(409, OfTheProvider.code, words)
         try:
-            await operators.set_password(authed.operator.operator_id, password, keep=authed.token)
+            who = authed.operator
+            await operators.set_password(who.operator_id, password, by=who.name, keep=authed.token)
         except WeakPassword as error:
             raise HttpRefusal(422, "weak_password", str(error)) from None
-        await authed.record("password.set")
         return DONE
 
     async def _end(self, authed: AuthedRequest) -> None:

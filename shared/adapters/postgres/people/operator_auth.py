@@ -24,7 +24,7 @@ from shared.adapters.postgres.people.login_tries import (
     build_keys,
     remember_place,
 )
-from shared.core.identity.operators import ROLES, Role
+from shared.core.identity.operators import COMMAND_LINE, ROLES, Role
 from shared.core.identity.passwords import find_weakness
 from shared.core.values.errors import StorageUnavailable
 from shared.core.values.user_agent import browser_name
@@ -242,15 +242,16 @@ class Operators(PoolStore):
             *_LOG_OUT(token_hash=hash_secret(token)),
         )
 
-    async def set_password(self, operator_id: int, password: str, *, keep: str = "") -> None:
+    async def set_password(self, operator_id: int, password: str, *, by: str, keep: str = "") -> None:
         """Store a new password and end the operator's other sessions; raises WeakPassword.
 
-        The session whose token is `keep` stays; login links and unfinished logins are deleted.
+        The session whose token is `keep` stays; login links and unfinished logins are deleted. `by` is the
+        actor in the audit log.
         """
         if why := find_weakness(password, name=await self._load_name(operator_id)):
             raise WeakPassword(why)
         hashed = await self._passwords.hash(password)
-        await self._store_password(operator_id, hashed, hash_secret(keep))
+        await self._store_password(operator_id, hashed, hash_secret(keep), by)
 
     @store_method
     async def _step(self, operator_id: int, *, how: How) -> CodeNeeded | None:
@@ -268,10 +269,12 @@ class Operators(PoolStore):
         return str(name or "")
 
     @store_method
-    async def _store_password(self, operator_id: int, hashed: str, keep: bytes) -> None:
-        await self._pool.execute(
-            *_STORE_PASSWORD(operator_id=operator_id, hashed=hashed, keep=keep),
-        )
+    async def _store_password(self, operator_id: int, hashed: str, keep: bytes, by: str) -> None:
+        change = _STORE_PASSWORD(operator_id=operator_id, hashed=hashed, keep=keep)
+        async with self._pool.acquire(timeout=_STATEMENT_SECONDS) as connection, connection.transaction():
+            await connection.execute(*change)
+            about = await connection.fetchval(*_ABOUT_OPERATOR(operator_id=operator_id))
+            await append_audit(connection, actor=by, action="password.set", about=about or "")
 
     @store_method
     async def hide_checklist(self, operator_id: int, *, on: bool) -> None:
@@ -404,7 +407,8 @@ async def create_login_link(database_url: str) -> str:
             await connection.execute(
                 *_ADD_LINK(token_hash=hash_secret(token), operator_id=operator_id),
             )
-            await append_audit(connection, actor="command line", action="login_link.made")
+            about = await connection.fetchval(*_ABOUT_OPERATOR(operator_id=operator_id))
+            await append_audit(connection, actor=COMMAND_LINE, action="login_link.made", about=about)
     finally:
         await connection.close(timeout=5)
     return token
@@ -461,6 +465,7 @@ SELECT o.id, o.password_hash, f.confirmed_at IS NOT NULL AS has_factor
  WHERE o.name = :name AND o.disabled_at IS NULL AND o.issuer IS NULL
 """)
 _LOAD_NAME = Named("SELECT name FROM operators WHERE id = :operator_id")
+_ABOUT_OPERATOR = Named("SELECT 'operator:' || public_id FROM operators WHERE id = :operator_id")
 _STORE_PASSWORD = Named("""
 WITH changed AS (UPDATE operators SET password_hash = :hashed WHERE id = :operator_id),
      links AS (DELETE FROM login_links WHERE operator_id = :operator_id),

@@ -156,7 +156,7 @@ async def test_plain_http_from_elsewhere_cannot_log_in(stranger: Dashboard) -> N
 async def test_wrong_names_and_wrong_passwords_look_the_same_and_wear_out(stranger: Dashboard) -> None:
     operators = Operators(stranger.pool)
     ada = await stranger.pool.fetchval("INSERT INTO operators (name) VALUES ('ada') RETURNING id")
-    await operators.set_password(ada, "correct horse battery")
+    await operators.set_password(ada, "correct horse battery", by="test")
     await operators.close()
     answers = []
     for name in ("ada", "nobody"):

@@ -41,7 +41,7 @@ async def later(pool: asyncpg.Pool[asyncpg.Record], seconds: int) -> None:
 
 async def with_password(operators: Operators, pool: asyncpg.Pool[asyncpg.Record]) -> int:
     operator: int = await pool.fetchval("INSERT INTO operators (name) VALUES ('ada') RETURNING id")
-    await operators.set_password(operator, PASSWORD)
+    await operators.set_password(operator, PASSWORD, by="test")
     return operator
 
 
@@ -80,7 +80,9 @@ async def test_tokens_and_passwords_are_stored_as_hashes_only(
     token = await create_login_link(database_url)
     session = await operators.use_link(token=token, source="127.0.0.1")
     assert isinstance(session, str)
-    await operators.set_password((await pool.fetchval("SELECT id FROM operators")), PASSWORD, keep=session)
+    await operators.set_password(
+        (await pool.fetchval("SELECT id FROM operators")), PASSWORD, keep=session, by="test"
+    )
     stored = "".join(
         [
             str(await pool.fetch(f"SELECT * FROM {table}"))
@@ -343,7 +345,7 @@ async def test_a_new_password_ends_the_other_sessions(
     kept, other = [await operators.log_in(name="ada", password=PASSWORD, source="a") for _ in range(2)]
     assert isinstance(kept, str)
     assert isinstance(other, str)
-    await operators.set_password(operator, "another long password", keep=kept)
+    await operators.set_password(operator, "another long password", keep=kept, by="test")
     assert await operators.authenticate(kept) is not None
     assert await operators.authenticate(other) is None
 
@@ -351,7 +353,7 @@ async def test_a_new_password_ends_the_other_sessions(
 @pytest.mark.control("S09")
 async def test_a_short_password_is_refused(operators: Operators, pool: asyncpg.Pool[asyncpg.Record]) -> None:
     with pytest.raises(WeakPassword):
-        await operators.set_password(1, "short")
+        await operators.set_password(1, "short", by="test")
 
 
 @pytest.mark.control("S14")

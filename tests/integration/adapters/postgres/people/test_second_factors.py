@@ -59,7 +59,7 @@ async def factors(pool: Pool, operators: Operators) -> SecondFactors:
 async def ada(pool: Pool, operators: Operators) -> int:
     await OperatorAdmin(pool).invite("ada", "admin", by="t")
     number: int = await pool.fetchval("SELECT id FROM operators WHERE name = 'ada'")
-    await operators.set_password(number, PASSWORD)
+    await operators.set_password(number, PASSWORD, by="test")
     return number
 
 
@@ -256,7 +256,7 @@ async def test_second_factor_guesses_are_limited_except_at_known_places(pool: Po
     operators = Operators(pool, place_key=lambda: b"k" * 32)
     await OperatorAdmin(pool).invite("ada", "admin", by="t")
     ada = await pool.fetchval("SELECT id FROM operators WHERE name = 'ada'")
-    await operators.set_password(ada, PASSWORD)
+    await operators.set_password(ada, PASSWORD, by="test")
     factors = SecondFactors(
         pool,
         operators=operators,
@@ -298,7 +298,7 @@ async def test_half_login_ends_by_age_new_password_and_lock(
     with pytest.raises(NoSuchFactor):
         await factors.log_in(token=half, code=await one_time_code(pool, key), source="a")
     half = await half_way(operators)
-    await operators.set_password(ada, PASSWORD + " more")
+    await operators.set_password(ada, PASSWORD + " more", by="test")
     with pytest.raises(NoSuchFactor):
         await factors.log_in(token=half, code=await one_time_code(pool, key), source="a")
     with pytest.raises(NoSuchFactor):
