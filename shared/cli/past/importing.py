@@ -12,6 +12,7 @@ from shared.bootstrap.foundation import SystemClock
 from shared.bootstrap.stores import Stores, open_stores
 from shared.cli.pairing import strip_unprintable
 from shared.config.settings import Settings
+from shared.core.identity.operators import COMMAND_LINE
 from shared.core.memory.past import PastImport
 from shared.core.values.errors import BadInput, OnHold
 from shared.core.values.local_time import resolve_zone
@@ -28,7 +29,8 @@ async def run_import(
 ) -> int:  # fmt: skip
     """Run `evertalk import`; return exit status 0, or 1 after a line with the reason."""
     async with open_stores(database_url) as stores:
-        session_id = await _find_session(stores, wish.person, say)
+        person = wish.person or await _find_only_person(stores, say)
+        session_id = None if person is None else await _find_session(stores, person, say)
         if session_id is None:
             return 1
         eraser = ErasureService(store=stores.erasure, announcer=None, crash_point=crash_point)
@@ -40,6 +42,7 @@ async def run_import(
                 return await _switch(stores, session_id, wish, say)
             if wish.verb == "undo":
                 return await _undo(importer, session_id, wish, say)
+            await stores.people_directory.record_audit("person.import", about=str(person), by=COMMAND_LINE)
             return await _import(importer, session_id, wish, settings, say)
         except OnHold:
             say("This person is on legal hold: none of their data can be deleted.")
@@ -82,7 +85,7 @@ class _Progress:
 async def _undo(
     importer: PastImporter, session_id: int, wish: argparse.Namespace, say: Callable[[str], None]
 ) -> int:
-    gone = await importer.undo(session_id, str(wish.import_id), "command line")
+    gone = await importer.undo(session_id, str(wish.import_id), COMMAND_LINE)
     if gone is None:
         say("This person has no such import; ./evertalk import list shows all.")
         return 1
@@ -138,16 +141,19 @@ def _digest(wish: argparse.Namespace) -> bytes:
     return digest.digest()
 
 
-async def _find_session(stores: Stores, person: UUID | None, say: Callable[[str], None]) -> int | None:
-    """Return a conversation of the person, the only one without an ID; None after a line about it."""
-    if person is not None:
-        found = await stores.people_directory.find_session(person)
-        if found is None:
-            say(f"Nobody has the id {person}; ./evertalk person list shows who has which.")
-        return found
+async def _find_session(stores: Stores, person: UUID, say: Callable[[str], None]) -> int | None:
+    """Return a conversation of the person; None after a line about it."""
+    found = await stores.people_directory.find_session(person)
+    if found is None:
+        say(f"Nobody has the id {person}; ./evertalk person list shows who has which.")
+    return found
+
+
+async def _find_only_person(stores: Stores, say: Callable[[str], None]) -> UUID | None:
+    """Return the id of the only person; None after a line about it."""
     people = [row for row in await stores.people_directory.find("") if row.kind == "person"]
     if len(people) == 1:
-        return await stores.people_directory.find_session(people[0].public_id)
+        return people[0].public_id
     say(
         "Say whose past it is with --person ID; ./evertalk person list shows the IDs."
         if people

@@ -20,6 +20,7 @@ from shared.core.memory.recall import rank_passages
 from shared.runtime import CrashPoint, ignore_crash_point
 from tests.bench.recall.storing import make_searchable
 from tests.kit.app_driver import Visit, visit
+from tests.kit.audit import read_audit
 
 ASKED = "Where is the bicycle of Zanzibarine?"
 FACT = "The bicycle of Zanzibarine is in the cellar."
@@ -96,6 +97,12 @@ async def test_imported_message_is_recalled_by_its_person(guest: Visit, file: Pa
     assert code == 0
     assert f"{MESSAGES:,} messages of telegram, 2021-03-04 to 2021-03-06" in said
     assert (await recalled(guest))[0] == f"Ben: {FACT}"
+    entries = [(entry.actor, entry.action, entry.about) for entry in await read_audit(guest.app.pool)]
+    person = await guest.one(
+        "SELECT p.public_id::text FROM contacts p JOIN sessions s ON s.contact_id = p.id WHERE s.id = $1",
+        guest.session_id,
+    )
+    assert entries == [("command line", "person.import", person)]
     assert await guest.one(
         "SELECT archived_at IS NOT NULL FROM sessions WHERE id = $1", await past_session(guest)
     )
