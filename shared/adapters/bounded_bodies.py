@@ -31,6 +31,7 @@ class BodyTooLarge(aiohttp.ClientPayloadError):
 
 
 def describe_bound(most: int) -> str:
+    """Return the sentence that an answer exceeds `most` bytes, in MiB."""
     return f"the answer is longer than {most / 2**20:g} MiB; the rest was not read"
 
 

@@ -23,6 +23,8 @@ class CannotUnseal(EvertalkError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sealed:
+    """Encrypted value: nonce and ciphertext, and the id of its key."""
+
     key_id: str
     """Id of the key that sealed the value; it distinguishes a wrong key from damaged data."""
     data: bytes
@@ -48,6 +50,7 @@ class Encryption:
         self._cipher = AESGCM(key)
 
     def seal(self, plain: bytes, *, about: str) -> Sealed:
+        """Return the bytes encrypted with a new nonce and bound to `about`."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
         return Sealed(key_id=self.key_id, data=nonce + self._cipher.encrypt(nonce, plain, about.encode()))
 

@@ -43,6 +43,8 @@ _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderConfig:
+    """Configuration of the identity provider; `groups` are (its group, operators' role)."""
+
     issuer: str
     client_id: str
     client_secret: str = field(default="", repr=False)

@@ -48,6 +48,7 @@ def is_same_origin(one: str, other: str) -> bool:
 
 
 def build_redirect_error(url: str, target: str) -> ModelRedirected:
+    """Return the error that `url` redirects to `target`, for operators."""
     return ModelRedirected(
         f"{_origin(url)} sends requests on to {_origin(target)}, where nothing was sent. "
         "If you trust that server, set its address in place of this one."

@@ -38,6 +38,7 @@ class Poster:
         self._resolve = resolve
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Outcome:
+        """POST `body` within SECONDS and return the outcome; the answer's body is not read."""
         outcome, _ = await self.ask(url, body, headers, seconds=SECONDS, most_bytes=0)
         return outcome
 

@@ -27,8 +27,15 @@ TOKEN_SECONDS = 12 * 3600
 
 
 class PushKeyStore(Protocol):
-    async def load_key(self) -> tuple[str, Sealed] | None: ...
-    async def keep_key(self, public_key: str, sealed: Sealed) -> tuple[str, Sealed]: ...
+    """Store of the deployment's key pair for Web Push, shared by all processes."""
+
+    async def load_key(self) -> tuple[str, Sealed] | None:
+        """Return the public key and the sealed key pair; None before the first `keep_key`."""
+        ...
+
+    async def keep_key(self, public_key: str, sealed: Sealed) -> tuple[str, Sealed]:
+        """Store a key pair, or return the one that another process has stored first."""
+        ...
 
 
 class WebPush:

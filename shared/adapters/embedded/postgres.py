@@ -42,6 +42,8 @@ _PASSING_TROUBLES = ("pre-existing shared memory block", "already exists", "is s
 
 
 class EmbeddedPostgres:
+    """PostgreSQL server in the data folder, as a child of this process."""
+
     def __init__(self, place: ServerConfig) -> None:
         self._place = place
         self._cluster = place.folder / "pg"
@@ -55,6 +57,7 @@ class EmbeddedPostgres:
 
     @property
     def process(self) -> subprocess.Popen[bytes] | None:
+        """The running or ended server process; None before the first start."""
         return self._process
 
     @property
@@ -65,6 +68,7 @@ class EmbeddedPostgres:
         return build_postgres_url(self._sockets, database)
 
     async def start(self) -> None:
+        """Create the data folder if needed, end a server left there, start one, and create the database."""
         self._make_cluster()
         self._refuse_other_major()
         marks = ("postgres", str(self._cluster))
@@ -81,6 +85,7 @@ class EmbeddedPostgres:
         await self._ensure_database()
 
     async def stop(self) -> None:
+        """Stop the server by a fast shutdown, which does not wait for its clients."""
         if self._process is not None:
             # SIGINT is PostgreSQL's fast shutdown: it does not wait for clients to leave.
             await stop(self._process, signal.SIGINT, timeout_seconds=_STOP_SECONDS)

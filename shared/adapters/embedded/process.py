@@ -126,6 +126,7 @@ def rotate(log: Path, limit_bytes: int = _LOG_LIMIT_BYTES) -> None:
 
 
 def tail(log: Path, chars: int = 1500) -> str:
+    """Return the last `chars` characters of the log; if it is unreadable, a text with the reason."""
     try:
         return log.read_text(errors="replace")[-chars:].strip()
     except OSError as error:
@@ -146,6 +147,7 @@ def read_log_since(log: Path, offset: int, chars: int = 65_536) -> str:
 
 
 def size_of(log: Path) -> int:
+    """Return the size of the log in bytes; 0 if it does not exist."""
     return log.stat().st_size if log.exists() else 0
 
 

@@ -62,11 +62,13 @@ class EmbeddedServers:
 
     @property
     def database_url(self) -> str:
+        """URL of the embedded PostgreSQL; AssertionError if it is not configured."""
         assert self.postgres is not None
         return self.postgres.url()
 
     @property
     def redis_url(self) -> str:
+        """URL of the embedded Valkey; AssertionError if it is not configured."""
         assert self.valkey is not None
         return self.valkey.url
 
@@ -80,6 +82,9 @@ class EmbeddedServers:
         await self.stop()
 
     async def start(self) -> None:
+        """Lock the data folder, complete an interrupted restore and start the servers; if one fails, stop
+        all.
+        """
         self._open_folder()
         self._lock.take()
         try:
@@ -93,6 +98,7 @@ class EmbeddedServers:
             raise
 
     async def stop(self) -> None:
+        """Stop the servers and release the lock of the data folder."""
         for server in self._servers():
             await server.stop()
         self._lock.release()

@@ -19,6 +19,8 @@ _STOP_SECONDS = 5.0
 
 
 class EmbeddedValkey:
+    """Valkey server on a Unix socket, as a child of this process."""
+
     def __init__(self, place: ServerConfig) -> None:
         self._place = place
         self._data = place.folder / "valkey"
@@ -29,6 +31,7 @@ class EmbeddedValkey:
 
     @property
     def process(self) -> subprocess.Popen[bytes] | None:
+        """The running or ended server process; None before the first start."""
         return self._process
 
     @property

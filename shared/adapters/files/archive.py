@@ -151,6 +151,7 @@ def unpack_folder(archive: Path, target: Path) -> int:
 
 
 def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk (fsync)."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -167,6 +167,7 @@ def _tell_doubt(text: str, guessed: str) -> str:
 
 
 def read_as(guessed: str) -> str:
+    """Return the remark that a text was read in a guessed encoding."""
     return f"read as {guessed}"
 
 

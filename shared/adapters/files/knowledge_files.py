@@ -58,6 +58,8 @@ class Shelf:
 
 
 class KnowledgeFiles:
+    """Reader of the knowledge folders of agents' workspaces below one root."""
+
     def __init__(self, root: Path) -> None:
         self._root = root
 

@@ -55,6 +55,7 @@ _INF_BITS = 26.0
 
 
 def is_script_of(script: str, language: str) -> bool:
+    """Return whether a language is written in this script. Raises KeyError for an unknown language."""
     return _SCRIPT_OF[language] == script
 
 

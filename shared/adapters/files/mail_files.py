@@ -47,6 +47,7 @@ class _Parts:
         self.truncated = False
 
     def add(self, text: str) -> None:
+        """Add a text without outer blanks, cut at the limit; blank texts are dropped."""
         left = MOST_CHARS - self._chars
         self.truncated = self.truncated or len(text) > left
         if left > 0 and text.strip():
@@ -64,6 +65,7 @@ class _Parts:
         return bool(text)
 
     def result(self, mime: str = PLAIN) -> tuple[dict[str, Any], str]:
+        """Return the head (`mime`, `truncated`) and the joined text."""
         return {"mime": mime, "truncated": self.truncated}, "\n\n".join(self._said)
 
 

@@ -128,6 +128,7 @@ class _Archive:
                 yield piece
 
     def read(self, name: str) -> bytes:
+        """Return the unpacked bytes of a part; empty if it does not exist."""
         return b"".join(self.pieces(name)) if name in self.names else b""
 
     def elements(self, name: str, *wanted: str) -> list[tuple[str, Attributes]]:
@@ -415,10 +416,12 @@ class _Words:
                 self._end_table()
 
     def part(self, words: str) -> None:
+        """Add a finished block of text. Raises _Enough at the limit."""
         self._blocks.append(words)
         self._count(words)
 
     def text(self) -> str:
+        """Return the blocks, separated by blank lines and cut at MOST_CHARS."""
         whole = "\n\n".join(one for one in self._blocks if one)
         self.truncated = self.truncated or len(whole) > MOST_CHARS
         return whole[:MOST_CHARS].strip()

@@ -77,6 +77,7 @@ class _Reader:
         return 0
 
     def decode(self) -> None:
+        """Decode the collected bytes in the font's encoding and append the text."""
         if self._bytes:
             words = self._bytes.decode(self._encodings.get(self._font, self._default), "replace")
             self._bytes.clear()

@@ -101,12 +101,14 @@ class FetchUrl:
         self._places = asyncio.Semaphore(AT_ONCE)
 
     def subject(self, arguments: Mapping[str, Any]) -> str:
+        """Return the host of the call's URL, for display; "" if the URL is invalid."""
         try:
             return web_address(str(arguments.get("url", ""))).host
         except BadWebAddress:
             return ""
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str | ToolOutput:
+        """Fetch the page and return it as text for the model. Raises ToolFailed with a sentence for it."""
         address = _address(str(arguments["url"]))
         async with self._places:
             fetched = await self.fetch(address)

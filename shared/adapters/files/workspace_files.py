@@ -167,6 +167,7 @@ class WorkspaceFiles:
 
 
 def workspace_path(root: Path, folder: str) -> Path:
+    """Return the path of a workspace's folder; a relative one is below `root`, `~` is expanded."""
     return root / Path(folder).expanduser()
 
 

@@ -63,6 +63,7 @@ class McpConnection:
         self.problem = ""
 
     def start(self) -> None:
+        """Start the task that connects, and connects again after failures."""
         self._task = asyncio.ensure_future(self._supervise())
 
     async def close(self) -> None:

@@ -123,9 +123,14 @@ class McpTool:
         return CALL_SECONDS + FIRST_WAIT_SECONDS
 
     def subject(self, arguments: Mapping[str, Any]) -> str:
+        """Return `server: tool` for display; the arguments are not shown."""
         return f"{self.borrowed.server}: {self.borrowed.name}"
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str | ToolOutput:
+        """Call the tool on its server.
+
+        Raises ToolFailed if the server is not reached, or if it changed the tool without approval since.
+        """
         if self.link is None:
             raise ToolFailed(f"The server {self.borrowed.server} is not reached from here.")
         await self.link.wait_until_tried(FIRST_WAIT_SECONDS)
@@ -140,8 +145,13 @@ class McpTool:
 class McpToolReviews(Protocol):
     """Store of the approvals of changed tools, shared by all processes."""
 
-    async def review(self, found: McpToolList, *, rule: McpApproval) -> ReviewedTools: ...
-    async def load(self) -> Mapping[tuple[str, str], ReviewedTools]: ...
+    async def review(self, found: McpToolList, *, rule: McpApproval) -> ReviewedTools:
+        """Store a server's present tool list under its approval rule, and return the reviewed tools."""
+        ...
+
+    async def load(self) -> Mapping[tuple[str, str], ReviewedTools]:
+        """Return the reviewed tools by (server, source); the source identifies the server's configuration."""
+        ...
 
 
 class McpTools:
@@ -181,6 +191,7 @@ class McpTools:
             self._looking = asyncio.ensure_future(self._follow_approvals(self._reviews))
 
     async def close(self) -> None:
+        """Close the connections to all servers and wait for their ends."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait([self._looking])
@@ -299,10 +310,12 @@ class KnownMcpTools:
 
     @property
     def version(self) -> int:
+        """Number that grows when the tools change."""
         self._look()
         return self._version
 
     def tools(self) -> Sequence[Tool]:
+        """Return the last known tools; their file is examined at most every LOOK_SECONDS."""
         self._look()
         return self._tools
 

@@ -43,9 +43,13 @@ _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
 
 
 class VectorModel(Protocol):
+    """Model that turns texts into vectors."""
+
     name: str
 
-    def embed(self, text: str, *, question: bool) -> Sequence[float]: ...
+    def embed(self, text: str, *, question: bool) -> Sequence[float]:
+        """Return the vector of a text; questions and passages are encoded differently."""
+        ...
 
 
 class BundledModel:

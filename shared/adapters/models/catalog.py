@@ -113,6 +113,7 @@ class ModelEntry:
 
     @property
     def wire_name(self) -> str:
+        """Name of the model in requests to its server."""
         return self.model or self.name
 
 
@@ -268,6 +269,9 @@ class PriceForm(ConfigSection):
     above_factor: Amount | None = None
 
     def to_prices(self) -> Prices:
+        """Return the prices in dollars per million tokens; a
+        missing cache price follows from that of input.
+        """
         starts = self.starts.isoformat() if self.starts else ""
         return Prices(
             input=self.input, output=self.output, dated=self.dated or starts, starts=starts,

@@ -204,6 +204,7 @@ class _StreamedCall:
 
     @property
     def arguments(self) -> str:
+        """JSON text of the arguments so far, sent and held parts together."""
         return "".join((*self.sent, *self.held))
 
 

@@ -133,6 +133,7 @@ class RemoteModel:
         return self._card()
 
     async def is_listed(self) -> bool | None:
+        """Return whether the provider's list has this model; None if that is unknown."""
         return (await self._provider.load_windows(self._entry.wire_name)).is_listed
 
     @property
@@ -148,6 +149,7 @@ class RemoteModel:
 
     @property
     def has_price(self) -> bool:
+        """Whether the model has known prices."""
         return self._card(believed=False).prices is not None
 
     async def reply(
@@ -207,6 +209,9 @@ class RemoteModel:
                 return reply
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
+        """Return the request's tokens as the provider counts them; None if it cannot or does not within
+        COUNT_SECONDS.
+        """
         card = self._card()
         if "count_tokens" not in card.capabilities:
             return None

@@ -91,6 +91,7 @@ class Models:
 
     @property
     def offline(self) -> bool:
+        """Whether the chat model is the offline demo."""
         return self.chat == OFFLINE_MODEL
 
     @property
@@ -99,6 +100,7 @@ class Models:
         return tuple(self._models)
 
     async def load_card(self, model: str) -> ModelCard:
+        """Return the card of a model; that of an unknown model if no provider is configured for it."""
         found = self._model(model)
         return _unknown(model) if found is None else await found.load_card(model)
 
@@ -111,6 +113,10 @@ class Models:
         self._token_cap = cap
 
     async def reply(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
+        """Call the request's model and return its answer, recording a span.
+
+        `on_text` receives pieces of text. Raises ModelRefusedAccount if the model has no provider.
+        """
         model = self._model(request.model)
         with self._tracer.model_call(_describe_call(request, model)) as span:
             if model is None:
@@ -145,6 +151,7 @@ class Models:
         return tuple(name for name in names if name != model and self._model(name) is not None)
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
+        """Return the request's tokens as the provider counts them; None if it does not count."""
         model = self._model(request.model)
         return None if model is None else await model.count_tokens(request)
 

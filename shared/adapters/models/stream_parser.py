@@ -97,6 +97,7 @@ class _Part:
         return piece
 
     def get_text(self) -> str:
+        """Return the text so far; a half character at its end is replaced."""
         return "".join(self.text) + (REPLACEMENT if self.half else "")
 
 

@@ -50,7 +50,9 @@ class TokenReservations(Protocol):
         """
         ...
 
-    async def settle_tokens(self, reservation_id: int, tokens: int) -> None: ...
+    async def settle_tokens(self, reservation_id: int, tokens: int) -> None:
+        """End a reservation; the call used `tokens` tokens of the cap."""
+        ...
 
 
 def find_dearest_prices() -> tuple[float, float]:

@@ -91,6 +91,7 @@ class RedisAnnouncer:
                 await self._publisher.ping()
 
     async def announce(self, session_id: int, message: Mapping[str, Any]) -> None:
+        """Publish one message of a session; raises nothing."""
         await self.announce_all(session_id, (message,))
 
     async def announce_all(self, session_id: int, messages: Sequence[Mapping[str, Any]]) -> None:

@@ -35,6 +35,7 @@ def write_job(value: Any) -> bytes:
 
 
 def read_job(raw: bytes) -> Any:
+    """Return the value of a job's JSON."""
     return json.loads(raw)
 
 

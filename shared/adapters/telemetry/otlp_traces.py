@@ -97,6 +97,7 @@ class OpenTelemetryTraces:
             }
 
     def span(self, name: SpanName, attributes: Mapping[str, Attribute]) -> AbstractContextManager[TraceSpan]:
+        """Open a span around the block; an exception marks it with the exception's class."""
         return self._span(name, attributes)
 
     @contextmanager
@@ -105,6 +106,7 @@ class OpenTelemetryTraces:
             yield _Noted(span)
 
     def model_call(self, call: ModelCall) -> AbstractContextManager[ModelCallSpan]:
+        """Open a span of a model call around the block, and record its durations and tokens."""
         return self._model_call(call)
 
     @contextmanager
@@ -146,6 +148,7 @@ class OpenTelemetryTraces:
             histogram.record(value, attributes=attributes)
 
     def close(self) -> None:
+        """Send what is waiting and end the SDK's threads; blocks."""
         self._spans.shutdown()
         if self._metrics is not None:
             self._metrics.shutdown(timeout_millis=SEND_SECONDS * 1000)
@@ -178,6 +181,7 @@ class _NotedCall:
         self._first_chunk_seconds: float | None = None
 
     def note_first_chunk(self) -> None:
+        """Record the seconds until the first chunk; later calls have no effect."""
         if self._first_chunk_seconds is None:
             self._first_chunk_seconds = self._clock() - self._began
             self._span.set_attribute("gen_ai.response.time_to_first_chunk", self._first_chunk_seconds)

@@ -52,10 +52,12 @@ class Period:
 
     @property
     def first(self) -> date:
+        """First day of the period in its time zone."""
         return self.start.astimezone(ZoneInfo(self.zone)).date()
 
     @property
     def last(self) -> date:
+        """Last day of the period in its time zone, inclusive."""
         return (self.end - timedelta(microseconds=1)).astimezone(ZoneInfo(self.zone)).date()
 
     @property

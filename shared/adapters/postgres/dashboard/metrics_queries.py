@@ -28,6 +28,7 @@ class Histogram:
     seconds: float = 0.0
 
     def add(self, counts: list[int], seconds: float) -> None:
+        """Add counts per bucket, and the sum of the new durations in seconds."""
         self.counts = [old + new for old, new in zip(self.counts, counts, strict=True)]
         self.seconds += seconds
 
@@ -69,6 +70,7 @@ class MetricsInsights(PoolStore):
         return MetricsInsights(self._pool, timezone=timezone)
 
     async def load_gauges(self) -> dict[str, Any]:
+        """Return the present values by name, with `spent_today_micro` in micro-dollars."""
         spent = await self._today.read()
         return {**await read_page(self._pool, sql.GAUGES), "spent_today_micro": spent["spent"]}
 

@@ -90,6 +90,7 @@ def build_matches_query(search: str, *, only_few: bool = False) -> tuple[str, *t
 
 
 def build_matches(found: Mapping[str, Sequence[int] | None]) -> Matches:
+    """Return the matches of a search from its row; `people` None means too many people."""
     people = found["people"]
     return Matches(people=None if people is None else tuple(people), agents=tuple(found["agents"] or ()))
 
@@ -332,6 +333,7 @@ def _all(wanted: Sequence[str]) -> str:
 
 
 def write_cursor(sort: str, key: str, row: int) -> str:
+    """Return the cursor of the page after the row with this sort key and row id; URL-safe."""
     return base64.urlsafe_b64encode(json.dumps([sort, key, row]).encode()).decode().rstrip("=")
 
 

@@ -9,6 +9,8 @@ from shared.adapters.postgres.db.pool import PoolStore, store_method
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BotState:
+    """Telegram bot with its state, for operators."""
+
     bot_id: int
     username: str
     access: str

@@ -68,6 +68,7 @@ class ServerRoute:
 
     @property
     def place(self) -> HostAddress:
+        """Host and port without the credentials."""
         return HostAddress(host=self.host, port=self.port)
 
 

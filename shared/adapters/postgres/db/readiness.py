@@ -80,6 +80,7 @@ class SchemaState:
 
     @property
     def standing(self) -> Standing:
+        """Relation of the schema to the schemas that this program can use."""
         if self.found is None:
             return Standing.EMPTY
         if self.found == self.newest:

@@ -68,6 +68,7 @@ class _Relay:
         """
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Connect to the server and copy bytes both ways until an end; store a failure in `failure`."""
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
                 there, back = await _open_route(self._way)

@@ -30,6 +30,8 @@ _COMMIT = "SELECT pg_logical_emit_message(true, 'evertalk', 'write probe')"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteRefusal:
+    """Refusal of a test write, with its reason for operators."""
+
     kind: RefusalKind
     words: str
     """Reason in the server's own text."""

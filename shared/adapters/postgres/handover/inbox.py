@@ -133,6 +133,7 @@ class PostgresInbox(PoolStore):
 
     @store_method
     async def find_macro(self, name: str) -> Macro | None:
+        """Return the macro with this name; None if there is none."""
         row = await self._pool.fetchrow(*_FIND_MACRO(name=name))
         return None if row is None else _build_macro(row)
 

@@ -122,6 +122,8 @@ _WORDS = ARRAY(Text)
 
 
 class AgentTable(SQLModel, table=True):
+    """Row of an agent; `version` grows with each change."""
+
     __tablename__ = "agents"
     id: int = of(BigInteger, key=True, made=True)
     name: str = of(Text)
@@ -132,6 +134,8 @@ class AgentTable(SQLModel, table=True):
 
 
 class AgentVersionTable(SQLModel, table=True):
+    """Row of a stored version of an agent; `changed_by` is None if the author is unknown."""
+
     __tablename__ = "agent_versions"
     agent_id: int = of(BigInteger, "agents.id", key=True)
     version: int = of(BigInteger, key=True)
@@ -141,6 +145,8 @@ class AgentVersionTable(SQLModel, table=True):
 
 
 class SiteTable(SQLModel, table=True):
+    """Row of a site with the web origins that may show its chat."""
+
     __tablename__ = "sites"
     name: str = of(Text, key=True)
     audience: str = of(Text, made=True)
@@ -153,6 +159,8 @@ class SiteTable(SQLModel, table=True):
 
 
 class RefusedOriginTable(SQLModel, table=True):
+    """Row of a web origin that a site refuses."""
+
     __tablename__ = "refused_origins"
     site: str = of(Text, "sites.name", key=True)
     origin: str = of(Text, key=True)
@@ -162,6 +170,8 @@ class RefusedOriginTable(SQLModel, table=True):
 
 
 class SiteSecretTable(SQLModel, table=True):
+    """Row of a site's secret in one of its slots, sealed with the key `key_id`."""
+
     __tablename__ = "site_secrets"
     site: str = of(Text, "sites.name", key=True)
     slot: int = of(Integer, key=True)
@@ -172,6 +182,8 @@ class SiteSecretTable(SQLModel, table=True):
 
 
 class TelegramBotTable(SQLModel, table=True):
+    """Row of a Telegram bot; its token is stored elsewhere."""
+
     __tablename__ = "telegram_bots"
     bot_id: int = of(BigInteger, key=True)
     username: str = of(Text, made=True)
@@ -206,6 +218,8 @@ class OperatorTable(SQLModel, table=True):
 
 
 class OperatorPictureTable(SQLModel, table=True):
+    """Row of an operator's picture; `key` is part of its URL."""
+
     __tablename__ = "operator_pictures"
     operator_id: int = of(BigInteger, "operators.id", key=True)
     key: str = of(Text)
@@ -213,6 +227,8 @@ class OperatorPictureTable(SQLModel, table=True):
 
 
 class OperatorSessionTable(SQLModel, table=True):
+    """Row of an operator's login, found by the hash of its token."""
+
     __tablename__ = "operator_sessions"
     token_hash: bytes = of(LargeBinary, key=True)
     operator_id: int = of(BigInteger, "operators.id")
@@ -226,6 +242,8 @@ class OperatorSessionTable(SQLModel, table=True):
 
 
 class LoginTriesTable(SQLModel, table=True):
+    """Row of failed logins by a hashed key; None in `refused_until` refuses nothing."""
+
     __tablename__ = "login_tries"
     key: bytes = of(LargeBinary, key=True)
     operator_id: int | None = of(BigInteger, "operators.id")
@@ -235,6 +253,8 @@ class LoginTriesTable(SQLModel, table=True):
 
 
 class LoginPlaceTable(SQLModel, table=True):
+    """Row of a network from which an operator has logged in, as a keyed hash."""
+
     __tablename__ = "login_places"
     key: bytes = of(LargeBinary, key=True)
     operator_id: int = of(BigInteger, "operators.id")
@@ -242,6 +262,8 @@ class LoginPlaceTable(SQLModel, table=True):
 
 
 class LoginLinkTable(SQLModel, table=True):
+    """Row of a link for one login, found by the hash of its token."""
+
     __tablename__ = "login_links"
     token_hash: bytes = of(LargeBinary, key=True)
     operator_id: int = of(BigInteger, "operators.id")
@@ -251,6 +273,8 @@ class LoginLinkTable(SQLModel, table=True):
 
 
 class OperatorStepTable(SQLModel, table=True):
+    """Row of a login that waits for its second factor."""
+
     __tablename__ = "operator_steps"
     token_hash: bytes = of(LargeBinary, key=True)
     operator_id: int = of(BigInteger, "operators.id")
@@ -260,6 +284,8 @@ class OperatorStepTable(SQLModel, table=True):
 
 
 class ApiKeyTable(SQLModel, table=True):
+    """Row of an API key, found by the hash of its token; `site` or `agent_id` None does not limit it."""
+
     __tablename__ = "api_keys"
     id: int = of(BigInteger, key=True, made=True)
     name: str = of(Text)

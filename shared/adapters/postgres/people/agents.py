@@ -30,10 +30,12 @@ class PostgresAgents(AdminStore):
 
     @store_method
     async def list_all(self) -> list[AgentRow]:
+        """Return all agents, ordered by name."""
         return await self._rows()
 
     @store_method
     async def find(self, name: str) -> AgentRow | None:
+        """Return the agent with this name; None if there is none."""
         return next(iter(await self._rows(col(AgentTable.name) == name)), None)
 
     async def _rows(self, *which: ColumnElement[bool]) -> list[AgentRow]:

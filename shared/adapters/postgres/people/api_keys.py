@@ -73,5 +73,6 @@ SELECT k.*, a.name AS agent FROM api_keys k LEFT JOIN agents a ON a.id = k.agent
 
 
 def build_api_key(row: Mapping[str, Any], agent: str | None) -> ApiKey:
+    """Return the API key of a row; `agent` is the name of its agent, None without one."""
     names = (field.name for field in fields(ApiKey) if field.name not in ("agent", "scopes"))
     return ApiKey(scopes=tuple(row["scopes"]), agent=agent, **{name: row[name] for name in names})

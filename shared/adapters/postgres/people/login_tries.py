@@ -83,6 +83,7 @@ class LoginPlaces(PoolStore):
 
     @store_method
     async def has_place(self, operator_id: int, address: str) -> bool:
+        """Return whether the operator has logged in from the network of this address."""
         found: bool = await self._pool.fetchval(
             *_HAS_PLACE(key=self.key_of(operator_id, address), operator_id=operator_id),
         )
@@ -108,6 +109,7 @@ def build_keys(
 
 
 def address_key(address: str) -> dict[str, bytes]:
+    """Return the hashed key of the count for an address's network, under the name "address"."""
     return {"address": _digest("address", network_of(address))}
 
 

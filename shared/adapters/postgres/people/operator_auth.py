@@ -98,9 +98,11 @@ class Passwords:
 
     @property
     def busy(self) -> bool:
+        """Whether too many passwords wait for hashing, so that the caller should refuse the next."""
         return self._waiting >= _MAX_WAITING_HASHES
 
     async def hash(self, password: str) -> str:
+        """Return the Argon2 hash of a password, computed in a thread. Raises TimeoutError."""
         return str(await self._run_in_thread(lambda: self._argon2().hash(password)))
 
     async def matches(self, stored: str | None, password: str) -> bool:
@@ -112,6 +114,7 @@ class Passwords:
         return bool(await self._run_in_thread(lambda: self._verify(stored, password)))
 
     def close(self) -> None:
+        """Cancel waiting hashes and wait for the running ones; blocks."""
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     async def _run_in_thread(self, work: Callable[[], Any]) -> Any:
@@ -238,6 +241,7 @@ class Operators(PoolStore):
 
     @store_method
     async def log_out(self, token: str) -> None:
+        """Delete the login of a token; an unknown token has no effect."""
         await self._pool.execute(
             *_LOG_OUT(token_hash=hash_secret(token)),
         )
@@ -287,6 +291,7 @@ class Operators(PoolStore):
     async def record(
         self, *, actor: str, action: str, about: str = "", detail: Mapping[str, Any] | None = None
     ) -> None:
+        """Append an entry to the audit log."""
         async with self._pool.acquire(timeout=_STATEMENT_SECONDS) as connection, connection.transaction():
             await append_audit(connection, actor=actor, action=action, about=about, detail=detail)
 
@@ -305,6 +310,7 @@ class Operators(PoolStore):
         return None if broken is None else int(broken["id"])
 
     async def close(self) -> None:
+        """Wait for the running hashes of passwords."""
         await asyncio.to_thread(self._passwords.close)
 
     @store_method

@@ -69,6 +69,7 @@ class PostgresPeopleDirectory(PoolStore):
 
     @store_method
     async def record_audit(self, action: str, *, about: str, by: str) -> None:
+        """Append an entry to the audit log; `by` is the operator, `about` the object."""
         async with self._pool.acquire() as connection, connection.transaction():
             await append_audit(connection, actor=by, action=action, about=about)
 

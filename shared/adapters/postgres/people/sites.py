@@ -27,10 +27,12 @@ class PostgresSites(AdminStore):
 
     @store_method
     async def list_all(self) -> list[SiteView]:
+        """Return all sites, ordered by name."""
         return await self._rows()
 
     @store_method
     async def find(self, name: str) -> SiteView | None:
+        """Return the site with this name; None if there is none."""
         return next(iter(await self._rows(col(SiteTable.name) == name)), None)
 
     async def _rows(self, *which: ColumnElement[bool]) -> list[SiteView]:

@@ -149,6 +149,7 @@ class PostgresVisitors(PoolStore):
 
     @store_method
     async def name_conversation(self, address_id: int, title: str) -> None:
+        """Store the title that the person chose for the conversation of an address."""
         await self._pool.execute(*_NAME_CONVERSATION(address_id=address_id, title=title))
 
     @store_method
@@ -321,6 +322,7 @@ A known token is moved to the new address.
 
 
 def build_visitor(row: asyncpg.Record) -> VisitorRow:
+    """Return the visitor of a row."""
     return build_value(VisitorRow, row, session_public_id=row["public_id"])
 
 
@@ -339,6 +341,7 @@ def _site(row: asyncpg.Record) -> SiteRow:
 
 
 def hash_token(token: str) -> bytes:
+    """Return the SHA-256 of a visitor's token, by which it is stored."""
     return hashlib.sha256(token.encode()).digest()
 
 

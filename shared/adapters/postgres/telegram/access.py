@@ -26,6 +26,7 @@ class PostgresTelegramAccess(PoolStore):
 
     @store_method
     async def find(self, bot_id: int, chat_id: int) -> AccessRow | None:
+        """Return the access of a chat to a bot; None if it never requested access."""
         return _row(await self._pool.fetchrow(*_FIND(bot_id=bot_id, chat_id=chat_id)))
 
     @store_method
@@ -49,6 +50,7 @@ class PostgresTelegramAccess(PoolStore):
 
     @store_method
     async def mark_decision_sent(self, bot_id: int, chat_id: int) -> None:
+        """Record that the person was sent the decision."""
         await self._pool.execute(*_TOLD(bot_id=bot_id, chat_id=chat_id, pending=False))
 
     @store_method
@@ -120,6 +122,7 @@ class PostgresTelegramAccess(PoolStore):
 
     @store_method
     async def list_all(self, *, state: AccessState | None = None) -> list[AccessRow]:
+        """Return at most 500 rows of access to all bots, pending first; `state` None means every state."""
         return _rows(await self._pool.fetch(*_ALL(state=state)))
 
     @store_method

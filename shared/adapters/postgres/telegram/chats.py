@@ -178,6 +178,7 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def find_chat(self, address_id: int) -> ChatRow | None:
+        """Return the chat of an address; None if the address is not of Telegram."""
         row = await self._pool.fetchrow(*_FIND_CHAT(address_id=address_id))
         return None if row is None else _place(row)
 

@@ -53,6 +53,7 @@ class PostgresDeliveries(PoolStore):
 
     @store_method
     async def list_parts(self, session_id: int, turn: int) -> tuple[PartRow, ...]:
+        """Return the parts of a turn's answer that were begun, in order."""
         rows = await self._pool.fetch(
             *_LIST_PARTS(session_id=session_id, turn=turn),
         )  # fmt: skip

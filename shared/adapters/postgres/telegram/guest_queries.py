@@ -70,6 +70,7 @@ class DueGuestQuery:
 
     @property
     def key(self) -> tuple[int, int]:
+        """Id of the bot and id of the update."""
         return self.bot_id, self.update_id
 
 

@@ -35,6 +35,8 @@ SELECT count(*) FROM new
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredUpdate:
+    """Raw update of Telegram as it is stored."""
+
     update_id: int
     body: Mapping[str, Any]
 

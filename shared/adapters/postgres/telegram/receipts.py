@@ -33,9 +33,11 @@ class TelegramReceipt:
 
     @property
     def parts(self) -> ReceiptParts:
+        """SQL that the statement of a message includes for this receipt."""
         return _PARTS
 
     def get_values(self) -> Mapping[str, object]:
+        """Return the values of the parameters in `parts`."""
         nothing = (None,) * len(self.message_ids)
         return {
             "bot_id": self.bot_id,
@@ -102,9 +104,11 @@ class CustomerReceipt:
 
     @property
     def parts(self) -> ReceiptParts:
+        """SQL that the statement of a message includes for this receipt."""
         return _CUSTOMER_PARTS
 
     def get_values(self) -> Mapping[str, object]:
+        """Return the values of the parameters in `parts`."""
         return {
             "bot_id": self.bot_id, "owner_id": self.owner_id, "chat_id": self.chat_id,
             "message_id": self.message_id, "sent_at": self.sent_at,

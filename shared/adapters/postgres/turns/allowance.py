@@ -75,6 +75,7 @@ class KindBudget:
 
     @property
     def slices(self) -> Sequence[BudgetSlice]:
+        """Slices that are closing, then the current one if there is one."""
         return [*self.draining, *([self.current] if self.current else ())]
 
 

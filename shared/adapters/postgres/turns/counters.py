@@ -47,6 +47,7 @@ class Source:
 
     @property
     def start(self) -> str:
+        """Position before all rows, as text: 0 or minus infinity."""
         return "0" if self.kind == "bigint" else "-infinity"
 
     @property

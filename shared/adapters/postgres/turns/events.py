@@ -225,6 +225,7 @@ class PostgresEvents(PoolStore):
 
 
 def build_event(row: Record) -> Stored:
+    """Return the stored event of a row, with its payload in the form of the API."""
     return Stored(event_seq=row["event_seq"], kind=row["kind"], payload=_payload(row))
 
 

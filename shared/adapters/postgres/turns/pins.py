@@ -44,6 +44,7 @@ class PostgresPins(PoolStore):
 
     @store_method
     async def unpin(self, session_id: int, seq: int) -> PinResult:
+        """Remove a pin and show that on screens; return "unpinned" or "not_pinned"."""
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.fetchval(*_LOCK_FOR_UNPIN(session_id=session_id))
             gone = await connection.fetchval(*_REMOVE(session_id=session_id, seq=seq))
@@ -54,6 +55,7 @@ class PostgresPins(PoolStore):
 
     @store_method
     async def list_pins(self, session_id: int) -> list[PinnedMessage]:
+        """Return the session's pinned messages, oldest first."""
         rows = await self._pool.fetch(
             *_LIST(session_id=session_id),
         )

@@ -37,6 +37,8 @@ _PARTS = Named("SELECT sha256, body FROM prompt_parts WHERE sha256 = ANY (:hashe
 
 
 class PostgresReplays(PoolStore):
+    """Store of what turns sent to models; it raises StorageUnavailable."""
+
     @store_method
     async def load_turn(self, session_id: int, turn: int) -> StoredTurn | None:
         """Return everything that is stored of the last model call of a turn.

@@ -26,6 +26,7 @@ class PostgresSessionSettings(PoolStore):
 
     @store_method
     async def load_chosen(self, session_id: int) -> ChosenRow:
+        """Return a session's choices and its agent's config. Raises UnknownSession."""
         row = await self._pool.fetchrow(
             *_LOAD_CHOSEN(session_id=session_id),
         )

@@ -31,6 +31,7 @@ class CachedView:
 
     @property
     def weight(self) -> int:
+        """Estimated tokens of the entries, with TOKENS_OF_AN_ENTRY for each."""
         return sum(map(_TOKENS, self.entries)) + TOKENS_OF_AN_ENTRY * len(self.entries)
 
 
@@ -61,6 +62,7 @@ class ViewCache:
         return kept[0]
 
     def keep(self, session_id: int, view: CachedView) -> None:
+        """Store a session's view; the oldest views are removed above the limit of tokens."""
         self._drop(session_id)
         weight = view.weight
         self._kept[session_id] = view, weight, self._now()
