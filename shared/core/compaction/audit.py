@@ -152,10 +152,8 @@ def audit_ledger(
     former = convert_to_ledger(former)
     lines = source_lines(source_text)
     ground = Ground.of(source_text, former)
-    items, dropped, faults = _checked_items(
-        patched, former, ground, {line.seq: line.author for line in lines}
-    )
-    narrative, narrative_faults, sentences = _checked_narrative(patched.narrative, former.narrative, ground)
+    items, dropped, faults = _check_items(patched, former, ground, {line.seq: line.author for line in lines})
+    narrative, narrative_faults, sentences = _check_narrative(patched.narrative, former.narrative, ground)
     checked = replace(patched, narrative=narrative, items=items)
     mended, added = add_required_items(checked, lines)
     identifiers = merge_identifiers(patched.identifiers, identifiers_of(source_words(source_text)))
@@ -165,7 +163,7 @@ def audit_ledger(
     bad = len(faults) - sum(fault.endswith(_CITES) for fault in faults) + len(narrative_faults)
     grounded = 1 - bad / proposed if proposed else 1.0
     hard = _hard_faults(patched, checked, mended, former, source_text, count, may_be_empty=may_be_empty)
-    hard = (*hard, *_unsaid(grounded, proposed))
+    hard = (*hard, *_find_ungrounded(grounded, proposed))
     scores = {
         **scores_of(patched, checked, former, lines),
         **common_scores(
@@ -207,13 +205,13 @@ def most_tokens(former: Ledger, source_text: str, count: Count) -> int:
     return max(_SHORT_SOURCE, math.floor(PROGRESS_SHARE * replaced))
 
 
-def _unsaid(grounded: float, proposed: int) -> tuple[str, ...]:
+def _find_ungrounded(grounded: float, proposed: int) -> tuple[str, ...]:
     if proposed < _FEW_STATEMENTS or grounded >= MOSTLY_UNSAID:
         return ()
     return ("most of the summary was never said in the conversation",)
 
 
-def _checked_items(
+def _check_items(
     patched: Ledger, former: Ledger, ground: Ground, authors: Mapping[int, str]
 ) -> tuple[tuple[LedgerItem, ...], tuple[str, ...], tuple[str, ...]]:
     before = {item.id: item for item in former.items}
@@ -258,7 +256,7 @@ def _item_fault(item: LedgerItem, old: LedgerItem | None, ground: Ground) -> str
     return text_fault(item.text, ground)
 
 
-def _checked_narrative(narrative: str, former: str, ground: Ground) -> tuple[str, tuple[str, ...], int]:
+def _check_narrative(narrative: str, former: str, ground: Ground) -> tuple[str, tuple[str, ...], int]:
     """Return the valid sentences, the faults of the others, and the number of sentences.
 
     An unchanged narrative is not checked. If no sentence is valid, the former narrative is returned.
@@ -339,7 +337,7 @@ def _new_text(patched: Ledger, former: Ledger) -> str:
 def must_stay(lines: tuple[SourceLine, ...]) -> tuple[NewItem, ...]:
     """Return items that a summary must have: prohibitions, unread files, and unanswered questions."""
     wanted = [NewItem(kind="constraint", text=text, sources=(seq,)) for seq, text in prohibitions(lines)]
-    wanted += [_unread(line) for line in lines if line.text.startswith(NAMED)]
+    wanted += [_make_file_item(line) for line in lines if line.text.startswith(NAMED)]
     wanted += list_unanswered(lines)
     found: dict[tuple[str, str], NewItem] = {}
     for item in wanted:
@@ -430,7 +428,7 @@ def _make_unanswered_item(line: SourceLine) -> NewItem | None:
     )
 
 
-def _unread(line: SourceLine) -> NewItem:
+def _make_file_item(line: SourceLine) -> NewItem:
     words = line.text.replace(NOT_ANSWERED, "").strip().strip("()")
     text = f"{words[:1].upper()}{words[1:]}"
     return NewItem(kind="artifact", text=text, sources=(line.seq,), author=line.author)

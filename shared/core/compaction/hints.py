@@ -207,7 +207,7 @@ def _words(stretch: Sequence[Entry]) -> Counter[str]:
 
 def _topic(stretch: Sequence[Entry], words: Counter[str], spread: Counter[str], total: int) -> Topic:
     often = [word for word, _ in words.most_common(_CANDIDATES)]
-    telling = {word: _telling(word, words, spread, total) for word in often}
+    telling = {word: _weigh_word(word, words, spread, total) for word in often}
     ranked = sorted(often, key=lambda word: (-telling[word], word))[:_LABEL_WORDS]
     said = (redact(text_of(entry.blocks)) for entry in stretch if entry.author == "person")
     return Topic(
@@ -219,7 +219,7 @@ def _topic(stretch: Sequence[Entry], words: Counter[str], spread: Counter[str], 
     )
 
 
-def _telling(word: str, words: Counter[str], spread: Counter[str], total: int) -> float:
+def _weigh_word(word: str, words: Counter[str], spread: Counter[str], total: int) -> float:
     """Return how well a word describes a stretch: frequent here, rare in other stretches, and long."""
     rare = math.log((total + 1) / spread[word]) + 0.1
     return rare * math.sqrt(words[word]) * min(len(word), _LONG)

@@ -127,7 +127,7 @@ def apply_patch(
             continue
         number += 1
         places[told] = len(items)
-        items.append(_fresh(new, number))
+        items.append(_number_item(new, number))
     return replace(
         former,
         narrative=truncate_words(patch.narrative, NARRATIVE_WORDS) or former.narrative,
@@ -242,7 +242,7 @@ def _apply_change(item: LedgerItem, text: str | None, reason: str | None) -> Led
     return item if text is None else replace(item, text=shorten_line(text, ITEM_CHARS))
 
 
-def _fresh(new: NewItem, number: int) -> LedgerItem:
+def _number_item(new: NewItem, number: int) -> LedgerItem:
     return LedgerItem(
         id=f"{LETTERS[new.kind]}{number}",
         kind=new.kind,

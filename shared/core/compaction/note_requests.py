@@ -354,14 +354,14 @@ class HeardText:
 
 def own_words(blocks: Iterable[Block]) -> str:
     """Return the text that the person typed in a message, without quotes, files and pictures."""
-    return "\n".join(line for line, own in _said_lines(blocks) if own)
+    return "\n".join(line for line, own in _list_typed_lines(blocks) if own)
 
 
 def get_forwarded_text(blocks: Iterable[Block]) -> str:
     """Return the text in a person's message that others may have written: quotes, files, and descriptions of
     pictures.
     """
-    return "\n".join(line for line, own in _said_lines(blocks) if not own)
+    return "\n".join(line for line, own in _list_typed_lines(blocks) if not own)
 
 
 def has_looked_up(blocks: Iterable[Block]) -> bool:
@@ -391,7 +391,7 @@ def split_heard_text(entries: Sequence[Entry]) -> HeardText:
     foreign: list[str] = []
     for _, group in groupby(entries, key=lambda entry: entry.turn):
         turn = list(group)
-        brought = [text for entry in turn for text in _brought(entry, tools)]
+        brought = [text for entry in turn for text in _list_foreign_texts(entry, tools)]
         if brought or any(has_looked_up(entry.blocks) for entry in turn):
             brought += [text_of(entry.blocks) for entry in turn if entry.author == "assistant"]
         own += [own_words(entry.blocks) for entry in turn if entry.author == "person"]
@@ -399,7 +399,7 @@ def split_heard_text(entries: Sequence[Entry]) -> HeardText:
     return HeardText(own=tuple(filter(None, own)), foreign=tuple(filter(None, foreign)))
 
 
-def _brought(entry: Entry, tools: Mapping[str, str]) -> list[str]:
+def _list_foreign_texts(entry: Entry, tools: Mapping[str, str]) -> list[str]:
     match entry.author:
         case "person":
             texts = [get_forwarded_text(entry.blocks)]
@@ -411,7 +411,7 @@ def _brought(entry: Entry, tools: Mapping[str, str]) -> list[str]:
     return [text for text in texts if text]
 
 
-def _said_lines(blocks: Iterable[Block]) -> Iterable[tuple[str, bool]]:
+def _list_typed_lines(blocks: Iterable[Block]) -> Iterable[tuple[str, bool]]:
     for block in blocks:
         match block:
             case Text(text=text):

@@ -137,7 +137,7 @@ def plan_compaction(
     """
     ended = tuple(turn for turn in turns_of(view.entries) if turn[0].turn != view.open_turn)
     open_tokens = _tokens((e for e in view.entries if e.turn == view.open_turn), ratio)
-    most, patience = _rooms_of_tail(view, budget, policy, ratio, asked=keep_turns is not None)
+    most, patience = _find_tail_limits(view, budget, policy, ratio, asked=keep_turns is not None)
     wanted = _tail_length(ended, open_tokens, most, budget, policy, keep_turns, ratio, relaxed=force)
     unresolved = find_unresolved_turns(view.entries, view.open_turn)
     kept = _with_unresolved(ended, unresolved, wanted, patience, ratio, relaxed=force)
@@ -145,7 +145,7 @@ def plan_compaction(
     source = tuple(entry for turn in hidden for entry in turn if not entry.pinned)
     corrections = list_corrections(view)
     if not source:
-        return _why_nothing(hidden, open_tokens, budget, kept, wanted)
+        return _explain_nothing(hidden, open_tokens, budget, kept, wanted)
     tail_tokens = open_tokens + _tokens((e for turn in ended[len(hidden) :] for e in turn), ratio)
     pin_tokens = _tokens((*view.pins, *(e for turn in hidden for e in turn if e.pinned)), ratio)
     summary_limit = _summary_limit(budget, policy, tail_tokens + pin_tokens, summariser_window, ratio)
@@ -230,7 +230,7 @@ def smaller_summary(plan: CompactionPlan, *, budget: ContextBudget, policy: Cont
     return most if most >= MIN_SUMMARY else None
 
 
-def _rooms_of_tail(
+def _find_tail_limits(
     view: View, budget: ContextBudget, policy: ContextPolicy, ratio: float, *, asked: bool
 ) -> tuple[int, int]:
     """Return two limits for the turns kept live, in tokens: usual, and to keep an unanswered message.
@@ -295,7 +295,7 @@ def _with_unresolved(
     return kept
 
 
-def _why_nothing(
+def _explain_nothing(
     hidden: Sequence[Turn], open_tokens: int, budget: ContextBudget, kept: int, wanted: int
 ) -> NothingToCompact:
     if hidden:
@@ -382,7 +382,7 @@ def portions(
         return (tuple(entries),) if entries else ()
     if even:
         parts = ceil(total / limit)
-        made = _even(entries, total / parts, ratio, named)
+        made = _split_evenly(entries, total / parts, ratio, named)
         if all(source_tokens(portion, ratio, named) <= limit for portion in made):
             return made
     return split_into_chunks(entries, limit, ratio, named)
@@ -443,7 +443,9 @@ def _shown_tokens(entry: Entry, named: frozenset[int]) -> int:
     return min(whole_tokens(entry), MESSAGE_TOKENS)
 
 
-def _even(entries: Sequence[Entry], share: float, ratio: float, named: frozenset[int]) -> tuple[Portion, ...]:
+def _split_evenly(
+    entries: Sequence[Entry], share: float, ratio: float, named: frozenset[int]
+) -> tuple[Portion, ...]:
     made: list[list[Entry]] = [[]]
     done = 0.0
     for turn in turns_of(entries):
@@ -504,7 +506,7 @@ def whole_tokens(entry: Entry) -> int:
 def render_message_name(entry: Entry) -> str:
     """Return the line for a message that is too long to read: its time, size and beginning."""
     words = redact(_without_injections(text_of(entry.blocks)[:_BEGINNING_CHARS])).split()
-    beginning = _harmless(" ".join(words[:_FIRST_WORDS])).replace('"', "'").strip()
+    beginning = _escape_line(" ".join(words[:_FIRST_WORDS])).replace('"', "'").strip()
     return (
         f"{NAMED}{whole_tokens(entry):,} tokens, sent at {entry.at:%H:%M} UTC, too long to be read here; "
         f'it begins: "{beginning}")'
@@ -537,7 +539,7 @@ def _entry_words(entry: Entry, count: Count, message_tokens: int) -> str:
     words = (_block_words(block, count, message_tokens) for block in entry.blocks)
     joined = "\n".join(word for word in words if word)
     lines = (line.rstrip() for line in redact(joined).splitlines())
-    return "\n".join(_harmless(line) for line in lines if line.strip())
+    return "\n".join(_escape_line(line) for line in lines if line.strip())
 
 
 def _block_words(block: Block, count: Count, message_tokens: int) -> str:
@@ -579,7 +581,7 @@ def _head_and_tail(text: str, limit: int, count: Count) -> str:
     return f"{text[:half]} [… {left_out:,} characters left out …] {text[-half:]}"
 
 
-def _harmless(line: str) -> str:
+def _escape_line(line: str) -> str:
     """Return the line with signs escaped that could imitate a line of the source text."""
     defused = line.replace("[#", "( #")
     return f" {defused}" if _DATE.match(defused) else defused

@@ -134,7 +134,7 @@ class Ground:
         # Only texts count: line numbers and cited sources are the program's.
         former_texts = (former.narrative, *(item.text for item in former.items), *former.identifiers)
         known = "\n".join((source_words(source_text), *former_texts))
-        plain = _plain(known)
+        plain = _normalise_text(known)
         return cls(
             text=plain,
             numbers=frozenset(_numbers(known)),
@@ -150,8 +150,8 @@ class Ground:
             text = text.replace(address, " ")
         quoted = quotations_of(text)
         return (
-            *(found for found in addresses if _plain(found) not in self.text),
-            *(found for found in quoted if _plain(found).strip(" .,!?") not in self.text),
+            *(found for found in addresses if _normalise_text(found) not in self.text),
+            *(found for found in quoted if _normalise_text(found).strip(" .,!?") not in self.text),
             *self._missing_numbers(text),
             *self._missing_dates(text),
             *(() if self.german else self._missing_names(text)),
@@ -178,11 +178,11 @@ class Ground:
             written
             for written, isos in possible.items()
             if not isos & self.dates
-            and not all(_stem(w) in self.stems for w in _WORD.findall(_plain(written)))
+            and not all(_stem(w) in self.stems for w in _WORD.findall(_normalise_text(written)))
         )
 
     def _knows_number(self, number: str) -> bool:
-        bare = _bare(number)
+        bare = _bare_number(number)
         if bare in self.numbers:
             return True
         parts = _PARTS.findall(number)
@@ -194,7 +194,7 @@ class Ground:
         return tuple(
             name
             for name in names_of(text)
-            if not all(_stem(word) in self.stems for word in _WORD.findall(_plain(name)))
+            if not all(_stem(word) in self.stems for word in _WORD.findall(_normalise_text(name)))
         )
 
 
@@ -212,7 +212,7 @@ def script_of(text: str) -> str | None:
     return name if most / letters >= _CLEAR_SHARE else None
 
 
-def _plain(text: str) -> str:
+def _normalise_text(text: str) -> str:
     text = unicodedata.normalize("NFKC", text).casefold()
     return " ".join(text.replace("’", "'").replace("‘", "'").split())
 
@@ -225,12 +225,12 @@ def _stem(word: str) -> str:
 def _numbers(text: str) -> set[str]:
     found: set[str] = set()
     for number in numbers_of(text):
-        found.add(_bare(number))
+        found.add(_bare_number(number))
         found.update(part.lstrip("0") or "0" for part in _PARTS.findall(number))
     return found
 
 
-def _bare(number: str) -> str:
+def _bare_number(number: str) -> str:
     """Return the number without thousands separators and percent sign, so that 1,000 equals 1000."""
     return re.sub(r"(?<=\d),(?=\d{3}(?:\D|$))", "", number).rstrip("%")
 

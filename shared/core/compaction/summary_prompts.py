@@ -71,7 +71,7 @@ def saves_together(costs: Costs, *, writer: Prices | None, chat: Prices | None, 
         return _WRITTEN_FACTOR * costs.instruction_tokens < costs.source_tokens
     if writer is None or chat is None:
         return False
-    together = _price_behind(costs, chat)
+    together = _price_without_chat(costs, chat)
     apart = costs.source_tokens * writer.input + costs.answer_tokens * writer.output
     whole = costs.cycle_micro + costs.prefix_tokens * chat.cache_read + together
     return together - apart <= SAVED_SHARE * whole
@@ -85,12 +85,12 @@ def stays_with_chat(costs: Costs, *, writer: Prices | None, chat: Prices | None)
     """
     if writer is None or chat is None or costs.cache_age_seconds >= costs.cache_seconds:
         return False
-    alone = costs.prefix_tokens * chat.cache_read + _price_behind(costs, chat)
+    alone = costs.prefix_tokens * chat.cache_read + _price_without_chat(costs, chat)
     apart = costs.source_tokens * writer.input + costs.answer_tokens * writer.output
     return alone - apart <= SAVED_SHARE * (costs.cycle_micro + alone)
 
 
-def _price_behind(costs: Costs, chat: Prices) -> float:
+def _price_without_chat(costs: Costs, chat: Prices) -> float:
     """Return the micro-dollars of the instruction and the chat model's answer, without the chat
     before them.
     """
@@ -216,13 +216,13 @@ def own_sentences() -> frozenset[str]:
             repair_request("", form=form),
         )
     ]
-    found = (_plain(part) for text in (*asked, WARM, MERGING, TITLE_LINE) for part in _SPLIT.split(text))
+    found = (_join_words(part) for text in (*asked, WARM, MERGING, TITLE_LINE) for part in _SPLIT.split(text))
     return frozenset(sentence for sentence in found if len(sentence) > _TELLING_CHARS)
 
 
 def is_own_sentence(text: str) -> bool:
     """Return whether a text is a sentence of the program's own summary prompts."""
-    return _plain(text) in own_sentences()
+    return _join_words(text) in own_sentences()
 
 
 _SPLIT = re.compile(r"(?<=[.!?:])\s+|\n+")
@@ -299,7 +299,7 @@ def _json_line(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _plain(text: str) -> str:
+def _join_words(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.casefold()))
 
 

@@ -208,7 +208,7 @@ def layers_for(config: Mapping[str, Any], at: Circumstances) -> SystemLayers:
 @ttl_cache(LAYERS_KEPT)
 def _layers(persona: str, name: str, mode: str, place: str, at: Circumstances) -> SystemLayers:
     workspace = at.workspace
-    person = [place, _who(at), about_person(workspace) if at.private else ""]
+    person = [place, _describe_person(at), about_person(workspace) if at.private else ""]
     return SystemLayers(
         base=base_rules(),
         agent=persona or _agent(name, workspace),
@@ -278,7 +278,7 @@ def _agent(name: str, workspace: Workspace) -> str:
     return default_persona(assistant_name=join_lines(name))
 
 
-def _who(at: Circumstances) -> str:
+def _describe_person(at: Circumstances) -> str:
     """Return the sentences that describe the group or person for the prompt; empty if nothing is known.
 
     The name may come from a stranger, so it is cut to one short line.

@@ -150,7 +150,7 @@ def build_context(
         messages=messages,
         cache_at=_cache_marks(
             messages,
-            _ends_of_settled(messages, view.entries, policy),
+            _find_settled_ends(messages, view.entries, policy),
             has_background=bool(background),
             silent=bool(instruction),
         ),
@@ -185,10 +185,10 @@ def find_last_described_turn(view: View, policy: ContextPolicy) -> int:
     It advances by several turns at once, so that the cached prefix rarely changes.
     """
     newest = view.entries[-1].turn if view.entries else 0
-    return _described_at(newest, policy, is_open=newest == view.open_turn)
+    return _last_described_turn(newest, policy, is_open=newest == view.open_turn)
 
 
-def _described_at(newest: int, policy: ContextPolicy, *, is_open: bool = True) -> int:
+def _last_described_turn(newest: int, policy: ContextPolicy, *, is_open: bool = True) -> int:
     keep = policy.keeping.picture_turns
     if keep is None:
         return 0
@@ -202,7 +202,7 @@ def count_replaced_pictures(view: View, policy: ContextPolicy, count: Count) -> 
     if not policy.keeping.picture_turns or not view.entries:
         return 0
     newest = view.entries[-1].turn
-    gone = range(_described_at(newest - 1, policy) + 1, _described_at(newest, policy) + 1)
+    gone = range(_last_described_turn(newest - 1, policy) + 1, _last_described_turn(newest, policy) + 1)
     return sum(
         entry.tokens - estimate_blocks(tuple(map(describe_block, entry.blocks)), count)
         for entry in view.entries
@@ -375,7 +375,7 @@ def _with_blocks(
     return replace(message, blocks=before + message.blocks + after)
 
 
-def _ends_of_settled(
+def _find_settled_ends(
     messages: Sequence[Message], entries: Sequence[Entry], policy: ContextPolicy
 ) -> tuple[int, ...]:
     """Return the indices of the messages before the newest batch of shortened results and before the next
@@ -505,9 +505,9 @@ def select(
     Pins, the open turn and unresolved turns always stay; with `unread` also turns that no flush has read.
     `channel` chooses its limit of history; `ratio` is the model's tokens per estimated token.
     """
-    if not _selects(view, policy, channel):
+    if not _leaves_out(view, policy, channel):
         return Selection(view=view)
-    chosen = _choose(view, policy, channel, ratio) | _always(view, unread=unread)
+    chosen = _choose(view, policy, channel, ratio) | _list_always_sent(view, unread=unread)
     kept = tuple(entry for entry in view.entries if entry.seq in chosen)
     gone = tuple(entry for entry in view.entries if entry.seq not in chosen)
     if not gone:
@@ -529,7 +529,7 @@ def left_out_counter(policy: ContextPolicy, *, channel: str | None, ratio: float
 # ---- windows, rounds, turns, tokens
 
 
-def _selects(view: View, policy: ContextPolicy, channel: str | None) -> bool:
+def _leaves_out(view: View, policy: ContextPolicy, channel: str | None) -> bool:
     if policy.keeping.limits(channel):
         return True
     return policy.keeping.hides_chatter and any(entry.pruned == "hide" for entry in view.entries)
@@ -551,7 +551,7 @@ def _choose(view: View, policy: ContextPolicy, channel: str | None, ratio: float
     return frozenset(entry.seq for entry in kept)
 
 
-def _always(view: View, *, unread: bool) -> Chosen:
+def _list_always_sent(view: View, *, unread: bool) -> Chosen:
     """Return the `seq` of entries that are always sent: the open turn and unresolved turns, with `unread`
     also unread ones.
     """

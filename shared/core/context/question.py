@@ -146,7 +146,7 @@ def read_question(text: str) -> Question:
     dictionary = question_dictionary(text)
     spoken = tuple(words_of(asked or text))
     told = _asks_what_was_told(spoken, dictionary)
-    about: Author = "assistant" if told else _about(spoken, dictionary)
+    about: Author = "assistant" if told else _find_subject(spoken, dictionary)
     asks = (told or about != "assistant") and bool(asked or _begins_to_ask(text, spoken, dictionary))
     words = _telling_words(asked, text)
     return Question(
@@ -200,10 +200,10 @@ def is_small_talk(text: str) -> bool:
     return len(text) <= SMALL_TALK_CHARS and not _telling_words(text)
 
 
-def _about(words: Sequence[str], dictionary: str) -> Author:
-    if _in(_FIRST_PERSON, dictionary, words):
+def _find_subject(words: Sequence[str], dictionary: str) -> Author:
+    if _has_any(_FIRST_PERSON, dictionary, words):
         return "person"
-    if not _in(_SECOND_PERSON, dictionary, words) or _in(_REQUESTS, dictionary, words):
+    if not _has_any(_SECOND_PERSON, dictionary, words) or _has_any(_REQUESTS, dictionary, words):
         return ""
     return "assistant"
 
@@ -230,8 +230,8 @@ def _asks_what_was_told(words: Sequence[str], dictionary: str) -> bool:
 
 def _begins_to_ask(text: str, words: Sequence[str], dictionary: str) -> bool:
     """Return whether a sentence without a question mark asks something, as in "where did I put the keys"."""
-    return text.rstrip()[-1:].isalnum() and _in(_INTERROGATIVES, dictionary, words[:1])
+    return text.rstrip()[-1:].isalnum() and _has_any(_INTERROGATIVES, dictionary, words[:1])
 
 
-def _in(lists: Mapping[str, Sequence[str]], dictionary: str, words: Sequence[str]) -> bool:
+def _has_any(lists: Mapping[str, Sequence[str]], dictionary: str, words: Sequence[str]) -> bool:
     return any(word in words for word in lists.get(dictionary, ()))

@@ -36,7 +36,7 @@ def misfits(preset: str, numbers: Mapping[str, Any]) -> tuple[Misfit, ...]:
     """
     if contradiction(preset, numbers) is None:
         return ()
-    return tuple(_nearest(preset, numbers, _fewest(preset, numbers)))
+    return tuple(_nearest(preset, numbers, _find_fewest(preset, numbers)))
 
 
 def contradiction(preset: str, numbers: Mapping[str, Any]) -> str | None:
@@ -60,7 +60,7 @@ def _estimate_system_text() -> int:
     return estimate_by_script(system_text(layers_for({}, Circumstances())))
 
 
-def _fewest(preset: str, numbers: Mapping[str, Any]) -> tuple[str, ...]:
+def _find_fewest(preset: str, numbers: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the smallest set of fields without which the other settings fit; the preset alone
     always fits.
     """

@@ -83,7 +83,7 @@ def _doubles(notes: Sequence[LiveNote]) -> list[tuple[int, int]]:
     doubles: list[tuple[int, int]] = []
     for note in best_first:
         telling = _rarest(note.gist, common)
-        heir = next((one for one in _once(kept, telling) if is_near_gist(note.gist, one.gist)), None)
+        heir = next((one for one in _list_once(kept, telling) if is_near_gist(note.gist, one.gist)), None)
         if heir is not None:
             doubles.append((note.id, heir.id))
             continue
@@ -98,7 +98,7 @@ def _rarest(gist: Sequence[int], common: Counter[int]) -> list[int]:
     return ranked[: len(ranked) - ceil(ALIKE_AT * len(ranked)) + 1]
 
 
-def _once(kept: dict[int, list[LiveNote]], words: Iterable[int]) -> Iterable[LiveNote]:
+def _list_once(kept: dict[int, list[LiveNote]], words: Iterable[int]) -> Iterable[LiveNote]:
     seen: set[int] = set()
     for word in words:
         for note in kept[word]:

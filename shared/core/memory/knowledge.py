@@ -73,7 +73,7 @@ def split_text(text: str) -> tuple[Passage, ...]:
     passages: list[Passage] = []
     for paragraphs in _pack(_number_paragraphs(text)):
         first, last = paragraphs[0][0], paragraphs[-1][1]
-        parts = _small("\n\n".join(words for _, _, words in paragraphs))
+        parts = _split_text("\n\n".join(words for _, _, words in paragraphs))
         passages += [Passage(heading=_range("line", first, last), text=part) for part in parts]
     return tuple(passages)
 
@@ -94,7 +94,7 @@ def split_csv(text: str) -> tuple[Passage, ...]:
     passages: list[Passage] = []
     for group in _pack(told):
         heading = _range("row", group[0][0], group[-1][1])
-        parts = _small("\n".join(words for _, _, words in group))
+        parts = _split_text("\n".join(words for _, _, words in group))
         passages += [Passage(heading=heading, text=part) for part in parts]
     return tuple(passages)
 
@@ -104,13 +104,13 @@ def split_pages(pages: Sequence[str]) -> tuple[Passage, ...]:
     return tuple(
         Passage(heading=f"page {number}", text=part)
         for number, page in enumerate(pages, 1)
-        for part in _small(page.strip())
+        for part in _split_text(page.strip())
     )
 
 
 def _section(way: Sequence[tuple[int, str]], lines: Sequence[str]) -> list[Passage]:
     heading = _PATH.join(name for _, name in way)
-    return [Passage(heading=heading, text=part) for part in _small("\n".join(lines).strip())]
+    return [Passage(heading=heading, text=part) for part in _split_text("\n".join(lines).strip())]
 
 
 _Numbered = tuple[int, int, str]
@@ -147,7 +147,7 @@ def _pack(parts: Iterable[_Numbered]) -> Iterator[list[_Numbered]]:
         yield held
 
 
-def _small(text: str) -> Iterator[str]:
+def _split_text(text: str) -> Iterator[str]:
     """Yield the text in parts of at most `PASSAGE_WORDS` words.
 
     It is split at paragraphs, else at sentences, else at words, else anywhere. A table is split between rows,
@@ -168,7 +168,7 @@ def _small(text: str) -> Iterator[str]:
     ):
         if len(pieces) > 1:
             for group in _pack((0, 0, piece) for piece in pieces if piece.strip()):
-                yield from _small(separator.join(words for _, _, words in group).strip())
+                yield from _split_text(separator.join(words for _, _, words in group).strip())
             return
     step = PASSAGE_WORDS * _WORD_CHARS
     yield from (text[at : at + step] for at in range(0, len(text), step))

@@ -264,7 +264,7 @@ def rank_passages(
         sure[lane] = share
         if lane == "said":
             raised = _Raised(turns, notes, facts)
-            by_words = _score_messages(found, lanes["said"], own, _about(named, question), raised)
+            by_words = _score_messages(found, lanes["said"], own, _find_subject(named, question), raised)
             said = _with_meaning(found, lanes[lane], by_words, carried[lane])
             scores.update(_raise_named_days(found, lanes[lane], said, spans))
         else:
@@ -375,7 +375,7 @@ def _rarest(passages: int) -> float:
     return math.log(1 + max(passages, FEW_PASSAGES))
 
 
-def _about(named: Mapping[int, Author], question: Question) -> Author:
+def _find_subject(named: Mapping[int, Author], question: Question) -> Author:
     sides = set(named.values())
     if not sides:
         return question.about

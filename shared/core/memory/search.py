@@ -130,8 +130,8 @@ class SearchWord:
         return list(dict.fromkeys(forms))
 
     def mark(self) -> re.Pattern[str]:
-        """Return a pattern that finds the word in a text from `_plain`."""
-        words = "|".join(re.escape(_plain(form)) for form in self._forms())
+        """Return a pattern that finds the word in a text from `_plain_text`."""
+        words = "|".join(re.escape(_plain_text(form)) for form in self._forms())
         if self.inside:
             return re.compile(words)
         end = r"[^\W_]*" if self.begins else r"(?![^\W_])"
@@ -146,7 +146,7 @@ def search_words(text: str) -> tuple[str, ...]:
 def excerpt_of(text: str, words: Sequence[SearchWord], *, most: int = EXCERPT_CHARS) -> tuple[Fragment, ...]:
     """Return up to `most` characters around the first hit, on one line, with all hits marked."""
     line = " ".join(text.split())
-    plain = _plain(line)
+    plain = _plain_text(line)
     spans = _join_spans([found.span() for word in words for found in word.mark().finditer(plain)])
     begin = max(0, spans[0][0] - _BEFORE_THE_HIT) if spans and len(line) > most else 0
     begin = min(begin, max(0, len(line) - most))
@@ -165,7 +165,7 @@ def excerpt_of(text: str, words: Sequence[SearchWord], *, most: int = EXCERPT_CH
     return tuple(part for part in parts if part.text)
 
 
-def _plain(text: str) -> str:
+def _plain_text(text: str) -> str:
     """Return the text in lower case without accents, one character for each, so that positions
     stay the same.
     """

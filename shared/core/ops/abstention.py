@@ -92,10 +92,10 @@ class AbstentionRow:
     figures: EvalFigures
 
     def count(self, verdict: Verdict, *, answerable: bool) -> int:
-        return sum(one.verdict == verdict for one in self._of(answerable=answerable))
+        return sum(one.verdict == verdict for one in self._select_answers(answerable=answerable))
 
     def count_asked(self, *, answerable: bool) -> int:
-        return len(self._of(answerable=answerable))
+        return len(self._select_answers(answerable=answerable))
 
     @property
     def unsearched(self) -> int:
@@ -107,7 +107,7 @@ class AbstentionRow:
         """Cost of all calls in dollars; None if the price of a call is unknown."""
         return None if self.figures.unpriced_calls else self.figures.micro / 1e6
 
-    def _of(self, *, answerable: bool) -> list[JudgedAnswer]:
+    def _select_answers(self, *, answerable: bool) -> list[JudgedAnswer]:
         return [one for one in self.answers if bool(one.question.answers) is answerable]
 
     def as_json(self) -> dict[str, Any]:

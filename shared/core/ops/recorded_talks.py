@@ -63,11 +63,11 @@ def read_talks(data: Any, *, unanswerable: bool = False) -> tuple[EvalTalk, ...]
 
 def _talk(one: Mapping[str, Any], number: int) -> EvalTalk:
     if "haystack_sessions" in one:
-        name, said, asked = f"{one.get('question_id', number)}", _long_mem(one), _long_mem_questions(one)
+        name, said, asked = f"{one.get('question_id', number)}", _read_long_mem(one), _long_mem_questions(one)
     elif "conversation" in one:
-        name, said, asked = f"{one.get('sample_id', number)}", _locomo(one), _locomo_questions(one)
+        name, said, asked = f"{one.get('sample_id', number)}", _read_locomo(one), _locomo_questions(one)
     elif "said" in one:
-        name, said, asked = f"{one.get('name', number)}", _beam(one), _beam_questions(one)
+        name, said, asked = f"{one.get('name', number)}", _read_beam(one), _beam_questions(one)
     else:
         raise KeyError("conversation")
     dated, questions = tuple(said), tuple(asked)
@@ -90,7 +90,7 @@ _Dated = tuple[str, RecordedLine]
 """Day as the record writes it, and a line."""
 
 
-def _locomo(one: Mapping[str, Any]) -> Iterator[_Dated]:
+def _read_locomo(one: Mapping[str, Any]) -> Iterator[_Dated]:
     talk = one["conversation"]
     sittings = sorted(int(key[8:]) for key in talk if key.startswith("session_") and key[8:].isdigit())
     for sitting in sittings:
@@ -118,7 +118,7 @@ def _locomo_questions(one: Mapping[str, Any]) -> Iterator[EvalQuestion]:
             yield EvalQuestion(question=str(asked["question"]), answers=(answer,))
 
 
-def _long_mem(one: Mapping[str, Any]) -> Iterator[_Dated]:
+def _read_long_mem(one: Mapping[str, Any]) -> Iterator[_Dated]:
     sittings = one["haystack_sessions"]
     days = one.get("haystack_dates") or [""] * len(sittings)
     for sitting, (day, lines) in enumerate(zip(days, sittings, strict=True)):
@@ -135,7 +135,7 @@ def _long_mem_questions(one: Mapping[str, Any]) -> Iterator[EvalQuestion]:
     yield EvalQuestion(question=f"{day}{one['question']}", answers=answers)
 
 
-def _beam(one: Mapping[str, Any]) -> Iterator[_Dated]:
+def _read_beam(one: Mapping[str, Any]) -> Iterator[_Dated]:
     for line in one["said"]:
         at = datetime.fromisoformat(line["at"])
         at = at if at.tzinfo else at.replace(tzinfo=UTC)

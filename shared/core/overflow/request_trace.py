@@ -161,7 +161,7 @@ def _unsent_entries(entries: Sequence[Entry]) -> Iterator[Piece]:
     for entry in entries[-UNSENT_ENTRIES:]:
         how = "hide" if entry.pruned == "hide" else "left_out"
         for block in entry.blocks:
-            yield _unsent(entry, block, how)
+            yield _trace_unsent(entry, block, how)
 
 
 def _messages(
@@ -176,11 +176,11 @@ def _messages(
                 yield _trace_added(block, message, number, volatile)
                 continue
             while next_unsent < place:
-                yield from _if_unsent(log.blocks[next_unsent])
+                yield from _trace_if_unsent(log.blocks[next_unsent])
                 next_unsent += 1
             yield _trace_logged(log.blocks[place], block, message, number)
     for one in log.blocks[next_unsent:]:
-        yield from _if_unsent(one)
+        yield from _trace_if_unsent(one)
 
 
 def _expect(entry: Entry, view: View, policy: ContextPolicy) -> Iterator[_Expected]:
@@ -195,13 +195,13 @@ def _expect(entry: Entry, view: View, policy: ContextPolicy) -> Iterator[_Expect
         yield _Expected(entry=entry, stored=stored, shown=next(following, None) if kept else None)
 
 
-def _if_unsent(one: _Expected) -> Iterator[Piece]:
+def _trace_if_unsent(one: _Expected) -> Iterator[Piece]:
     if not one.used:
         passing = isinstance(one.stored, Thinking | ProviderBlock)
-        yield _unsent(one.entry, one.stored, "thinking" if passing else "left_out")
+        yield _trace_unsent(one.entry, one.stored, "thinking" if passing else "left_out")
 
 
-def _unsent(entry: Entry, block: Block, how: str) -> Piece:
+def _trace_unsent(entry: Entry, block: Block, how: str) -> Piece:
     words = _words(block)
     return Piece(
         part="messages", source=_source(block), kind=_kind(block), text="", role=entry.role, sent=False,

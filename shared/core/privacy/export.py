@@ -90,7 +90,7 @@ def summary_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def dump_json(value: Any) -> str:
     """Return a value as JSON; times as ISO 8601, bytes in hex."""
-    return json.dumps(value, ensure_ascii=False, default=_plain)
+    return json.dumps(value, ensure_ascii=False, default=_encode_value)
 
 
 def _dump_inert(value: Any) -> str:
@@ -121,7 +121,7 @@ def _longest_run(text: str) -> int:
     return max(map(len, re.findall("`+", text)), default=0)
 
 
-def _plain(value: Any) -> Any:
+def _encode_value(value: Any) -> Any:
     if isinstance(value, datetime):
         return iso(value)
     if isinstance(value, bytes | bytearray | memoryview):

@@ -102,14 +102,14 @@ def shorten_blocks(blocks: tuple[Block, ...], seq: int) -> tuple[Block, ...]:
     if total <= LONG_CHARS:
         return blocks
     return tuple(
-        _text_in_part(block, max(_LEAST_SHOWN_CHARS, SHOWN_CHARS * len(block.text) // total), seq)
+        _excerpt_text(block, max(_LEAST_SHOWN_CHARS, SHOWN_CHARS * len(block.text) // total), seq)
         if isinstance(block, Text)
         else block
         for block in blocks
     )
 
 
-def _text_in_part(block: Text, room: int, seq: int) -> Text:
+def _excerpt_text(block: Text, room: int, seq: int) -> Text:
     text, tail = block.text, room // 3
     reference = (
         f"[Shown in part: {len(text):,} characters of message #{seq}. Its beginning and its end follow; "
@@ -124,11 +124,11 @@ def _text_in_part(block: Text, room: int, seq: int) -> Text:
 
 def spill_text(text: str, artifact: str, policy: ContextPolicy, count: Count) -> str:
     """Return the text, or, if it has more than `spill_over` tokens, its excerpt with the artifact's id."""
-    whole = _too_long(text, policy, count)
+    whole = _make_artifact(text, policy, count)
     return text if whole is None else _keep_excerpt(replace(whole, id=artifact), policy, count)
 
 
-def _too_long(text: str, policy: ContextPolicy, count: Count) -> Artifact | None:
+def _make_artifact(text: str, policy: ContextPolicy, count: Count) -> Artifact | None:
     if len(text) <= policy.pruning.spill_over // _TOKENS_PER_CHAR_MOST:
         return None  # a text of this length cannot have more tokens than the limit
     tokens = count(text)
@@ -177,7 +177,7 @@ def spill_results(
     kept: list[Artifact] = []
     shown: list[ToolResult] = []
     for result in results:
-        whole = None if result.tool_use_id in spare else _too_long(result.text, policy, count)
+        whole = None if result.tool_use_id in spare else _make_artifact(result.text, policy, count)
         if whole is not None:
             kept.append(whole)
         shown.append(result if whole is None else replace(result, text=_keep_excerpt(whole, policy, count)))
@@ -209,7 +209,7 @@ def portion(
     found: tuple[int, ...] = ()
     start = offset
     if find:
-        found = _places(body, offset, find)
+        found = _find_places(body, offset, find)
         start = max(offset, found[0] - _BEFORE_A_FIND)
     size = _fitting(most - _HEADER_TOKENS, len(body) - start, lambda size: count(body[start : start + size]))
     return Portion(start=start, text=body[start : start + max(1, size)], found=found)
@@ -228,7 +228,7 @@ def portion_text(artifact: str, body: str, shown: Portion) -> str:
     return "\n".join(lines)
 
 
-def _places(body: str, offset: int, find: str) -> tuple[int, ...]:
+def _find_places(body: str, offset: int, find: str) -> tuple[int, ...]:
     wanted = re.compile(re.escape(find), re.IGNORECASE)
     found: list[int] = []
     for match in wanted.finditer(body, offset):

@@ -88,7 +88,9 @@ def budget_for(policy: ContextPolicy, window: int, max_output: int, fixed: int) 
     """
     usable = policy.usable_window(window)
     out = min(policy.max_output, max_output, math.floor(policy.max_output_share * usable))
-    out_least = out if policy.answer_least is None else min(out, policy.answer_least, _shrunk(policy, usable))
+    out_least = (
+        out if policy.answer_least is None else min(out, policy.answer_least, _shrunk_size(policy, usable))
+    )
     hard = usable - out_least - max(policy.overhead, math.floor(policy.overhead_share * usable))
     reserve = min(policy.reserve, usable - _least_left(policy, usable))
     limit = _limit(policy, usable, hard, reserve, fixed)
@@ -201,7 +203,7 @@ def _limit(policy: ContextPolicy, usable: int, hard: int, reserve: int, fixed: i
         # System and tools may have grown, or the window shrunk, since the number was chosen.
         least, most = limit_range(hard=hard, fixed=fixed)
         return max(least, min(timing.compact_at, most))
-    room = hard // 10 if timing.compact_share is None else _shrunk(policy, usable)
+    room = hard // 10 if timing.compact_share is None else _shrunk_size(policy, usable)
     most = hard if policy.answer_least is None else hard - min(ROOM, room)
     if timing.compact_share is None:
         soft = usable if policy.soft_budget is None else fixed + policy.soft_budget
@@ -211,7 +213,7 @@ def _limit(policy: ContextPolicy, usable: int, hard: int, reserve: int, fixed: i
     return min(math.ceil(exact) if timing.compact_at_equal else math.floor(exact), most)
 
 
-def _shrunk(policy: ContextPolicy, window: int) -> int:
+def _shrunk_size(policy: ContextPolicy, window: int) -> int:
     return window if policy.timing.compact_share is None else math.floor(SHRUNK_SHARE * window)
 
 

@@ -60,7 +60,7 @@ def decision_for(
         for result, tool, rule, held in zip(results, tools, own, now, strict=True)
     ]
     texts = {
-        result.tool_use_id: _kept_short(result.text, text, held)
+        result.tool_use_id: _choose_shorter(result.text, text, held)
         for result, (_, text), held in zip(results, wishes, now, strict=True)
     }
     form = max((form for form, _ in wishes), key=STRENGTH.__getitem__, default=None)
@@ -71,7 +71,7 @@ def decision_for(
     return form, None if told == usual else texts
 
 
-def _kept_short(stored: str, wished: str, held: str) -> str | None:
+def _choose_shorter(stored: str, wished: str, held: str) -> str | None:
     """Return the shorter of a proposed text and the text shown now; None if it equals the stored text."""
     text = wished if len(wished) < len(held) else held
     return None if text == stored else text

@@ -91,7 +91,7 @@ def prune_to_target(
             repeat = "duplicate" in forms and entry.seq in log.repeated
             if repeat is not (form == "duplicate"):
                 continue
-            wish = _decision(log, entry, pruning, _always(form))
+            wish = _decision(log, entry, pruning, _always_form(form))
             worth = 0 if wish is None else _count_saved(entry, wish, pruning)
             if wish is not None and worth > gained.get(entry.seq, 0):
                 saved += worth - gained.get(entry.seq, 0)
@@ -251,7 +251,7 @@ def _by_age(log: _LogFacts, pruning: PruneStrategy) -> Iterator[PruneDecision]:
             yield wish
 
 
-def _always(form: PruneForm) -> FormOf:
+def _always_form(form: PruneForm) -> FormOf:
     return lambda _result, _policy: form
 
 
@@ -280,7 +280,7 @@ def _protect(log: _LogFacts, pruning: PruneStrategy) -> list[PruneDecision]:
         newer += entry.tokens
         if newer <= pruning.prune_protect_tokens or log.ages[entry.seq] < PROTECTED_TURNS:
             continue
-        wish = None if entry.pruned else _decision(log, entry, pruning, _always("clear"))
+        wish = None if entry.pruned else _decision(log, entry, pruning, _always_form("clear"))
         if wish is not None:
             found.append(wish)
     return found[::-1]
@@ -293,14 +293,14 @@ def _decision(log: _LogFacts, entry: Entry, pruning: PruneStrategy, form_of: For
         return None
     decision = PruneDecision(seq=entry.seq, form=form, shown=shown)
     if STRENGTH[form] > STRENGTH[entry.pruned]:
-        if shown is None or _shorter(entry, decision, pruning):
+        if shown is None or _makes_shorter(entry, decision, pruning):
             return decision
-    elif shown is not None and form == entry.pruned and _shorter(entry, decision, pruning):
+    elif shown is not None and form == entry.pruned and _makes_shorter(entry, decision, pruning):
         return decision
     return None
 
 
-def _shorter(entry: Entry, decision: PruneDecision, pruning: PruneStrategy) -> bool:
+def _makes_shorter(entry: Entry, decision: PruneDecision, pruning: PruneStrategy) -> bool:
     now = result_texts(render_blocks(entry, entry.pruned, entry.pruned_as, pruning))
     then = result_texts(render_blocks(entry, decision.form, decision.shown, pruning))
     return sum(map(len, then)) < sum(map(len, now))
@@ -418,11 +418,11 @@ def _has_paid_enough(
             )
             paid += READ_PRICE * saved * (log.ages[entry.seq] - due + 1)
         if at < cached:
-            again += price_again * (_tokens_now(entry, pruning) - saved)
+            again += price_again * (_count_shown(entry, pruning) - saved)
     return paid >= again
 
 
-def _tokens_now(entry: Entry, pruning: PruneStrategy) -> int:
+def _count_shown(entry: Entry, pruning: PruneStrategy) -> int:
     if entry.pruned is None:
         return entry.tokens
     return entry.tokens - _count_saved(

@@ -227,7 +227,7 @@ def drop_former(entries: Sequence[Entry], *, open_turn: int | None = None) -> tu
     A repeating turn counts once it is answered or while it is open. Pinned entries stay. Turns of erased
     entries only are left out.
     """
-    again = _asked_again(entries)
+    again = _find_repeated_questions(entries)
     gone = _former_turns(entries, again, open_turn) if again else set()
     gone |= _erased_turns(entries, open_turn)
     if not gone:
@@ -248,7 +248,7 @@ def former_answer(entries: Iterable[Entry], open_turn: int) -> str | None:
     there is none.
     """
     known = list(entries)
-    root = _asked_again(known).get(open_turn)
+    root = _find_repeated_questions(known).get(open_turn)
     if root is None:
         return None
     mine = _turns_about(known, root)
@@ -258,7 +258,7 @@ def former_answer(entries: Iterable[Entry], open_turn: int) -> str | None:
     return answers[-1].mid if answers else None
 
 
-def _asked_again(entries: Sequence[Entry]) -> dict[int, int]:
+def _find_repeated_questions(entries: Sequence[Entry]) -> dict[int, int]:
     """Return the `seq` of the repeated question for each turn that repeats one."""
     asked = {entry.turn: entry.replaces for entry in entries if entry.replaces and _is_question(entry)}
     first = {root: min(_turns_about(entries, root)) for root in asked.values() if root}

@@ -200,7 +200,7 @@ def sections_in(text: str, form: Form) -> tuple[Section, ...]:
         in_code ^= line.lstrip().startswith(_CODE_MARK)
         title = None if in_code else _title(line)
         if title is not None:
-            at = _known(title, form) or title
+            at = _find_heading(title, form) or title
         else:
             found.setdefault(at, []).append(line)
     order = [heading.title for heading in form.headings]
@@ -224,15 +224,15 @@ def _title(line: str) -> str | None:
     return found[1].strip(" *:") if (found := _BOLD_HEADING.match(line)) else None
 
 
-def _known(title: str, form: Form) -> str | None:
+def _find_heading(title: str, form: Form) -> str | None:
     """Return the form's heading that equals `title` but for case, numbers, punctuation and "and"; None if
     unknown.
     """
-    said = _plain(title)
-    return next((heading.title for heading in form.headings if _plain(heading.title) == said), None)
+    said = _plain_title(title)
+    return next((heading.title for heading in form.headings if _plain_title(heading.title) == said), None)
 
 
-def _plain(title: str) -> str:
+def _plain_title(title: str) -> str:
     return " ".join(w for w in _WORDS.findall(title.casefold()) if w != "and" and not w.isdecimal())
 
 

@@ -188,12 +188,12 @@ def borrow_tools(
     left_out: list[LeftOutTool] = []
     for tool in sorted(offered, key=lambda tool: tool.name):
         if len(taken) >= TOOLS_PER_SERVER:
-            left_out.append(_left_out(server, tool, f"a server may offer {TOOLS_PER_SERVER} tools"))
+            left_out.append(_leave_out(server, tool, f"a server may offer {TOOLS_PER_SERVER} tools"))
             continue
         try:
             schema = usable_schema(tool.schema)
         except _Unusable as error:
-            left_out.append(_left_out(server, tool, str(error)))
+            left_out.append(_leave_out(server, tool, str(error)))
             continue
         name = _our_name(server, tool.name, taken)
         spec = ToolSpec(name=name, description=_describe(tool, server), input_schema=schema)
@@ -234,7 +234,7 @@ def _describe(tool: OfferedTool, server: str) -> str:
     return cut or f"{_CONTROLS.sub(' ', tool.name)[:80]} of the server {server}."
 
 
-def _left_out(server: str, tool: OfferedTool, reason: str) -> LeftOutTool:
+def _leave_out(server: str, tool: OfferedTool, reason: str) -> LeftOutTool:
     return LeftOutTool(server=server, name=_CONTROLS.sub("?", tool.name)[:80], reason=reason)
 
 

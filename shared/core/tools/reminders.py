@@ -136,7 +136,7 @@ def due_of(when: str, *, now: datetime, zone: tzinfo, least: timedelta = LEAST_A
     the first. Days and weeks are counted by that clock, to the same time of day.
     """
     words = " ".join(when.split())
-    due = _moment(words, zone) or _ahead(words, now, zone)
+    due = _moment(words, zone) or _parse_ahead(words, now, zone)
     if due is None:
         raise BadMoment(
             f"`when` is {words[:60]!r}, which cannot be read. Give a date with a time such as "
@@ -162,7 +162,7 @@ def _moment(words: str, zone: tzinfo) -> datetime | None:
         raise BadMoment(f"`when` is {words!r}, and there is no such date or time.") from None
 
 
-def _ahead(words: str, now: datetime, zone: tzinfo) -> datetime | None:
+def _parse_ahead(words: str, now: datetime, zone: tzinfo) -> datetime | None:
     found = _AHEAD.fullmatch(words)
     if found is None:
         return None

@@ -43,7 +43,7 @@ class WebAddress:
     @property
     def literal(self) -> Address | None:
         """IP address that the host spells; None for a host name."""
-        return _literal(self.host)
+        return _parse_literal(self.host)
 
 
 def is_this_machine(host: str) -> bool:
@@ -93,13 +93,13 @@ def is_public(address: Address) -> bool:
         return False
     if address.teredo is not None:
         return False
-    inner = _inner(address)
+    inner = _find_inner_address(address)
     if inner is not None:
         return is_public(inner)
     return address.is_global and not address.is_multicast and not address.is_reserved
 
 
-def _inner(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+def _find_inner_address(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
     """Return the IPv4 address that is contacted through this IPv6 address; None if there is none."""
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
@@ -127,7 +127,7 @@ def _split(text: str) -> SplitResult:
 
 def _host(parts: SplitResult) -> str:
     raw = (parts.hostname or "").rstrip(".")
-    if _literal(raw) is not None:
+    if _parse_literal(raw) is not None:
         return raw
     try:
         host = raw.encode("idna").decode("ascii").lower() if not raw.isascii() else raw.lower()
@@ -156,7 +156,7 @@ def _port(parts: SplitResult, scheme: str) -> int:
     return port
 
 
-def _literal(host: str) -> Address | None:
+def _parse_literal(host: str) -> Address | None:
     try:
         return ipaddress.ip_address(host)
     except ValueError:

@@ -314,7 +314,7 @@ def _is_fine(messages: Sequence[Message]) -> bool:
         asked: list[str] = []
         given: list[str] = []
         for block in message.blocks:
-            if _usable(block, role) is not block:
+            if _keep_usable(block, role) is not block:
                 return False
             if isinstance(block, ToolUse):
                 asked.append(block.id)
@@ -344,14 +344,14 @@ def _clean(messages: Iterable[Message]) -> list[Message]:
                 if block.id in calls:
                     continue
                 calls.add(block.id)
-            usable = _usable(block, message.role)
+            usable = _keep_usable(block, message.role)
             if usable is not None:
                 blocks.append(usable)
         kept.append(replace(message, blocks=tuple(blocks)))
     return kept
 
 
-def _usable(block: Block, role: Role) -> Block | None:
+def _keep_usable(block: Block, role: Role) -> Block | None:
     match block:
         case Text(text=text):
             return block if text.strip() else None
@@ -404,18 +404,18 @@ def _pair(messages: Sequence[Message]) -> list[Message]:
     for message in messages:
         if message.role == "assistant":
             if waiting:
-                paired.append(_answering(waiting, ()))
+                paired.append(_answer_calls(waiting, ()))
             paired.append(message)
             waiting = tool_uses(message.blocks)
         else:
-            paired.append(_answering(waiting, message.blocks))
+            paired.append(_answer_calls(waiting, message.blocks))
             waiting = ()
     if waiting:
-        paired.append(_answering(waiting, ()))
+        paired.append(_answer_calls(waiting, ()))
     return paired
 
 
-def _answering(calls: Sequence[ToolUse], blocks: Sequence[Block]) -> Message:
+def _answer_calls(calls: Sequence[ToolUse], blocks: Sequence[Block]) -> Message:
     """Return the user message after these calls: one result for each call, then the other blocks.
 
     A call without a result gets an error.

@@ -117,7 +117,7 @@ def affordable_output(
 
     `hour` uses the price of a cache kept for an hour.
     """
-    return _most(most, micro, lambda tokens: worst_case_micro(context_tokens, tokens, prices, hour=hour))
+    return _find_most(most, micro, lambda tokens: worst_case_micro(context_tokens, tokens, prices, hour=hour))
 
 
 def affordable_input(most: int, output_tokens: int, micro: int, prices: Prices, *, hour: bool = False) -> int:
@@ -126,10 +126,10 @@ def affordable_input(most: int, output_tokens: int, micro: int, prices: Prices, 
 
     `hour` uses the price of a cache kept for an hour.
     """
-    return _most(most, micro, lambda tokens: worst_case_micro(tokens, output_tokens, prices, hour=hour))
+    return _find_most(most, micro, lambda tokens: worst_case_micro(tokens, output_tokens, prices, hour=hour))
 
 
-def _most(most: int, micro: int, price: Callable[[int], int]) -> int:
+def _find_most(most: int, micro: int, price: Callable[[int], int]) -> int:
     return bisect_right(range(most + 1), micro, key=price) - 1
 
 
@@ -159,7 +159,7 @@ def are_old(prices: Prices, today: date) -> bool:
 def _factor(prompt: int, prices: Prices) -> Fraction | None:
     """Return the price factor of a long prompt; None for a prompt of usual length."""
     is_long = prices.above is not None and prompt > prices.above
-    return _exact(prices.above_factor) if is_long else None
+    return _exact_price(prices.above_factor) if is_long else None
 
 
 def _round_up(shares: int, share: int, factor: Fraction | None) -> int:
@@ -176,13 +176,15 @@ def _in_whole_shares(prices: Prices) -> tuple[int, int, int, int, int]:
 
     All are integers: a price divided by the divisor is in micro-dollars per token.
     """
-    exact = [_exact(price) for price in (prices.input, prices.output, prices.cache_read, prices.cache_write)]
+    exact = [
+        _exact_price(price) for price in (prices.input, prices.output, prices.cache_read, prices.cache_write)
+    ]
     share = math.lcm(*(price.denominator for price in exact))
     whole = [int(price * share) for price in exact]
     return whole[0], whole[1], whole[2], whole[3], share
 
 
-def _exact(price: float) -> Fraction:
+def _exact_price(price: float) -> Fraction:
     """Return a price as the exact decimal that was written, without the rounding error of a float."""
     return Fraction(str(price))
 

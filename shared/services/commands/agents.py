@@ -80,7 +80,7 @@ class SettingsCommands:
         chosen = await self._store.load_chosen(call.session_id)
         modes = list(modes_of(chosen.agent_config))
         if not call.args:
-            now = _mode_now(chosen)
+            now = _find_mode(chosen)
             return True, _choose(call.texts.say("modes", mode=now, modes=choices(modes)), modes, now=now)
         found = modes[0] if call.args in _DASHES else _match_name(call.args, modes)
         if found is None:
@@ -94,7 +94,7 @@ class SettingsCommands:
         own = self._requests.resolve_model(chosen.agent_config)
         models = _list_choices(chosen, own)
         if not call.args:
-            now = self._model_now(chosen)
+            now = self._find_model(chosen)
             key = "models" if models else "models_only"
             words = call.texts.say(key, model=choices([now]), models=choices(models))
             return True, _choose(words, models, now=now)
@@ -124,15 +124,15 @@ class SettingsCommands:
         say, modes = call.texts.say, choices(list(modes_of(chosen.agent_config)))
         lines = [
             say("settings_goal" if chosen.goal else "settings_no_goal", goal=escape(join_lines(chosen.goal))),
-            say("settings_mode", mode=_mode_now(chosen), modes=modes),
+            say("settings_mode", mode=_find_mode(chosen), modes=modes),
             say(
                 "settings_models" if models else "settings_model",
-                model=choices([self._model_now(chosen)]), models=choices(models),
+                model=choices([self._find_model(chosen)]), models=choices(models),
             ),
         ]  # fmt: skip
         return True, f"{say('settings_head')}\n\n{bullets(lines)}"
 
-    def _model_now(self, chosen: ChosenSettings) -> str:
+    def _find_model(self, chosen: ChosenSettings) -> str:
         return self._requests.resolve_model(with_chosen_model(chosen.agent_config, chosen.model))
 
 
@@ -140,7 +140,7 @@ def _choose(words: str, names: Sequence[str], *, now: str = "") -> Offering:
     return Offering(words, (Choice(label=name, args=name) for name in names if name != now))
 
 
-def _mode_now(chosen: ChosenSettings) -> str:
+def _find_mode(chosen: ChosenSettings) -> str:
     """Return the mode in force; a mode that the agent no longer has counts as its first one."""
     modes = modes_of(chosen.agent_config)
     return chosen.mode if chosen.mode in modes else next(iter(modes))

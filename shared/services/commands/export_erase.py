@@ -42,7 +42,7 @@ class EraseEverythingCommand:
             case "everything":
                 return await self._ask(call)
             case "everything yes":
-                return await self._do(call)
+                return await self._erase(call)
         return False, call.texts.say("forget_how")
 
     async def _ask(self, call: CommandInvocation) -> CommandReply:
@@ -55,7 +55,7 @@ class EraseEverythingCommand:
         )
         return True, Offering(words, [Choice(label=call.texts.say("erase_all"), args="everything yes")])
 
-    async def _do(self, call: CommandInvocation) -> CommandReply:
+    async def _erase(self, call: CommandInvocation) -> CommandReply:
         if not await self._forgetting.take_confirmation(call.session_id):
             return False, call.texts.say("forget_unasked")
         actor = "person" if call.address_id is not None else "operator"

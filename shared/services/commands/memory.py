@@ -54,13 +54,13 @@ class MemoryCommands:
 
     async def _memory(self, call: CommandInvocation) -> CommandReply:
         texts, whose = call.texts, await self._notes.load_owner(call.session_id)
-        stems = search_stems(_what(call)) if call.args else []
+        stems = search_stems(_quote_words(call)) if call.args else []
         found = await self._notes.find(whose, stems, limit=LISTED)
         if not found.notes:
-            return True, _nothing_about(call) if call.args else texts.say("memory_nothing")
+            return True, _say_nothing_found(call) if call.args else texts.say("memory_nothing")
         if not call.args:
             found = replace(found, notes=group_by_subject(found.notes))
-        await self._shown(call, "list", found)
+        await self._store_shown(call, "list", found)
         more = found.total - len(found.notes)
         body = note_list(texts.say("memory_title"), found.notes, texts, more=more, by_subject=not call.args)
         return True, f"{body}\n\n{texts.say('memory_how_to_forget')}"
@@ -70,7 +70,7 @@ class MemoryCommands:
             return False, call.texts.say("remember_what")
         note = note_from({"text": call.args, "importance": _OWN_IMPORTANCE})
         whose = await self._notes.load_owner(call.session_id)
-        result = await self._notes.save(note, _asked_by_person(whose))
+        result = await self._notes.save(note, _by_person(whose))
         if result.outcome == "known":
             return True, call.texts.say("known_before")
         keys = ["noted", *(["secret_left_out"] if note.redacted else [])]
@@ -95,10 +95,10 @@ class MemoryCommands:
     async def _preview(self, call: CommandInvocation) -> CommandReply:
         """Show which notes would be erased, outdated and archived ones included."""
         texts, whose = call.texts, await self._notes.load_owner(call.session_id)
-        found = await self._notes.find(whose, search_stems(_what(call)), limit=LISTED, everything=True)
+        found = await self._notes.find(whose, search_stems(_quote_words(call)), limit=LISTED, everything=True)
         if not found.notes:
-            return False, _nothing_about(call)
-        await self._shown(call, "forget", found)
+            return False, _say_nothing_found(call)
+        await self._store_shown(call, "forget", found)
         marks = [f"#{note.id}" for note in found.notes]
         choices = [Choice(label=f"{number}", args=mark) for number, mark in enumerate(marks, 1)]
         every = Choice(label=texts.say("erase_these"), args=" ".join(marks))
@@ -117,21 +117,21 @@ class MemoryCommands:
         keys = ("notes_erased", "notes_erased_stays", "notes_erased_everything_too")
         return True, " ".join(call.texts.say(key, count=erased) for key in keys)
 
-    async def _shown(self, call: CommandInvocation, purpose: str, found: NotesFound) -> None:
+    async def _store_shown(self, call: CommandInvocation, purpose: str, found: NotesFound) -> None:
         await self._notes.store_list(
             call.session_id, call.address_id or 0, purpose, [note.id for note in found.notes]
         )
 
 
-def _what(call: CommandInvocation) -> str:
+def _quote_words(call: CommandInvocation) -> str:
     return call.args[:_WHAT_CHARS]
 
 
-def _asked_by_person(whose: NoteSource) -> NoteSource:
+def _by_person(whose: NoteSource) -> NoteSource:
     return NoteSource(
         session_id=whose.session_id, contact_id=whose.contact_id, scope=whose.scope, by_person=True
     )
 
 
-def _nothing_about(call: CommandInvocation) -> str:
+def _say_nothing_found(call: CommandInvocation) -> str:
     return call.texts.say("memory_nothing_about", words=excerpt(call.args))

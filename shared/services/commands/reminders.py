@@ -85,7 +85,7 @@ class ReminderCommands:
         choices = [
             Choice(label=texts.say(f"reminder_button_{verb}", number=number), args=f"{verb} #{one.id}")
             for number, one in enumerate(waiting, 1)
-            for verb in _possible(one)
+            for verb in _list_verbs(one)
         ]
         return Offering(f"{after}\n\n{words}" if after else words, choices)
 
@@ -127,7 +127,7 @@ def describe_repeat(rule: Repeat, texts: Catalogue) -> str:
     return texts.say(f"repeat_{rule.unit}s", count=rule.every, days=days)
 
 
-def _possible(one: Reminder) -> tuple[ReminderVerb, ...]:
+def _list_verbs(one: Reminder) -> tuple[ReminderVerb, ...]:
     if not one.repeat:
         return ("cancel",)
     return ("resume" if one.paused else "pause", "cancel")

@@ -197,7 +197,7 @@ class Compactor:
             if isinstance(plan, NothingToCompact):
                 return await self._end_without_compaction(context, plan)
             if await self._ask_hook(context, plan):
-                return await self._put_off(context)
+                return await self._delay_by_hook(context)
             try:
                 return await self._carry_out(context, plan)
             except StaleView:
@@ -275,7 +275,7 @@ class Compactor:
             message_waits=context.prepared.policy.timing.is_waited_for(context.job.trigger),
         )
 
-    async def _put_off(self, context: CompactionContext) -> JobDone:
+    async def _delay_by_hook(self, context: CompactionContext) -> JobDone:
         """Return the end of a job whose summary a hook delayed; the context may grow up to the hard limit."""
         await self._back_off(context, "hook", HOOK_TURNS)
         return JobDone(
@@ -324,9 +324,9 @@ class Compactor:
         job, state = context.job, context.state
         await self.report_progress(job, 0, "saving what should be kept")
         flushed, written = await self._flush_and_write(context, plan)
-        if self._why_not(context, plan, written) is not None:
+        if self._explain_refusal(context, plan, written) is not None:
             written = await self._shrink_digest(context, plan, written)
-        if (why_not := self._why_not(context, plan, written)) is not None:
+        if (why_not := self._explain_refusal(context, plan, written)) is not None:
             return await self._refuse(context, why_not, written)
         compaction = build_compaction(context, plan, written, flushed, self._silent_requests.count_tokens)
         now = await self._store.load_state(job.session_id)
@@ -487,7 +487,7 @@ class Compactor:
         made_of_it = await self._from_checkpoint(context, plan, made, written)
         return replace(made_of_it, notes=written.notes)
 
-    def _why_not(
+    def _explain_refusal(
         self, context: CompactionContext, plan: CompactionPlan, written: SummaryResult
     ) -> NothingToCompact | None:
         return why_not_committed(

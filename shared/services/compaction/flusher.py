@@ -321,7 +321,7 @@ class Flusher:
             for ask in await self._silent_requests.build(portion, state):
                 await self._run_silent_turn(ask, tracker, silent, at=at)
             if portion.way == "code" or silent.unreadable:
-                await self._keep_by_code(portion, ledger, silent)
+                await self._save_without_model(portion, ledger, silent)
             outcome = silent.outcome
         except (ModelError, CapReached, ContextBudgetExceeded) as failure:
             outcome, error = "failed", f"{failure.code}: {failure}"
@@ -370,7 +370,7 @@ class Flusher:
             percent = at[0] + (at[1] - at[0]) * (called + 1) / (MAX_FLUSH_ROUNDS + 1)
             await self._report_progress(silent.job, percent)
             if not request.tools:
-                await self._keep_written(request, reply, silent)
+                await self._save_text_notes(request, reply, silent)
                 return
             silent.hear(reply)
             calls = tool_uses(reply.blocks)
@@ -381,7 +381,7 @@ class Flusher:
             if not calls:
                 return
             results = [await self._run_memory_tool(call, silent) for call in calls]
-            if reply.stop_reason != "max_tokens" and _is_all_kept(calls, results):
+            if reply.stop_reason != "max_tokens" and _is_all_saved(calls, results):
                 return
             told = sum(self._silent_requests.count_tokens(result.text) + RESULT_TOKENS for result in results)
             if reply.usage.context_tokens + round(ask.ratio * told) > ask.hard:
@@ -395,7 +395,7 @@ class Flusher:
                 ),
             )
 
-    async def _keep_written(self, request: ModelRequest, reply: ModelReply, silent: _SilentTurn) -> None:
+    async def _save_text_notes(self, request: ModelRequest, reply: ModelReply, silent: _SilentTurn) -> None:
         """Save the notes in a text answer; mark the answer as unreadable if it has no usable form."""
         answer = text_of(reply.blocks)
         if request.json_schema is not None and reply.stop_reason != "refusal":
@@ -406,7 +406,9 @@ class Flusher:
             silent.hear(reply)
         await self._keep(drafts or (), silent)
 
-    async def _keep_by_code(self, portion: FlushPortion, ledger: Ledger | None, silent: _SilentTurn) -> None:
+    async def _save_without_model(
+        self, portion: FlushPortion, ledger: Ledger | None, silent: _SilentTurn
+    ) -> None:
         """Save notes made without a model: from the ledger of the turns, else from a digest of their
         messages.
         """
@@ -475,7 +477,7 @@ class Flusher:
         return replace(ran.result, text=defuse(ran.result.text))
 
 
-def _is_all_kept(calls: Sequence[ToolUse], results: Sequence[ToolResult]) -> bool:
+def _is_all_saved(calls: Sequence[ToolUse], results: Sequence[ToolResult]) -> bool:
     """Return whether all calls saved something without an error, so that the model need not be
     asked again.
     """

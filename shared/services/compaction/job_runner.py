@@ -165,7 +165,7 @@ class JobRunner:
     async def _work(self, job: JobClaim) -> DueJob | None:
         """Run the job, store its end, and return the next job if it is due at once; None otherwise."""
         async with asyncio.timeout(JOB_TIMEOUT_SECONDS):
-            done = await self._do_traced(job)
+            done = await self._run_traced(job)
         return await self._store.end_job(
             job,
             state=done.state,
@@ -176,7 +176,7 @@ class JobRunner:
             failures=done.failures,
         )
 
-    async def _do_traced(self, job: JobClaim) -> JobDone:
+    async def _run_traced(self, job: JobClaim) -> JobDone:
         about = {"job": job.id, "kind": job.kind, "session": job.session_id, "attempt": job.attempt}
         with self._tracer.span("job", {**about, "trigger": job.trigger}) as span:
             done = await self._do(job)

@@ -427,7 +427,7 @@ class SilentRequests:
         prepared, way = portion.prepared, portion.way
         card, window = prepared.card, prepared.budget.window
         save = self._save_tool(agent_config)
-        words = note_task(piece, self._known(portion), way=way)
+        words = note_task(piece, self._known_notes(portion), way=way)
         fixed = _count_fixed(self._requests.counter.count_tokens, way)
         out = min(answer_tokens(window), card.max_output)
         most = most_notes(self._requests.counter.count_tokens(piece))
@@ -452,7 +452,7 @@ class SilentRequests:
         specs = self._toolbox.for_agent(agent_config).specs
         return next((spec for spec in specs if spec.name == SAVE_MEMORY.name), None)
 
-    def _known(self, portion: FlushPortion) -> str:
+    def _known_notes(self, portion: FlushPortion) -> str:
         return core_block(
             portion.view.notes,
             self._requests.counter.count_tokens,

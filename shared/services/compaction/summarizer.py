@@ -595,7 +595,7 @@ class Summariser:
             if reply.stop_reason == "max_tokens":
                 request = task.build_request(model, room=room, as_lines=as_lines, share=_SHARE_AFTER_A_CUT)
             else:
-                request = _repairing(request, reply, repair_request(fault, form=task.plan.form))
+                request = _build_repair(request, reply, repair_request(fault, form=task.plan.form))
         return too_long
 
     async def _audit_reply(self, reply: ModelReply, task: SummaryTask) -> AuditVerdict | str:
@@ -683,7 +683,7 @@ class Summariser:
         await draft.on_progress(round(_MERGING_AT * max(0, total - left) / total), "summarising")
 
 
-def _repairing(request: ModelRequest, reply: ModelReply, repair: str) -> ModelRequest:
+def _build_repair(request: ModelRequest, reply: ModelReply, repair: str) -> ModelRequest:
     said = text_of(reply.blocks).strip()[:_ECHOED_CHARS] or "{}"
     messages = (*request.messages, text_message("assistant", said), text_message("user", repair))
     return replace(request, messages=messages)

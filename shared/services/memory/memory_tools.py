@@ -166,14 +166,14 @@ def _render_result(result: NoteResult, done: str) -> str:
             known = f" [{result.note.short_id}]" if result.note and result.outcome != "forgotten" else ""
             return done + known
         case "known":
-            return f"This is known already{_to_new_note(result.note)}."
+            return f"This is known already{_quote_note(result.note)}."
         case "replaced":
-            raise ToolFailed(f"Not saved: newer words stand for this{_to_new_note(result.note)}.")
+            raise ToolFailed(f"Not saved: newer words stand for this{_quote_note(result.note)}.")
         case outcome:
             raise ToolFailed(_REFUSED.get(outcome, "It could not be done."))
 
 
-def _to_new_note(note: KeptNote | None) -> str:
+def _quote_note(note: KeptNote | None) -> str:
     return "" if note is None else f": [{note.short_id}] {note.text}"
 
 

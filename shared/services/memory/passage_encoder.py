@@ -96,11 +96,11 @@ class PassageEncoder:
         self, name: str, session_id: int | None, texts: Sequence[tuple[int, str]], until: float
     ) -> None:
         while texts and self._clock() < until:
-            first = 1 if self._has_ended_at(session_id, texts[:TEXTS_AT_ONCE]) else TEXTS_AT_ONCE
+            first = 1 if self._has_crashed_at(session_id, texts[:TEXTS_AT_ONCE]) else TEXTS_AT_ONCE
             await self._encode(name, session_id, texts[:first])
             texts = texts[first:]
 
-    def _has_ended_at(self, session_id: int | None, texts: Sequence[tuple[int, str]]) -> bool:
+    def _has_crashed_at(self, session_id: int | None, texts: Sequence[tuple[int, str]]) -> bool:
         return any(self._ended[session_id, number] for number, _ in texts)
 
     async def _encode(self, name: str, session_id: int | None, texts: Sequence[tuple[int, str]]) -> None:

@@ -121,15 +121,15 @@ def _result_text(value: Decimal, *, rounded: bool) -> str:
     if not value.is_finite():
         raise ToolFailed("That has no real number as its result.")
     if not rounded:
-        return f"= {_plain(value)}"
+        return f"= {_format_number(value)}"
     with decimal.localcontext(_exact_context()) as shown:
         shown.prec = SHOWN_DIGITS
         near = +value
     # Show fewer digits, which hides rounding noise such as that of sqrt(2)**2.
-    return f"≈ {_plain(near)}"
+    return f"≈ {_format_number(near)}"
 
 
-def _plain(value: Decimal) -> str:
+def _format_number(value: Decimal) -> str:
     if value == 0:
         return "0"
     trimmed = value.normalize() if value != value.to_integral_value() else value

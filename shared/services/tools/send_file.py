@@ -90,10 +90,10 @@ class SendFileTool:
         content, chart = arguments.get("content"), arguments.get("chart")
         if (content is None) == (chart is None):
             raise ToolFailed("Give either `content` for a text, or `chart` for a picture.")
-        file = await self._drawn(name, chart) if chart is not None else _write(name, str(content))
+        file = await self._draw_chart(name, chart) if chart is not None else _write(name, str(content))
         return ToolOutput(files=(file,))
 
-    async def _drawn(self, name: str, chart: Mapping[str, Any]) -> ToolFile:
+    async def _draw_chart(self, name: str, chart: Mapping[str, Any]) -> ToolFile:
         _check_numbers(chart)
         head, body = await self._draw(json.dumps(chart).encode())
         if head is None or not body:

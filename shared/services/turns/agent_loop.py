@@ -410,7 +410,7 @@ class AgentLoop:
             return
         await state.given.emit(Organizing(turn=state.claim.turn, job_id=job_id))
         await self._doorbell.ring(DueJob(id=job_id, kind=job.kind))
-        if not await self._done_in_time(state, job_id):
+        if not await self._wait_for_summary(state, job_id):
             return
         moved = await self._states.load_state(session_id)
         if moved.view.view_epoch == state.view.view_epoch:
@@ -423,7 +423,7 @@ class AgentLoop:
         state.meter.anchor = moved.view.context_tokens
         state.meter.pending = sum(entry.tokens for entry in select_open_turn_entries(state.view))
 
-    async def _done_in_time(self, state: TurnAttempt, job_id: int) -> bool:
+    async def _wait_for_summary(self, state: TurnAttempt, job_id: int) -> bool:
         loop = asyncio.get_running_loop()
         until = loop.time() + COMPACTION_WAIT_SECONDS
         while loop.time() < until:

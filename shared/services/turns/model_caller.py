@@ -205,13 +205,13 @@ class ModelCaller:
             try:
                 return self._requests.shrink(prepared, state.view, config, hard=aim)
             except ContextBudgetExceeded:
-                if aim == aims[-1] and not self._may_insist(state, prepared):
+                if aim == aims[-1] and not self._may_retry_whole(state, prepared):
                     raise
         state.meter.insisted = True
         return prepared
 
     @staticmethod
-    def _may_insist(state: TurnAttempt, prepared: PreparedRequest) -> bool:
+    def _may_retry_whole(state: TurnAttempt, prepared: PreparedRequest) -> bool:
         return (
             state.meter.restarts > 0
             and not state.meter.insisted

@@ -103,7 +103,7 @@ class PictureService:
 
     def describe_later(self, unseen: UndescribedPictures, *, then: Callable[[], Awaitable[None]]) -> None:
         """Describe pictures in the background, then await `then`, even if describing fails."""
-        task = self._tasks.start(self._describe_and(unseen, then))
+        task = self._tasks.start(self._describe_then(unseen, then))
         for attachment_id in unseen.ids:
             self._looking[attachment_id] = task
         task.add_done_callback(lambda ended: self._forget(unseen.ids, ended))
@@ -135,7 +135,7 @@ class PictureService:
             if self._looking.get(attachment_id) is ended:
                 del self._looking[attachment_id]
 
-    async def _describe_and(self, unseen: UndescribedPictures, then: Callable[[], Awaitable[None]]) -> None:
+    async def _describe_then(self, unseen: UndescribedPictures, then: Callable[[], Awaitable[None]]) -> None:
         try:
             await self._describe(unseen)
         finally:
@@ -163,7 +163,7 @@ class PictureService:
         If no model accepts pictures, or the model refuses, the description quotes the message. Raises
         ModelError, after storing the cost, if the model fails.
         """
-        card = await self._seeing(unseen.owner.chat_model)
+        card = await self._find_seeing_model(unseen.owner.chat_model)
         said, spent, reservation_id = "", list[Spending](), None
         failure: ModelError | None = None
         if card is not None:
@@ -197,7 +197,7 @@ class PictureService:
         micro = worst_case_micro(tokens, DESCRIPTION_TOKENS, card.prices)
         return await self._spend.reserve(whose.session_id, micro, caps=self._caps) if micro else None
 
-    async def _seeing(self, chat_model: str) -> ModelCard | None:
+    async def _find_seeing_model(self, chat_model: str) -> ModelCard | None:
         """Return the summary model's card if it accepts pictures, else the chat model's; None if neither
         accepts them.
         """

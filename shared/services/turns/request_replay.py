@@ -200,9 +200,9 @@ def _tools(text: str) -> tuple[ToolSpec, ...]:
 
 
 def _policy(text: str) -> ContextPolicy:
-    values = {name: _frozen(value) for name, value in json.loads(text).items()}
+    values = {name: _freeze(value) for name, value in json.loads(text).items()}
     return ContextPolicy(name=values.pop("name")).with_settings(**values)
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+def _freeze(value: Any) -> Any:
+    return tuple(_freeze(item) for item in value) if isinstance(value, list) else value

@@ -305,7 +305,7 @@ class SessionService:
         A message whose `dedupe_key` is stored already is not added again.
         """
         with self._mark_message(inbound):
-            tokens = self._measured_message(inbound)
+            tokens = self._measure_message(inbound)
             self._crash_point("before_accept")
             accepted = await self._turns.accept(inbound, channel=self._channel, tokens=tokens)
         self._crash_point("after_accept")
@@ -318,7 +318,7 @@ class SessionService:
         StorageUnavailable.
         """
         with self._mark_message(inbound):
-            tokens = self._measured_message(inbound)
+            tokens = self._measure_message(inbound)
             self._crash_point("before_accept")
             accepted = await self._accept_and_claim(inbound, tokens)
             if accepted is None:
@@ -411,7 +411,7 @@ class SessionService:
             raise UnreadableMessage("it stopped the program before")
         return mark_work("message", *ids)
 
-    def _measured_message(self, inbound: Inbound) -> int:
+    def _measure_message(self, inbound: Inbound) -> int:
         """Return the estimated tokens of the message. Raises BadInput if its text is invalid."""
         validate_text(inbound.text, most=self._message_chars, alone=not inbound.more)
         return self._count_message(inbound.blocks)

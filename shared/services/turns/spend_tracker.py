@@ -158,9 +158,9 @@ class _CallOffer:
     """Micro-dollars spent by the turn's earlier calls, which its reservation includes."""
 
     def micro(self, prepared: PreparedRequest) -> int:
-        return self.spent_micro + self._worst(prepared, prepared.request.max_output_tokens)
+        return self.spent_micro + self._worst_micro(prepared, prepared.request.max_output_tokens)
 
-    def _worst(self, prepared: PreparedRequest, output: int) -> int:
+    def _worst_micro(self, prepared: PreparedRequest, output: int) -> int:
         return worst_case_micro(prepared.estimate, output, self.prices, hour=prepared.request.cache_long)
 
     def _count_left(self, shortages: Sequence[Shortage]) -> int:
@@ -184,7 +184,7 @@ class _CallOffer:
 
     def can_fit_once_settled(self, shortages: Sequence[Shortage]) -> bool:
         """Return whether the shortest answer would be affordable if no other call held a reservation."""
-        least = self.spent_micro + self._worst(self.whole, MIN_OUTPUT)
+        least = self.spent_micro + self._worst_micro(self.whole, MIN_OUTPUT)
         return bool(shortages) and all(least <= one.once_settled_micro for one in shortages)
 
     def max_input(self, shortages: Sequence[Shortage]) -> int:

@@ -39,13 +39,13 @@ class ArgumentChecker:
         """Return what is wrong with the arguments, as text for the model; None if nothing is."""
         if not isinstance(given, Mapping):
             return f"{self._spec.name} was not run: its arguments must be a JSON object."
-        problems = [_problem(error, self._spec) for error in self._errors(dict(given))]
+        problems = [_describe_problem(error, self._spec) for error in self._find_errors(dict(given))]
         if not problems:
             return None
         lines = "\n".join(f"- {line}" for line in problems)
         return f"{self._spec.name} was not run, because its arguments do not fit:\n{lines}"
 
-    def _errors(self, given: dict[str, Any]) -> list[Any]:
+    def _find_errors(self, given: dict[str, Any]) -> list[Any]:
         found: list[Any] = []
         for error in self._validator.iter_errors(given):
             found.append(error)
@@ -76,32 +76,34 @@ def _accept_anything(*_: Any) -> None:
     return None
 
 
-def _problem(error: Any, spec: ToolSpec) -> str:
+def _describe_problem(error: Any, spec: ToolSpec) -> str:
     field = ".".join(str(part) for part in error.absolute_path)
     known = spec.input_schema.get("properties") or {}
     if error.validator == "required":
         missing = [name for name in error.validator_value if name not in error.instance]
         names = ", ".join(f"`{name}`" for name in missing)
-        return f"{_in(field)}{names} is missing. {_takes(known) if not field else ''}".rstrip()
+        return f"{_in_field(field)}{names} is missing. {_list_known(known) if not field else ''}".rstrip()
     if error.validator == "additionalProperties":
-        return f"{_in(field)}{_short(error.message)}. {_takes(known) if not field else ''}".rstrip()
+        return (
+            f"{_in_field(field)}{_short(error.message)}. {_list_known(known) if not field else ''}".rstrip()
+        )
     rules = {name: error.schema[name] for name in _RULES if name in error.schema}
     allowed = f" Allowed: {_short(json.dumps(rules, ensure_ascii=False, default=str))}" if rules else ""
-    return f"`{field or 'the arguments'}`: {_wrong(error)}.{allowed}"
+    return f"`{field or 'the arguments'}`: {_describe_wrong_value(error)}.{allowed}"
 
 
-def _wrong(error: Any) -> str:
+def _describe_wrong_value(error: Any) -> str:
     kind = _KINDS.get(error.validator_value) if isinstance(error.validator_value, str) else None
     if error.validator != "type" or kind is None:
         return _short(error.message)
     return f"{_short(json.dumps(error.instance, ensure_ascii=False, default=str))} is not {kind}"
 
 
-def _in(field: str) -> str:
+def _in_field(field: str) -> str:
     return f"`{field}`: " if field else ""
 
 
-def _takes(known: Mapping[str, Any]) -> str:
+def _list_known(known: Mapping[str, Any]) -> str:
     if not known:
         return "It takes no arguments."
     return f"It takes {', '.join(f'`{name}`' for name in list(known)[:20])}."
