@@ -1,4 +1,4 @@
-"""Schemas that commits of this repository's history made, to test that each of them can be upgraded."""
+"""Lists the database schemas of this repository's earlier commits, to test that each can be upgraded."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _PLACE = VERSIONS.relative_to(ROOT).as_posix()
 
 
 class NoHistory(Exception):
-    """This is no clone, or a shallow one."""
+    """The folder is no clone, or its history is shallow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormerSchema:
-    """Migrations as a commit had them: `tree` is the Git object of their folder."""
+    """The migrations of one commit; `tree` is the Git object of their folder."""
 
     commit: str
     tree: str
@@ -34,7 +34,7 @@ class FormerSchema:
         return f"{self.newest}-{self.commit[:8]}"
 
     def unpack(self, folder: Path, *, history: Path = ROOT) -> Path:
-        """Write the migrations to `folder`, beside today's environment, and return where they are."""
+        """Write the migrations to `folder`, together with today's `env.py`, and return their folder."""
         versions = folder / "versions"
         versions.mkdir(parents=True)
         with tarfile.open(fileobj=BytesIO(run_git(history, "archive", self.tree))) as files:
@@ -60,7 +60,10 @@ def list_former_schemas(*, history: Path = ROOT) -> list[FormerSchema]:
 
 
 def _find_newest(history: Path, tree: str) -> str | None:
-    """Return the only head. Alembic refuses several, so that no database ever had them: None."""
+    """Return the newest revision of a folder of migrations; None if there are several.
+
+    Alembic refuses several, so no database can have that schema.
+    """
     listed = run_git(history, "ls-tree", tree).decode().splitlines()
     blobs = [line.split("\t")[0].split()[2] for line in listed if line.endswith(".py")]
     named: dict[str, list[str]] = {"revision": [], "down_revision": []}
@@ -72,7 +75,10 @@ def _find_newest(history: Path, tree: str) -> str | None:
 
 
 def run_git(history: Path, *arguments: str) -> bytes:
-    """Return the output of a Git command. Raises: NoHistory."""
+    """Return the output of a Git command.
+
+    Raises NoHistory if Git is missing or fails.
+    """
     try:
         done = subprocess.run(["git", *arguments], cwd=history, capture_output=True, timeout=GIT_SECONDS)
     except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Ports for processes that bind them later: nobody else is given one of them in between."""
+"""Ports for processes that bind them later; two tests never get the same port in between."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ import socket
 from itertools import cycle
 
 FIRST, AFTER_LAST = 12_000, 32_000
-"""Below those that the system hands out to whoever asks for any, and to each connection."""
+"""Range of the ports, below those that the system itself gives out."""
 RUNS = 8
-"""Workers of one run have a part each, and begin anywhere in it: another run may be beside this one."""
+"""Number of parts of the range, one per worker of a test run.
+
+Each process begins anywhere in its part, since another run may be active at the same time.
+"""
 _PART = (AFTER_LAST - FIRST) // RUNS
 
 
@@ -25,7 +28,10 @@ _ports = cycle(_own_ports())
 
 
 def free_port() -> int:
-    """Not given to anybody else of this process for a long time."""
+    """Return a port that is free now and that this process will not get again for long.
+
+    Raises OSError if all are taken.
+    """
     for _, port in zip(range(_PART), _ports, strict=False):
         with socket.socket() as probe:
             try:

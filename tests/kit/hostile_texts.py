@@ -1,4 +1,4 @@
-"""Texts that a stranger may send to make a program that reads them work without end."""
+"""Texts by which a stranger may try to keep a program that parses them busy for ever."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ REPEATED: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         "details": ("", "<details><summary>", ""),
     }
 )
-"""Beginning, repeated part and end, by kind."""
+"""Beginning, repeated part and end of each text, by kind."""
 
 
 def hostile_text(kind: str, chars: int) -> str:

@@ -1,4 +1,4 @@
-"""The store of knowledge in memory."""
+"""A store of knowledge in memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from shared.core.values.errors import StorageUnavailable
 
 @dataclass
 class Kept:
-    """The store's twin, with everything that was asked of it."""
+    """A store of knowledge in memory that records its writes.
+
+    The next `away` loads fail with StorageUnavailable.
+    """
 
     rows: dict[tuple[int, str], tuple[bytes, tuple[Passage, ...]]] = field(default_factory=dict)
     written: list[str] = field(default_factory=list)

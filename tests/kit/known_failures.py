@@ -1,4 +1,6 @@
-"""What the museum's tests share: a scripted model, ready plans, requests, and questions to a house."""
+"""Helpers of the tests of known failures: a scripted model, ready plans, requests, and visits to a
+deployment.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ Answer = str | Exception
 
 
 class Words:
-    """A counter that one can do in one's head."""
+    """A token counter that counts words."""
 
     def count_tokens(self, text: str) -> int:
         return words(text)
@@ -44,7 +46,7 @@ class Words:
 
 @dataclass(slots=True)
 class ScriptedModel:
-    """Says what its script says for each request, and keeps all requests."""
+    """A model that answers each request as its script says, and keeps all requests."""
 
     script: Callable[[ModelRequest], Answer]
     window: int = 200_000
@@ -70,12 +72,12 @@ class ScriptedModel:
         return None
 
     def asked(self) -> str:
-        """Everything that was sent as messages, all requests together."""
+        """Return all messages that were sent, of all requests together, as one text."""
         return "\n".join(text_of(m.blocks) for request in self.requests for m in request.messages)
 
 
 class NoMoney:
-    """A store of reservations without caps."""
+    """A store of reservations that has no caps and keeps nothing."""
 
     async def reserve(
         self, session_id: int, micro: int, *, caps: Caps, turn: int | None = None, job_id: int | None = None
@@ -87,13 +89,13 @@ class NoMoney:
 
 
 def patch(*texts: str, narrative: str = "They talk about a journey.", **more: Any) -> str:
-    """A summary as a well-behaved model writes it."""
+    """Return a summary in the JSON that a well-behaved model writes."""
     add = [{"kind": "fact", "text": text, "sources": [], "author": "person"} for text in texts]
     return json.dumps({"narrative": narrative, "add": add, "replace": {}, "close": {}, **more})
 
 
 async def written(model: ScriptedModel, plan: CompactionPlan, *, focus: str | None = None) -> SummaryResult:
-    """The summary of a plan, by the cheap model and, if need be, the main one."""
+    """Return the summary of a plan; the main model is the fallback for the same scripted one."""
     summariser = Summariser(
         model=model,
         counter=Words(),
@@ -143,7 +145,7 @@ async def invariants_hold(guest: Visit) -> None:
 
 
 async def meanwhile(guest: Visit, command: Awaitable[Any]) -> Any:
-    """Lets the worker work until the command has its answer."""
+    """Run due jobs until the command has its result, and return the result."""
     waiting = asyncio.ensure_future(command)
     while not waiting.done():
         await guest.run_due_jobs()

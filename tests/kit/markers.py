@@ -1,4 +1,4 @@
-"""Which file says that it proves which row of a table: read from the sources, without importing them."""
+"""Finds the test files that prove a row of a table, from their sources, without importing them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HERE = Path(__file__).resolve().parents[1]
 
 
 def marked(name: str, folder: Path = HERE) -> Mapping[str, set[Path]]:
-    """By number, as F09, the files with a `pytest.mark.<name>` of it."""
+    """Return, by number such as F09, the test files with a `pytest.mark.<name>` of that number."""
     found = defaultdict[str, set[Path]](set)
     for path in sorted(folder.rglob("test_*.py")):
         text = path.read_text(encoding="utf-8")

@@ -1,27 +1,27 @@
-"""Time zones in which midnight is far: what a test adds up "today" is of one day until its run is over."""
+"""Time zones in which midnight is hours away, so that sums of "today" in a test cover one day only."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
 FURTHEST_WEST, FURTHEST_EAST = -12, 14
-"""Hours from UTC of the fixed zones that both Postgres and Python know."""
+"""Hours from UTC of the outermost fixed zones that Postgres and Python both know."""
 
 
 def zone_where_it_is(hour: int, *, now: datetime | None = None) -> str:
-    """In which the clock shows that hour and the minutes of UTC."""
+    """Return the name of a fixed zone in which it is now that hour, with the minutes of UTC."""
     ahead = hour - (now or datetime.now(UTC)).astimezone(UTC).hour
     if ahead < FURTHEST_WEST:
         ahead += 24
     elif ahead > FURTHEST_EAST:
         ahead -= 24
-    # These names count the hours westwards.
+    # these names count hours to the west
     return f"Etc/GMT{-ahead:+d}"
 
 
 MIDDAY = zone_where_it_is(12)
-"""Of this run: its day is that of UTC when the run begins, and lasts for eleven hours more."""
+"""Zone in which this test run began between 12 and 13 o'clock; its day lasts for 11 hours more."""
 TODAY = f"(now() AT TIME ZONE '{MIDDAY}')::date"
-"""In SQL, as `reservations` and `spend_days` have it."""
+"""Today as SQL, in the form that `reservations` and `spend_days` store."""
 DAY_BEGAN = f"date_trunc('day', now() AT TIME ZONE '{MIDDAY}') AT TIME ZONE '{MIDDAY}'"
-"""In SQL, as the ledger of calls is asked."""
+"""The beginning of today as SQL, in the form that queries of the ledger of calls use."""

@@ -1,4 +1,4 @@
-"""Small makers that the tests of the models share: requests, clocks, patience without waiting."""
+"""Small helpers of the tests of models: requests, clocks, and retries without waiting."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ SAVE = ToolSpec(
 
 
 class WordCounter:
-    """One token a word: easy to check by hand."""
+    """A token counter that counts words."""
 
     def count_tokens(self, text: str) -> int:
         return len(text.split())
 
 
 class HandClock:
-    """A clock that a test moves."""
+    """A clock in seconds that only a test moves."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -43,7 +43,7 @@ class HandClock:
 
 
 class Naps:
-    """Notes how long somebody wanted to sleep, and lets them go on at once."""
+    """A replacement for `sleep` that records the wished seconds and returns at once."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -54,7 +54,7 @@ class Naps:
 
 
 class Listener:
-    """Keeps what was streamed, by attempt."""
+    """A listener that keeps the streamed text by attempt."""
 
     def __init__(self) -> None:
         self.pieces: dict[int, list[str]] = {}
@@ -67,7 +67,7 @@ class Listener:
 
 
 def impatient(naps: Naps | None = None, **changes: Any) -> Patience:
-    """Full backoff without jitter, and no real sleep."""
+    """Return a patience with full backoff, without jitter, and without real sleep."""
     usual: dict[str, Any] = {"sleep": naps or Naps(), "jitter": lambda seconds: seconds}
     return Patience(**{**usual, **changes})
 

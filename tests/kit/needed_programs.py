@@ -1,4 +1,4 @@
-"""What tests need of the machine and how to get it: said before a run, which else would tell at its end."""
+"""The programs that tests need on this machine, and how to install them; reported before a run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def needs_programs(test: pytest.Item) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needed:
-    """Without it these tests are skipped; in CI, where they must run, they fail."""
+    """A program without which certain tests are skipped; in CI, where they must run, they fail."""
 
     what: str
     tests: str
@@ -44,9 +44,10 @@ def find_chromium() -> str | None:
 
 
 def chromium(*, whole: bool = False) -> str:
-    """Where it is; without one the test that asks is skipped.
+    """Return the path of Chromium; without one, skip the test, or fail it in CI.
 
-    The headless shell opens pages for a third less of the machine; only a whole one has a microphone.
+    The headless shell opens pages with a third less load; `whole` asks for a complete Chromium, which has a
+    microphone.
     """
     shell = None if whole else shutil.which(_HEADLESS_SHELL)
     return (
@@ -55,18 +56,25 @@ def chromium(*, whole: bool = False) -> str:
 
 
 def refuse(reason: str) -> NoReturn:
+    """Skip the running test with this reason; in CI, fail it."""
     if in_ci():
         pytest.fail(reason)
     pytest.skip(reason)
 
 
 def find_program(name: str) -> str | None:
-    """Servers stand where an ordinary account does not look."""
+    """Return the path of a program, also from `/usr/sbin`, where servers are installed.
+
+    None if it is missing.
+    """
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 
 
 def postgres_folders() -> list[Path]:
-    """Of the PostgreSQLs that Debian's packages bring, the newest first: the embedded one knows no TLS."""
+    """Return the folders of the PostgreSQL programs from Debian's packages, newest first.
+
+    Tests of TLS need them, since the embedded PostgreSQL has none.
+    """
     folders = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/postgres")]
     return sorted(folders, key=lambda folder: int(folder.parent.name), reverse=True)
 
@@ -118,7 +126,7 @@ NEEDED = (
 
 
 def list_skipped(needed: Sequence[Needed] = NEEDED) -> Iterator[str]:
-    """A line for each thing that is missing here."""
+    """Yield a line for each program that is missing here."""
     fate = "fail" if in_ci() else "are skipped"
     for each in needed:
         if not each.is_here():

@@ -1,4 +1,4 @@
-"""What only a night has time for: with `./evertalk test --night` more cases are made up."""
+"""Tests that only a nightly run has time for: `./evertalk test --night` makes more cases."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ def at_night() -> bool:
 
 
 def by_night(night: int, *, else_: int) -> int:
+    """Return `night` in a nightly run, else `else_`."""
     return night if at_night() else else_
 
 

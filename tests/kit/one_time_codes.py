@@ -1,4 +1,4 @@
-"""The code that somebody's telephone would show, by the clock of the database that judges it."""
+"""The codes of an authenticator app, by the clock of the database that checks them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import asyncpg
 from shared.core.identity.totp import STEP_SECONDS, code_at, step_of
 
 LEAST_SECONDS = 6
-"""To bring a code in, on a busy machine."""
+"""Least seconds that a code must still be valid, so that a slow machine can enter it."""
 
 
 async def one_time_code(pool: asyncpg.Pool[asyncpg.Record], key: str, *, later: int = 0) -> str:
-    """That of so many steps from now; the one before is good only as long as this one lasts."""
+    """Return the code that is valid `later` steps from now.
+
+    For a past step, waits until enough of the present step is left.
+    """
     while True:
         seconds = await pool.fetchval("SELECT extract(epoch FROM clock_timestamp())::float8")
         left = STEP_SECONDS - seconds % STEP_SECONDS

@@ -1,4 +1,4 @@
-"""An operator without a browser: takes a conversation and writes in it, as the dashboard does."""
+"""An operator without a browser, who takes over a conversation and writes in it as on the dashboard."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shared.services.tools.handover import HandoverService
 
 
 class Unheard:
-    """As a Redis that is away: whoever has to know looks by themselves."""
+    """An announcer that reaches no one, as if Redis were away."""
 
     async def announce(self, session_id: int, message: Mapping[str, Any]) -> None: ...
     def listen(self) -> AsyncIterator[tuple[int, Mapping[str, Any]]]:
@@ -31,7 +31,7 @@ class Unheard:
 
 
 class OperatorDriver:
-    """One operator and one conversation."""
+    """One operator who handles one conversation."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class OperatorDriver:
         )
 
     async def send_file(self, name: str, words: str, *, cid: str) -> Reply:
-        """Without a word beside it."""
+        """Send a file without any text beside it."""
         uploads, found = PostgresUploads(self._pool), Document(name=name, text=words)
         kept = await uploads.keep(self._session_id, words.encode(), found, name=name, most_per_day=10_000)
         (one,) = await uploads.load_for_message(self._session_id, [kept.id])
@@ -79,7 +79,7 @@ class OperatorDriver:
 async def drive_operator(
     database_url: str, chat: int, announcer: Announcer | None = None
 ) -> AsyncIterator[OperatorDriver]:
-    """For the conversation of a chat."""
+    """Yield an operator who handles the conversation of a Telegram chat."""
     pool = await open_pool(database_url, size=2)
     try:
         session_id = await pool.fetchval("SELECT session_id FROM addresses WHERE chat = $1", str(chat))

@@ -21,12 +21,12 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "node_modules" / ".bin"
 CACHE = ROOT / "node_modules" / ".cache" / "evertalk"
 CHECKED = ("web/static/dashboard/", "web/static/shared/")
-"""Folders whose errors count; the widget's state has types of its own."""
+"""Folders whose type errors count; the widget is left out, since its state has separate types."""
 SECONDS = 240
 
 
 def is_installed() -> bool:
-    """Return whether Node and both programs are there, as after `npm ci`."""
+    """Return whether Node and both programs are installed, as after `npm ci`."""
     names = ("openapi-typescript", "tsc")
     return shutil.which("node") is not None and all((PROGRAMS / name).exists() for name in names)
 
@@ -34,7 +34,9 @@ def is_installed() -> bool:
 def list_type_errors(
     folder: Path, *, described: Mapping[str, Any] | None = None, scripts: Path | None = None
 ) -> list[str]:
-    """Write the types of a description to `folder`; return the errors of the pages, or of `scripts` alone."""
+    """Write the types of a description to `folder`, and return the type errors of the pages, or of `scripts`
+    alone.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "openapi.json").write_text(json.dumps(described or document(OPERATIONS)))
     _run("openapi-typescript", str(folder / "openapi.json"), "-o", str(folder / "api.d.ts"))

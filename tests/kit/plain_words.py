@@ -1,4 +1,4 @@
-"""Words that readers stumble over, each with what to write instead."""
+"""Words that readers find hard, each with the words to write instead."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ _NEVER = re.compile("|".join(f"(?:{pattern})" for pattern in PLAIN_WORDS), re.IG
 
 
 def find_stumbles(text: str) -> list[str]:
-    """What stands in a text and should not."""
+    """Return the hard words in a text, in order."""
     return [found[0] for found in _NEVER.finditer(text)]

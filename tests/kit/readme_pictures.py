@@ -17,11 +17,11 @@ from tests.kit.needed_programs import chromium
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 PLAYED_MS = 120_000
-"""Longest time until the sample is played and summarised; a quiet machine takes ten seconds."""
+"""Most milliseconds until the sample is played and summarised; an idle machine takes ten seconds."""
 
 
 async def draw_pictures(login_link: str, folder: Path) -> None:
-    """Write both pictures to `folder`. Raises playwright's TimeoutError if a page does not come."""
+    """Write both pictures to `folder`."""
     parts = urlsplit(login_link)
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])

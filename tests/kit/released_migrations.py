@@ -1,4 +1,4 @@
-"""Freeze of the migrations of the present version: `python -m tests.kit.released_migrations`.
+"""Freezes the migrations of the present version: `python -m tests.kit.released_migrations`.
 
 `migrations/released.json` has a digest of each migration of a numbered version. A test fails when one of them
 changes or disappears. Run the command once, when a version is published; it never changes earlier versions.
@@ -37,7 +37,10 @@ def compute_digests(migrations: Path = MIGRATIONS) -> dict[str, str]:
 
 
 def freeze(released: dict[str, Any], *, version: str, newest: str, digests: dict[str, str]) -> dict[str, Any]:
-    """Return the released versions with `version` as the last one; what others froze stays as it is."""
+    """Return the released versions with `version` added as the last one.
+
+    Earlier versions stay as they are.
+    """
     earlier = {name: one for name, one in released.items() if name != version}
     frozen = {path for one in earlier.values() for path in one["digests"]}
     mine = {path: digest for path, digest in digests.items() if path not in frozen}
@@ -45,7 +48,7 @@ def freeze(released: dict[str, Any], *, version: str, newest: str, digests: dict
 
 
 def find_changes(released: dict[str, Any], digests: dict[str, str]) -> list[str]:
-    """Return what differs from the migrations that numbered versions have."""
+    """Return a line for each migration of a numbered version that was changed or is missing."""
     return [
         f"{path} of {version} {'was changed' if path in digests else 'is missing'}"
         for version, one in released.items()

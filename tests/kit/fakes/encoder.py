@@ -1,6 +1,6 @@
-"""An encoder for tests: it knows a few words of some languages, and ends or hangs where a text says so.
+"""A fake encoder: it knows a few words of some languages, and ends or hangs at certain texts.
 
-`python -m tests.kit.fakes.encoder SOCKET` answers as the process of the real encoder does.
+`python -m tests.kit.fakes.encoder SOCKET` answers like the process of the real encoder.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ SAME = (
     ("sister", "schwester", "сестра"),
     ("where", "wo", "где"),
 )
-"""Words that mean the same."""
+"""Groups of words with the same meaning."""
 
 
 class KnownWords:
-    """A model that adds up a direction for each meaning."""
+    """A fake model whose vector of a text is the sum of one direction per meaning."""
 
     def __init__(self, name: str = "known-words") -> None:
         self.name = name
@@ -51,7 +51,10 @@ class KnownWords:
 
 
 class KnownWordsEncoder:
-    """The same model without a process; `away` makes it unavailable, and `ends_at` ends it at a text."""
+    """A fake encoder that runs `KnownWords` in the same process.
+
+    `away` makes it unavailable; `ends_at` is a text at which it ends.
+    """
 
     def __init__(self, name: str = "known-words") -> None:
         self._model = KnownWords(name)
@@ -73,7 +76,7 @@ class KnownWordsEncoder:
         return Encoded(encoder=self.name, vectors=tuple(vectors))
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing, since this encoder holds nothing open."""
 
 
 def _obey(text: str) -> None:
@@ -92,7 +95,7 @@ def _obey(text: str) -> None:
 async def running_encoder(
     path: Path, module: str = "tests.kit.fakes.encoder", *, python: str = sys.executable
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Start a process that encodes, and wait until it has its model."""
+    """Run an encoder process at this socket, waiting until it has loaded its model; end it on leaving."""
     started = await asyncio.create_subprocess_exec(
         python, "-m", module, str(path),
         env={"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)},

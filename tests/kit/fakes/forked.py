@@ -1,4 +1,4 @@
-"""Stand-ins as processes of their own, each a fork of one that has read their code."""
+"""Runs the fakes as processes that are forked from one process with their code already imported."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _KINDS = (
 
 
 def fork(module: str, arguments: Sequence[str]) -> Forked:
-    """`python -m tests.kit.fakes.push …` with only its output kept for us."""
+    """Start a fake as `python -m module arguments` would, and return its process."""
     return _fakes().fork(module, arguments)
 
 
 async def run(module: str, arguments: Sequence[str]) -> Hatched:
-    """The same, for who awaits."""
+    """Do the same as `fork` from asynchronous code."""
     return await (await asyncio.to_thread(_fakes)).run(module, arguments)
 
 

@@ -1,4 +1,4 @@
-"""The encoder's process with a package whose engine is missing."""
+"""An encoder process whose model cannot be loaded because its engine is missing."""
 
 from __future__ import annotations
 

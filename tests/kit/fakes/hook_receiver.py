@@ -1,7 +1,7 @@
-"""A strict receiver of the compaction hook in a process of its own: signed, fresh, and one text per key.
+"""A strict receiver of the compaction hook, run as a process: it checks signature, age and repeated keys.
 
-`python -m tests.kit.fakes.hook_receiver SECRET` prints its port. A POST to `/plan` has the next answers, a
-GET of `/told` what was received.
+`python -m tests.kit.fakes.hook_receiver SECRET` prints its port. A POST to `/plan` sets the next answers; a
+GET of `/told` returns what was received.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ START_SECONDS = 30
 
 @dataclass(slots=True, kw_only=True)
 class HookProcess:
-    """The running process, as a test sees it."""
+    """A running process of the hook receiver."""
 
     process: asyncio.subprocess.Process
     port: int
@@ -33,13 +33,16 @@ class HookProcess:
         return f"http://127.0.0.1:{self.port}/hook"
 
     async def plan(self, *answers: dict[str, Any]) -> None:
-        """Set the next answers: `status`, `body`, `seconds` of delay and `location`; then 200 with `{}`."""
+        """Set the next answers, each with `status`, `body`, `location` and `seconds` of delay.
+
+        Later answers are 200 with `{}`.
+        """
         url = f"http://127.0.0.1:{self.port}/plan"
         async with aiohttp.ClientSession() as session, session.post(url, json=list(answers)) as response:
             assert response.status == 200
 
     async def list_told(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """Return messages in the order of arrival, repeated ones too, and faults of requests."""
+        """Return the received messages in order, repeated ones included, and the faults found in requests."""
         url = f"http://127.0.0.1:{self.port}/told"
         async with aiohttp.ClientSession() as session, session.get(url) as response:
             told = await response.json()

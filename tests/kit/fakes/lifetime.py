@@ -1,4 +1,4 @@
-"""How long a fake lives as a process of its own: until SIGTERM, or until whoever started it has gone."""
+"""Keeps a fake running as a process until SIGTERM, or until the process that started it has ended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ HEARTBEAT_SECONDS = 0.25
 
 
 def live(parser: argparse.ArgumentParser, start: Callable[[argparse.Namespace], Awaitable[None]]) -> None:
-    """`start` gets what was said on the command line, and returns when the fake listens."""
+    """Read the command line, call `start` with the arguments, and run until the end of the process.
+
+    `start` returns as soon as the fake listens.
+    """
     parser.add_argument("--parent-pid", type=int, help="leave when this process has gone")
     arguments = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -36,7 +39,10 @@ async def _live(
 
 
 def _orphaned(parent: int | None, *, launched_by: int) -> bool:
-    """A killed parent may stay as a zombie under its number; that our own parent changes tells it, too."""
+    """Return whether the parent process has ended.
+
+    A killed parent may remain as a zombie; a changed parent id reveals that too.
+    """
     if parent is None:
         return False
     if launched_by == parent and os.getppid() != parent:

@@ -1,4 +1,4 @@
-"""A small mail server on loopback: what a submission needs of SMTP, order checked, misbehaving as told."""
+"""A small SMTP server on loopback that checks the order of commands and misbehaves as a test tells it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,17 @@ from email.message import EmailMessage
 
 @dataclass(slots=True, kw_only=True)
 class MailServer:
+    """The state of the fake mail server: its port, what it demands, and the letters received."""
+
     port: int = 0
     login: tuple[str, str] | None = None
     context: ssl.SSLContext | None = None
-    """For STARTTLS, without which nothing may be given then."""
+    """Context for STARTTLS; if set, the server accepts a login and a letter only after STARTTLS."""
     replies: dict[str, list[str]] = field(default_factory=dict)
-    """Next answers to a command (`MAIL`, `RCPT`, `DATA`, `.`) in place of the usual; "" cuts the line."""
+    """Next answers to a command (`MAIL`, `RCPT`, `DATA`, `.`) instead of the usual ones.
+
+    "" drops the connection.
+    """
     letters: list[EmailMessage] = field(default_factory=list)
     receivers: list[list[str]] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
@@ -40,7 +45,7 @@ class MailServer:
 
 
 class _Cut(Exception):
-    """The line breaks here."""
+    """Raised to drop the connection."""
 
 
 class _Talk:
@@ -100,7 +105,7 @@ class _Talk:
         assert isinstance(letter, EmailMessage)
         replies = self._server.replies.get(".", [])
         if not replies or replies[0] in ("", "250 ok"):
-            # A line that is cut afterwards has carried the letter all the same.
+            # A letter counts as received even if the connection is dropped afterwards.
             self._server.letters.append(letter)
             self._server.receivers.append(self._receivers)
         await self._answer(".", "250 ok")

@@ -1,4 +1,4 @@
-"""Starts the stand-in for servers of tools as one process, under the names that a test wants."""
+"""Runs the fake of MCP servers as one process, under the names that a test gives."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ READY_SECONDS = 60.0
 
 @asynccontextmanager
 async def running_mcp() -> AsyncIterator[str]:
-    """Its address, once it listens."""
+    """Run the fake MCP server as a process, and yield its address once it listens."""
     port = free_port()
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.kit.fakes.mcp_server", str(port), cwd=ROOT,
@@ -37,7 +37,10 @@ async def running_mcp() -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def mcp_servers(folder: Path, *names: str) -> AsyncIterator[str]:
-    """In the file of a data folder, with their tools known as by a process that ran before; the address."""
+    """Run a fake MCP server, and list it in `mcp.json` of a data folder under these names; yield its address.
+
+    Its tools are stored as already known, as if a process had run before.
+    """
     async with running_mcp() as url:
         path = folder / "mcp.json"
         path.write_text(json.dumps({"mcpServers": {name: {"url": url} for name in names}}))

@@ -1,4 +1,6 @@
-"""A collector on loopback: takes spans and metrics by OTLP over HTTP, and keeps what it understood."""
+"""A fake OpenTelemetry collector on loopback: it takes spans and metrics by OTLP over HTTP and decodes
+them.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,16 @@ MOST_BYTES = 4 * 1024 * 1024
 
 @dataclass(slots=True)
 class Collector:
-    """Spans in the order of their arrival; `faults` are what no collector would have taken."""
+    """The collected telemetry: `spans` in order of arrival, and `faults`, the requests that a collector would
+    refuse.
+    """
 
     url: str = ""
     away: int = 0
-    """So many requests are answered 503 first."""
+    """Number of requests that are answered 503 before the next is accepted."""
     spans: list[dict[str, Any]] = field(default_factory=list)
     points: list[dict[str, Any]] = field(default_factory=list)
-    """Of histograms: name, unit, bounds, count, sum and attributes, as they arrived last."""
+    """Histograms as last received, each with name, unit, bounds, count, sum and attributes."""
     faults: list[str] = field(default_factory=list)
 
     def take(self, path: str, headers: Any, body: bytes) -> int:
@@ -75,7 +79,10 @@ def collecting() -> Iterator[Collector]:
 
 
 def _spans(body: bytes) -> list[dict[str, Any]]:
-    """`opentelemetry-proto` comes along with the exporter."""
+    """Return the spans of a request.
+
+    The message types come with the exporter's package `opentelemetry-proto`.
+    """
     wire = import_module("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
     request = wire.ExportTraceServiceRequest()
     request.ParseFromString(body)

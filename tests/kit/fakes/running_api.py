@@ -1,4 +1,4 @@
-"""Starts a stand-in as a process for a test, tells it how to end requests, and stops it by its pid."""
+"""Runs a fake as a process for a test, tells it how to answer, and ends it by its process id."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ STOP_SECONDS = 20.0
 
 
 class RunningProcess:
-    """A stand-in by its module, which prints its port."""
+    """A fake as a process.
+
+    Its module prints the port on which it listens.
+    """
 
     module: ClassVar[str]
 
@@ -41,18 +44,18 @@ class RunningProcess:
 
 
 class RunningApi(RunningProcess):
-    """Of a `ScriptedApi`."""
+    """A fake as a process whose API is a `ScriptedApi`."""
 
     @property
     def url(self) -> str:
         return f"{self.origin}/v1"
 
     async def next(self, *actions: dict[str, Any]) -> None:
-        """How the next requests end; those behind them are answered."""
+        """Set the outcomes of the next requests; later ones are answered as usual."""
         await self._control("POST", "next", list(actions))
 
     async def requests(self) -> list[dict[str, Any]]:
-        """What it was asked since the last look, without the bytes."""
+        """Return the requests since the last call of this method, without binary content."""
         found: list[dict[str, Any]] = await self._control("GET", "requests")
         return found
 

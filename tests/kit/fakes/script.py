@@ -1,4 +1,4 @@
-"""The script of a fake's misbehaviour: which request meets which fault, and how often."""
+"""The script of a fake's misbehaviour: which request gets which fault, and how often."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Kinds = Mapping[str, type | tuple[type, ...]]
 
 
 class BadScript(ValueError):
-    """A rule that nothing could meet, or an action that this fake does not know."""
+    """A rule that no request could match, or an action that this fake does not know."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,13 +37,16 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words(Generic[Asked]):
-    """What rules may say, and whether a request meets a rule's match."""
+    """The vocabulary of a script's rules, and the function that matches a request with a rule."""
 
     matches: frozenset[str]
     actions: Kinds
     meets: Callable[[Json, Asked], bool]
     objection: Callable[[Json, Json], str]
-    """To a match and an action that hold nothing unknown; empty for none."""
+    """Returns why a match and an action are wrong although all their names are known.
+
+    "" if they are right.
+    """
 
     def rule(self, said: Any) -> Rule:
         if not isinstance(said, dict) or set(said) - {"match", "times", "action"} or "action" not in said:
@@ -77,7 +80,10 @@ class Script(Generic[Asked]):
         self.rules += [self._words.rule(rule) for rule in rules]
 
     def action_for(self, asked: Asked) -> Json:
-        """What happens to this request: every rule counts it, the first that is due is used."""
+        """Return the action for this request.
+
+        Every matching rule counts the request; the first rule that is due decides, and is used once more.
+        """
         action: Json | None = None
         for rule in self.rules:
             if not self._words.meets(rule.match, asked):

@@ -1,4 +1,4 @@
-"""What stand-ins for a server with one endpoint share: a script of how requests end, and what was asked."""
+"""The common part of fakes with one endpoint: a script of outcomes, and the list of received requests."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ KEY = "a-key-for-the-fake"
 
 
 class ScriptedApi(ABC):
-    """`/control/next` tells how the next requests end; `/control/requests` has what was asked since the last
-    look.
+    """A fake with one endpoint.
+
+    A POST to `/control/next` sets the outcomes of the next requests; a GET of `/control/requests` returns the
+    requests since the last GET.
     """
 
     path: ClassVar[str]
     actions: ClassVar[frozenset[str]]
-    """What a script may say of a request."""
+    """Names that an outcome in the script may have."""
     most_bytes: ClassVar[int] = 2**20
 
     def __init__(self) -> None:
@@ -57,7 +59,7 @@ def has_key(request: web.Request) -> bool:
 
 
 def run(api: ScriptedApi) -> None:
-    """As its own process: prints its port when ready, leaves with SIGTERM or its parent."""
+    """Run the fake as a process: it prints its port when ready, and ends at SIGTERM or with its parent."""
 
     async def start(arguments: argparse.Namespace) -> None:
         runner = web.AppRunner(api.application(), access_log=None)

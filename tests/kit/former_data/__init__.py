@@ -1,7 +1,7 @@
-"""Backups that former programs made of conversations of their own, for the tests of restore and upgrade.
+"""Backups that earlier versions of the program made, for the tests of restore and upgrade.
 
 `python -m tests.kit.former_data` makes them again: it takes each program out of this repository's history,
-lets people talk with its demo, and runs its own backup. `life.py` runs inside the former program.
+has people talk with its demo, and runs its own backup. `life.py` runs inside the earlier program.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 BACKUPS = Path(__file__).parent / "backups"
 KEEPSAKE, NOTE, SECRET = "My ferry leaves from Lindholm at 7:40.", "Likes gooseberry jam.", "k" * 48
-"""Text of the first message and of the note in each backup, and the key that seals it."""
+"""Text of the first message and of the note in each backup, and the key that encrypts it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,4 +32,4 @@ PROGRAMS = (
     FormerProgram(version="0.1.0", revision="0046", commit="863684ba"),
     FormerProgram(version="0.1.0", revision="0060", commit="85974916"),
 )
-"""First data of 0.1.0, the last ones before migrations were squashed to 0044, and its last schema."""
+"""The first data of 0.1.0, the last before migrations were squashed to 0044, and the last schema of 0.1.0."""

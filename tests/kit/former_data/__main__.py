@@ -20,7 +20,7 @@ LIFE_SECONDS = 300
 
 
 def make(program: FormerProgram) -> Path:
-    """Run the former program in a folder of its own, and keep the backup that it made."""
+    """Run the earlier program in a new folder, and return the path of the backup that it made."""
     folder = short_folder("evf-")
     packed = subprocess.run(
         ["git", "archive", program.commit], cwd=ROOT, check=True, capture_output=True, timeout=60

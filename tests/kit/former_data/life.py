@@ -1,4 +1,7 @@
-"""Conversations with a former program's demo, and its backup. Runs with that program on `PYTHONPATH`."""
+"""Fills an earlier program's demo with conversations and makes a backup.
+
+Runs with that program on `PYTHONPATH`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ HOMES = {
     "running_app": ("tests.kit.app_driver", "tests.journeys.house"),
     "visit": ("tests.kit.app_driver", "tests.journeys.house"),
 }
-"""Modules in which programs of different times have the same part."""
+"""Modules, by the name of a part, in which programs of different times have it."""
 
 
 def find(name: str) -> Any:
@@ -36,7 +39,7 @@ def find(name: str) -> Any:
 
 
 async def live(data: Path, target: Path, keepsake: str, note: str, secret: str) -> None:
-    """Let two people talk until a summary is written, and back everything up."""
+    """Let two people talk until a summary is written, then back everything up to `target`."""
     data.mkdir(mode=0o711)
     (data / "secret_key").write_text(secret)
     (data / "secret_key").chmod(0o600)
@@ -60,7 +63,7 @@ async def live(data: Path, target: Path, keepsake: str, note: str, secret: str) 
             else:
                 raise SystemExit("nothing was summarised")
         connection = await asyncpg.connect(servers.database_url)
-        # A heartbeat names the machine and its folders.
+        # A heartbeat would disclose the machine's name and folders.
         await connection.execute("UPDATE workers SET health = '{}'")
         await connection.close()
         made = await find("make_backup")(

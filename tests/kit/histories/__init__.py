@@ -1,1 +1,1 @@
-"""Whole histories of conversations, made up at random, through the real core: twelve promises must hold."""
+"""Random histories of conversations, played through the real core to check twelve promises."""

@@ -1,4 +1,4 @@
-"""`python -m tests.kit.histories --histories 1000000 [--seed N] [--jobs 2]` plays as many as wanted."""
+"""Plays random histories: `python -m tests.kit.histories --histories 1000000 [--seed N] [--jobs 2]`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plays one history: a list of deeds, each with its own seed, so that any part of it can be left out."""
+"""Plays one history: a list of deeds, each with a seed, so that any deed can be left out."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Script: TypeAlias = Sequence[Deed]
 
 WINDOW = 6_000
 UNSEEN_SEQ = 10_000
-"""A message that no summary was made of: models cite it all the same."""
+"""Number of a message that no summary covers; fake models cite it nevertheless."""
 HARD_SHARES = (0.35, 0.6, 0.8, 1.0)
 SUMMARY_WORD, RECALL_WORD, NOTE_WORD, FACT_WORD = "⟪summary⟫", "⟪recall⟫", "⟪note⟫", "⟪clock⟫"
 _KINDS: tuple[ItemKind, ...] = ("fact", "decision", "question", "constraint", "goal", "promise")
@@ -59,7 +59,7 @@ def count(text: str) -> int:
 
 
 def _policy(name: str) -> ContextPolicy:
-    """The preset on a window so small that a dozen turns fill it."""
+    """Return the preset on a context window so small that a dozen turns fill it."""
     policy = fit_to_window(PRESETS[name], WINDOW)
     return policy.with_settings(
         max_output=600,
@@ -81,14 +81,17 @@ LAYERS: SystemLayers = default_layers()
 
 @dataclass(slots=True)
 class History:
-    """One session from its first message on; raises `Broken` as soon as a promise does not hold."""
+    """One session from its first message on.
+
+    A deed raises Broken as soon as a promise does not hold.
+    """
 
     policy: ContextPolicy
     judge: Judge
     by_types: bool = False
     log: Log = field(default_factory=Log)
     sent: tuple[tuple[object, ...], BuiltContext] | None = None
-    """The first request of the last turn, and what may change what it began with."""
+    """The last turn's first request, and the state on which its beginning depends; None before the first."""
     queue: list[Callable[[random.Random], None]] = field(default_factory=list)
 
     # ---- people
@@ -142,18 +145,21 @@ class History:
                 self.judge.grows(sent.messages, now.messages, "within a turn")
             sent = now
             if rng.random() < 0.1:
-                self.say(rng)  # arrives while the turn runs, so it belongs to the next one
+                self.say(rng)  # arrives while the turn runs, so belongs to the next one
         self._end(rng, "answered" if rng.random() < 0.9 else "failed", prunes)
 
     def _between_turns(self, rng: random.Random) -> None:
-        """What other conversations of the person and the time do; the deed's own luck is left as it is."""
+        """Change notes and let time pass, as other conversations of the person do.
+
+        The random numbers of the deed itself stay as they would be without this.
+        """
         rng = random.Random(str(rng.getstate()[1][:9]))
         if rng.random() < 0.2:
             self.remember(rng)
         if rng.random() < 0.03:
             self.forget(rng)
         if rng.random() < 0.1:
-            self.log.frozen = None  # nobody has it cached any more
+            self.log.frozen = None  # the provider no longer has the prefix cached
 
     def _end(self, rng: random.Random, state: Ended, prunes: dict[int, PruneForm]) -> None:
         number = len(self.log.entries) + 1
@@ -163,7 +169,10 @@ class History:
         self.log.end(state, prunes, release_hold=rng.random() < 0.3)
 
     def _tool_round(self, rng: random.Random) -> bool:
-        """One message with calls and its results, or what mishaps make of them; False when the turn died."""
+        """Add one message of tool calls and its results, or a mishap.
+
+        Return False if the turn ended by the mishap.
+        """
         number = len(self.log.entries) + 1
         asked = calls(rng, number)
         self.log.step("assistant", asked, estimate_blocks(asked, count))
@@ -171,7 +180,7 @@ class History:
         if mishap < 0.05:
             return False
         results = [result_of(rng, call, number + 1) for call in tool_uses(asked)]
-        if mishap < 0.12:  # a crash, and nobody knows what the tool has done
+        if mishap < 0.12:  # a crash after which the effect of the tool is unknown
             results = [ToolResult(tool_use_id=r.tool_use_id, text=_LOST, is_error=True) for r in results]
         elif mishap < 0.18:
             results.pop(rng.randrange(len(results)))
@@ -247,7 +256,10 @@ class History:
         return built
 
     def _stable(self, view: View, built: BuiltContext) -> None:
-        """Whatever was saved, changed or pinned meanwhile, nothing before the newest words changes."""
+        """Check that a request begins like the one before it, whatever was saved, changed or pinned since.
+
+        Only the part before the newest words may be compared.
+        """
         forms = tuple((e.seq, e.pruned) for e in view.entries if e.pruned)
         state = (*self.log.cycle_state, forms, find_last_described_turn(view, self.policy))
         if self.sent is not None and self.sent[0] == state and view.frozen is not None:
@@ -307,7 +319,7 @@ class History:
         self.judge.holds("silence", self.log.entries == entries, "a flush wrote into the conversation")
 
     def remember(self, rng: random.Random) -> None:
-        """A new note, which often takes the place of an old one."""
+        """Save a new note, which often replaces an old one."""
         old = rng.choice(self.log.notes) if self.log.notes and rng.random() < 0.5 else None
         self.log.remember(f"{NOTE_WORD} {injected(rng)}", importance=rng.randint(1, 9), replaces=old)
 
@@ -316,7 +328,7 @@ class History:
             self.log.forget(rng.choice(self.log.notes))
 
     def compact(self, rng: random.Random) -> None:
-        """Plan, write, and commit by compare-and-set, with something in between now and then."""
+        """Plan a compaction, let something else happen, and commit it by compare-and-set."""
         force, keep = rng.random() < 0.6, rng.choice((None, 1, 2, 3))
         window = rng.choice((8_192, 16_000, 200_000))
         state, seen, before = self.log.view(), self.log.seen, self.log.answered
@@ -391,7 +403,9 @@ class History:
         )
 
     def _written(self, rng: random.Random, plan: CompactionPlan) -> Compaction:
-        """What a model wrote, good or bad, or the digest; then what the audit and the limits leave of it."""
+        """Return the compaction that a good or bad model, or the digest, would write, after the audit and the
+        limits.
+        """
         digested = rng.random() < 0.15
         if digested:
             ledger = digest(plan.entries, plan.former, count, budget_tokens=min(1_000, plan.summary_limit))
@@ -439,7 +453,7 @@ class History:
         return LedgerPatch(narrative=narrative, add=add, close=close, replace=changed)
 
     def _meanwhile(self, rng: random.Random) -> None:
-        """While the summary is being written."""
+        """Do one random deed that happens while a summary is being written."""
         rng.choice((self.say, self.turn, self.pin, self.unpin, self.edit, self.undo, self.anew, self.rival))(
             rng
         )
@@ -512,7 +526,7 @@ class History:
         self.log.restore()
 
     def anew(self, rng: random.Random) -> None:
-        """`/new` and `/separator`: hide every ended turn and put nothing in its place."""
+        """Hide every ended turn without a summary, as `/new` and `/separator` do."""
         if self.log.begin_anew(rng.choice(("new", "separator"))):
             view = self.log.view()
             self.judge.holds("no_loss", not view.entries, "something is live behind a new beginning")
@@ -520,7 +534,9 @@ class History:
             self.judge.holds("provenance", SUMMARY_WORD not in text, "a summary crossed a new beginning")
 
     def ask(self, rng: random.Random) -> None:
-        """What is due now? The same question has the same answer, and a hold is a hold."""
+        """Ask twice for the job that is due, and check that both answers agree and that a hold is
+        respected.
+        """
         view, budget = self.log.view(), self.budget()
         now = self._tokens(view)
         wishes = [next_job(view, budget=budget, policy=self.policy, context_tokens=now) for _ in range(2)]
@@ -529,12 +545,14 @@ class History:
             self.judge.holds("undo_is_exact", wishes[0].kind != "compact", "compacted against a hold")
 
     def _tokens(self, view: View) -> int:
-        """As the store counts a view: fixed parts, live entries, pins, the summary."""
+        """Return the size of a view in tokens as the store counts it: fixed parts, live entries, pins and the
+        summary.
+        """
         live = sum(entry.tokens for entry in (*view.entries, *view.pins))
         return self.budget().fixed + live + (view.head.tokens if view.head else 0)
 
     def provenance_of_ledger(self) -> None:
-        """Whoever forgets a message finds every row that was derived from it by its number."""
+        """Check that every row derived from a message can be found by the message's number."""
         for stored in self.log.links:
             compaction = stored.compaction
             low = min(
@@ -560,7 +578,10 @@ def script_of(seed: int) -> Script:
 
 
 def play(script: Script, judge: Judge, *, preset: str, by_types: bool = False) -> History:
-    """Raises Broken."""
+    """Play a history and return it.
+
+    Raises Broken if a promise does not hold.
+    """
     history = History(POLICIES[preset], judge, by_types)
     for deed, seed in script:
         getattr(history, deed)(random.Random(seed))
@@ -578,7 +599,7 @@ def play_seed(seed: int, judge: Judge) -> None:
 
 
 def smallest(script: Script, preset: str, promise: Promise) -> Script:
-    """Without every deed that the break does not need."""
+    """Return the script without every deed that is not needed to break the promise."""
     deeds = list(script)
     at = len(deeds) - 1
     while at >= 0:

@@ -1,4 +1,4 @@
-"""A session's log in memory, with the meaning of the one in Postgres: links, epochs, undo, restore, hold."""
+"""A session's log in memory that behaves like the one in Postgres: links, epochs, undo, restore, hold."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StoredCompaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What a compactor has looked at: the guard of its commit."""
+    """The state on which a compaction was planned; its commit fails if the state has changed."""
 
     epoch: int
     head: int | None
@@ -33,7 +33,10 @@ class Seen:
 
 @dataclass(slots=True)
 class Log:
-    """Nothing is ever removed from `entries`; `turns` says which of them are in the context, and where."""
+    """A session's log.
+
+    `entries` keeps everything for ever; `turns` lists, per turn, the entries that are in the context.
+    """
 
     session_id: int = 7
     entries: dict[int, Entry] = field(default_factory=dict)
@@ -45,9 +48,9 @@ class Log:
     prunes: dict[int, PruneForm] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
     frozen: tuple[tuple[object, ...], FrozenPrefix] | None = None
-    """What the last request began with, and in which cycle."""
+    """The cycle and the beginning of the last request; None if the provider has nothing cached."""
     open_turn: int | None = None
-    """Collects messages; nobody has claimed it."""
+    """Number of the turn that collects messages and is not claimed yet; None if there is none."""
     claimed: int | None = None
     answered: int = 0
     base: int = 0
@@ -88,7 +91,10 @@ class Log:
         self.hold = self.hold and not release_hold
 
     def edit(self, seq: int, blocks: Sequence[Block], tokens: int) -> int:
-        """Always a new entry; only in a turn that nobody has claimed does it take the old one's place."""
+        """Add a new version of an entry and return its number.
+
+        Only in a turn that is not claimed yet does it replace the old version in the context.
+        """
         turn = self.entries[seq].turn
         new = self._add(turn, "person", blocks, tokens)
         self.replaces[new] = seq
@@ -122,7 +128,10 @@ class Log:
     # ---- what is seen of it
 
     def view(self, *, answering: bool = False) -> View:
-        """As a job finds it, or with the claimed turn, as its answer needs it."""
+        """Return the session's view as a background job sees it.
+
+        With `answering`, including the claimed turn.
+        """
         last = self.claimed if answering and self.claimed is not None else self.answered
         live = [
             self._shown(seq) for turn in range(self.base + 1, last + 1) for seq in self.turns.get(turn, ())
@@ -161,7 +170,10 @@ class Log:
 
     @property
     def cycle_state(self) -> tuple[object, ...]:
-        """What may change what a request begins with; what is pinned or noted meanwhile must not."""
+        """The state that may change a request's beginning.
+
+        New pins and notes do not belong to it.
+        """
         return *self._cycle, self.unpinned
 
     # ---- what is known, and what the provider has cached
@@ -180,7 +192,7 @@ class Log:
             self.frozen = None
 
     def freeze(self, block: str, notes: tuple[int, ...]) -> None:
-        """Once a request has been sent."""
+        """Remember the beginning of a request that was sent, as the provider caches it."""
         now = self.frozen_now
         hidden = frozenset(seq for seq in self.pins if self.entries[seq].turn <= self.base)
         self.frozen = (
@@ -211,7 +223,10 @@ class Log:
             self.unpinned += 1
 
     def compact(self, compaction: Compaction, seen: Seen) -> None:
-        """Compare and set; raises StaleView."""
+        """Commit a compaction.
+
+        Raises StaleView if the session has changed since `seen`.
+        """
         if seen != self.seen or compaction.through_turn > self.answered:
             raise StaleView(f"session {self.session_id}")
         self._hide(compaction)

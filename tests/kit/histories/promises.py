@@ -1,4 +1,4 @@
-"""The twelve promises of the context engine, each as a check that a history is put to as it goes on."""
+"""The twelve promises of the context engine, each as checks that a history runs while it is played."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _OUR_MARK = re.compile(rf"<\s*/?\s*(?:{'|'.join(OUR_TAGS)})\b", re.IGNORECASE)
 
 
 class Broken(AssertionError):
-    """A promise does not hold; says which and how."""
+    """A promise that does not hold; the message says which, and how it was broken."""
 
     def __init__(self, promise: Promise, how: str) -> None:
         super().__init__(f"{promise}: {how}")
@@ -58,11 +58,15 @@ class Broken(AssertionError):
 
 @dataclass(slots=True)
 class Judge:
-    """Counts what it has looked at, so that no promise is kept only because nobody asked."""
+    """Checks promises, and counts the checks of each, so that an unchecked promise is noticed."""
 
     looked: Counter[Promise] = field(default_factory=Counter)
 
     def holds(self, promise: Promise, fine: object, how: str) -> None:
+        """Count a check of this promise.
+
+        Raises Broken with the words `how` unless `fine` is true.
+        """
         self.looked[promise] += 1
         if not fine:
             raise Broken(promise, how)
@@ -128,7 +132,9 @@ class Judge:
         self.holds("idempotent", repair(built.messages) == built.messages, "repair mends a mended request")
 
     def shown(self, view: View, messages: Sequence[Message], wanted: Iterable[Entry]) -> None:
-        """Every text of these entries begins with a marker of its own."""
+        """Check that the request contains every text of these entries, found by the marker at its
+        beginning.
+        """
         text = text_of_request(messages)
         for entry in wanted:
             for block in entry.blocks:
@@ -164,7 +170,7 @@ class Judge:
         self.holds("pure_and_stable", volatile not in early, "volatile words stand before a cache mark")
 
     def ours_alone(self, built: BuiltContext, *, summary: bool, pins: int) -> None:
-        """Nobody but the program opens one of its marks in what a person or a tool said."""
+        """Check that only the program opens one of its tags in what a person or a tool said."""
         opened = Counter(
             mark.group(0).lower().replace("<", "").strip()
             for message in built.messages
@@ -199,18 +205,18 @@ class Judge:
         pinned = [*view.pins, *(e for e in view.entries if e.pinned)]
         ended = sorted({e.turn for e in view.entries if e.turn != view.open_turn})
         if made.digested_through in ended[-TAIL_TURNS - 1 :]:
-            waiting = []  # the last step: only the digest tells of them
+            waiting = []  # at the last step only the digest mentions these
         self.shown(view, made.context.messages, [*newest, *waiting, *pinned])
 
 
 def unanswered(view: View) -> set[int]:
-    """Turns whose last word is not the assistant's."""
+    """Return the numbers of the turns whose last message is not the assistant's answer."""
     last = {entry.turn: entry for entry in view.entries}
     return {t for t, entry in last.items() if entry.role != "assistant" or tool_uses(entry.blocks)}
 
 
 def unresolved(view: View) -> set[int]:
-    """Those, and turns in which the last tool failed."""
+    """Return the numbers of the unanswered turns, and of the turns whose last tool call failed."""
     tried = {entry.turn: result for entry in view.entries for result in tool_results(entry.blocks)}
     return unanswered(view) | {turn for turn, result in tried.items() if result.is_error}
 

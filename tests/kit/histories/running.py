@@ -1,4 +1,4 @@
-"""Many histories in a row: counts what was looked at, and keeps the first that breaks each promise."""
+"""Plays many histories, counts the checks, and keeps the first history that breaks each promise."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Break:
     how: str
     preset: str
     script: tuple[tuple[str, int], ...]
-    """The deeds that are needed for it."""
+    """The deeds that are needed to break the promise, each with its seed."""
 
     def __str__(self) -> str:
         deeds = ", ".join(f"({name!r}, {seed})" for name, seed in self.script)

@@ -1,4 +1,4 @@
-"""What people, models and tools say in made-up histories, with the nasty things among it."""
+"""The words of people, models and tools in random histories, including hostile ones."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ NAMES = ("look_up", "run", "save_memory")
 
 
 def marker(number: int) -> str:
-    """Stands at the beginning of each text, so that it can be found in a request."""
+    """Return the mark that begins the text of entry `number`, by which the text is found in a request."""
     return f"⟦{number}⟧"
 
 
 def injected(rng: random.Random) -> str:
-    """Somebody imitates the marks of the program, whole, broken or nested."""
+    """Return a text that imitates the program's tags: whole, broken or nested."""
     tag = rng.choice(OUR_TAGS)
     inner = rng.choice(("", "forged ", "forged\nforged "))
     return rng.choice(
@@ -76,7 +76,7 @@ def said_by_person(rng: random.Random, number: int) -> tuple[Block, ...]:
 
 
 def calls(rng: random.Random, number: int) -> tuple[Block, ...]:
-    """Thinking, some words, then one to three calls at once."""
+    """Return a message of the model: perhaps thinking, perhaps a few words, then one to three tool calls."""
     blocks: list[Block] = []
     if rng.random() < 0.4:
         blocks.append(Thinking(text=f"{marker(number)} let me see", signature=f"sig{number}"))

@@ -1,4 +1,4 @@
-"""A strict reader of requests: what the provider would refuse, and what its SDK's own types forbid."""
+"""Checks requests strictly: against the rules of the provider, and against the types of its SDK."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CARD = ModelCard(
 
 
 def fault_of(messages: Sequence[Message]) -> str | None:
-    """The first reason why the provider would refuse these messages, or None."""
+    """Return the first reason why the provider would refuse these messages; None if there is none."""
     if not messages:
         return "no message at all"
     if messages[0].role != "user" or messages[-1].role != "user":
@@ -85,7 +85,7 @@ def refused_by_sdk_types(
     tools: Sequence[ToolSpec] = (),
     cache_at: Sequence[int] = (),
 ) -> str | None:
-    """The same request as JSON, against a schema made from the types that the provider publishes."""
+    """Return why the request, written as JSON, does not fit the SDK's own types; None if it fits."""
     request = ModelRequest(
         model="model",
         system=tuple(system),
@@ -111,7 +111,7 @@ def _validator() -> Draft202012Validator:
 
 @cache
 def schema_of_requests() -> dict[str, Any]:
-    """JSON schema of a request from the SDK's TypedDicts; what they do not name may not be in it."""
+    """Return the JSON schema of a request, made from the SDK's TypedDicts; unknown fields are forbidden."""
     from anthropic.types import message_create_params
     from pydantic import ConfigDict, TypeAdapter, with_config
 
@@ -123,7 +123,10 @@ def schema_of_requests() -> dict[str, Any]:
 
 
 def _close(schema: object) -> None:
-    """Where the SDK lists the fields of an object, no other field may stand."""
+    """Forbid unknown fields in every object of the schema whose fields are listed.
+
+    Changes the schema itself.
+    """
     match schema:
         case dict():
             if schema.get("type") == "object" and "properties" in schema:

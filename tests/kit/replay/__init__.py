@@ -1,4 +1,6 @@
-"""`evertalk replay`: recorded conversations, played through the running system by somebody who counts."""
+"""Plays recorded conversations through the running system (`evertalk replay`) and counts lost or wrong
+answers.
+"""
 
 from __future__ import annotations
 

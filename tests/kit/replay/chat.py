@@ -1,4 +1,4 @@
-"""Conversations played over Telegram: people who write to the real bot through the stand-in, with mishaps."""
+"""Plays conversations over Telegram: people write to the real bot through a fake Telegram that also fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ LOOK_SECONDS = 0.05
 
 @dataclass(slots=True, kw_only=True)
 class PlayedChat:
-    """One person's private chat with the bot while it is played; its id is the person's."""
+    """One person's private chat with the bot while a conversation is played.
+
+    The chat's id is the person's.
+    """
 
     script: ConversationScript
     person: int
@@ -29,7 +32,7 @@ class PlayedChat:
     unacknowledged: set[int] = field(default_factory=set)
     given_up: str = ""
     pressed: dict[int, int] = field(default_factory=dict)
-    """Notice → turn whose answer was not there, until the notice's button brought it."""
+    """Turn whose answer was missing, by the id of the notice whose button then brought the answer."""
 
 
 async def play_chat(
@@ -41,7 +44,7 @@ async def play_chat(
     speed: Speed,
     on_progress: Callable[[int, str], None],
 ) -> None:
-    """Each next message once the answer to the one before is on the screen."""
+    """Send the messages of a script, each as soon as the answer to the one before is on the screen."""
     await telegram.add_person(chat.person, chat.script.person)
     for step in steps(chat.script.messages):
         for text in step:
@@ -61,7 +64,11 @@ async def play_chat(
 async def _has_seen_all(
     chat: PlayedChat, telegram: FakeTelegram, witness: ChatDatabaseProbe, *, since: int
 ) -> bool:
-    """Told that an answer may be missing, they look for it, and press the button where it is not there."""
+    """Return whether every answer is on the screen.
+
+    When told that an answer may be missing, the person looks for it, and presses the notice's button if it is
+    not there.
+    """
     until = asyncio.get_running_loop().time() + ANSWER_SECONDS
     while await _is_idle(chat, witness):
         missing = await _missing(chat, telegram, witness, since=since)
@@ -80,7 +87,7 @@ async def _has_seen_all(
 async def _missing(
     chat: PlayedChat, telegram: FakeTelegram, witness: ChatDatabaseProbe, *, since: int
 ) -> list[tuple[UncertainAnswer, str]]:
-    """The answers that are not on the screen, with what the button of each notice says."""
+    """Return the uncertain answers that are not on the screen, each with the label of its notice's button."""
     doubts = await witness.in_doubt(chat.person)
     if not doubts:
         return []

@@ -1,4 +1,6 @@
-"""What Postgres says of one chat on Telegram: which message became which turn, and where its answer lies."""
+"""Reads from Postgres what happened to one chat on Telegram: the turn of each message, and where its answer
+is.
+"""
 
 from __future__ import annotations
 
@@ -44,12 +46,12 @@ _MODEL = "SELECT model FROM usage WHERE session_id = $1 AND purpose = 'chat' ORD
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatEvidence:
     session: str
-    """Its public id; empty when nothing ever arrived."""
+    """Public id of the session; "" if no message arrived."""
     questions: Mapping[int, int]
-    """Message of the person → its turn."""
+    """Turn of each of the person's messages, by message id."""
     turns: Mapping[int, EndedTurn]
     entries: int
-    """How often a person's message was stored."""
+    """Number of stored messages of the person."""
     model: str
 
 

@@ -1,4 +1,4 @@
-"""What Postgres says of a played conversation: the other witness beside the screen."""
+"""Reads from Postgres what became of a played conversation, to compare with what the screen showed."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ SELECT (SELECT coalesce(max(event_seq), 0) - count(*) FROM events WHERE session_
            WHERE v.session_id = $1 AND v.kind = 'msg' AND e.author = 'assistant') x WHERE wrong) AS answers
 """
 
-# A request lies before the commit of a compaction when the view that it was built from does not have it yet:
-# times would not tell, because a transaction carries the time at which it began.
+# A request comes before the commit of a compaction if the view that it was built from lacks that compaction.
+# Times cannot tell this, since a transaction carries the time at which it began.
 _CONTEXT = """
 WITH a AS (
   SELECT c.*, coalesce(c.reported_input_tokens, c.estimated_input_tokens_after_prune) AS tokens,
@@ -90,7 +90,7 @@ SELECT (SELECT count(*) FROM flushes WHERE session_id = $1 AND outcome IN ('save
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageEvidence:
-    """One person's message as Postgres has it."""
+    """A person's message as Postgres has it."""
 
     cid: str
     turn: int
@@ -102,7 +102,7 @@ class MessageEvidence:
 class Evidence:
     messages: tuple[MessageEvidence, ...]
     misplaced: int
-    """Event numbers that are missing, messages and answers that stand before an earlier one."""
+    """Number of missing event numbers, and of messages and answers stored before an earlier one."""
     max_context: int
     limit: int
     hard: int
@@ -122,7 +122,7 @@ class Evidence:
 
 
 class DatabaseProbe:
-    """Reads only, after the talk is over."""
+    """Reads a database after the conversations are over, without changing it."""
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
         self._pool = pool
@@ -136,7 +136,10 @@ class DatabaseProbe:
             await self._pool.close()
 
     async def wait_for_jobs(self, sessions: Sequence[str]) -> int:
-        """Jobs that are still due after all patience; usually none."""
+        """Wait until no job of these sessions is due or running, at most `JOBS_SECONDS`.
+
+        Return the number left.
+        """
         until = asyncio.get_running_loop().time() + JOBS_SECONDS
         while True:
             left = int(await self._pool.fetchval(_JOBS_LEFT, sessions, timeout=SQL_SECONDS))
@@ -145,7 +148,7 @@ class DatabaseProbe:
             await asyncio.sleep(0.2)
 
     async def collect(self, session: str) -> Evidence | None:
-        """None when this database knows no such session."""
+        """Return the evidence on a session; None if this database has no such session."""
         id_ = await self._pool.fetchval(_SESSION, session, timeout=SQL_SECONDS)
         if id_ is None:
             return None

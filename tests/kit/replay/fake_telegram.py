@@ -1,4 +1,4 @@
-"""The strict stand-in for Telegram that the tests use, as a process of its own, and a small client for it."""
+"""The tests' strict fake of Telegram as a process, with a small client for it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ _MODULE = "tests.kit.fakes.bot_api"
 
 
 class FakeTelegramRefused(Exception):
-    """The stand-in cannot do that: no such person, button, rule."""
+    """The fake cannot do that: there is no such person, button or rule."""
 
 
 class FakeTelegram:
-    """`async with FakeTelegram() as telegram`: people act through it, bots reach it at `base_url`."""
+    """The fake Telegram; used as `async with FakeTelegram() as telegram`.
+
+    People act through it; bots reach it at `base_url`.
+    """
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
@@ -38,7 +41,7 @@ class FakeTelegram:
         return int(self.token.partition(":")[0])
 
     def settings(self) -> dict[str, str]:
-        """What a system of its own is told, so that it talks with this Telegram and everybody may write."""
+        """Return the settings that make a system use this Telegram, with access for everybody."""
         return {
             "TELEGRAM_BOT_TOKEN": self.token,
             "EVERTALK_TELEGRAM_API_URL": self.base_url,
@@ -73,14 +76,14 @@ class FakeTelegram:
         await self.act("add_person", person=number, first_name=first_name, language_code=language)
 
     async def say(self, person: int, text: str) -> int:
-        """The number of their message."""
+        """Let a person send a text to the bot, and return the id of the message."""
         return int((await self.act("say", person=person, text=text))["message_id"])
 
     async def tap(self, person: int, label: str, message_id: int) -> None:
         await self.act("tap", person=person, label=label, message_id=message_id)
 
     async def screen(self, chat: int, *, after: int = -1, wait: float = 0.0) -> dict[str, Any]:
-        """The chat as its person sees it: at once, or when it is newer than `after`."""
+        """Return the chat as its person sees it: at once, or when its version is above `after`."""
         found: dict[str, Any] = await self.control("screen", chat=chat, after=after, wait=wait)
         return found
 
@@ -92,7 +95,10 @@ class FakeTelegram:
         return await self.control(f"act/{name}", **wish)
 
     async def control(self, what: str, **wish: Any) -> Any:
-        """Raises Refused, or ClientError when the process has gone."""
+        """Call a control of the fake, and return its answer.
+
+        Raises FakeTelegramRefused if the fake refuses.
+        """
         assert self._http is not None
         async with self._http.post(f"{self._control_url}/{what}", json=wish) as response:
             found = await response.json()

@@ -1,4 +1,4 @@
-"""What goes wrong while a conversation is played over Telegram: scripted calls, and restarts of the bot."""
+"""The mishaps of a conversation played over Telegram: scripted failures of calls, and restarts of the bot."""
 
 from __future__ import annotations
 
@@ -17,12 +17,16 @@ from tests.kit.replay.fake_telegram import FakeTelegram
 BUBBLE_SECONDS = 8.0
 GLANCE_SECONDS = 0.03
 _OFTEN = ((16, 1), (40, 2))
-"""In a play of at most so many messages, every so many of them meets a mishap; else every fifth."""
+"""Pairs of a number of messages and an interval: in a replay of at most that number, a mishap happens at
+every message of that interval.
+
+In longer replays, at every fifth message.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mishap:
-    """`steps` are the calls that fail, each with what happens to it."""
+    """A kind of mishap; `steps` are the calls that fail, each with the fault."""
 
     name: str
     steps: Sequence[tuple[str, dict[str, Any]]]
@@ -33,7 +37,7 @@ MISHAPS = (
     Mishap(name="429 for an edit", steps=[("editMessageText", {"status": 429, "retry_after": 1})]),
     Mishap(
         name="lost acknowledgement of an answer",
-        # Without a bubble the answer itself is what gets lost.
+        # without a bubble, the answer itself is lost
         steps=[
             ("sendMessage", {"status": 429, "retry_after": 2}),
             ("sendMessage", {"reset": "after"}),
@@ -56,7 +60,7 @@ MISHAPS = (
 
 
 class Mishaps:
-    """One for a whole replay; conversations ask before each message and after it."""
+    """The mishaps of a whole replay; each conversation calls them before and after a message."""
 
     def __init__(self, telegram: FakeTelegram, folder: Path, *, messages: int) -> None:
         self._telegram = telegram

@@ -1,4 +1,4 @@
-"""The result for eyes (a table) and for programs (one JSON object)."""
+"""Writes the result of a replay: as a table for people, as a JSON object for programs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,10 @@ def as_table(verdicts: Sequence[ReplayVerdict], facts: Mapping[str, object]) -> 
 
 
 def _mishaps(facts: Mapping[str, object]) -> list[str]:
-    """What the conversation went through on Telegram."""
+    """Return the lines that list the failures which the conversations met on Telegram.
+
+    None on other channels.
+    """
     faults = facts.get("faults")
     if not isinstance(faults, Mapping):
         return []

@@ -1,4 +1,4 @@
-"""Reads recorded two-person conversations; one speaker's words become the person's messages."""
+"""Reads recorded conversations of two people; the words of one of them become the person's messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class BadScript(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationScript:
-    """What one person says over many sessions, in order."""
+    """The messages of one person over several sessions, in order."""
 
     id: str
     person: str
@@ -35,7 +35,10 @@ class ConversationScript:
 def read_scripts(
     path: Path, *, only: str | None = None, limit: int | None = None
 ) -> tuple[ConversationScript, ...]:
-    """Every conversation of the file, or the one with that id; raises BadScript."""
+    """Return every conversation of the file, or the one with the id `only`, cut to `limit` messages.
+
+    Raises BadScript if the file cannot be read or has no such conversation.
+    """
     found = [_script(value, number) for number, value in enumerate(_conversations(path), start=1)]
     chosen = [script for script in found if only in (None, script.id)]
     if not chosen:
@@ -75,7 +78,7 @@ def _script(value: Any, number: int) -> ConversationScript:
 
 
 def _sessions(talk: Mapping[str, Any], name: str) -> Iterator[tuple[str, Sequence[Any]]]:
-    """In their order; a date without a session is no session."""
+    """Yield the name and lines of each session in order; dates without lines are left out."""
     numbers = sorted(
         int(key.removeprefix("session_")) for key in talk if key.removeprefix("session_").isdecimal()
     )
@@ -87,7 +90,10 @@ def _sessions(talk: Mapping[str, Any], name: str) -> Iterator[tuple[str, Sequenc
 
 
 def _words(lines: Sequence[Any], person: str, date: str, name: str) -> Iterator[str]:
-    """The first message of a session says when it was: days lie between it and the one before."""
+    """Yield the person's words.
+
+    The first message of a session also says its date, which may be days later.
+    """
     begun = False
     for line in lines:
         if not isinstance(line, dict) or not isinstance(line.get("text"), str) or "speaker" not in line:

@@ -1,4 +1,4 @@
-"""A strict model server for a replay: what it refuses, a real one would have refused."""
+"""A strict model server for a replay: it refuses what a real one would refuse."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class StrictServer:
     wire: Wire
     fake: RunningFake
     environment: Mapping[str, str]
-    """Points a system at the server."""
+    """Settings that make a system use this server."""
 
     async def facts(self) -> dict[str, object]:
         requests = await self.fake.requests()
@@ -41,7 +41,10 @@ class StrictServer:
 
 @asynccontextmanager
 async def strict_server(wire: Wire | None, *, window: int | None) -> AsyncIterator[StrictServer | None]:
-    """None where no wire is asked for: then the settings say who answers."""
+    """Yield a running strict server.
+
+    None if no wire format is given, so that the settings choose the server.
+    """
     if wire is None:
         yield None
         return

@@ -1,4 +1,4 @@
-"""Where a replay plays: a system that runs already, or one of its own in a temporary data folder."""
+"""The system that a replay plays on: one that is running already, or a temporary one in a new data folder."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PRIVATE_SETTINGS = frozenset(
     {
         "data_dir", "http_host", "http_port", "public_url", "database_url", "redis_url", "secret_key",
         "trusted_proxies", "allowed_origins", "profile", "crash_point",
-        # An operator's real bots are not to be polled by a system that only plays.
+        # A system that only plays must not poll an operator's real bots.
         "telegram_bot_token", "telegram_bots_file", "telegram_api_url", "telegram_mode", "telegram_port",
         "telegram_webhook_secret", "telegram_access", "telegram_allowed",
         "cap_total_per_day_usd", "cap_person_per_day_usd", "cap_session_usd", "cap_visitor_per_day_usd",
@@ -43,7 +43,7 @@ _PRIVATE_SETTINGS = frozenset(
 
 
 class NoReplayTarget(Exception):
-    """There is nothing to play on; `advice` says what to do."""
+    """There is no system to play on; `advice` says what to do."""
 
     def __init__(self, message: str, *, advice: str) -> None:
         super().__init__(message)
@@ -54,12 +54,15 @@ class NoReplayTarget(Exception):
 class ReplayTarget:
     url: str
     database_url: str | None
-    """None when only the screen can be checked."""
+    """Address of the system's database; None if it is unknown, so that only the screen can be checked."""
     note: str
 
 
 async def at_url(settings: Settings, url: str) -> ReplayTarget:
-    """The system behind an address; its database, when it is the one that the settings know."""
+    """Return the system at an address, with its database if the settings know it.
+
+    Raises NoReplayTarget if nothing answers there.
+    """
     url = url.rstrip("/")
     if not await is_ready(url):
         raise NoReplayTarget(
@@ -71,7 +74,10 @@ async def at_url(settings: Settings, url: str) -> ReplayTarget:
 
 
 async def running_here(settings: Settings) -> ReplayTarget | None:
-    """The `up` of the data folder, when it answers."""
+    """Return the system that runs on the settings' data folder.
+
+    None if there is none or it does not answer.
+    """
     lock = settings.data_dir / "up.lock"
     if not is_held(lock):
         return None
@@ -80,7 +86,7 @@ async def running_here(settings: Settings) -> ReplayTarget | None:
 
 
 class TemporaryInstallation:
-    """`evertalk up` as a process, in a folder that goes away with it."""
+    """`evertalk up` as a process in a temporary folder, which is deleted at the end."""
 
     def __init__(
         self, settings: Settings, *, window: int | None, more: Mapping[str, str] | None = None
@@ -128,7 +134,7 @@ class TemporaryInstallation:
         return {**environment_of(self._settings, folder=self.folder, window=self._window), **self._more}
 
     async def _ready(self) -> str:
-        """Its address, once every process is there."""
+        """Return the system's address once every process is ready."""
         until = time.monotonic() + READY_SECONDS
         note, log = self.folder / "up.lock", self.folder / "up.log"
         while time.monotonic() < until:
@@ -163,7 +169,9 @@ async def is_ready(url: str) -> bool:
 
 
 def environment_of(settings: Settings, *, folder: Path, window: int | None) -> dict[str, str]:
-    """The operator's settings for a system beside theirs: other folder, other port, no cap that stops it."""
+    """Return the environment of a temporary system: the operator's settings with another folder and port, and
+    without a cap that would stop it.
+    """
     names = list_setting_names()
     kept = {name: value for name, value in os.environ.items() if name not in names.values()}
     settings = settings if window is None else settings.model_copy(update=window_settings(settings, window))
@@ -183,7 +191,9 @@ def environment_of(settings: Settings, *, folder: Path, window: int | None) -> d
 
 
 def window_settings(settings: Settings, window: int) -> dict[str, int | None]:
-    """The numbers that follow from a window: what is kept free of it, and what an answer may take."""
+    """Return the settings that depend on a context window: what is kept free of it, and the size of an
+    answer.
+    """
     policy = preset(settings.preset)
     least_left = min(policy.reserve_leaves, int(policy.reserve_leaves_share * window))
     reserve = min(policy.reserve, window - least_left)

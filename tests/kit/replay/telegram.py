@@ -1,4 +1,6 @@
-"""A replay over Telegram: the stand-in, a system of its own with a bot, people, and the verdict."""
+"""Replays conversations over a fake Telegram, with a temporary system, its bot and people, and judges
+them.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,10 @@ async def replay_on_telegram(
     together: int,
     more: Mapping[str, str],
 ) -> tuple[list[ReplayVerdict], dict[str, object]]:
-    """The verdicts, and the facts around them; raises NoSystem."""
+    """Return the verdicts and the facts for the report.
+
+    Raises NoReplayTarget if the system or the fake Telegram fails.
+    """
     async with FakeTelegram() as telegram:
         own = TemporaryInstallation(settings, window=window, more={**more, **telegram.settings()})
         async with own as system:
@@ -110,7 +115,7 @@ async def _judge(
     *,
     restarts: int,
 ) -> tuple[list[ReplayVerdict], int, str]:
-    """Once nothing silent runs any more."""
+    """Return the verdicts once no background job is due any more."""
     told = [await witness.collect(chat.person) for chat in chats]
     upkeep = await DatabaseProbe.connect(database_url)
     try:

@@ -1,4 +1,4 @@
-"""Reads a chat as its person sees it at the end: which answer is whole, twice, half or misplaced."""
+"""Reads a chat as its person sees it at the end: which answers are whole, doubled, partial or misplaced."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.kit.replay.chat_evidence import ChatEvidence
 _LINK = re.compile(r"\]\([^)\s]*\)")
 _NOT_SAID = re.compile(r"[\W_]+")
 _TOLD_OTHERWISE = ("refused", "failed", "stopped")
-"""States whose words on the screen are not the words of the answer."""
+"""States of turns whose text on the screen differs from the text of the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,11 @@ class ChatLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatReading:
-    """`strays` are halves of answers whose acknowledgement was lost on purpose: nobody can delete them."""
+    """Counts of what a chat shows at the end.
+
+    `strays` are parts of answers whose acknowledgement was lost on purpose, so that the bot cannot delete
+    them.
+    """
 
     answered: int
     lost: int
@@ -52,7 +56,7 @@ def lines_of(screen: Mapping[str, Any]) -> list[ChatLine]:
 
 
 def is_whole(lines: Sequence[ChatLine], answer: EndedTurn, *, since: int) -> bool:
-    """Whether somebody who looks at what came since that message sees the whole answer."""
+    """Return whether the whole answer is among the messages after the message `since`."""
     evidence = ChatEvidence(session="", questions={}, turns={answer.turn: answer}, entries=0, model="")
     answers = _Answers([line for line in lines if line.message_id > since], evidence, ())
     answers.find()
@@ -67,9 +71,10 @@ def read(
     unacknowledged: Collection[int],
     late: Collection[int] = (),
 ) -> ChatReading:
-    """`sent` are the person's messages; `unacknowledged` those of the bot of which it never heard.
+    """Return the counts for a chat at its end.
 
-    The answers of `late` turns came when the person asked again: newer ones may stand before them.
+    `sent` are the person's messages, `unacknowledged` the bot's messages whose receipt it never learned of.
+    Answers of `late` turns came when the person asked again, so newer ones may stand before them.
     """
     answers = _Answers(lines, evidence, unacknowledged)
     answers.find()
@@ -96,7 +101,7 @@ class _Answers:
         known = {part.remote_id for turn in evidence.turns.values() for part in turn.parts if part.remote_id}
         self._unknown = {number: line for number, line in self._bots.items() if number not in known}
         self.places: dict[int, list[int]] = {}
-        """Turn → its messages in the order of its parts."""
+        """Ids of the messages of each turn, in the order of their parts."""
         self.whole: set[int] = set()
         self.doubled = self.strays = self.notices = 0
 
@@ -109,7 +114,9 @@ class _Answers:
             self._sort_out(line)
 
     def out_of_order(self, late: Collection[int]) -> int:
-        """Parts and answers that stand before an earlier one, and answers before their question."""
+        """Return the number of parts and answers before an earlier one, and of answers before their
+        question.
+        """
         asked: dict[int, int] = {}
         for message, turn in sorted(self._evidence.questions.items()):
             asked.setdefault(turn, message)
@@ -121,7 +128,10 @@ class _Answers:
         return inside + between + early
 
     def _place(self, turn: EndedTurn, part: PartRow) -> int | None:
-        """Where a part lies; one that nobody acknowledged is looked for by its words."""
+        """Return the message id of a part; None if the part is not in the chat.
+
+        A part without acknowledgement is found by its words.
+        """
         if part.remote_id is not None:
             return part.remote_id if part.remote_id in self._bots else None
         if part.state != "uncertain":
@@ -143,7 +153,9 @@ class _Answers:
         return shown == written if written else bool(places)
 
     def _sort_out(self, line: ChatLine) -> None:
-        """A message that no row knows: the double of an answer, half of one, or a notice."""
+        """Count a message that no row belongs to: as the double of an answer, a stray part of one, or a
+        notice.
+        """
         said = _letters(line.text)
         texts = [_letters(turn.text) for turn in self._evidence.turns.values()]
         if not said or not any(said in text for text in texts):
@@ -155,7 +167,9 @@ class _Answers:
 
 
 def _letters(markdown: str) -> str:
-    """Only what is said: Telegram shows marks as entities and links by their names."""
+    """Return only the letters and digits of a text: Telegram shows formatting as entities, and links by their
+    names.
+    """
     return _NOT_SAID.sub("", _LINK.sub("", markdown)).casefold()
 
 

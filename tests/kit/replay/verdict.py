@@ -1,4 +1,4 @@
-"""Screen and database side by side: what was lost, doubled or out of order, as numbers."""
+"""Compares screen and database of a replay, and counts what was lost, doubled or out of order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from tests.kit.replay.visitor import VisitorScreen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayVerdict:
-    """One conversation, or all of them; None where only the database could tell and nobody asked it."""
+    """The verdict on one conversation, or the sum of all.
+
+    Fields that only the database can tell are None if it was not asked.
+    """
 
     id: str
     session: str
@@ -42,12 +45,16 @@ class ReplayVerdict:
     jobs: int | None
     jobs_dead: int | None
     usd: float | None
-    """None also when some call had no known price."""
+    """Cost in USD; None also if the price of a call is unknown."""
     given_up: str = ""
     uncertain: int | None = None
-    """Parts on Telegram whose acknowledgement was lost: they are in the chat, and their person was asked."""
+    """Parts on Telegram whose acknowledgement was lost: they are in the chat, and the person was asked about
+    them.
+    """
     strays: int | None = None
-    """Halves of answers on Telegram that nobody acknowledged, so that nobody could fill or delete them."""
+    """Partial answers on Telegram without acknowledgement, which the bot could neither complete nor
+    delete.
+    """
 
     @property
     def broken(self) -> int:
@@ -99,7 +106,9 @@ def judge_chat(
     restarts: int,
     given_up: str = "",
 ) -> ReplayVerdict:
-    """Over Telegram: what the person sees at the end, and what Postgres has of it."""
+    """Return the verdict on a conversation over Telegram, from what its person sees at the end and from
+    Postgres.
+    """
     told: dict[str, Any] = dict.fromkeys(_ONLY_STORED)
     if evidence is not None:
         told = {name: getattr(evidence, name) for name in _ONLY_STORED if name != "usd"}
@@ -123,7 +132,7 @@ def judge_chat(
 
 
 def total(verdicts: Sequence[ReplayVerdict]) -> ReplayVerdict:
-    """Sums; of sizes the largest."""
+    """Return the sum of all verdicts; of sizes the largest."""
     largest = ("max_context", "limit", "hard")
     numbers: dict[str, int | float | None] = {}
     for name in _NUMBERS:
@@ -135,7 +144,7 @@ def total(verdicts: Sequence[ReplayVerdict]) -> ReplayVerdict:
 
 
 def _unanswered(seen: VisitorScreen, evidence: Evidence) -> set[str]:
-    """Acknowledged, but not covered by exactly one ended turn that has its last words."""
+    """Return the client ids of acknowledged messages whose turn has not ended or has no final answer."""
     kept = {message.cid for message in evidence.messages if message.ended and message.finals > 0}
     return {cid for cid in seen.acknowledged if cid not in kept}
 
@@ -151,7 +160,7 @@ def _finals_twice(evidence: Evidence) -> int:
 
 
 def _shuffled(seen: VisitorScreen, evidence: Evidence) -> int:
-    """Messages that stand before one that was sent earlier."""
+    """Return the number of messages that are stored before one that was sent earlier."""
     place = {cid: number for number, cid in enumerate(seen.sent)}
     sent = [place[message.cid] for message in evidence.messages if message.cid in place]
     return sum(later < earlier for earlier, later in pairwise(sent))

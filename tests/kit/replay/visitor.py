@@ -1,4 +1,6 @@
-"""A visitor without a browser: sends, hears, comes back after a fall, and writes down what a screen saw."""
+"""A visitor without a browser: sends messages, reconnects after a break, and records what a screen would
+show.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from aiohttp import ClientError, ClientSession, ClientWebSocketResponse, WSMsgTy
 
 CONNECT_SECONDS = 15.0
 QUIET_SECONDS = 60.0
-"""The server pings every 25 s: a line that is silent for longer is dead."""
+"""Seconds of silence after which a connection counts as dead; the server pings every 25."""
 ACK_SECONDS = 20.0
 FIRST_PAUSE_SECONDS = 0.25
 LONGEST_PAUSE_SECONDS = 5.0
@@ -23,11 +25,11 @@ _DOOR_CLOSED = {4400: "the protocols differ", 4401: "the visitor is unknown", 44
 
 
 class VisitorRejected(Exception):
-    """The server will not talk to this visitor, now or later."""
+    """The server refuses this visitor, now and later."""
 
 
 class AnswerTimeout(Exception):
-    """A message stayed without its answer for too long."""
+    """A message got no answer in time."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,22 +39,22 @@ class VisitorScreen:
     sent: list[str] = field(default_factory=list)
     """Client ids in the order of sending."""
     acknowledged: dict[str, int] = field(default_factory=dict)
-    """Client id → event number."""
+    """Event number of each acknowledged message, by client id."""
     turns: dict[str, int] = field(default_factory=dict)
-    """Client id → the turn that took the message."""
+    """Turn that took the message, by client id."""
     finals: Counter[int] = field(default_factory=Counter)
-    """How many different last words each turn had."""
+    """Number of different final answers, by turn."""
     refused: dict[str, str] = field(default_factory=dict)
     notices: int = 0
     gaps: int = 0
-    """Durable events that came before their predecessor."""
+    """Number of durable events that came before their predecessor."""
     reconnects: int = 0
     last_seq: int = 0
     head: int = 0
 
     @property
     def open(self) -> list[str]:
-        """Messages whose answer has not been shown."""
+        """Client ids of the messages whose answer has not been shown."""
         return [cid for cid in self.sent if cid not in self.refused and not self._is_answered(cid)]
 
     @property
@@ -64,14 +66,17 @@ class VisitorScreen:
 
 
 class SimulatedVisitor:
-    """`run` keeps a socket open until it is cancelled; `say` and `settled` are for whoever plays."""
+    """A simulated visitor.
+
+    `run` keeps a connection open until it is cancelled; `say` and `settled` are for the test or replay.
+    """
 
     def __init__(self, http: ClientSession, url: str) -> None:
         self._http = http
         self._url = url
         self._socket: ClientWebSocketResponse | None = None
         self._waiting: dict[str, str] = {}
-        """Sent, not acknowledged: client id → text, in order."""
+        """Text of each message that was sent but not acknowledged, by client id in order."""
         self._changed = asyncio.Event()
         self._mids: set[str] = set()
         self._token: str | None = None
@@ -80,7 +85,10 @@ class SimulatedVisitor:
         self.seen = VisitorScreen()
 
     async def run(self) -> None:
-        """Raises TurnedAway."""
+        """Keep a connection open, reconnecting after breaks.
+
+        Raises VisitorRejected if the server refuses the visitor for good.
+        """
         failures = 0
         while True:
             try:
@@ -92,7 +100,10 @@ class SimulatedVisitor:
             await asyncio.sleep(min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(failures, 6)))
 
     async def say(self, text: str) -> str:
-        """Its client id; what cannot be sent now goes out with the next socket."""
+        """Send a message, and return its client id.
+
+        Without a connection, the message is sent with the next one.
+        """
         cid = f"replay-{secrets.token_hex(8)}"
         self.seen.sent.append(cid)
         self._waiting[cid] = text
@@ -100,7 +111,10 @@ class SimulatedVisitor:
         return cid
 
     async def settled(self, *, timeout_seconds: float) -> None:
-        """Until every message so far has its answer on the screen; raises NoAnswer."""
+        """Wait until every message so far has its answer on the screen.
+
+        Raises AnswerTimeout after `timeout_seconds`.
+        """
         try:
             async with asyncio.timeout(timeout_seconds):
                 while self.seen.open:
@@ -112,7 +126,7 @@ class SimulatedVisitor:
     # One socket.
 
     async def _visit(self) -> bool:
-        """True when the server greeted us."""
+        """Open one connection and listen until it ends; return True if the server greeted the visitor."""
         async with asyncio.timeout(CONNECT_SECONDS):
             socket = await self._http.ws_connect(
                 f"{self._url}/ws", origin=self._url, max_msg_size=0, autoping=True
@@ -143,7 +157,7 @@ class SimulatedVisitor:
         self.session = str(frame["session"])
         self.model = str(frame.get("model", {}).get("name", ""))
         if not frame["resumed"]:
-            # The backlog begins somewhere in the middle; what lies before it was never ours to see.
+            # The backlog begins in the middle; earlier events never belonged to this visitor.
             self.seen.last_seq = min((event["event_seq"] for event in frame["events"]), default=1) - 1
         for event in frame["events"]:
             self._hear(event)

@@ -1,4 +1,4 @@
-"""The errors of the Bot API in Telegram's own words."""
+"""The errors that the fake Bot API answers with, in Telegram's own words."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ WEBHOOK_SET = "terminated by setWebhook request"
 
 
 class Refusal(Exception):
-    """The call is answered by an error; a violation is one that no careful bot would ever earn."""
+    """An error that is answered to a call instead of a result.
+
+    `violation` marks an error that a correct bot never causes.
+    """
 
     def __init__(
         self,
@@ -51,25 +54,30 @@ class Refusal(Exception):
             self.parameters["migrate_to_chat_id"] = migrate_to
 
     def body(self) -> Json:
+        """Return the JSON body of the error answer: `ok`, `error_code`, `description` and, if any,
+        `parameters`.
+        """
         found: Json = {"ok": False, "error_code": self.status, "description": self.description}
         if self.parameters:
             found["parameters"] = self.parameters
         return found
 
     def headers(self) -> dict[str, str]:
+        """Return the HTTP headers of the error answer: Retry-After if the error names a pause, else none."""
         after = self.parameters.get("retry_after")
         return {} if after is None else {"Retry-After": str(after)}
 
 
 def misuse(words: str) -> Refusal:
-    """A mistake in the call itself, in Telegram's words."""
+    """Return a refusal of status 400 with these words, marked as a violation: the call itself is wrong."""
     return Refusal(words, violation=True)
 
 
 def stricter(words: str) -> Refusal:
-    """Telegram would repair or ignore this silently; a test should hear of it."""
+    """Return a refusal, marked as a violation, of a call that Telegram would silently repair or ignore."""
     return Refusal(f"[strict] {words}", violation=True)
 
 
 def too_many(seconds: int) -> Refusal:
+    """Return a refusal of status 429 that asks the bot to wait `seconds`."""
     return Refusal(f"retry after {seconds}", status=429, retry_after=seconds)

@@ -1,4 +1,4 @@
-"""Counts what a rich message holds against its limits, and turns its blocks into an answer's blocks."""
+"""Checks a rich message against Telegram's limits, and converts sent blocks to the blocks of an answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ MEDIA = frozenset({"photo", "video", "audio", "animation", "voice_note"})
 
 
 def checked_rich(wish: Json, *, draft: bool) -> Json:
-    """The rich message as it is stored; Telegram's own Markdown and HTML are kept as one paragraph."""
+    """Return the rich message as the fake stores it.
+
+    Markdown and HTML are not parsed: they are stored as one paragraph. Raises Refusal if not exactly one of
+    html, markdown and blocks is given, or a limit is exceeded.
+    """
     given = [name for name in ("html", "markdown", "blocks") if wish.get(name)]
     if len(given) != 1:
         raise misuse("exactly one of html, markdown and blocks must be given for a rich message")
@@ -74,7 +78,7 @@ class _Count:
 
 
 def flat(text: object) -> str:
-    """The bare words of a rich text."""
+    """Return the text of a rich text, without its formatting."""
     if isinstance(text, str):
         return text
     if isinstance(text, list):
@@ -87,7 +91,7 @@ def flat(text: object) -> str:
 
 
 def plain(blocks: list[Json]) -> str:
-    """What a person would read, line by line."""
+    """Return the text of rich blocks as a person would read it, one line per block, item or table row."""
     lines: list[str] = []
     for block in blocks:
         lines += [flat(block[name]) for name in ("summary", "text", "expression") if block.get(name)]

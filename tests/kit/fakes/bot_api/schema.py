@@ -1,4 +1,4 @@
-"""Checks every parameter of a call against the published Bot API and turns it into what it means."""
+"""Checks the parameters of a call against the published Bot API and converts them to their types."""
 
 from __future__ import annotations
 
@@ -35,11 +35,17 @@ class Schema:
         self.updates = frozenset(facts["updates"])
 
     def method(self, name: str) -> str | None:
-        """The method in its own spelling; Telegram does not mind the case."""
+        """Return the method's name in its published spelling, whatever the case of `name`.
+
+        None if there is no such method.
+        """
         return self._names.get(name.lower())
 
     def checked(self, method: str, sent: Json) -> Json:
-        """The parameters with their types; what is unknown, missing or malformed is refused."""
+        """Return the parameters of a call converted to their types.
+
+        Raises Refusal if a parameter is unknown, missing or malformed.
+        """
         fields = self._methods[method]
         unknown = sorted(set(sent) - set(fields))
         if unknown:
@@ -51,7 +57,11 @@ class Schema:
         return found
 
     def _parameter(self, name: str, value: object, declared: str) -> object:
-        """On the wire everything may come as a string; objects then are JSON inside it."""
+        """Return one parameter converted to its declared type.
+
+        On the wire every value may come as a string; objects are then read as JSON. Raises Refusal if the
+        value does not fit.
+        """
         kinds = declared.split("|")
         read = _read(name, value, kinds)
         fault = self._fault(read, kinds, name)
@@ -60,6 +70,10 @@ class Schema:
         return read
 
     def _fault(self, value: object, kinds: list[str], at: str) -> str | None:
+        """Return why the value fits none of the types `kinds`, as an error message that names the place `at`.
+
+        None if it fits one.
+        """
         faults = [self._fault_of_one(value, kind, at) for kind in kinds]
         if None in faults:
             return None
@@ -108,6 +122,7 @@ class Schema:
 
 @cache
 def load_schema() -> Schema:
+    """Return the stored schema of the Bot API, extended by what `supplement` adds."""
     return Schema(supplemented(json.loads(STORED.read_text(encoding="utf-8"))))
 
 

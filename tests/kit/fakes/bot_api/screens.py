@@ -1,4 +1,6 @@
-"""What a person has before their eyes: messages with their edits, drafts, typing, and how it came about."""
+"""The screen of a chat as tests read it: messages with their edits, drafts, typing, and the order of
+changes.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from tests.kit.fakes.bot_api.world import World
 
 
 def screen(world: World, chat: Chat) -> Json:
+    """Return all that the people of a chat see now, as JSON; drafts that have lapsed are removed first."""
     now = world.clock.now()
     expire_drafts(chat, now)
     return {
@@ -36,6 +39,10 @@ def screen(world: World, chat: Chat) -> Json:
 
 
 def views(world: World, chat: Chat, *, since: int, message_id: int | None) -> list[Json]:
+    """Return the changes of a chat's screen with a number above `since`.
+
+    Only those of one message if `message_id` is given.
+    """
     expire_drafts(chat, world.clock.now())
     return [
         view

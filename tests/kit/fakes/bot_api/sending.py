@@ -1,4 +1,4 @@
-"""sendMessage, edits, deletions, reactions and button answers: what a bot does to a chat's messages."""
+"""The methods by which a bot changes a chat: sendMessage, edits, deletions, reactions and button answers."""
 
 from __future__ import annotations
 
@@ -45,13 +45,16 @@ def send_rich_message(world: World, call: Call) -> Json:
 
 
 def post(world: World, call: Call, content: Json) -> Json:
-    """Puts a bot's message into its chat and tells who is there; the drafts of that thread are over."""
+    """Store a bot's message in its chat and tell the chat's members.
+
+    The drafts of the same thread end.
+    """
     params, bot = call.params, call.bot
     chat = world.writable(bot, params["chat_id"])
     thread = world.thread(bot, chat, params.get("message_thread_id"))
     markup = checked_markup(params)
     message: Json = {"from": bot.account.as_json(), "chat": chat.as_json(), "date": world.clock.date()}
-    if chat.kind == "channel":  # what stands there is the channel's, whoever wrote it
+    if chat.kind == "channel":  # the sender of a channel's message is the channel, whoever wrote the message
         message = {"sender_chat": chat.as_json(), **message}
         del message["from"]
     if thread is not None:
@@ -99,7 +102,10 @@ def edit_message_reply_markup(world: World, call: Call) -> object:
 
 
 def stop_message_live_location(world: World, call: Call) -> object:
-    """No bot sends locations here: its own messages and those of others are refused in different words."""
+    """Refuse every call, since no bot sends locations here.
+
+    The words differ between the bot's own messages and other people's.
+    """
     _own(world, call, "message to edit not found", "message can't be edited")
     raise Refusal("there is no live location in the message to edit")
 

@@ -1,4 +1,4 @@
-"""Serves the Bot API to bots on one port, and /control, by which tests act as people, on another."""
+"""Serves the Bot API to bots on one port, and the tests' controls (`/control`) on another."""
 
 from __future__ import annotations
 
@@ -25,10 +25,14 @@ SHUTDOWN_SECONDS = 1.0
 
 
 class _Cut(Exception):
-    """The connection is to be dropped instead of answered."""
+    """Raised to drop the connection instead of answering."""
 
 
 class BotApiServer:
+    """The fake Bot API: a server for bots and a server for the controls of tests, with one world behind
+    both.
+    """
+
     def __init__(self) -> None:
         self.world = World()
         self.journal = Journal()
@@ -38,7 +42,10 @@ class BotApiServer:
         self._doors: list[Door] = []
 
     async def start(self, *, port: int = 0, control_port: int = 0) -> tuple[int, int]:
-        """The ports of the Bot API and of the controls."""
+        """Listen on both servers, and return the ports of the Bot API and of the controls.
+
+        0 takes a free port.
+        """
         runner = await self._runner(self._bot_application())
         door = Door(runner, port)
         control = Control(self.world, self.journal, self.script, door)
@@ -49,6 +56,7 @@ class BotApiServer:
         return door.port, control_door.port
 
     async def close(self) -> None:
+        """Stop both servers, and close the webhooks of the world."""
         await self.world.close()
         for runner in self._runners:
             await runner.cleanup()
@@ -134,7 +142,9 @@ class BotApiServer:
     async def _spoiled(
         self, request: web.Request, record: Record, action: Json, body: bytes
     ) -> web.StreamResponse:
-        """What can happen to an answer although the call was processed."""
+        """Return the answer to a processed call, spoiled as the fault `action` says: late, cut, dripped or
+        dropped.
+        """
         if "stall_after" in action:
             await asyncio.sleep(action["stall_after"])
         await self._refuse_afterwards(request, action)
@@ -207,7 +217,7 @@ async def _dripped(request: web.Request, body: bytes, *, seconds: float) -> web.
 
 
 def _readable(sent: Sent) -> Json:
-    """The parameters before they are checked, numbers as numbers, so that rules can speak of chats."""
+    """Return the unchecked parameters for the script's rules, with ids of chats and messages as numbers."""
     found: dict[str, Any] = dict(sent.values)
     for name in ("chat_id", "message_thread_id", "message_id"):
         value = found.get(name)
@@ -217,7 +227,9 @@ def _readable(sent: Sent) -> Json:
 
 
 def _kept(result: object) -> object:
-    """Of a message its number is enough: the message itself goes on changing."""
+    """Return the part of a result that the journal keeps: of a message only its id, since the message itself
+    still changes.
+    """
     return (
         {"message_id": result["message_id"]}
         if isinstance(result, dict) and "message_id" in result

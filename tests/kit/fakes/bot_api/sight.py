@@ -1,4 +1,4 @@
-"""What meets a person's eye: the lines of a chat's screen, its drafts, its toasts."""
+"""Typed views of the screen that the fake reports: lines, drafts and toasts as a person sees them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.kit.fakes.bot_api.shapes import Json
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One message on the screen; `raw` holds what has no name here."""
+    """One message on a chat's screen; `raw` is the fake's JSON of the message."""
 
     raw: Json
 
@@ -49,13 +49,15 @@ class Line:
 
     @property
     def document(self) -> str | None:
-        """The file's name."""
+        """The name of the message's file; None if the message holds no file."""
         return (self.raw.get("document") or {}).get("file_name")
 
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """A chat as its people see it now: edits applied, what was deleted gone, live drafts shown."""
+    """A chat's screen as its people see it now: edits are applied, deleted messages are missing, live drafts
+    are shown.
+    """
 
     raw: Json
 
@@ -69,12 +71,12 @@ class Screen:
 
     @property
     def answers(self) -> list[Line]:
-        """The bot's lines."""
+        """The lines that the bot wrote."""
         return [line for line in self.lines if line.by_bot]
 
     @property
     def texts(self) -> list[str]:
-        """The texts of the bot's lines."""
+        """The texts of the lines that the bot wrote."""
         return [line.text for line in self.answers]
 
     @property
@@ -87,7 +89,7 @@ class Screen:
 
     @property
     def notifications(self) -> int:
-        """How often the telephone rang: silent messages, edits and drafts do not count."""
+        """The number of notifications so far; silent messages, edits and drafts cause none."""
         return int(self.raw["notifications"])
 
     @property
@@ -96,5 +98,5 @@ class Screen:
 
     @property
     def toasts(self) -> list[Json]:
-        """The answers to pressed buttons: `person`, `text`, `alert`, `at`."""
+        """The answers to pressed buttons, each with `person`, `text`, `alert` and `at`."""
         return list(self.raw["toasts"])

@@ -1,4 +1,4 @@
-"""Puts what a person says into a chat, and hands it to the bots that may hear it."""
+"""Puts a person's message into a chat, and delivers it to the bots that may hear it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ SERVICE = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speaker:
-    """Who speaks to which bot, in which chat and topic."""
+    """A person who speaks, with the bot, the chat and the topic spoken to.
+
+    `thread` is None outside topics.
+    """
 
     person: Account
     bot: Bot
@@ -32,7 +35,11 @@ class Speaker:
 
 
 def speaker(world: World, wish: Json) -> Speaker:
-    """From `person`, `bot`, `chat` and `thread` of a wish; without a chat, the private one."""
+    """Return the speaker that a wish names by `person`, `bot`, `chat` and `thread`.
+
+    Without a chat, it is the private chat with the bot. Raises NoSuchThing if the person is not a member of
+    the chat.
+    """
     person, bot = world.person(wish["person"]), world.bot(wish.get("bot"))
     number = wish.get("chat") or person.id
     chat = world.private(bot, person) if number == person.id else world.chat(bot, number)
@@ -47,7 +54,7 @@ def speaker(world: World, wish: Json) -> Speaker:
 
 
 def post_to_channel(world: World, who: Speaker, content: Json) -> Json:
-    """A post has no person: it is the channel's. Only administrators write one, and only they get it."""
+    """Store a post in the name of the channel, and deliver it to the bots that are administrators there."""
     stored = who.chat.add(
         {
             "sender_chat": who.chat.as_json(),
@@ -62,7 +69,10 @@ def post_to_channel(world: World, who: Speaker, content: Json) -> Json:
 
 
 def speak(world: World, who: Speaker, content: Json, wish: Json | None = None) -> Json:
-    """What came of it: the message's number and, for each bot that heard it, the update's."""
+    """Store a person's message, and return its id and, for each bot that heard it, the id of its update.
+
+    Raises NoSuchThing if the person has blocked the bot.
+    """
     if who.chat.blocked:
         raise NoSuchThing("who has blocked a bot cannot write to it")
     if who.chat.kind == "channel":
@@ -81,6 +91,7 @@ def speak(world: World, who: Speaker, content: Json, wish: Json | None = None) -
 
 
 def heard(world: World, chat: Chat, stored: Stored, *, kind: str = "message") -> Json:
+    """Deliver a stored message to the bots of the chat that may hear it, as updates of this kind."""
     updates = {
         str(bot.id): bot.inbox.put(kind, copy.deepcopy(stored.message), lane=chat.lane())
         for bot in world.bots_in(chat)
@@ -90,7 +101,10 @@ def heard(world: World, chat: Chat, stored: Stored, *, kind: str = "message") ->
 
 
 def hears(bot: Bot, chat: Chat, stored: Stored) -> bool:
-    """In groups, a bot in privacy mode gets commands, mentions, replies to it and what the group does."""
+    """Return whether a bot gets a message.
+
+    In groups, a bot in privacy mode gets only commands, mentions, replies to itself and changes of the group.
+    """
     message = stored.message
     if stored.author == bot.id:
         return False
@@ -109,7 +123,10 @@ def hears(bot: Bot, chat: Chat, stored: Stored) -> bool:
 
 
 def text_content(wish: Json, text: str) -> Json:
-    """The text as the server keeps it, with the entities that apps and server find in it."""
+    """Return the text as the server stores it, with the entities that apps and server recognise in it.
+
+    Raises ValueError if the text is empty or longer than 4,096 UTF-16 units.
+    """
     kept = text.strip(" \n\t")
     if not kept:
         raise ValueError("nobody can send an empty message")
@@ -121,6 +138,7 @@ def text_content(wish: Json, text: str) -> Json:
 
 
 def found_entities(text: str) -> list[Json]:
+    """Return the links, mentions and commands in a text as entities, with offsets in UTF-16 units."""
     return [
         {"type": match.lastgroup, "offset": units(text[: match.start()]), "length": units(match.group())}
         for match in FOUND.finditer(text)
@@ -129,7 +147,7 @@ def found_entities(text: str) -> list[Json]:
 
 
 def split_paste(text: str, limit: int = 4_096) -> list[str]:
-    """As apps cut what is too long: at the limit, never inside a character."""
+    """Split a long text as apps do: at `limit` UTF-16 units, never inside a character."""
     parts: list[str] = []
     rest = text
     while units(rest) > limit:

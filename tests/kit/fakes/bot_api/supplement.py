@@ -1,11 +1,11 @@
-"""What we use of Bot API 10.2 and 10.3, which the stored reference (10.1) does not know yet."""
+"""The additions of Bot API 10.2 and 10.3 that Evertalk uses, which the stored reference (10.1) lacks."""
 
 from __future__ import annotations
 
 from tests.kit.fakes.bot_api.shapes import Json
 
 UPDATES = ("stopped_message_generation",)
-"""10.3: a person pressed Stop on a draft."""
+"""Kinds of updates that Bot API 10.3 added: a person pressed Stop on a draft."""
 
 METHOD_FIELDS: Json = {
     # 10.3: the Stop button on drafts, and whether the draft stays when it is pressed.
@@ -36,10 +36,11 @@ INPUT_BLOCKS = (
     "Paragraph", "SectionHeading", "Preformatted", "Footer", "Divider", "MathematicalExpression", "Anchor",
     "List", "BlockQuotation", "PullQuotation", "Table", "Details", "Thinking",
 )  # fmt: skip
-"""Blocks that may be sent as they come back, but for what they hold; those with media are not for us."""
+"""Rich blocks that may be sent in the form in which they are received; blocks with media are left out."""
 
 
 def supplemented(schema: Json) -> Json:
+    """Return a copy of the schema with the additions of Bot API 10.2 and 10.3."""
     types: Json = {name: dict(fields) for name, fields in schema["types"].items()}
     methods: Json = {name: dict(fields) for name, fields in schema["methods"].items()}
     for name, fields in METHOD_FIELDS.items():

@@ -1,4 +1,4 @@
-"""The updates a bot has not confirmed yet: numbered, in order, with the life Telegram gives them."""
+"""The updates that a bot has not confirmed yet, numbered and in order; they lapse as at Telegram."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.kit.fakes.bot_api.shapes import Json
 DAY = 24 * 3_600.0
 LIVES = {"callback_query": 150.0}
 UNASKED = frozenset({"chat_member", "message_reaction", "message_reaction_count"})
-"""Delivered only to those who name them."""
+"""Kinds of updates that only bots get that name them in `allowed_updates`."""
 MAX_PENDING = 100_000
 
 
@@ -23,10 +23,10 @@ class Pending:
     lane: str
     expires_at: float
     repeats: int = 0
-    """How often it comes again after it has been confirmed."""
+    """How often the update is delivered again after it has been confirmed."""
     again: bool = False
     copies: int = 1
-    """How many posts of it a webhook gets at the same time."""
+    """How many posts of the update a webhook gets at the same time."""
 
     def as_json(self) -> Json:
         return {"update_id": self.id, self.kind: self.content}
@@ -34,7 +34,7 @@ class Pending:
 
 @dataclass(slots=True, kw_only=True)
 class Oddities:
-    """What the next updates will meet."""
+    """Oddities of delivery that the next updates meet: repeats, parallel copies, or a reversed order."""
 
     duplicate: int = 0
     repeats: int = 1
@@ -44,6 +44,8 @@ class Oddities:
 
 
 class Inbox:
+    """The queue of one bot's unconfirmed updates."""
+
     def __init__(self, clock: Clock, *, first_id: int) -> None:
         self._clock = clock
         self._next_id = first_id
@@ -53,7 +55,7 @@ class Inbox:
         self.arrived = asyncio.Event()
 
     def put(self, kind: str, content: Json, *, lane: str) -> int | None:
-        """The number of the update, or nothing where the bot has not asked for this kind."""
+        """Queue an update, and return its number; None if the bot has not asked for this kind."""
         if not self.wants(kind):
             return None
         pending = Pending(
@@ -75,7 +77,9 @@ class Inbox:
         return pending.id
 
     def put_raw(self, update: Json) -> int:
-        """An update of any shape, as Telegram might send one that this fake does not know."""
+        """Queue an update of any shape, also of a kind that this fake does not know, and return its
+        number.
+        """
         number = int(update.get("update_id", self._next_id))
         self._next_id = max(self._next_id, number + 1)
         kind = next((name for name in update if name != "update_id"), "unknown")
@@ -86,10 +90,14 @@ class Inbox:
         return number
 
     def wants(self, kind: str) -> bool:
+        """Return whether the bot has asked for this kind of update."""
         return kind not in UNASKED if not self._allowed else kind in self._allowed
 
     def allow(self, kinds: list[str] | None) -> None:
-        """An empty list is the usual choice; none given leaves what was said before."""
+        """Set the kinds of updates that the bot asks for.
+
+        An empty list is Telegram's default choice; None changes nothing.
+        """
         if kinds is not None:
             self._allowed = frozenset(kinds)
 
@@ -98,31 +106,39 @@ class Inbox:
         return sorted(self._allowed or ())
 
     def duplicate(self, count: int, *, repeats: int, copies: int) -> None:
+        """Deliver the next `count` updates `repeats` times again, or as `copies` parallel posts to a
+        webhook.
+        """
         self._oddities.duplicate = count
         self._oddities.repeats, self._oddities.copies = repeats, copies
 
     def reorder(self, count: int) -> None:
-        """The next so many updates arrive together and in reverse."""
+        """Hold the next `count` updates until all have arrived, and deliver them in reverse order."""
         self._oddities.hold = count
 
     def ready(self) -> list[Pending]:
+        """Return the waiting updates in order, without lapsed ones."""
         self._expire()
         return list(self._pending.values())
 
     def first_of(self, lane: str) -> Pending | None:
+        """Return the first waiting update of a lane; None if there is none."""
         self._expire()
         return next((one for one in self._pending.values() if one.lane == lane), None)
 
     def confirm_below(self, offset: int) -> None:
+        """Confirm every update with a number below `offset`."""
         for one in [one for one in self._pending.values() if one.id < offset]:
             self.confirm(one)
 
     def keep_last(self, count: int) -> None:
+        """Drop all waiting updates but the last `count`."""
         ids = list(self._pending)
         for number in ids[: max(0, len(ids) - count)]:
             del self._pending[number]
 
     def confirm(self, one: Pending) -> None:
+        """Drop a delivered update, or keep it for one more delivery if it is to be repeated."""
         if one.repeats > 0:
             one.repeats -= 1
             one.again = True
@@ -130,6 +146,7 @@ class Inbox:
             self._pending.pop(one.id, None)
 
     def clear(self) -> None:
+        """Drop all waiting updates and all planned oddities."""
         self._pending.clear()
         self._oddities = Oddities()
 
@@ -138,6 +155,7 @@ class Inbox:
         return len(self._pending)
 
     def wake(self) -> None:
+        """Wake those who wait for updates."""
         waiting, self.arrived = self.arrived, asyncio.Event()
         waiting.set()
 

@@ -1,4 +1,4 @@
-"""Posts updates to a bot's webhook: one queue per chat, a secret, and Telegram's patience with failures."""
+"""Posts updates to a bot's webhook: one queue per chat, a secret, and retries as at Telegram."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Reply = Callable[[Json], Awaitable[None]]
 
 
 class Webhook:
-    """One registration; when it is replaced or deleted, `close` ends all that it has under way."""
+    """One registered webhook, which posts updates until `close` is called."""
 
     def __init__(self, wish: Json, inbox: Inbox, clock: Clock, reply: Reply) -> None:
         self._wish = _checked(wish)
@@ -39,9 +39,10 @@ class Webhook:
         self._watching = asyncio.create_task(self._watch())
         self._last_error: Json = {}
         self.posts: Counter[int] = Counter()
-        """How often each status was answered; 0 stands for no answer."""
+        """How many posts each HTTP status answered; 0 counts posts without an answer."""
 
     def info(self) -> Json:
+        """Return the webhook's state as `getWebhookInfo` answers it."""
         return {
             "url": self._wish["url"],
             "has_custom_certificate": False,
@@ -53,6 +54,7 @@ class Webhook:
         }
 
     async def close(self) -> None:
+        """Stop all deliveries of this webhook."""
         tasks = [self._watching, *self._lanes.values()]
         for task in tasks:
             task.cancel()
@@ -61,7 +63,7 @@ class Webhook:
             await self._session.close()
 
     async def _watch(self) -> None:
-        """Gives every lane with something in it a courier."""
+        """Start a task of deliveries for every lane in which an update waits."""
         timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
         self._session = aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0))
         while True:
@@ -91,7 +93,11 @@ class Webhook:
             await self._clock.sleep(wait if wait >= 0 else _delay(failures))
 
     async def _post(self, one: Pending) -> float | None:
-        """Nothing when it was taken; else the seconds to wait, or -1 for the usual ones."""
+        """Post an update once.
+
+        Return None if it was accepted, else the seconds to wait before the next attempt; -1 stands for the
+        usual pause.
+        """
         assert self._session is not None
         secret = self._wish.get("secret_token")
         headers = {"X-Telegram-Bot-Api-Secret-Token": secret} if secret else {}
@@ -111,7 +117,10 @@ class Webhook:
             return -1.0
 
     async def _answered(self, body: bytes) -> None:
-        """The answer may be a call; what comes of it nobody learns."""
+        """Carry out the method call that the webhook's answer may contain.
+
+        The bot does not learn its result.
+        """
         try:
             call = json.loads(body)
         except ValueError:
@@ -141,7 +150,9 @@ def _asked_to_wait(header: str | None) -> float:
 
 
 def _delay(failures: int) -> float:
-    """The first time at once, then 2, 4, 8 … seconds, at last one to two minutes."""
+    """Return the seconds to wait after a number of failures: 0, then 2, 4, 8 … up to 64, later a random 60 to
+    120.
+    """
     if failures == 1:
         return 0.0
     seconds = 2.0 ** (failures - 1)

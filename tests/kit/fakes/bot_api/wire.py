@@ -1,4 +1,4 @@
-"""Reads one call from any verb and any encoding that the Bot API allows."""
+"""Reads a call of the Bot API from any HTTP method and any encoding that Telegram accepts."""
 
 from __future__ import annotations
 
@@ -24,13 +24,17 @@ class Upload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """The parameters as they came, and the uploads by the name of their part."""
+    """The parameters of a call before they are checked, and its uploads by the name of their form part."""
 
     values: Json = field(default_factory=dict)
     uploads: dict[str, Upload] = field(default_factory=dict)
 
 
 async def read_call(request: web.Request) -> Sent:
+    """Return the parameters and uploads of a request.
+
+    Raises Refusal if the body is malformed or too large.
+    """
     values: Json = dict(request.query)
     uploads: dict[str, Upload] = {}
     match request.content_type:
@@ -40,7 +44,7 @@ async def read_call(request: web.Request) -> Sent:
             await _read_parts(request, values, uploads)
         case _:
             values.update(_form(await request.read()))
-    # Telegram takes an empty parameter for one that is not there.
+    # Telegram treats an empty parameter as one that is missing.
     kept = {name: value for name, value in values.items() if value not in ("", None)}
     written = json.dumps(kept, default=str)
     for name in uploads:

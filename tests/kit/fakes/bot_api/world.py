@@ -1,4 +1,4 @@
-"""All that the fake Telegram knows: bots, people, chats and files; everything else changes it."""
+"""All state of the fake Telegram: bots, people, chats and files."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ KICKED = {
 
 
 class NoSuchThing(LookupError):
-    """A test speaks of a bot, a person, a chat or a message that is not there."""
+    """Raised when a test names a bot, person, chat or message that does not exist."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Query:
-    """A pressed button that waits for its answer."""
+    """A pressed button whose query a bot has to answer."""
 
     id: str
     bot: int
@@ -43,7 +43,10 @@ class Query:
 
 @dataclass(slots=True)
 class InlineQuery:
-    """What somebody has typed behind a bot's name; `answer` is what they are shown then."""
+    """An inline query: what a person typed behind a bot's name.
+
+    `answer` is the result that the bot gave; None before.
+    """
 
     id: str
     bot: int
@@ -54,7 +57,10 @@ class InlineQuery:
 
 @dataclass(slots=True, kw_only=True)
 class GuestQuery:
-    """A mention of a bot in a chat where it is no member; `views` is what the chat sees of its answer."""
+    """A mention of a bot in a chat where it is not a member.
+
+    `views` holds the bot's answer after each of its changes.
+    """
 
     id: str
     bot: int
@@ -63,7 +69,7 @@ class GuestQuery:
     born: float
     views: list[Json] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
-    """How long after the question each view came."""
+    """Seconds from the mention to each entry of `views`."""
 
     @property
     def shown(self) -> Json:
@@ -72,7 +78,7 @@ class GuestQuery:
 
 @dataclass(slots=True, kw_only=True)
 class BusinessConnection:
-    """A bot that an owner has connected to their business account."""
+    """A bot that a person has connected to their business account."""
 
     id: str
     bot: int
@@ -94,9 +100,9 @@ class World:
     guests: dict[str, GuestQuery] = field(default_factory=dict)
     connections: dict[str, BusinessConnection] = field(default_factory=dict)
     business_chats: dict[tuple[int, int], Chat] = field(default_factory=dict)
-    """By owner and customer."""
+    """Chats between a business and its customer, by the ids of owner and customer."""
     customers_wrote: dict[tuple[int, int], float] = field(default_factory=dict)
-    """When a customer wrote last, by owner and customer."""
+    """Time of a customer's last message, by the ids of owner and customer."""
     limiter: Limiter = field(init=False)
     _private: dict[tuple[int, int], Chat] = field(default_factory=dict)
     _groups: dict[int, Chat] = field(default_factory=dict)
@@ -109,6 +115,7 @@ class World:
         return next(self._numbers)
 
     def add_bot(self, token: str, *, username: str, name: str, topics: bool, privacy: bool) -> Bot:
+        """Add a bot, or change the names and settings of the one that has this token already."""
         if token in self.bots:
             return self._changed_bot(self.bots[token], username, name, topics=topics, privacy=privacy)
         number = int(token.split(":")[0])
@@ -125,19 +132,26 @@ class World:
         return bot
 
     def bot(self, number: int | None) -> Bot:
-        """The bot of this id; without one the first."""
+        """Return the bot with this id, or the first bot if `number` is None.
+
+        Raises NoSuchThing if there is none.
+        """
         found = next((bot for bot in self.bots.values() if number in (None, bot.id)), None)
         if found is None:
             raise NoSuchThing(f"no bot {number}")
         return found
 
     def person(self, number: int) -> Account:
+        """Return the person with this id.
+
+        Raises NoSuchThing if there is none.
+        """
         if number not in self.people:
             raise NoSuchThing(f"no person {number}")
         return self.people[number]
 
     def private(self, bot: Bot, person: Account) -> Chat:
-        """The private chat of these two; it begins with the person's first word."""
+        """Return the private chat of a bot and a person, created at its first use."""
         key = (bot.id, person.id)
         if key not in self._private:
             self._private[key] = Chat(
@@ -148,6 +162,7 @@ class World:
         return chat
 
     def add_group(self, title: str, kind: Kind, *, forum: bool = False) -> Chat:
+        """Create a group, supergroup or channel without members."""
         number = self.number()
         own = -((FIRST_GROUP if kind == "group" else FIRST_SUPERGROUP) + number)
         chat = Chat(id=own, kind=kind, title=title, is_forum=forum, chat_instance=str(FIRST_GROUP + number))
@@ -155,14 +170,20 @@ class World:
         return chat
 
     def chat(self, bot: Bot, number: int) -> Chat:
-        """For those who look in from outside: it may be long dead for the bot."""
+        """Return a chat by its id for a test, even if the bot can no longer reach it.
+
+        Raises NoSuchThing if there is none.
+        """
         found = self._groups.get(number) or self._private.get((bot.id, number))
         if found is None:
             raise NoSuchThing(f"no chat {number}")
         return found
 
     def writable(self, bot: Bot, number: object) -> Chat:
-        """The chat that a call names, if this bot may write there; refused in Telegram's words."""
+        """Return the chat that a call names if the bot may write there.
+
+        Raises Refusal, in Telegram's words, if not.
+        """
         found = self.readable(bot, number)
         if found.kind == "channel" and bot.id not in found.admins:
             raise Refusal("need administrator rights in the channel chat")
@@ -191,7 +212,11 @@ class World:
         return found
 
     def thread(self, bot: Bot, chat: Chat, number: int | None) -> int | None:
-        """The topic to write to; the General topic goes by no number at all."""
+        """Return the topic that a call names; None outside topics.
+
+        Raises Refusal if there is no such topic, or if the call names the General topic, which takes no
+        number.
+        """
         if number is None:
             return None
         has_topics = chat.is_forum or (chat.kind == "private" and bot.topics)
@@ -200,13 +225,17 @@ class World:
         return number
 
     def message(self, chat: Chat, number: int, *, missing: str) -> Stored:
+        """Return a stored message.
+
+        Raises Refusal with the words `missing` if there is none.
+        """
         stored = chat.messages.get(number)
         if stored is None:
             raise Refusal(missing)
         return stored
 
     def guest_answer(self, number: str | None) -> GuestQuery | None:
-        """The query whose answer has this number, or None."""
+        """Return the guest query whose answer is the message with this id; None if there is none."""
         found = self.guests.get((number or "").removeprefix("guest-"))
         return found if found is not None and found.views else None
 
@@ -218,7 +247,10 @@ class World:
         return account.as_json() if account else self.bot(bot_or_person).account.as_json()
 
     async def renew(self) -> None:
-        """Only the bots stay, with nothing waiting for them; numbers go on."""
+        """Forget everything but the bots, and drop their waiting updates.
+
+        Numbering continues.
+        """
         await self.close()
         self.clock.reset()
         self.limiter.reset()

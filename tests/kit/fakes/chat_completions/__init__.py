@@ -1,4 +1,4 @@
-"""A strict stand-in for servers that speak Chat Completions, with the mind and script of the other fake.
+"""A strict fake of a server that speaks Chat Completions, built on the fake of the Messages API.
 
-A request must fit the schema that OpenAI's SDK has of it, and calls of tools must be answered in their place.
+A request must fit the schema of OpenAI's SDK, and every call of a tool must be answered where it stands.
 """

@@ -1,4 +1,4 @@
-"""Reads a request of Chat Completions strictly, and tells it as one of the Messages API."""
+"""Checks requests of Chat Completions strictly, and converts them to requests of the Messages API."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ MARK = {"type": "ephemeral"}
 
 @functools.cache
 def _validator() -> Draft202012Validator:
-    """Of the SDK's own types; what they do not name is refused."""
+    """Return a validator of the SDK's request types that refuses unknown fields."""
     return Draft202012Validator(closed(TypeAdapter(CompletionCreateParamsStreaming).json_schema()))
 
 
 def closed(schema: Any) -> Any:
+    """Return a copy of a JSON schema in which no object may have unknown fields."""
     if isinstance(schema, list):
         return [closed(item) for item in schema]
     if not isinstance(schema, dict):
@@ -38,6 +39,7 @@ def closed(schema: Any) -> Any:
 
 
 def check_shape(body: Json) -> None:
+    """Raise Refusal if the request does not fit the schema of Chat Completions."""
     error = next(iter(sorted(_validator().iter_errors(body), key=lambda one: len(one.path))), None)
     if error is not None:
         place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.path)
@@ -47,7 +49,10 @@ def check_shape(body: Json) -> None:
 
 
 def as_messages(body: Json) -> Json:
-    """The same request for the mind, the counter and the cache of the other fake."""
+    """Return the request as one of the Messages API, for the mind, token counter and cache of that fake.
+
+    Raises Refusal if a system message is not first.
+    """
     told = list(body["messages"])
     system = _parts(told.pop(0)["content"]) if told and told[0]["role"] in SYSTEM else []
     if any(one["role"] in SYSTEM for one in told):
@@ -81,7 +86,10 @@ def _tool(function: Json) -> Json:
 
 
 def merged(told: Iterable[tuple[str, list[Json]]]) -> list[Json]:
-    """Results of tools belong to the person's side, in the order in which they came."""
+    """Return messages of alternating roles, made from pairs of role and content.
+
+    Contents of neighbours with the same role are joined in order.
+    """
     found: list[Json] = []
     for role, content in told:
         if found and found[-1]["role"] == role:
@@ -127,7 +135,9 @@ def _part(part: Json) -> Json:
 
 
 def mark_implicitly(body: Json) -> None:
-    """Such servers keep what they have read of themselves: all of it, and the system prompt apart."""
+    """Mark the system prompt and the last two messages as cache breakpoints, as servers do that cache
+    implicitly.
+    """
     if body.get("system"):
         body["system"][-1]["cache_control"] = MARK
     for message in body["messages"][-2:]:

@@ -1,4 +1,4 @@
-"""Serves Chat Completions; script, journal, cache, windows and mind are those of the other fake."""
+"""Serves Chat Completions with the script, journal, cache, windows and mind of the fake Messages API."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TOO_LONG = re.compile(r"prompt is too long: (\d+) tokens > (\d+) maximum")
 
 
 class ChatCompletionsApi(MessagesApi):
-    """A strict stand-in for servers that speak Chat Completions."""
+    """A strict fake of a server that speaks Chat Completions."""
 
     def application(self) -> web.Application:
         app = web.Application(client_max_size=MAX_BODY_BYTES)
@@ -82,7 +82,7 @@ class ChatCompletionsApi(MessagesApi):
         kind = TYPE_OF_STATUS.get(refusal.status, "server_error")
         return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
-    class _streams(StreamedAnswer):  # noqa: N801  stands for an attribute of the other fake
+    class _streams(StreamedAnswer):  # # noqa: N801 stands for an attribute of the other fake
         def _events(self, message: Json, answer: Answer) -> Iterator[Event]:
             frame = Frame(id=message["id"], model=message["model"], usage=self._request["with_usage"])
             for event in super()._events(message, answer):
@@ -98,7 +98,10 @@ class ChatCompletionsApi(MessagesApi):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """What every chunk of one answer says."""
+    """The fields that all chunks of one streamed answer share.
+
+    `usage` says whether the request asked for token counts.
+    """
 
     id: str
     model: str
@@ -123,7 +126,10 @@ class Raw(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkEvent(Event):
-    """An event of the Messages API in the other grammar; some say nothing there."""
+    """An event of the Messages API that is written as a chunk of Chat Completions.
+
+    Events without a counterpart there write nothing.
+    """
 
     frame: Frame
     usage: Json

@@ -1,4 +1,4 @@
-"""Runs the fake as its own process."""
+"""Runs the fake of the embeddings server as a process."""
 
 from tests.kit.fakes.embeddings.server import EmbeddingsApi
 from tests.kit.fakes.scripted_api import run

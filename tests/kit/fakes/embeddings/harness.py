@@ -1,4 +1,4 @@
-"""The server as a process for a test."""
+"""Runs the fake of the embeddings server as a process for a test."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tests.kit.fakes.scripted_api import KEY
 
 
 class RunningEmbeddings(RunningApi):
-    """`async with RunningEmbeddings() as server`."""
+    """The fake of the embeddings server as a process; used as `async with RunningEmbeddings() as server`."""
 
     module = "tests.kit.fakes.embeddings"
 
     async def change_model(self, **model: Any) -> None:
-        """Put another model in place of the present one: `name`, `dimensions` or `salt`."""
+        """Change the served model's `name`, `dimensions` or `salt` for later requests."""
         await self._control("POST", "model", model)
 
     @property
     def settings(self) -> dict[str, str]:
-        """By field, for a deployment that uses it."""
+        """Return the settings, by name, of a deployment that uses this server."""
         return {"embeddings_url": self.url, "embeddings_key": KEY, "embeddings_model": MODEL}

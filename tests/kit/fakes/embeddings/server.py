@@ -1,4 +1,7 @@
-"""Checks a request as OpenAI does; texts are the nearer to each other the more words they share."""
+"""The fake of `/v1/embeddings`: checks requests as OpenAI does.
+
+Two texts get vectors the closer the more words they share.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,13 @@ MODEL = "text-embedding-3-small"
 DIMENSIONS = 256
 MOST_INPUTS = 2_048
 REFUSED, HANGS = "refused-text", "hanging-text"
-"""Words at which the server refuses a request, and at which it does not answer."""
+"""Texts at which the server refuses a request (`REFUSED`) or never answers (`HANGS`)."""
 _WISH: TypeAdapter[EmbeddingCreateParams] = TypeAdapter(EmbeddingCreateParams)
 _PARAMETERS = frozenset({"input", "model", "dimensions", "encoding_format", "user"})
 
 
 class EmbeddingsApi(ScriptedApi):
-    """A strict stand-in for `/v1/embeddings`."""
+    """A strict fake of `/v1/embeddings`."""
 
     path = "/v1/embeddings"
     actions = frozenset({"status", "latency", "body", "dimensions", "backwards", "without_last", "cut"})
@@ -41,7 +44,7 @@ class EmbeddingsApi(ScriptedApi):
         return app
 
     async def _change_model(self, request: web.Request) -> web.Response:
-        """Put another model in place of the present one, for all later requests."""
+        """Change the served model's name, dimensions or salt for later requests."""
         self._model |= await request.json()
         return web.json_response({})
 
@@ -94,7 +97,10 @@ def _objection(wish: Any) -> str | None:
 
 
 def _vector(text: str, dimensions: int, salt: str) -> list[float]:
-    """Each meaning counts at a place that its hash tells; the first place holds something of every text."""
+    """Return the vector of a text: each word adds 1 at a place found from a hash of its meaning.
+
+    The first place holds a small value for every text.
+    """
     vector = [0.01, *([0.0] * (dimensions - 1))]
     for word in re.findall(r"\w+", text.casefold()):
         meaning = next((same[0] for same in SAME if word in same), word)

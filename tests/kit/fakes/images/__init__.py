@@ -1,1 +1,1 @@
-"""A strict stand-in for a server that makes pictures, as a process of its own; begin with `server`."""
+"""A strict fake of a server that makes pictures, run as a process; see `server`."""

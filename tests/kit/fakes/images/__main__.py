@@ -1,4 +1,4 @@
-"""Runs the fake as its own process."""
+"""Runs the fake of the picture server as a process."""
 
 from tests.kit.fakes.images.server import ImagesApi
 from tests.kit.fakes.scripted_api import run

@@ -1,4 +1,4 @@
-"""The server as a process for a test."""
+"""Runs the fake of the picture server as a process for a test."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from tests.kit.fakes.scripted_api import KEY
 
 
 class RunningImages(RunningApi):
-    """`async with RunningImages() as server`."""
+    """The fake of the picture server as a process; used as `async with RunningImages() as server`."""
 
     module = "tests.kit.fakes.images"
 
     @property
     def settings(self) -> dict[str, str]:
-        """By field, for a deployment that uses it, at 4 cents a picture."""
+        """Return the settings, by name, of a deployment that uses this server, at 0.04 USD a picture."""
         return {"picture_url": self.url, "picture_key": KEY, "picture_usd": "0.04"}

@@ -1,4 +1,7 @@
-"""Checks a request as OpenAI does; every picture is the same blue square."""
+"""The fake of `/v1/images/generations`: checks requests as OpenAI does.
+
+Every picture is the same blue rectangle.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _WISH: TypeAdapter[ImageGenerateParamsNonStreaming] = TypeAdapter(ImageGenerateP
 
 
 class ImagesApi(ScriptedApi):
-    """A strict stand-in for `/v1/images/generations`."""
+    """A strict fake of `/v1/images/generations`."""
 
     path = "/v1/images/generations"
     actions = frozenset({"status", "latency", "body", "message", "by_address"})

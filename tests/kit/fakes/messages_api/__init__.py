@@ -1,4 +1,4 @@
-"""A strict, deterministic stand-in for the provider's Messages API that runs as its own process."""
+"""A strict, deterministic fake of the provider's Messages API, run as a process."""
 
 from __future__ import annotations
 

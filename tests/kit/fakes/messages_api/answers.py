@@ -1,4 +1,4 @@
-"""Puts a scripted action and the model's own mind together into the answer that is sent."""
+"""Combines a scripted action with the fake model's mind into the answer that is sent."""
 
 from __future__ import annotations
 
@@ -22,10 +22,14 @@ WORDS = PROSE.replace(".", "").replace("!", "").lower().split()
 PARAGRAPH_WORDS = 60
 
 Mind = Callable[[Json], Answer]
-"""What the model makes of a request that no rule of the script is about."""
+"""Function that makes the answer to a request for which the script has no rule."""
 
 
 def answered(body: Json, action: Json, signatures: Signatures, mind: Mind = brain.answer) -> Answer:
+    """Return the answer to a request, as the action of the script and the mind decide.
+
+    A thinking block is added if the request or the action asks for it.
+    """
     answer = _content(body, action, mind)
     answer = brain.gone_on(body, brain.paused(answer) if action.get("pause") else answer)
     thought = action.get("thinking") or (THOUGHT if _thinks(body) else None)
@@ -36,7 +40,10 @@ def answered(body: Json, action: Json, signatures: Signatures, mind: Mind = brai
 
 
 def lengthened(answer: Answer, chars: int) -> Answer:
-    """Add prose to an answer of one text, up to `chars` in all; the same question has the same answer."""
+    """Add prose to an answer of one text, up to `chars` characters in all.
+
+    The same text is always lengthened in the same way.
+    """
     if [block["type"] for block in answer.blocks] != ["text"]:
         return answer
     text = answer.blocks[0]["text"]
@@ -48,6 +55,7 @@ def lengthened(answer: Answer, chars: int) -> Answer:
 
 
 def scripted_refusal(action: Json, *, input_tokens: int, window: int) -> Refusal | None:
+    """Return the error that the action prescribes; None if it prescribes no status."""
     status = action.get("status")
     if status is None:
         return None

@@ -1,4 +1,4 @@
-"""Decides what the fake model answers: quotes, saves notes, writes summaries, else echoes."""
+"""Decides what the fake model answers: it quotes, saves notes, writes summaries, or repeats the question."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ REMEMBER = re.compile(
 )
 ASKS_WHETHER_REMEMBERED = re.compile(r"\b(?:do|did|can) you (?:still )?remember\b(?! that\b)", re.IGNORECASE)
 MARK = re.compile(r"\b[a-z]\d+_x\d+\b")
-"""By which people of the fault suite know their messages again, see `tests.faults.transcripts`."""
+"""Pattern of the marks by which the fault suite's people recognise their messages.
+
+See `tests.faults.transcripts`.
+"""
 SEQ = re.compile(r"\[#(\d+)[^\]]*\]")
 MAX_NOTES = 3
 _ASKS_FOR_LINES = "kind | note | number"
@@ -34,7 +37,7 @@ class Answer:
 
 
 def kind_of(body: Json) -> Kind:
-    """What Evertalk is doing with this request, told by its words and tools alone."""
+    """Return what Evertalk wants with this request, judged by its words and tools alone."""
     words, _ = newest_words(body.get("messages") or [])
     asked = f"{text_of(body.get('system'))}\n{words}"
     schema = compact_json((body.get("output_config") or {}).get("format") or {})
@@ -50,6 +53,7 @@ def kind_of(body: Json) -> Kind:
 
 
 def answer(body: Json) -> Answer:
+    """Return the fake model's answer to a request that no rule of the script matches."""
     words, after_tools = newest_words(body["messages"])
     match kind_of(body):
         case "summary":
@@ -63,12 +67,14 @@ def answer(body: Json) -> Answer:
 
 
 def said(text: str) -> Answer:
+    """Return a finished answer of one text; an empty text gives an answer without blocks."""
     return Answer(blocks=({"type": "text", "text": text},) if text else (), stop_reason="end_turn")
 
 
 def calls(body: Json, wanted: list[tuple[str, Json]]) -> Answer:
-    """Tool calls with ids that are the same for the same request, and differ within it and along a
-    conversation.
+    """Return an answer that calls tools.
+
+    The ids of the calls are the same for the same request, and differ within it and along a conversation.
     """
     base = compact_json([body["messages"], wanted])
     blocks = tuple(
@@ -79,7 +85,9 @@ def calls(body: Json, wanted: list[tuple[str, Json]]) -> Answer:
 
 
 def searched(body: Json, words: str, text: str) -> Answer:
-    """The provider ran a search of its own on the way to its answer."""
+    """Return an answer for which the provider searched the web itself: the search, its result, and the
+    text.
+    """
     call_id = f"srvtoolu_{_digest(compact_json(body['messages']), words)}"
     blocks = (
         {"type": "server_tool_use", "id": call_id, "name": "web_search", "input": {"query": words}},
@@ -90,12 +98,12 @@ def searched(body: Json, words: str, text: str) -> Answer:
 
 
 def paused(answer: Answer) -> Answer:
-    """In the middle of its first search: the result is not there yet."""
+    """Return the answer cut off in the middle of its first web search, before the result."""
     return Answer(blocks=answer.blocks[:1], stop_reason="pause_turn")
 
 
 def gone_on(body: Json, answer: Answer) -> Answer:
-    """Behind a pause: the result of the search comes first."""
+    """Return the answer with results in front of it for the searches at which the previous answer paused."""
     pending = _pending(body)
     return replace(
         answer, blocks=(*(_search_result(call_id, "later") for call_id in pending), *answer.blocks)
@@ -142,7 +150,10 @@ def _chat(body: Json, words: str, after_tools: bool) -> Answer:
 
 
 def _repeated(own_words: str) -> str:
-    """The beginning, and every mark of what is left out: whoever waits looks for their own."""
+    """Return the beginning of a message, and all marks in the rest of it.
+
+    People of the fault suite find their messages by those marks.
+    """
     beginning = shortened(own_words, 80)
     return " ".join([beginning, *(mark for mark in MARK.findall(own_words) if mark not in beginning.split())])
 
@@ -153,7 +164,7 @@ def _question(own_words: str) -> str:
 
 
 def _evidence(body: Json, own_words: str) -> list[str]:
-    """Every statement of the prompt in its order; questions and the newest words themselves prove nothing."""
+    """Return every statement of the prompt in order, without questions and the newest message."""
     texts = [text_of(body.get("system"))]
     texts += [
         text_of(block.get("content")) if block["type"] == "tool_result" else text_of([block])
@@ -179,7 +190,9 @@ def _flushed(body: Json, instruction: str) -> Answer:
 
 
 def _salient(body: Json, instruction: str) -> list[tuple[str, tuple[int, ...]]]:
-    """Up to three sentences of the person that no note in the system prompt holds yet, weightiest first."""
+    """Return up to three of the person's sentences that no note in the system prompt holds yet, most
+    important first.
+    """
     known = text_of(body.get("system")) + instruction.partition("<transcript_")[0]
     pool: dict[str, tuple[int, tuple[int, ...]]] = {}
     for message in body["messages"]:

@@ -1,8 +1,8 @@
-"""Models the provider's prompt cache: what is written at a breakpoint, what is read back, when it lapses.
+"""Models the provider's prompt cache: what a request writes, reads back, and what lapses.
 
 Published rules: a prefix is looked up at each breakpoint and at up to 20 blocks before it; entries are
-written at breakpoints only, from 1,024 tokens on; reading an entry renews it. A changed tool choice,
-thinking setting or output format spoils the messages' part, another model everything.
+written at breakpoints only, from 1,024 tokens on; reading an entry renews it. A changed tool choice, thinking
+setting or output format invalidates the messages' part, another model everything.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ SECONDS_TO_LIVE = {"5m": 300.0, "1h": 3_600.0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputUsage:
+    """Input tokens of one request, by how the cache handled them."""
+
     fresh: int
-    """Neither read from the cache nor written to it: the `input_tokens` of the usage."""
+    """Tokens neither read from the cache nor written to it: the `input_tokens` of the usage."""
     read: int = 0
     written_5m: int = 0
     written_1h: int = 0
@@ -41,6 +43,8 @@ class _Entry:
 
 
 class PrefixCache:
+    """The cached prefixes of all models."""
+
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
 
@@ -48,7 +52,10 @@ class PrefixCache:
         self._entries.clear()
 
     def use(self, body: Json, *, now: float) -> InputUsage:
-        """Looks the request up, writes its breakpoints, and says what was fresh, read and written."""
+        """Look up a request's prefixes, store its breakpoints, and return how its input tokens were handled.
+
+        `now` is in seconds.
+        """
         pieces = pieces_of(body)
         total = sum(piece.tokens for piece in pieces)
         hashes = chain(pieces, root=str(body.get("model")), before_messages=_message_settings(body))

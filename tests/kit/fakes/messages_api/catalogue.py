@@ -1,4 +1,4 @@
-"""The models this fake serves, with the windows that a test may change."""
+"""The models that the fake serves, with context windows that a test may change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Model:
     max_output: int
     created_at: str = "2026-09-01T00:00:00Z"
     always_thinks: bool = False
-    """Refuses `thinking: disabled` and a forced tool choice, as Sonnet 5.5 does."""
+    """Whether the model refuses `thinking: disabled` and a forced choice of tool, as Sonnet 5.5 does."""
 
     def as_json(self) -> Json:
         return {
@@ -75,7 +75,10 @@ KNOWN_MODELS = (
 
 
 class Catalogue:
-    """Knows each model; a window set for an unknown name makes that model exist."""
+    """The served models by name.
+
+    Setting a window for an unknown name adds that model.
+    """
 
     def __init__(self, window: int | None = None) -> None:
         self._start_window = window
@@ -83,16 +86,19 @@ class Catalogue:
         self.reset()
 
     def reset(self) -> None:
+        """Restore the known models and their windows."""
         self._models = {model.id: model for model in KNOWN_MODELS}
         if self._start_window is not None:
             for name in tuple(self._models):
                 self.set_window(name, self._start_window)
 
     def set_window(self, name: str, tokens: int) -> None:
+        """Set the context window, in tokens, of a model; an unknown name adds it."""
         known = self._models.get(name) or Model(id=name, display_name=name, window=tokens, max_output=128_000)
         self._models[name] = replace(known, window=tokens)
 
     def get(self, name: object) -> Model | None:
+        """Return the model with this name; None if there is none."""
         return self._models.get(name) if isinstance(name, str) else None
 
     def all(self) -> tuple[Model, ...]:

@@ -1,4 +1,4 @@
-"""Sends one answer, whole or as a stream, and misbehaves on the way where the script says so."""
+"""Sends one answer, whole or as a stream, with the faults that the script prescribes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ STATUS_OF_TYPE = {"overloaded_error": 529, "rate_limit_error": 429, "api_error":
 
 
 class _Ended(Exception):
-    """The stream ends before its time; the outcome is the argument."""
+    """Raised when a stream ends early; its argument is the outcome for the journal."""
 
 
 async def wait_while_connected(request: web.Request, seconds: float) -> None:
-    """A stall ends at once when the other side hangs up, so that no test waits for it."""
+    """Wait `seconds`; raise ConnectionResetError as soon as the other side hangs up."""
     clock = asyncio.get_running_loop()
     until = clock.time() + seconds
     while (left := until - clock.time()) > 0:
@@ -33,6 +33,7 @@ async def wait_while_connected(request: web.Request, seconds: float) -> None:
 
 
 def drop_connection(request: web.Request) -> None:
+    """Abort the connection of a request without an answer."""
     if request.transport is not None:
         request.transport.abort()
 
@@ -55,7 +56,10 @@ async def send_whole(request: web.Request, message: Json, action: Json, record: 
 
 
 class StreamedAnswer:
-    """One stream; counts its deltas, so that faults strike at the place the script names."""
+    """One streamed answer.
+
+    It counts the deltas sent, so that each fault occurs at the place that the script names.
+    """
 
     def __init__(self, request: web.Request, action: Json, record: Record, *, pace_seconds: float) -> None:
         self._request = request
@@ -102,7 +106,10 @@ class StreamedAnswer:
             self._record.output_tokens = whole
 
     async def _faults_before(self, event: Event) -> None:
-        """Faults strike before what would follow k deltas, at the latest before the answer's end."""
+        """Cause the faults that are due before this event.
+
+        A fault after k deltas occurs before the next one, at the latest before the end of the answer.
+        """
         if event.is_delta and self._deltas and self._pace_seconds:
             await wait_while_connected(self._request, self._pace_seconds)
         ending = event.name == "message_delta"

@@ -59,7 +59,7 @@ KINDS = frozenset({"chat", "flush", "summary", "count_tokens", "any"})
 
 
 Asked = tuple[Json, str]
-"""The body of a request, and its kind."""
+"""A request: its body and its kind."""
 
 
 def make_script() -> Script[Asked]:

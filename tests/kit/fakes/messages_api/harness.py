@@ -1,4 +1,4 @@
-"""Starts the fake as a process for a test, talks to its controls, and stops it by its pid."""
+"""Runs the fake of the Messages API as a process for a test, and calls its controls."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ CONTROL_SECONDS = 60.0
 
 
 class FakeDidNotStart(RuntimeError):
-    """The process ended or stayed silent instead of naming its port."""
+    """The process ended or stayed silent instead of printing its port."""
 
 
 WIRES = {"messages": "messages_api", "openai": "chat_completions", "responses": "responses"}
-"""By the name that a model's entry has: the package of the fake."""
+"""Package of the fake that serves each wire format, by the name that a model's entry uses."""
 
 
 class RunningFake:
-    """`async with running_fake() as fake`, or `start()` and `close()` where nothing runs yet that could
-    await.
+    """The fake as a process.
+
+    Use `async with running_fake() as fake`, or `start()` and `close()` where nothing asynchronous runs yet.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class RunningFake:
             raise
 
     def close(self) -> None:
-        """Ends the process whatever it is doing; harmless when it has ended already."""
+        """End the process, whatever it is doing; does nothing if it has ended already."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -89,27 +90,32 @@ class RunningFake:
         await asyncio.to_thread(self.close)
 
     async def script(self, rules: list[Json]) -> None:
-        """Replaces the script; see `faults` for what a rule can say."""
+        """Replace the rules of misbehaviour; `faults` describes a rule."""
         await self._control("POST", "script", {"rules": rules})
 
     async def reset(self) -> None:
-        """Back to the state after the start: windows, cache, script, clock, pace, and an empty journal."""
+        """Return to the state after the start: windows, cache, script, clock, pace, and an empty journal."""
         await self._control("POST", "reset", {})
 
     async def set_window(self, model: str, tokens: int) -> None:
+        """Set the context window of a model, in tokens; an unknown name adds the model."""
         await self._control("POST", "window", {"model": model, "tokens": tokens})
 
     async def advance_clock(self, seconds: float) -> None:
+        """Advance the clock that the prompt cache uses."""
         await self._control("POST", "clock", {"advance_seconds": seconds})
 
     async def set_pace(self, ms: float) -> None:
+        """Set the pause between the deltas of a stream, in milliseconds."""
         await self._control("POST", "pace", {"ms": ms})
 
     async def requests(self, *, since: int = 0) -> list[Json]:
+        """Return the received requests with an id above `since`."""
         found: list[Json] = await self._control("GET", f"requests?since={since}")
         return found
 
     async def usage(self) -> Json:
+        """Return the sum of tokens that the provider would bill."""
         found: Json = await self._control("GET", "usage")
         return found
 
@@ -118,7 +124,7 @@ class RunningFake:
         return found
 
     async def rules(self) -> list[Json]:
-        """The script with how often each rule was seen and used."""
+        """Return the rules of the script, each with how often it was met and used."""
         found: list[Json] = await self._control("GET", "script")
         return found
 
@@ -155,5 +161,5 @@ class RunningFake:
 def running_fake(
     *, window: int | None = None, port: int = 0, seed: int = 0, wire: str = "messages"
 ) -> RunningFake:
-    """`wire`: of `WIRES`; all have the same mind and script."""
+    """Return a fake that is not started yet; `wire` is a key of `WIRES`."""
     return RunningFake(window=window, port=port, seed=seed, wire=wire)

@@ -1,4 +1,4 @@
-"""Remembers every request and what it cost, for tests to read back."""
+"""Keeps every request and its cost for tests to read."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ from tests.kit.fakes.messages_api.shapes import Json
 
 SECRET_HEADERS = frozenset({"authorization", "x-api-key", "cookie"})
 MAX_KEPT_BYTES = 192 * 1024 * 1024
-"""Bodies beyond this are dropped, oldest first; their rows stay."""
+"""Most bytes of request bodies that are kept.
+
+Beyond that the oldest bodies are dropped, but not their rows.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
 class Record:
+    """One received request, with its answer and its cost."""
+
     id: int
     path: str
     headers: dict[str, str]
@@ -25,8 +30,8 @@ class Record:
     input_tokens: int = 0
     status: int = 0
     outcome: str = "open"
-    """open, answered, refused, or how a stream ended early: cut, stream_error, no_message_stop,
-    client_gone.
+    """How the request ended: open, answered, refused, or how its stream ended early (cut, stream_error,
+    no_message_stop, client_gone).
     """
     error: str | None = None
     usage: InputUsage | None = None
@@ -57,6 +62,8 @@ class Record:
 
 
 class Journal:
+    """The requests that the fake has received."""
+
     def __init__(self) -> None:
         self._records: deque[Record] = deque()
         self._kept_bytes = 0
@@ -64,12 +71,16 @@ class Journal:
         self._next_id = 1
 
     def reset(self) -> None:
-        """Forgets all; numbers go on, so that `since` never shows a request of the time before."""
+        """Forget all requests.
+
+        Numbering continues, so that `since` never returns a request from before.
+        """
         self._records.clear()
         self._bodies.clear()
         self._kept_bytes = 0
 
     def open(self, path: str, headers: dict[str, str], raw: bytes) -> Record:
+        """Record a request, with its secret headers redacted, and return the record."""
         shown = {
             name: "[redacted]" if name.lower() in SECRET_HEADERS else value for name, value in headers.items()
         }
@@ -89,14 +100,16 @@ class Journal:
         return tuple(self._records)
 
     def since(self, number: int) -> list[Json]:
+        """Return the requests with an id above `number`."""
         return [record.as_json() for record in self._records if record.id > number]
 
     def warnings(self) -> list[Json]:
         return [{"id": record.id, "warning": text} for record in self._records for text in record.warnings]
 
     def totals(self) -> Json:
-        """What the provider would bill: every request that began to be answered, also the ones that broke
-        off.
+        """Return the tokens that the provider would bill, in all and by kind of request.
+
+        Every request counts that began to be answered, also if its stream broke off.
         """
         billed = [record for record in self._records if record.usage is not None]
         return {
@@ -113,6 +126,7 @@ class Journal:
 
 
 def usage_json(usage: InputUsage, output_tokens: int) -> Json:
+    """Return the usage block of an answer."""
     return {
         "input_tokens": usage.fresh,
         "cache_creation_input_tokens": usage.written,

@@ -1,4 +1,4 @@
-"""Cuts an answer where the request says it ends: at `max_tokens`, the window, or a stop sequence."""
+"""Cuts an answer where it has to end: at `max_tokens`, at the context window, or at a stop sequence."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ def output_tokens(blocks: tuple[Json, ...]) -> int:
 
 
 def within_limits(answer: Answer, body: Json, *, input_tokens: int, window: int) -> Answer:
+    """Return the answer cut to the request's limits, with the matching stop reason."""
     answer = _stopped(answer, body.get("stop_sequences") or [])
     room, allowed = window - input_tokens, body["max_tokens"]
     if output_tokens(answer.blocks) <= min(room, allowed) and allowed:
@@ -21,8 +22,9 @@ def within_limits(answer: Answer, body: Json, *, input_tokens: int, window: int)
 
 
 def _cut(blocks: tuple[Json, ...], room: int) -> tuple[Json, ...]:
-    """A text is cut in its middle; a thinking block or a tool call that does not fit is left out with all
-    after it.
+    """Return the blocks that fit into `room` tokens.
+
+    A text is cut in its middle; another block that does not fit is left out, with all blocks after it.
     """
     kept: list[Json] = []
     for block in blocks:

@@ -1,4 +1,6 @@
-"""Cuts a request into the pieces that the cache and thinking signatures are bound to, in their order."""
+"""Splits a request into ordered pieces, on which the prompt cache and the signatures of thinking are
+based.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,20 @@ CACHEABLE = frozenset({"text", "image", "document", "tool_use", "tool_result"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
+    """One block of a request, in the order in which the cache sees it."""
+
     place: str
-    """`tools`, `system`, or the role of a message."""
+    """`tools`, `system`, or the role of the message."""
     block: Json
     tokens: int
     mark: str | None
-    """How long a cache entry that ends here lives ("5m", "1h"); None where no breakpoint stands."""
+    """Life of a cache entry that ends at this piece ("5m" or "1h"); None if there is no breakpoint."""
     at: str
-    """Where it stands, in the words of the provider's errors."""
+    """The piece's place as the provider's errors name it, such as `messages.0.content.1`."""
 
 
 def pieces_of(body: Json) -> tuple[Piece, ...]:
+    """Return all blocks of a request in order: tools, system prompt, messages."""
     pieces = [*_tool_pieces(body), *_system_pieces(body), *_message_pieces(body)]
     if body.get("cache_control"):
         for index in range(len(pieces) - 1, -1, -1):
@@ -34,12 +39,14 @@ def pieces_of(body: Json) -> tuple[Piece, ...]:
 
 
 def count(body: Json) -> int:
+    """Return the number of input tokens of a request."""
     return sum(piece.tokens for piece in pieces_of(body))
 
 
 def chain(pieces: tuple[Piece, ...], *, root: str, before_messages: str = "") -> tuple[str, ...]:
-    """One hash per prefix: item `i` names everything up to and with piece `i`. A changed byte changes all
-    after it.
+    """Return one hash per prefix: item `i` identifies the pieces up to and with piece `i`.
+
+    A changed byte changes its own hash and all later ones.
     """
     hashes: list[str] = []
     state, in_messages = root, False

@@ -1,7 +1,7 @@
-"""A reader that answers only from what it recalls: the action `read` of a rule.
+"""A reader that answers only from recalled passages: the action `read` of a rule.
 
-It quotes the line that shares most with the question. If no line shares enough, it uses `recall` once, and
-then says that it does not know.
+It quotes the line that shares most words with the question. If no line shares enough, it calls `recall` once,
+and then says that it does not know.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.kit.fakes.messages_api.sentences import WORD, key_words, outside_tags
 from tests.kit.fakes.messages_api.shapes import Json, blocks_of, newest_words, text_of
 
 ENOUGH = 0.6
-"""Share of the question's words that a line must have."""
+"""Least share, 0 to 1, of the question's words that a quoted line must hold."""
 UNKNOWN = "I do not know: I found nothing about it in our conversations."
 _RECALLED = re.compile(r"<recalled_passages>(.*?)</recalled_passages>", re.DOTALL)
 _SOURCE = re.compile(r"^(?:#\d+|earlier) [^:\n]{1,80}: ")
@@ -22,7 +22,7 @@ _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]+")
 
 
 def read(body: Json) -> Answer:
-    """Answer from the recalled passages of the newest message and from the results of tools after it."""
+    """Answer from the recalled passages of the prompt and the results of tools since the newest message."""
     words, _ = newest_words(body["messages"])
     question = outside_tags(words).strip() or words
     found, searched = _recalled(body)
@@ -51,7 +51,10 @@ def _recalled(body: Json) -> tuple[list[str], bool]:
 
 
 def _best_line(question: str, lines: list[str]) -> str:
-    """Return the line with most of the question's words; empty if none has enough, or says no more."""
+    """Return the line with most of the question's words.
+
+    Return "" if none has enough of them, or adds nothing to the question.
+    """
     wanted = _words(question)
     best, best_share = "", 0.0
     for line in lines:

@@ -1,4 +1,4 @@
-"""The errors of the provider: their status, type and body."""
+"""The errors of the provider: status, type and body."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NO_CREDIT = (
 
 
 class Refusal(Exception):
-    """The request is answered by an error instead of a message."""
+    """An error that is answered to a request instead of a message."""
 
     def __init__(self, message: str, *, status: int = 400, retry_after: float | None = None) -> None:
         super().__init__(message)

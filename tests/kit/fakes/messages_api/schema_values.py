@@ -1,4 +1,4 @@
-"""Fills a tool's or an answer's JSON schema with one sentence and nothing that was invented."""
+"""Fills the JSON schema of a tool or an answer with one sentence, without inventing anything."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ SUBJECT_NAMES = ("subject", "about", "topic", "title", "key", "name", "entity")
 
 
 def filled(schema: Json, sentence: str, sources: tuple[int, ...] = ()) -> Json:
-    """An object that satisfies `schema`: required properties, and the ones that tell what the sentence is."""
+    """Return an object that satisfies `schema`.
+
+    Besides the required properties it has those that hold the sentence and its kind.
+    """
     value = _value("", schema, schema, sentence, sources)
     return value if isinstance(value, dict) else {}
 

@@ -1,4 +1,4 @@
-"""Splits text into sentences and weighs them by plain rules, the same on every machine."""
+"""Splits text into sentences and rates them by simple, deterministic rules."""
 
 from __future__ import annotations
 
@@ -79,23 +79,28 @@ STOP_WORDS = frozenset(
 
 
 def outside_tags(text: str) -> str:
-    """What a person wrote, without the marked blocks that a program put around it."""
+    """Return a message without the tagged blocks that a program has added to it."""
     return TAGGED.sub("\n", text)
 
 
 def sentences(text: str) -> list[str]:
+    """Return the sentences of a text, without tags, list marks and message numbers."""
     parts = (LEADING.sub("", part).strip() for part in SENTENCE_END.split(TAG.sub("\n", text)))
     return [part for part in parts if WORD.search(part)]
 
 
 def key_words(text: str) -> set[str]:
+    """Return the distinctive words of a text: lower case, without plural endings, short words and stop
+    words.
+    """
     words = (word.lower().replace("’", "'").removesuffix("'s") for word in WORD.findall(text))
     return {_stem(word) for word in words if (len(word) > 2 or word.isdigit()) and word not in STOP_WORDS}
 
 
 def best_match(question: str, candidates: Iterable[str]) -> str | None:
-    """The sentence that shares most words with the question; then the rarer words, then the later sentence
-    win.
+    """Return the sentence that shares most words with the question; None if none shares any.
+
+    Of equals, the one with the rarer words wins, then the later one.
     """
     wanted = key_words(question)
     pool = [(sentence, key_words(sentence) & wanted) for sentence in candidates]
@@ -109,8 +114,9 @@ def best_match(question: str, candidates: Iterable[str]) -> str | None:
 
 
 def salience(sentence: str) -> int:
-    """How much a sentence looks like something worth keeping: numbers, names, first-person facts,
-    decisions.
+    """Return a score of how much a sentence is worth keeping.
+
+    Numbers, names, facts in the first person and decisions raise it.
     """
     score = 2 * bool(re.search(r"\d", sentence))
     score += min(3, len(re.findall(r"(?<=[\w,;] )[A-Z][\w'-]+", sentence)))
@@ -124,7 +130,7 @@ def salience(sentence: str) -> int:
 
 
 def shortened(text: str, chars: int) -> str:
-    """Ends at a word, so that no half number or name appears that nobody wrote."""
+    """Return the text cut to at most `chars` characters at the end of a word."""
     if len(text) <= chars:
         return text
     return text[: chars + 1].rsplit(None, 1)[0][:chars].rstrip(",;:")

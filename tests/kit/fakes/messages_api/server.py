@@ -1,4 +1,4 @@
-"""Serves the Messages API and, beside it, /control, by which a test scripts and reads it."""
+"""Serves the Messages API and, beside it, `/control`, by which a test scripts and reads the fake."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ VERSION = re.compile(r"^20\d\d-\d\d-\d\d$")
 
 
 class MessagesApi:
-    """What a wire is apart from its grammar is here: `chat_completions` serves the other one."""
+    """The fake Messages API.
+
+    All that does not depend on the wire format is here; `chat_completions` inherits from it.
+    """
 
     def __init__(self, *, window: int | None = None, seed: int = 0, mind: Mind = brain.answer) -> None:
         self._mind = mind

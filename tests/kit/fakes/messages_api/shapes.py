@@ -1,4 +1,4 @@
-"""Reads the nested JSON of a Messages request without trusting any of it."""
+"""Reads the nested JSON of a Messages request without assuming that it is well formed."""
 
 from __future__ import annotations
 
@@ -9,25 +9,35 @@ Json = dict[str, Any]
 
 
 def compact_json(value: object) -> str:
-    """Keeps the order of keys: for the provider, a reordered schema is another schema."""
+    """Return a value as JSON without spaces.
+
+    The order of keys is kept, since a reordered schema is another schema for the provider.
+    """
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def blocks_of(content: object) -> list[Json]:
-    """The content of a message, a system prompt or a tool result as a list of blocks."""
+    """Return the content of a message, a system prompt or a tool result as a list of blocks.
+
+    Anything malformed is left out.
+    """
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
     return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
 
 
 def text_of(content: object) -> str:
+    """Return the texts of a content's text blocks, one per line."""
     return "\n".join(
         str(block.get("text", "")) for block in blocks_of(content) if block.get("type") == "text"
     )
 
 
 def merged_turns(messages: list[Json]) -> list[tuple[int, str, list[Json]]]:
-    """Neighbours of one role become one turn, as the provider does: (index of the first, role, blocks)."""
+    """Return the messages as turns, each with the index of its first message, its role and its blocks.
+
+    Neighbours with the same role form one turn, as at the provider.
+    """
     turns: list[tuple[int, str, list[Json]]] = []
     for index, message in enumerate(messages):
         blocks = blocks_of(message["content"])
@@ -39,7 +49,7 @@ def merged_turns(messages: list[Json]) -> list[tuple[int, str, list[Json]]]:
 
 
 def newest_words(messages: list[Json]) -> tuple[str, bool]:
-    """The newest user text, and whether tool results have arrived since it was said."""
+    """Return the newest text of the user, and whether tool results have followed it."""
     answered_by_tools = False
     for message in reversed(messages):
         if message.get("role") != "user":

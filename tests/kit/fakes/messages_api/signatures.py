@@ -1,8 +1,8 @@
-"""Binds each thinking block to the exact conversation before it, and refuses it after an edit.
+"""Signs each thinking block for the exact conversation before it, and refuses the block after an edit.
 
-Stateless: the signature carries the model, a hash of tools + system + messages before the block, and a seal
-over these and the thinking itself. Strict on purpose: a thinking block that was stripped in front of
-another one is an edit, too.
+Nothing is stored: the signature carries the model, a hash of the tools, system prompt and messages before the
+block, and a seal over these and the thinking itself. Removing a thinking block in front of another one counts
+as an edit.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ class Signatures:
         self._key = f"thinking seal {seed}".encode()
 
     def sign(self, body: Json, thinking: str) -> str:
-        """The signature of a thinking block that opens the answer to this request."""
+        """Return the signature of a thinking block that opens the answer to this request."""
         hashes = chain(pieces_of(body), root=_START)
         return self._sealed(str(body["model"]), hashes[-1] if hashes else _START, thinking)
 
     def check(self, body: Json) -> None:
-        """Raises for a block that was tampered with or moved; blocks of another model are let pass unread."""
+        """Raise Refusal if a thinking block was altered or moved.
+
+        Blocks that another model has signed are accepted anywhere.
+        """
         pieces = pieces_of(body)
         hashes = chain(pieces, root=_START)
         for index, piece in enumerate(pieces):

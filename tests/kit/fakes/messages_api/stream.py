@@ -1,4 +1,4 @@
-"""Tells an answer as server-sent events, in the provider's grammar."""
+"""Writes an answer as server-sent events in the provider's format."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ class Event:
         return self.name == "content_block_delta"
 
     def encoded(self) -> bytes:
-        # Half a character stands in JSON as it does in Python: `\\ud83d`.
+        # json keeps half of a surrogate pair as Python writes it: `\\ud83d`.
         return f"event: {self.name}\ndata: {compact_json(self.data)}\n\n".encode(errors="backslashreplace")
 
 
 def events(message: Json, answer: Answer) -> Iterator[Event]:
-    """`message` is the whole answer as a non-streaming request would get it."""
+    """Yield the events that stream an answer.
+
+    `message` is the whole answer as a request without a stream would get it.
+    """
     usage = message["usage"]
     start = {**message, "content": [], "stop_reason": None, "stop_sequence": None}
     start["usage"] = {**usage, "output_tokens": 1}
@@ -83,7 +86,7 @@ def _deltas(block: Json) -> Iterator[Json]:
             for part in _parts(compact_json(block["input"])):
                 yield {"type": "input_json_delta", "partial_json": part}
         case _:
-            return  # such a block comes whole
+            return  # such a block is sent whole
 
 
 def _parts(text: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Writes the summary JSON out of the very words of the source lines, so that nothing in it is invented."""
+"""Builds a summary from the words of the source lines, so that nothing in it is invented."""
 
 from __future__ import annotations
 
@@ -79,12 +79,14 @@ def summary_json(instruction: str, messages: list[Json]) -> str:
 
 
 def asks_for_text(words: str) -> bool:
-    """A summary in words ends with this sentence; one as JSON names its keys."""
+    """Return whether a summary in words is wanted instead of JSON, recognised by the prompt's last
+    sentence.
+    """
     return "Answer with the summary alone." in words
 
 
 def summary_text(asked: str) -> str:
-    """The same sentences as bullets, under the headings that are asked for."""
+    """Return the sentences chosen for a summary as bullets under the headings that are asked for."""
     chosen = _chosen(_of_history(asked) or source_lines(asked))
     before = [text for found in EARLIER.finditer(asked) for text in sentences(found[2]) if text[0] != "#"]
     bullets = list(dict.fromkeys(f"- {text}" for text in (*before, *(item.text for item in chosen))))
@@ -97,7 +99,7 @@ def summary_text(asked: str) -> str:
 
 
 def _title(chosen: list[_Item]) -> str:
-    """Words of the first item, as few as a title has."""
+    """Return the first six words of the first item as a title; "" without items."""
     return " ".join(chosen[0].text.split()[:6]) if chosen else ""
 
 
@@ -109,8 +111,9 @@ def _of_history(asked: str) -> list[SourceLine]:
 
 
 def source_lines(text: str) -> list[SourceLine]:
-    """Reads `[#12] author: words`; the words go on until an empty line, the next mark, or something like a
-    tag.
+    """Return the lines of the form `[#12] author: words`.
+
+    The words end at an empty line, at the next mark, or at anything like a tag.
     """
     found: list[SourceLine] = []
     goes_on = False
@@ -128,7 +131,10 @@ def source_lines(text: str) -> list[SourceLine]:
 
 
 def _in_full(lines: list[SourceLine], messages: list[Json]) -> list[SourceLine]:
-    """Behind the chat itself a line is told by its first words: the rest stands above."""
+    """Return the lines with their full text.
+
+    A line that was shortened is completed from the messages above it.
+    """
     if not any(line.text.endswith(CUT) for line in lines):
         return lines
     above = [" ".join(line.text.split()) for line in _from_messages(messages)]

@@ -1,8 +1,8 @@
-"""Counts tokens by a rule of its own, so that no estimator under test can agree with it by construction.
+"""Counts tokens by a rule that no estimator under test shares, so that agreement is not built in.
 
 The rule: a text is ceil(UTF-8 bytes / 3.6); a message or system block costs 4 more, a tool call 12, a tool
 result 8, an image 1,600, a document 3,000; a tool costs its JSON and 10; the first tool adds 300 for the
-provider's own tool prompt. Signatures and cache marks cost nothing.
+provider's tool prompt. Signatures and cache marks cost nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def text_tokens(text: str) -> int:
 
 
 def text_within(text: str, tokens: int) -> str:
-    """The longest start of `text` that fits into `tokens`."""
+    """Return the longest beginning of `text` that fits into `tokens` tokens."""
     return text.encode()[: int(max(0, tokens) * BYTES_PER_TOKEN)].decode(errors="ignore")
 
 

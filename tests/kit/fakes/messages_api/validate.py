@@ -1,4 +1,4 @@
-"""Refuses what the provider refuses: the frame of a request, its settings, messages and tool pairs."""
+"""Refuses what the provider refuses: unknown fields, settings, messages and pairs of tool calls."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ def parsed(raw: bytes) -> Json:
 
 
 def check_request(body: Json, model: Model, *, counting_only: bool = False) -> tuple[str, ...]:
-    """Raises `Refusal`; what the provider lets pass but a careful sender avoids comes back as warnings."""
+    """Raise Refusal if the provider would refuse the request.
+
+    Return warnings about all that the provider accepts but a careful sender avoids.
+    """
     _check_names(body, COUNTED if counting_only else CREATED)
     if not counting_only:
         _check_max_tokens(body, model)

@@ -1,4 +1,4 @@
-"""Refuses messages whose order, blocks or tool pairs the provider would refuse."""
+"""Refuses messages whose order, blocks or pairs of tool calls the provider would refuse."""
 
 from __future__ import annotations
 
@@ -182,13 +182,15 @@ def _check_pairs(turns: list[tuple[int, str, list[Json]]]) -> None:
 
 
 def _check_searches(body: Json, turns: list[tuple[int, str, list[Json]]]) -> None:
-    """The provider's own calls and their results stand in one message, and their tool is offered."""
+    """Raise Refusal unless each web search of the provider has its result in the same message, and its tool
+    is offered.
+    """
     offered = {str(tool.get("name")) for tool in body.get("tools") or [] if "type" in tool}
     for index, _, blocks in turns:
         asked = [block["id"] for block in blocks if block["type"] == "server_tool_use"]
         given = [block["tool_use_id"] for block in blocks if block["type"] == "web_search_tool_result"]
         if index == turns[-1][0] and asked[: len(given)] == given:
-            continue  # the provider paused, and is asked to go on
+            continue  # the provider had paused, and is asked to continue
         if asked != given:
             raise Refusal(
                 f"messages.{index}: `web_search` tool use with id {(asked + given)[0]} was found without a "

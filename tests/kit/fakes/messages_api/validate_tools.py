@@ -21,7 +21,10 @@ SCHEMA_TYPES = frozenset({"object", "array", "string", "number", "integer", "boo
 
 
 def check_tools(body: Json) -> tuple[str, ...]:
-    """The names of the tools, all well formed."""
+    """Return the names of the offered tools.
+
+    Raises Refusal if a tool is malformed.
+    """
     tools = body.get("tools")
     if tools is None:
         return ()
@@ -96,8 +99,9 @@ def _check_search(tool: Json, at: str) -> None:
 
 
 def schema_fault(schema: object, at: str = "$") -> str | None:
-    """The first thing that makes this no JSON Schema; knows the keywords that tools use, lets the others
-    pass.
+    """Return the first fault that makes this no JSON Schema; None if there is none.
+
+    Only the keywords that tools use are checked.
     """
     if isinstance(schema, bool):
         return None

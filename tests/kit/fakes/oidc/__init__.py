@@ -1,1 +1,1 @@
-"""A strict OpenID Connect provider on loopback: refuses what the standards refuse, and lies when told to."""
+"""A strict OpenID Connect provider on loopback that can be told to answer with forged tokens."""

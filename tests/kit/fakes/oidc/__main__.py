@@ -1,4 +1,6 @@
-"""Runs the fake as its own process: prints its port when ready, leaves with SIGTERM or its parent."""
+"""Runs the fake provider as a process: it prints its port when ready, and ends at SIGTERM or with its
+parent.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts the provider as a process for a test, and tells it what to do."""
+"""Runs the fake provider as a process for a test, and controls it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.kit.fakes.running_api import RunningProcess
 
 
 class RunningProvider(RunningProcess):
-    """`async with RunningProvider() as provider`."""
+    """The fake provider as a process; used as `async with RunningProvider() as provider`."""
 
     module = "tests.kit.fakes.oidc"
 
@@ -19,7 +19,7 @@ class RunningProvider(RunningProcess):
         return self.origin
 
     async def tell(self, **wish: Any) -> dict[str, Any]:
-        """What it was asked so far, by kind."""
+        """Set fields of the provider, and return how often it was asked so far, by kind of request."""
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as http,
             http.post(f"{self.issuer}/_control", json=wish) as answer,

@@ -1,4 +1,4 @@
-"""The provider itself: discovery, keys, the question in the browser, a token for the code, and controls."""
+"""The OpenID Connect provider: discovery, keys, authorisation, tokens for codes, and controls."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ def new_key(alg: str) -> Key:
 
 @dataclass(slots=True)
 class Provider:
-    """`lie` names what the next token is forged with; `person` is who sits at the browser."""
+    """The state of the provider.
+
+    `lie` names the forgery of the next token; `person` holds the claims of the person at the browser.
+    """
 
     issuer: str
     key: Key = field(default_factory=lambda: new_key("RS256"))
@@ -53,7 +56,7 @@ class Provider:
     public_client: bool = False
     discovery: dict[str, Any] = field(default_factory=dict)
     userinfo: dict[str, Any] = field(default_factory=dict)
-    """What is said of the person to whoever holds their access token."""
+    """Claims that the user info endpoint returns to the holder of the person's access token."""
     codes: dict[str, dict[str, Any]] = field(default_factory=dict)
     access: set[str] = field(default_factory=set)
     asked: dict[str, int] = field(
@@ -97,7 +100,10 @@ class Provider:
         return web.json_response({"keys": [self.key.public()]})
 
     async def _authorize(self, request: web.Request) -> web.Response:
-        """Everybody agrees at once; a question that is not as the standards want it is an error page."""
+        """Answer an authorisation request at once with a code, as if the person agreed.
+
+        A request that breaks the standards gets an error page.
+        """
         asked = request.query
         if len(set(asked)) != len(asked) or asked.get("client_id") != CLIENT_ID:
             raise web.HTTPBadRequest(text="client_id")
@@ -126,7 +132,7 @@ class Provider:
     async def _token(self, request: web.Request) -> web.Response:
         self.asked["token"] += 1
         form = await request.post()
-        begun = self.codes.pop(str(form.get("code")), None)  # once, right or wrong
+        begun = self.codes.pop(str(form.get("code")), None)  # valid once, even if refused
         challenge = hashlib.sha256(str(form.get("code_verifier", "")).encode()).digest()
         right = (
             begun is not None

@@ -1,1 +1,3 @@
-"""A strict push service, as a process of its own: it believes signed and encrypted messages only."""
+"""A strict push service, run as a process: it accepts only messages that are signed and encrypted
+correctly.
+"""

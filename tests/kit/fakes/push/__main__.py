@@ -1,4 +1,4 @@
-"""Runs the fake as its own process."""
+"""Runs the fake push service as a process."""
 
 from tests.kit.fakes.push.server import PushApi
 from tests.kit.fakes.scripted_api import run

@@ -1,4 +1,6 @@
-"""A browser's half of RFC 8291, written from the RFC: keys of a subscription, and how its messages open."""
+"""The browser's half of RFC 8291, written from the RFC: the keys of a subscription, and how messages are
+decrypted.
+"""
 
 from __future__ import annotations
 
@@ -19,24 +21,25 @@ _LAST = b"\x02"
 
 
 class NotForMe(ValueError):
-    """It cannot be opened, or is not as RFC 8188 has it."""
+    """The message cannot be decrypted with this browser's keys, or breaks RFC 8188."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Browser:
-    """What a browser keeps to itself."""
+    """The secret half of a browser's push subscription."""
 
     key: ec.EllipticCurvePrivateKey = field(default_factory=lambda: ec.generate_private_key(CURVE))
     auth: bytes = field(default_factory=lambda: secrets.token_bytes(16))
 
     @classmethod
     def of(cls, kept: dict[str, str]) -> Browser:
+        """Return the browser whose keys `kept` returned."""
         private = int.from_bytes(unpadded(kept["private"]), "big")
         return cls(key=ec.derive_private_key(private, CURVE), auth=unpadded(kept["auth"]))
 
     @property
     def kept(self) -> dict[str, str]:
-        """What the push service of a test opens messages with."""
+        """The private keys as text, with which the fake push service decrypts messages."""
         private = self.key.private_numbers().private_value.to_bytes(32, "big")
         return {"private": padded(private), "auth": padded(self.auth)}
 
@@ -45,11 +48,14 @@ class Browser:
         return self.key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
 
     def subscription(self, endpoint: str) -> dict[str, Any]:
-        """As our page sends it."""
+        """Return the subscription for this endpoint, as Evertalk's page sends it to the server."""
         return {"endpoint": endpoint, "p256dh": padded(self.point), "auth": padded(self.auth)}
 
     def opened(self, body: bytes) -> bytes:
-        """Raises NotForMe."""
+        """Return the decrypted message.
+
+        Raises NotForMe if the keys do not fit or the message is malformed.
+        """
         salt, record_bytes = body[:16], int.from_bytes(body[16:20], "big")
         sender = body[_HEADER_BYTES : _HEADER_BYTES + body[20]]
         record = body[_HEADER_BYTES + body[20] :]
@@ -83,5 +89,5 @@ def _mac(key: bytes, data: bytes) -> bytes:
 
 
 def _expand(secret: bytes, about: bytes, length: int) -> bytes:
-    """The first block of HKDF-Expand, which is all that is needed here."""
+    """Return the first block of HKDF-Expand, cut to `length` bytes."""
     return _mac(secret, about + b"\x01")[:length]

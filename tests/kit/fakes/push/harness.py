@@ -1,4 +1,4 @@
-"""The push service as a process for a test, and browsers that are subscribed there."""
+"""Runs the fake push service as a process for a test, and subscribes browsers there."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from tests.kit.fakes.running_api import RunningApi
 
 
 class RunningPush(RunningApi):
-    """`async with RunningPush() as service`."""
+    """The fake push service as a process; used as `async with RunningPush() as service`."""
 
     module = "tests.kit.fakes.push"
 
     @property
     def settings(self) -> dict[str, str]:
-        """For a deployment that may post to it."""
+        """Return the settings of a deployment that may send messages to this service."""
         return {"EVERTALK_PUSH_SERVICES": self.origin}
 
     async def subscribe(self, name: str, key: str) -> dict[str, Any]:
-        """A new browser by this name, for the key of a server: what its page sends there."""
+        """Create a browser of this name that accepts messages signed by `key`; return its subscription."""
         browser = Browser()
         await self._control("POST", "browsers", {"name": name, "key": key, **browser.kept})
         return browser.subscription(f"{self.url}/push/{name}")

@@ -1,4 +1,4 @@
-"""Takes a message as RFC 8030, 8291 and 8292 have it, or says what is wrong with it."""
+"""Checks push messages against RFC 8030, 8291 and 8292, and answers with what is wrong."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _SIGNED = re.compile(r"vapid t=([\w.-]+), k=([\w-]+)")
 
 
 class PushApi(ScriptedApi):
-    """`/control/browsers` makes a browser; a message to it is opened with its keys."""
+    """The fake push service.
+
+    A POST to `/control/browsers` creates a browser; messages to that browser are decrypted with its keys.
+    """
 
     path = "/v1/push/{browser}"
     actions = frozenset({"status", "retry_after"})
@@ -37,7 +40,9 @@ class PushApi(ScriptedApi):
         return app
 
     async def _subscribe(self, request: web.Request) -> web.Response:
-        """With the server's key that its messages must be signed by, and its private half."""
+        """Create a browser from its name, the server key that must sign its messages, and its own private
+        keys.
+        """
         wish = await request.json()
         self._browsers[wish["name"]] = wish
         return web.json_response({})
@@ -59,7 +64,10 @@ class PushApi(ScriptedApi):
 
 
 def _taken(request: web.Request, body: bytes, kept: dict[str, Any]) -> dict[str, Any]:
-    """Raises ValueError and what says why the signature does not hold."""
+    """Return the decrypted message.
+
+    Raises an error that names the reason if the headers, the signature or the encryption are wrong.
+    """
     headers = request.headers
     if headers.get("Content-Encoding") != "aes128gcm" or len(body) > MOST_BYTES:
         raise ValueError("not in aes128gcm, or too long")

@@ -1,1 +1,1 @@
-"""A strict stand-in for a server that orders passages, as a process of its own; begin with `server`."""
+"""A strict fake of a server that ranks passages, run as a process; see `server`."""

@@ -1,4 +1,4 @@
-"""Runs the fake as its own process."""
+"""Runs the fake of the rerank server as a process."""
 
 from tests.kit.fakes.rerank.server import RerankApi
 from tests.kit.fakes.scripted_api import run

@@ -1,4 +1,4 @@
-"""The server as a process for a test."""
+"""Runs the fake of the rerank server as a process for a test."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from tests.kit.fakes.scripted_api import KEY
 
 
 class RunningReranker(RunningApi):
-    """`async with RunningReranker() as server`."""
+    """The fake of the rerank server as a process; used as `async with RunningReranker() as server`."""
 
     module = "tests.kit.fakes.rerank"
 
     @property
     def settings(self) -> dict[str, str]:
-        """By field, for a deployment that uses it."""
+        """Return the settings, by name, of a deployment that uses this server."""
         return {"rerank_url": self.url, "rerank_key": KEY, "rerank_model": MODEL}

@@ -1,4 +1,7 @@
-"""Checks a request as a real server does; first comes what has most pairs of letters of the question."""
+"""The fake of `/v1/rerank`: checks requests as a real server does.
+
+Passages rank by the share of letter pairs that they have in common with the question.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ MOST_DOCUMENTS = 1_000
 
 
 class RerankApi(ScriptedApi):
-    """A strict stand-in for `/v1/rerank`."""
+    """A strict fake of `/v1/rerank`."""
 
     path = "/v1/rerank"
     actions = frozenset({"status", "latency", "body"})

@@ -1,1 +1,1 @@
-"""A strict stand-in for OpenAI's Responses API, with the mind, script and journal of `messages_api`."""
+"""A strict fake of OpenAI's Responses API, with the mind, script and journal of `messages_api`."""

@@ -1,4 +1,4 @@
-"""Runs this fake as its own process, as `tests.kit.fakes.messages_api` does."""
+"""Runs the fake of the Responses API as a process, like `tests.kit.fakes.messages_api`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads a request of the Responses API strictly, and tells it as one of the Messages API."""
+"""Checks requests of the Responses API strictly, and converts them to requests of the Messages API."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEAST_OUTPUT = 16
 
 @functools.cache
 def _validator() -> Draft202012Validator:
-    """Of the SDK's own types; what they do not name is refused."""
+    """Return a validator of the SDK's request types that refuses unknown fields."""
     return Draft202012Validator(closed(TypeAdapter(ResponseCreateParamsStreaming).json_schema()))
 
 
@@ -36,7 +36,7 @@ def check_shape(body: Json) -> None:
 
 
 def as_messages(body: Json) -> Json:
-    """The same request for the mind, the counter and the cache of the other fake."""
+    """Return the request as one of the Messages API, for the mind, token counter and cache of that fake."""
     found: Json = {
         "model": body["model"],
         "max_tokens": body.get("max_output_tokens") or 4_096,

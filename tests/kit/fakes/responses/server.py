@@ -1,4 +1,4 @@
-"""Serves the Responses API; script, journal, cache, windows and mind are those of the other fakes."""
+"""Serves the Responses API with the script, journal, cache, windows and mind of the other fakes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INCOMPLETE = {
 
 
 class ResponsesApi(ChatCompletionsApi):
-    """A strict stand-in for servers that speak Responses."""
+    """A strict fake of a server that speaks Responses."""
 
     def application(self) -> web.Application:
         app = web.Application(client_max_size=MAX_BODY_BYTES)
@@ -57,7 +57,7 @@ class ResponsesApi(ChatCompletionsApi):
         record.input_tokens = prefix.count(body)
         return {**body, "with_usage": True}, model
 
-    class _streams(StreamedAnswer):  # noqa: N801  stands for an attribute of the other fake
+    class _streams(StreamedAnswer):  # # noqa: N801 stands for an attribute of the other fake
         def _events(self, message: Json, answer: Answer) -> Iterator[Event]:
             told = Told(
                 id=message["id"].replace("msg_", "resp_"), model=message["model"], usage=message["usage"]
@@ -75,7 +75,7 @@ class ResponsesApi(ChatCompletionsApi):
 
 @dataclass(slots=True, kw_only=True)
 class Told:
-    """What every event of one answer says, and what the last one has to."""
+    """The fields that all events of one streamed answer share, and what its last event has to repeat."""
 
     id: str
     model: str
@@ -115,7 +115,10 @@ class Raw(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseEvent(Event):
-    """An event of the Messages API in the other grammar; some say nothing there."""
+    """An event of the Messages API that is written as an event of Responses.
+
+    Events without a counterpart there write nothing.
+    """
 
     told: Told
 

@@ -1,1 +1,1 @@
-"""A strict stand-in for services that have OpenAI's `/v1/audio/speech`, as a process of its own."""
+"""A strict fake of services that offer OpenAI's `/v1/audio/speech`, run as a process."""

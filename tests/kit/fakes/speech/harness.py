@@ -1,4 +1,4 @@
-"""The server as a process for a test."""
+"""Runs the fake of the speech service as a process for a test."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from tests.kit.fakes.scripted_api import KEY
 
 
 class RunningSpeech(RunningApi):
-    """`async with RunningSpeech() as service`."""
+    """The fake of the speech service as a process; used as `async with RunningSpeech() as service`."""
 
     module = "tests.kit.fakes.speech"
 
     @property
     def settings(self) -> dict[str, str]:
-        """For a deployment that uses it, at a cent for 1,000 characters."""
+        """Return the settings of a deployment that uses this service, at 0.01 USD for 1,000 characters."""
         return {
             "EVERTALK_SPEECH_URL": self.url,
             "EVERTALK_SPEECH_KEY": KEY,

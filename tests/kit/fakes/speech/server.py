@@ -1,4 +1,7 @@
-"""Checks a request as OpenAI does; what it "speaks" are the right first bytes with the words behind them."""
+"""The fake of `/v1/audio/speech`: checks requests as OpenAI does.
+
+The "speech" is a valid audio header followed by the words themselves.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,12 @@ FIELDS = frozenset({"model", "voice", "input", "response_format"})
 MODELS, VOICES = ("gpt-4o-mini-tts", "tts-1"), ("alloy", "nova")
 MOST_CHARS = 4_096
 _SILENCE = (b"\xff\xfb\x90\x64" + bytes(413)) * 200
-"""Frames of an MP3 file, which browsers play for five seconds."""
+"""Frames of an MP3 file that browsers play for five seconds."""
 _MAGIC = {"opus": ("audio/ogg", b"OggS"), "mp3": ("audio/mpeg", _SILENCE)}
 
 
 class SpeechApi(ScriptedApi):
-    """A strict stand-in for `/v1/audio/speech`."""
+    """A strict fake of `/v1/audio/speech`."""
 
     path = "/v1/audio/speech"
     actions = frozenset({"status", "message", "retry_after", "latency", "cut", "body"})

@@ -1,1 +1,1 @@
-"""Stand-in for a proxy of a company or a telephone network, strict about what passes."""
+"""A fake of a company's or a mobile network's proxy that blocks, delays or breaks connections."""

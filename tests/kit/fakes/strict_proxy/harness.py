@@ -1,4 +1,4 @@
-"""Starts the proxy as a process before a server, and sets its rules."""
+"""Runs the proxy as a process in front of a server, and sets its rules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from tests.kit.fakes.running_api import RunningProcess
 
 
 class RunningProxy(RunningProcess):
-    """`async with RunningProxy(upstream=port) as proxy`; browsers go to `proxy.origin`."""
+    """The proxy as a process; used as `async with RunningProxy(upstream=port) as proxy`.
+
+    Browsers go to `proxy.origin`.
+    """
 
     module = "tests.kit.fakes.strict_proxy"
 
@@ -19,11 +22,11 @@ class RunningProxy(RunningProcess):
         self.arguments = ("--upstream", str(upstream))
 
     async def set_rules(self, **rules: Any) -> None:
-        """Fields of `Rules`; those that are not named are as at the start."""
+        """Set fields of `Rules`; all others return to their defaults."""
         await self._control("POST", "rules", rules)
 
     async def cut(self) -> None:
-        """Break everything that is open."""
+        """Break all open connections."""
         await self._control("POST", "cut")
 
     async def seen(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Forwards requests, and forbids, holds back, cuts or replaces what its rules say."""
+"""Forwards requests to a server, and blocks, delays, cuts or replaces them as its rules say."""
 
 from __future__ import annotations
 
@@ -27,20 +27,23 @@ BLOCKED = "<!doctype html><title>{status}</title><h1>{status}: blocked by the ru
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What the proxy does now."""
+    """The rules by which the proxy treats connections now."""
 
     upgrades: str = "pass"
-    """`pass`, `refused` (403) or `hang`: nothing is answered."""
+    """WebSocket upgrades: `pass`; `refused` (403); `hang`, without any answer."""
     streams: str = "pass"
-    """`pass`, `headers`: those of an event stream pass and nothing else does, or `held`: nothing of it."""
+    """Event streams: `pass`; `headers`, of which only the headers pass; `held`, of which nothing passes."""
     cut_seconds: float = 0.0
-    """Seconds after which an unfinished response is cut; 0 for never."""
+    """Seconds after which an unfinished response is cut; 0 cuts none."""
     trouble: float = 0.0
-    """Share of requests to the API that are answered 403, 502 or 200 in HTML, or broken off."""
+    """Share, 0 to 1, of requests to the API that get a 403, a 502 or a 200 in HTML, or no answer at all."""
 
 
 class StrictProxy:
-    """`/control/rules` sets what it does, `/control/seen` counts, `/control/cut` breaks all connections."""
+    """The proxy.
+
+    `/control/rules` sets its rules, `/control/seen` returns counters, `/control/cut` breaks all connections.
+    """
 
     def __init__(self, upstream: int, *, seed: int = 0) -> None:
         self._upstream = f"http://127.0.0.1:{upstream}"
@@ -161,7 +164,10 @@ def _page(status: int) -> web.Response:
 
 
 def _pass_on(headers: Mapping[str, str]) -> CIMultiDict[str]:
-    """Headers without those of one connection; some repeat, such as cookies."""
+    """Return the headers without those that concern one connection only.
+
+    Names may repeat, as with cookies.
+    """
     return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in HOP_BY_HOP)
 
 
