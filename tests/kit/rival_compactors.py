@@ -1,4 +1,6 @@
-"""Compactors that all believe to hold the same job of a session, as after a worker that was thought dead."""
+"""Compactors that all believe to hold the same job of a session, as if a worker had wrongly been thought
+dead.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,20 @@ from tests.kit.histories.history import POLICIES
 
 @dataclass(slots=True)
 class Rivals:
-    """Without a model: what they write is a digest. `told` counts how it went."""
+    """Compactors that write digests without a model.
+
+    `told` counts the outcomes of their attempts.
+    """
 
     guest: Visit
     job: JobClaim
     told: Counter[str] = field(default_factory=Counter)
 
     async def try_once(self, *, before_commit: Callable[[], Awaitable[object]] | None = None) -> None:
-        """Plan, write a digest, commit; raises StaleView when the view has moved meanwhile."""
+        """Plan a compaction, write a digest and commit it.
+
+        Raises StaleView if the session has changed in the meantime.
+        """
         store = self.guest.app.stores.jobs
         seen = await store.load_state(self.guest.session_id)
         compaction = await self._build_compaction(seen)

@@ -1,4 +1,4 @@
-"""In which order the files of a whole run are given to its workers."""
+"""The order in which the test files of a whole run are given to its workers."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from pathlib import Path
 
 FOLDERS = ("acceptance", "browser", "faults", "others", "unit")
 WITH_ONE_CHROMIUM = ("browser", "widget")
-"""Share one as long as no other file comes between them."""
+"""Folder whose files share one Chromium if no other file is run between them."""
 QUICK_AT_THE_END = 4
-"""Every fourth file of unit tests."""
+"""Interval of unit test files that are kept for the end of a run: every fourth."""
 
 
 def in_order_of_weight(files: Iterable[Path], tests: Path) -> list[Path]:
-    """Files that wait for other processes stand among those that compute, and some quick ones at the end.
+    """Return the files in the order of a run: slow waiting ones mixed with computing ones, some quick ones
+    last.
 
-    So no core rests while all workers wait for an outage, nor while one of them has a long file left.
+    Thus no core is idle while all workers wait for an outage, or while one of them runs a long file.
     """
     kinds: dict[str, list[Path]] = {folder: [] for folder in FOLDERS}
     first: list[Path] = []

@@ -1,4 +1,4 @@
-"""Files as people send and keep them, made by hand."""
+"""Hand-made files of the kinds that people send and keep."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from pathlib import Path
 
 
 def slow_pdf(pages: int = 100, commands: int = 30_000) -> bytes:
-    """Some kilobytes that unpack to as many commands on each page, of which each shows nothing."""
+    """Return a PDF of a few kilobytes that unpacks to `commands` drawing commands on each page, all without
+    effect.
+    """
     stream = zlib.compress(b"BT /F1 12 Tf " + b"()Tj " * commands + b"ET", 9)
     content = pdf("x").replace(b"/Contents 5 0 R", b"/Contents 9 0 R")
     content = content.replace(b"[4 0 R] /Count 1", b"[%s] /Count %d" % (b" ".join([b"4 0 R"] * pages), pages))
@@ -20,7 +22,10 @@ def slow_pdf(pages: int = 100, commands: int = 30_000) -> bytes:
 
 
 def pdf(*pages: str) -> bytes:
-    """Pages with these words, written by hand: a writer of text is more than pypdf is."""
+    """Return a PDF with these words, one string per page.
+
+    It is written by hand, because pypdf cannot write text.
+    """
     count = len(pages)
     objects = [b"<< /Type /Catalog /Pages 2 0 R >>"]
     kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(count))
@@ -52,7 +57,7 @@ DRAWING = "http://schemas.openxmlformats.org/drawingml/2006/main"
 OPEN_DOCUMENT = "urn:oasis:names:tc:opendocument:xmlns:"
 
 OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600)
-"""How a file of Word 97 begins, and a locked one of today."""
+"""The beginning of a file of Word 97, which a locked file of today has too."""
 
 
 def zipped(parts: dict[str, str | bytes]) -> bytes:
@@ -64,7 +69,7 @@ def zipped(parts: dict[str, str | bytes]) -> bytes:
 
 
 def related(**places: str) -> str:
-    """A part that says where others lie, by their kinds; its ids are r1, r2 …"""
+    """Return a part that lists the places of other parts, by their kinds; its ids are r1, r2 …"""
     rows = (
         f'<Relationship Id="r{number}" Type="{OFFICE}/{kind.rstrip("_0123456789")}" Target="{place}"/>'
         for number, (kind, place) in enumerate(places.items(), 1)
@@ -73,7 +78,7 @@ def related(**places: str) -> str:
 
 
 def docx(body: str, **more: str) -> bytes:
-    """A document of Word with this body; `more` are parts beside it, such as `styles`."""
+    """Return a Word document with this body; `more` are further parts, such as `styles`."""
     return zipped({
         "_rels/.rels": related(officeDocument="word/document.xml"),
         "word/document.xml": f'<w:document xmlns:w="{WORD}"><w:body>{body}</w:body></w:document>',
@@ -87,7 +92,7 @@ def words_docx(*paragraphs: str) -> bytes:
 
 
 def xlsx(rows: str, *, shared: str = "", styles: str = "", name: str = "Budget") -> bytes:
-    """A workbook of Excel with one sheet."""
+    """Return an Excel workbook with one sheet."""
     return zipped({
         "_rels/.rels": related(officeDocument="xl/workbook.xml"),
         "xl/workbook.xml": f'<workbook xmlns="{SHEET}" xmlns:r="{OFFICE}"><sheets>'
@@ -102,7 +107,7 @@ def xlsx(rows: str, *, shared: str = "", styles: str = "", name: str = "Budget")
 
 
 def pptx(*slides: str) -> bytes:
-    """Slides of PowerPoint, stored in the other order than they are shown."""
+    """Return a PowerPoint presentation whose slides are stored in reverse order."""
     parts: dict[str, str | bytes] = {}
     for number, slide in enumerate(slides, 1):
         parts[f"ppt/slides/s{len(slides) - number}.xml"] = (
@@ -120,7 +125,7 @@ def pptx(*slides: str) -> bytes:
 
 
 def open_document(body: str, *, kind: str = "text", manifest: str = "") -> bytes:
-    """Of LibreOffice: `kind` is text, spreadsheet or presentation."""
+    """Return a LibreOffice file; `kind` is text, spreadsheet or presentation."""
     names = " ".join(
         f'xmlns:{one}="{OPEN_DOCUMENT}{one}:1.0"' for one in ("office", "text", "table", "drawing")
     )
@@ -132,7 +137,7 @@ def open_document(body: str, *, kind: str = "text", manifest: str = "") -> bytes
 
 
 def epub(*chapters: str, locked: bool = False) -> bytes:
-    """A book whose chapters are pages with these bodies."""
+    """Return an EPUB book whose chapters have these bodies; `locked` encrypts the first one."""
     numbers = range(1, len(chapters) + 1)
     items = "".join(f'<item id="c{one}" href="c%20{one}.xhtml"/>' for one in numbers)
     spine = "".join(f'<itemref idref="c{one}"/>' for one in numbers)
@@ -148,11 +153,11 @@ def epub(*chapters: str, locked: bool = False) -> bytes:
 
 
 Placed = tuple[float, float, str]
-"""Words of a page with their place from the left and from below."""
+"""Words of a page, with the distances of their place from the left and from the bottom, in points."""
 
 
 def placed_pdf(*pages: list[Placed], size: int = 11) -> bytes:
-    """Pages whose words are written where they are put, in the order of the list."""
+    """Return a PDF whose words stand at the given places, stored in the order of the list."""
     written = []
     for page in pages:
         shown = "".join(f"1 0 0 1 {x:g} {y:g} Tm ({words}) Tj " for x, y, words in page)
@@ -171,7 +176,7 @@ def placed_pdf(*pages: list[Placed], size: int = 11) -> bytes:
 
 
 def scanned_pdf(*pages: tuple[int, int]) -> bytes:
-    """Pages of these sizes that hold a picture each, and no words."""
+    """Return a PDF with pages of these sizes, each a picture without words."""
     from PIL import Image
 
     pictures = [Image.new("RGB", size, "white") for size in pages]
@@ -181,7 +186,7 @@ def scanned_pdf(*pages: tuple[int, int]) -> bytes:
 
 
 def compound_file(streams: dict[str, bytes]) -> bytes:
-    """Streams by their paths in the container of old Office files ([MS-CFB])."""
+    """Return a container of old Office files ([MS-CFB]) with these streams, by path."""
     free, end = 0xFFFFFFFF, 0xFFFFFFFE
     names: list[str] = [""]
     for path in streams:
@@ -225,7 +230,10 @@ def compound_file(streams: dict[str, bytes]) -> bytes:
 def _lay_out(
     parts: dict[str, bytes], sector: int, chains: list[int]
 ) -> tuple[bytes, list[int], dict[str, int]]:
-    """Bytes in whole sectors, the chains grown by them, and where each part begins."""
+    """Lay parts out in whole sectors.
+
+    Return the bytes, the extended chains, and the first sector of each part.
+    """
     body, grown, starts = b"", list(chains), {}
     for name, content in parts.items():
         count = -(-len(content) // sector)
@@ -236,7 +244,7 @@ def _lay_out(
 
 
 def word_97(text: str) -> bytes:
-    """A document of Word 97 in one piece of UTF-16."""
+    """Return a document of Word 97 whose text is one piece of UTF-16."""
     main = bytearray(1_024)
     struct.pack_into("<H", main, 0, 0xA5EC)
     struct.pack_into("<H", main, 0x0A, 0x0200)
@@ -249,7 +257,7 @@ def word_97(text: str) -> bytes:
 
 
 def excel_95(rows: list[list[str | float]], *, name: str = "Prices", codepage: int = 1251) -> bytes:
-    """A workbook of Excel 95 (BIFF5) with one sheet."""
+    """Return a workbook of Excel 95 (BIFF5) with one sheet."""
 
     def record(kind: int, body: bytes) -> bytes:
         return struct.pack("<HH", kind, len(body)) + body
@@ -274,7 +282,7 @@ def excel_95(rows: list[list[str | float]], *, name: str = "Prices", codepage: i
 
 
 def outlook_mail(subject: str, body: str, attachments: dict[str, bytes]) -> bytes:
-    """A mail as Outlook saves it (MSG), from Ida to Bo."""
+    """Return a mail from Ida to Bo as Outlook saves it (MSG)."""
 
     def texts(**values: str) -> dict[str, bytes]:
         return {f"__substg1.0_{tag[1:]}001F": value.encode("utf-16-le") for tag, value in values.items()}
@@ -293,5 +301,5 @@ def outlook_mail(subject: str, body: str, attachments: dict[str, bytes]) -> byte
 
 
 def tiny_heic() -> bytes:
-    """A picture of an iPhone: 64 × 48, blue beside red."""
+    """Return a picture as iPhones save it: 64 × 48 pixels, blue beside red."""
     return Path(__file__).with_name("tiny.heic").read_bytes()

@@ -1,4 +1,4 @@
-"""Pictures of one colour in every form."""
+"""Pictures of one colour in any format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Migrations after which former programs no longer work beside the new ones, each with the reason."""
+"""Migrations after which earlier programs can no longer work beside the new ones, each with the reason."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ CONTRACTS: Mapping[str, str] = {
 
 
 def find_contracts(*, after: str, until: str = "9999") -> str:
-    """Return why a program of the schema `after` does not work with the schema `until`; empty if it does."""
+    """Return why a program of the schema `after` does not work with the schema `until`; "" if it does."""
     return "; ".join(reason for revision, reason in CONTRACTS.items() if after < revision <= until)

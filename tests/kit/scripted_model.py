@@ -1,4 +1,4 @@
-"""A model that says what a test wrote for it, and remembers what it was asked."""
+"""A model that answers as a test tells it, and keeps the requests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Words:
 
 
 class NoMoney:
-    """Nothing has a price here."""
+    """A store of reservations in which nothing has a price."""
 
     async def reserve(self, *_: Any, **__: Any) -> int | None:
         return None
@@ -43,7 +43,10 @@ class NoMoney:
 
 @dataclass(slots=True)
 class ScriptedModel:
-    """`say` gives a text, a reply or an error for a request; text is told in two pieces."""
+    """A model whose answer to a request is what `say` returns: a text, a reply or an error.
+
+    A text is streamed in two pieces.
+    """
 
     say: Say
     window: int = 200_000
@@ -91,16 +94,16 @@ class ScriptedModel:
 
     @property
     def words(self) -> list[str]:
-        """The last message of each request."""
+        """The text of the last message of each request."""
         return [text_of(request.messages[-1].blocks) for request in self.asked]
 
 
 class Silence:
-    """The answer begins, and then nothing more comes."""
+    """Stands for an answer that begins and then stops without an end."""
 
 
 class Endless:
-    """The answer never ends."""
+    """Stands for an answer that never ends."""
 
 
 def replied(text: str, **more: Any) -> ModelReply:
@@ -168,7 +171,7 @@ async def write(model: ScriptedModel, plan: CompactionPlan, **more: Any) -> Summ
 
 
 def split_in(plan: CompactionPlan, *places: int) -> CompactionPlan:
-    """The plan with its entries cut at these places."""
+    """Return the plan with its entries split into chunks at these indices."""
     bounds = (0, *places, len(plan.entries))
     chunks = tuple(plan.entries[a:b] for a, b in pairwise(bounds))
     return replace(plan, chunks=chunks)

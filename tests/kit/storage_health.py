@@ -1,4 +1,6 @@
-"""Storage that is well or is not, for whoever asks it before holding an error against something."""
+"""A test's stand-in for the check whether storage works, which is done before an error counts against
+something.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,15 @@ from shared.core.values.errors import EvertalkError, StorageUnavailable
 
 
 def broken_line() -> Exception:
-    """As of a connection that died in the middle of its protocol."""
+    """Return the error of a connection that broke in the middle of its protocol."""
     return asyncpg.InternalClientError('cannot switch to state 12; protocol is in the "failed" state')
 
 
 class Doubtful:
-    """`asking` is an AskStorage; `asked` tells how often something unexpected came by."""
+    """A storage check that finds storage healthy if `well` is set.
+
+    `asking` is an AskStorage; `asked` counts unexpected errors.
+    """
 
     def __init__(self, *, well: bool = False) -> None:
         self.well = well

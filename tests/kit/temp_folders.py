@@ -1,4 +1,6 @@
-"""Folders for servers of the tests: short paths, in memory where there is room, because disks are slow."""
+"""Folders for the servers of tests: with short paths, and in memory if there is room, because disks are
+slow.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,10 @@ _ROOM_BYTES = 4 * 2**30
 
 
 def short_folder(prefix: str) -> Path:
-    """A new one, for you to remove; the servers' own account may enter it, and sockets fit into its path."""
+    """Create a folder that the caller has to remove.
+
+    Other accounts may enter it, and paths of sockets in it are short enough.
+    """
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=_MEMORY if _has_room(_MEMORY) else "/tmp"))
     folder.chmod(0o755)
     return folder

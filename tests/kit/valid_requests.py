@@ -1,4 +1,4 @@
-"""What makes the messages of a request valid."""
+"""Checks that the messages of a request are valid."""
 
 from __future__ import annotations
 

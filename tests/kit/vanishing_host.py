@@ -1,6 +1,6 @@
-"""A host on a network of its own that can vanish: no packet of it arrives any more, and nothing says so.
+"""A host on a separate network that can vanish: from then on none of its packets arrives.
 
-It forwards its port 5432 to a Unix socket of this machine. Needs the rights of root and `ip` (iproute2).
+It forwards its port 5432 to a Unix socket of this machine. Needs root and `ip` (iproute2).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class VanishingHost:
     _near: str
 
     def vanish(self) -> None:
-        """Drop every packet that this host would send, also refusals and goodbyes."""
+        """Drop every packet that this host would send, including refusals and ends of connections."""
         _ip("-n", self._name, "route", "replace", "blackhole", f"{self._near}/32")
 
 
@@ -78,7 +78,7 @@ async def _until_open(address: str) -> None:
 
 
 async def _forward(address: str, socket: str) -> None:
-    """Forward until the standard input ends with the process that started this one."""
+    """Forward connections until standard input is closed, which happens when the starting process ends."""
 
     async def came(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from_server, to_server = await asyncio.open_unix_connection(socket)

@@ -20,7 +20,7 @@ RECORD = Path("test-results", "flaky.json")
 
 
 class LeftOut:
-    """Plug-in of pytest: names the tests that a whole run leaves out, before its first test."""
+    """Plug-in of pytest that lists, before the first test, the tests that a whole run leaves out."""
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         left_out = [*list_skipped()]

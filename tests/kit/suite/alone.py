@@ -1,4 +1,4 @@
-"""Runs one test in a process of its own, and says whether it passed."""
+"""Runs one test in a new process, and returns whether it passed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 MOST_CHARS = 50_000
-"""Characters kept of one output, from its end."""
+"""Most characters kept of one output, from its end."""
 PARTING_SECONDS = 60
-"""Seconds that an interrupted test has for stopping its servers."""
+"""Seconds that an interrupted test has to stop its servers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,10 +23,10 @@ class Result:
     """Result of one test."""
 
     has_passed: bool
-    """False for a skipped test, too: it shows nothing."""
+    """Whether the test passed; False for a skipped test, too, since it shows nothing."""
     output: str
     is_late: bool = False
-    """True if the test was ended because its time was over."""
+    """Whether the test was ended because its time was over."""
 
 
 def run_alone(name: str, *, folder: Path, seconds: float, options: Sequence[str] = ()) -> Result:
@@ -49,7 +49,10 @@ def run_alone(name: str, *, folder: Path, seconds: float, options: Sequence[str]
 
 
 def _ends(running: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Wait for the process; interrupt it when its time is over, and when this process is interrupted."""
+    """Wait for the process; return False if its time is over.
+
+    It is interrupted then, and when this process is interrupted.
+    """
     try:
         running.wait(seconds)
     except subprocess.TimeoutExpired:

@@ -14,7 +14,7 @@ EVERYTHING = ("pyproject.toml", "requirements*.lock", "package-lock.json", "test
 
 
 class NoChange(Exception):
-    """There is nothing to compare with, or nothing has changed, which `is_good`."""
+    """There is nothing to compare with, or nothing has changed; only in the latter case is `is_good` True."""
 
     def __init__(self, message: str, *, is_good: bool = False) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""The words after `./evertalk test`: reads them, and starts what they ask for."""
+"""Reads the words after `./evertalk test`, and starts what they ask for."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tests.kit.suite.second_run import MOST_FLAKY
 
 ROOT = Path(__file__).resolve().parents[3]
 MOST_WORKERS = 4
-"""Processes of tests; each has a PostgreSQL and a Valkey of its own."""
+"""Most processes of tests; each has its PostgreSQL and Valkey."""
 OTHER_PROGRAMS = {"faults": "tests.faults", "chaos": "tests.faults.chaos", "--hunt": "tests.kit.suite.hunt"}
-"""First words that are programs of their own, with arguments of their own."""
+"""Modules, by first word, that are separate programs with separate arguments."""
 HELP = Path(__file__).with_name("help.txt")
 """Help of `./evertalk test`, which the launcher shows before it installs anything."""
 UNIT = ("tests/unit", "tests/seeds", "tests/test_architecture.py")
 """Folders of `./evertalk test unit`, which leaves out those of their tests that need a server."""
 ALONE_FILES = 4
-"""Most test files that one process runs sooner than several, each of which reads all of them first."""
+"""Most test files that one process runs faster than several, each of which reads all files first."""
 Tell = Callable[[str], None]
 
 

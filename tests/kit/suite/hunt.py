@@ -18,7 +18,7 @@ from tests.kit.suite.one_line import OneLineParser
 ROOT = Path(__file__).resolve().parents[3]
 MOST_RUNS = 100
 MOST_MINUTES = 60
-"""Minutes after which a hunt ends; a busy loop ends by itself then, whatever becomes of the hunt."""
+"""Minutes after which a hunt ends; busy loops end by then even without the hunt."""
 _BUSY = """
 import os, sys, time
 parent, ends = int(sys.argv[1]), time.monotonic() + float(sys.argv[2])
@@ -49,9 +49,9 @@ def main(arguments: Sequence[str], *, folder: Path = ROOT) -> int:
 
 
 def hunt(name: str, *, folder: Path, runs: int, seconds: float) -> int:
-    """Run the test until it fails or until runs or seconds are used up; return 1 if it failed.
+    """Run the test until it fails, or until runs or seconds are used up; return 1 if it failed.
 
-    A first run that does not end in all that time has failed, too.
+    A first run that does not end in that time counts as failed.
     """
     began = time.monotonic()
     for number in range(1, runs + 1):

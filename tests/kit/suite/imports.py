@@ -1,4 +1,4 @@
-"""Graph of who imports or starts whom, read from the sources without importing them."""
+"""Graph of which module imports or starts which, read from the sources without importing them."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ STARTS = {
     "tests.kit.deployment.telegram": ALL_PROCESSES,
     "tests.kit.telegram.bot_process": ("bot",),
 }
-"""Modules that start processes by names which only a run knows."""
+"""Modules that start processes whose names are known only at run time, with the processes."""
 LEAST_CHARS = 4
-"""Shortest name of a file or folder that counts as a mention; shorter words stand everywhere."""
+"""Shortest name of a file or folder that counts as a mention; shorter words occur everywhere."""
 _DOTTED = re.compile(r"(?:bot|shared|web|worker|tests)(?:\.\w+)+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What one module says of others."""
+    """A module, and the other modules that it imports or mentions."""
 
     path: Path
     imports: frozenset[str]
     mentions: frozenset[str]
-    """Parts of paths that stand in its strings."""
+    """Parts of paths that occur in its strings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
-    """All modules of a checkout by dotted name; a fixture of a conftest.py is a module of its own."""
+    """All modules of a checkout by dotted name; a fixture of a conftest.py counts as a module."""
 
     sources: Mapping[str, Source]
     importers: Mapping[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -108,7 +108,7 @@ def _name(path: Path) -> str:
 
 
 def _fixtures(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Yield the fixtures that a test has to name; one with `autouse` belongs to its conftest.py."""
+    """Yield the fixtures that a test has to name; a fixture with `autouse` belongs to its conftest.py."""
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             marks = " ".join(ast.unparse(mark) for mark in node.decorator_list)
@@ -131,7 +131,7 @@ def _source(name: str, path: Path, tree: ast.AST, modules: Mapping[str, Path]) -
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             if not re.search(r"\s", node.value):
                 mentions |= set(re.split(r"[/\\,]", node.value))
-            # No test depends on a module that a conftest.py only names, for all tests alike.
+            # a module that a conftest.py only mentions is no dependency of all tests
             if path.name != "conftest.py" or ":" in name:
                 imports |= set(_DOTTED.findall(node.value))
     imports |= {f"{room}.__main__" for room in STARTS.get(name, ())}
@@ -142,7 +142,7 @@ def _source(name: str, path: Path, tree: ast.AST, modules: Mapping[str, Path]) -
 
 
 def _walk_what_runs(tree: ast.AST) -> Iterator[ast.AST]:
-    """Walk over a tree without the imports that only a checker of types reads."""
+    """Walk over a tree without the imports under TYPE_CHECKING."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()
@@ -177,7 +177,7 @@ def _listed_modules(tree: ast.AST, modules: Mapping[str, Path]) -> set[str]:
 
 
 def _started(words: ast.List | ast.Tuple) -> Iterator[str]:
-    """Yield the modules that a command starts: python -m MODULE."""
+    """Yield the modules that a command of the form python -m MODULE starts."""
     told = [word.value if isinstance(word, ast.Constant) else None for word in words.elts]
     for option, module in pairwise(told):
         if option == "-m" and isinstance(module, str):
@@ -185,7 +185,7 @@ def _started(words: ast.List | ast.Tuple) -> Iterator[str]:
 
 
 def _prefixes(name: str) -> Iterator[str]:
-    """Yield a module and its packages, whose __init__ runs first."""
+    """Yield a module and its packages, whose `__init__` runs first."""
     parts = name.split(".")
     for length in range(1, len(parts) + 1):
         yield ".".join(parts[:length])

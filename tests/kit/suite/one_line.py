@@ -1,4 +1,4 @@
-"""Wrong arguments of `./evertalk test`, told in one line."""
+"""Errors in the arguments of `./evertalk test`, reported in one line."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ import pytest
 PROGRAMS = ("unit", "faults", "chaos", "local-model")
 """First words after `./evertalk test` that are neither a file nor an option of pytest."""
 LEAST_FREE_MB = 1_000
-"""Megabytes of the disk for a whole run: four PostgreSQLs with their databases, and folders of tests."""
+"""Least free megabytes of the disk for a whole run: four PostgreSQLs with their databases, and test
+folders.
+"""
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """Parser that leaves its list of options to --help."""
+    """Parser whose errors are one line that refers to `--help` for the options."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"evertalk: {message} ({self.prog} --help lists the options)\n")
 
 
 class OneLineErrors:
-    """Plug-in of pytest: says in one line what is wrong with its arguments."""
+    """Plug-in of pytest that reports an error in its arguments in one line."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_cmdline_parse(self) -> Generator[None, pytest.Config, pytest.Config]:
@@ -46,7 +48,7 @@ class OneLineErrors:
 
 
 def find_full_disk(folders: Sequence[Path] | None = None, *, least_mb: int = LEAST_FREE_MB) -> str | None:
-    """Return what to do about a disk that is too full for a whole run, or None."""
+    """Return what to do about a disk that is too full for a whole run; None if there is room."""
     for folder in folders or (Path(tempfile.gettempdir()),):
         free_mb = shutil.disk_usage(folder).free // 10**6
         if free_mb < least_mb:

@@ -20,11 +20,11 @@ import pytest
 from tests.kit.suite.alone import MOST_CHARS, Result, run_alone
 
 MOST_FLAKY = 3
-"""Flaky tests that a green run may have; a fourth says that more is wrong than a busy machine."""
+"""Most flaky tests of a run that passes; more of them show another fault than a busy machine."""
 MOST_SECOND_RUNS = 20
-"""Failed tests that are run again; a run with more failures has another reason than a busy machine."""
+"""Most failed tests that are run again; more failures have another reason than a busy machine."""
 ALL_SECONDS = 1_800.0
-"""Seconds for all second runs together; a test whose time does not come counts as failed."""
+"""Seconds for all second runs together; a test for which no time is left counts as failed."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Failure:
     at: datetime
     reports: list[pytest.TestReport] = field(default_factory=list)
     has_crashed: bool = False
-    """True if the test took its process along: a second run does not excuse that."""
+    """Whether the test crashed its process; a second run does not excuse that."""
     second: Result | None = None
 
     @property
@@ -57,7 +57,7 @@ class Failure:
 
 
 class SecondRun:
-    """The plug-in; `most_flaky` is the number of flaky tests that leave the run green."""
+    """The plug-in; `most_flaky` is the number of flaky tests with which a run still passes."""
 
     def __init__(self, *, most_flaky: int, record: Path) -> None:
         self._most_flaky = most_flaky
@@ -109,7 +109,7 @@ class SecondRun:
         return result
 
     def _add_losses(self, session: pytest.Session) -> None:
-        """Fail the run for each loss that no test stands for; xdist alone would end green."""
+        """Fail the run for each loss that belongs to no test; xdist alone would report success."""
         for worker in self._lost_workers:
             add_failure(session, f"worker {worker}", "The process ended between two tests.")
         for text in self._internal_errors:
@@ -117,7 +117,8 @@ class SecondRun:
         missing = session.testscollected - len(self._reported)
         if missing > 0:
             add_failure(session, "the run", f"{missing} collected tests have no result.")
-        # xdist runs a test that crashed its worker again in the next one; it failed all the same.
+        # xdist runs a test that crashed its worker again in the next worker; the test counts as failed
+        # nevertheless
         passed = _reporter(session.config).stats.get("passed", [])
         crashed = {failure.name for failure in self._failures.values() if failure.has_crashed}
         passed[:] = [report for report in passed if report.nodeid not in crashed]

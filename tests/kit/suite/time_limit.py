@@ -1,4 +1,4 @@
-"""Time limit of a test: longer while the machine is busy, and told with the load."""
+"""Time limit of a test: longer while the machine is busy; its message names the load."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 import pytest_timeout
 
 MOST_TIMES = 5.0
-"""Most times the limit of a quiet machine; a test that takes longer hangs, whatever the load."""
+"""Most times that the limit of a quiet machine is multiplied by; a test that takes longer hangs."""
 
 
 def set_timer(item: pytest.Item, settings: Any) -> bool | None:
-    """Start the timer of pytest-timeout, or return None where its own way is needed.
+    """Start the timer of pytest-timeout; return None where pytest-timeout's default timer is needed.
 
     When the limit is reached, the load decides whether the test gets more time: at a load of 6 on 2 cores a
     test has three times as long.

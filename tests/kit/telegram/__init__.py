@@ -1,3 +1,4 @@
-"""The bot as a process beside the fake Telegram (`bot_process.py`), a whole deployment of it
-(`deployment.py`), and updates made by hand (`updates.py`).
+"""Runs the bot as a process beside the fake Telegram.
+
+`bot_process.py` runs the process, `deployment.py` a whole deployment, and `updates.py` builds updates.
 """

@@ -1,4 +1,4 @@
-"""The bot as its own process beside a strict fake of Telegram, on real servers."""
+"""Runs the bot as a process beside a strict fake of Telegram, on real servers."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ SECRET = "journeys-secret-and-nothing-else"
 WEBHOOK_SECRET = "w" * 40
 START_SECONDS = 90.0
 STOP_SECONDS = 45.0
-"""An answer may end for ten seconds, what is cancelled then for ten more, and machines may be busy."""
+"""Seconds for a process to stop: up to 10 for an answer to end, up to 10 for what is cancelled, and a
+reserve.
+"""
 
 
 @dataclass(slots=True)
 class Program:
-    """One of our processes, read line by line."""
+    """A process of Evertalk, whose output is read line by line."""
 
     name: str
     environment: Mapping[str, str]
@@ -60,14 +62,14 @@ class Program:
                 await asyncio.sleep(0.02)
 
     async def terminate(self) -> int:
-        """A polite end; the exit code."""
+        """Ask the process to stop (SIGTERM), and return its exit code."""
         assert self._process is not None
         if self._process.returncode is None:
             self._process.terminate()
         return await self.ended()
 
     async def kill(self) -> None:
-        """As a power cut."""
+        """Kill the process (SIGKILL), as a power cut would."""
         assert self._process is not None
         if self._process.returncode is None:
             self._process.kill()
@@ -77,7 +79,7 @@ class Program:
         return "\n".join(self.lines[-40:])
 
     async def ended(self) -> int:
-        """Wait for its end; the exit code."""
+        """Wait until the process has ended, and return its exit code."""
         assert self._process is not None
         assert self._reading is not None
         async with asyncio.timeout(STOP_SECONDS):
@@ -93,7 +95,7 @@ class Program:
 
 
 class HatchedProgram(Program):
-    """The same, sooner."""
+    """A process that starts faster, forked from one that has imported the code."""
 
     async def _launch(self) -> Any:
         return await (await asyncio.to_thread(hatchery)).start(self.name, self.environment)
@@ -101,7 +103,7 @@ class HatchedProgram(Program):
 
 @dataclass(slots=True)
 class TelegramHouse:
-    """A deployment with one bot; people talk to it through the fake."""
+    """A deployment with one bot, to which people talk through the fake Telegram."""
 
     api: BotApi
     database_url: str
@@ -125,7 +127,7 @@ class TelegramHouse:
             await pool.close()
 
     async def refuse(self, chat_id: int) -> None:
-        """An operator denies access."""
+        """Deny a chat access, as an operator does."""
         pool = await asyncpg.create_pool(self.database_url, min_size=1, max_size=1)
         try:
             await PostgresTelegramAccess(pool).decide(BOT_ID, chat_id, allowed=False, by="test")
@@ -147,13 +149,13 @@ class TelegramHouse:
             await connection.close()
 
     async def until(self, sql: str, *arguments: Any, seconds: float = 60.0) -> None:
-        """Until the first value is true."""
+        """Wait until the first value of the query's row is true."""
         async with asyncio.timeout(seconds):
             while not await self.one(sql, *arguments):
                 await asyncio.sleep(0.05)
 
     async def handled(self, *, seconds: float = 60.0) -> None:
-        """Until the bot has fetched all that people sent, and handled it."""
+        """Wait until the bot has fetched and handled everything that people sent."""
         async with asyncio.timeout(seconds):
             while (await self.api.bot())["pending"]:
                 await asyncio.sleep(0.05)
@@ -182,7 +184,10 @@ async def telegram_house(
     program: type[Program] = HatchedProgram,
     **more: str,
 ) -> AsyncIterator[TelegramHouse]:
-    """The bot process runs inside; afterwards Telegram must have had nothing to object to."""
+    """Yield a deployment with a running bot process.
+
+    On leaving, fail if a call of the bot broke a rule of Telegram.
+    """
     settings = {
         "PATH": os.environ["PATH"],
         "DATABASE_URL": database_url,
@@ -192,7 +197,7 @@ async def telegram_house(
         "EVERTALK_SECRET_KEY": SECRET,
         "EVERTALK_DATA_DIR": str(folder),
         "EVERTALK_LOG_FORMAT": "json",
-        "EVERTALK_TELEGRAM_DRAFTS": "false",  # bubbles are watched; drafts have tests of their own
+        "EVERTALK_TELEGRAM_DRAFTS": "false",  # these tests watch bubbles; drafts have separate tests
         **more,
     }
     house = TelegramHouse(api, database_url, redis_url, settings, program("bot", settings))

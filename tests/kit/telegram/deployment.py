@@ -1,4 +1,4 @@
-"""A bot process with its Telegram and its model, and what acceptance tests ask of them."""
+"""A bot process with a fake Telegram and a fake model, and helpers of the acceptance tests."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tests.kit.telegram.bot_process import TelegramHouse, telegram_house
 
 _numbers = count(1_000)
 Answers = Mapping[str, Mapping[str, Any]]
-"""How the model answers what contains these words."""
+"""Actions of the fake model, by words that a request contains."""
 MINE = "JOIN addresses a ON a.session_id = t.session_id WHERE a.chat = $1"
-"""Rows `t` of the sessions of one chat."""
+"""SQL that limits rows `t` to the sessions of one chat."""
 
 
 class Deployment:
-    """A bot process, its Telegram and its model."""
+    """A bot process with its fake Telegram and its fake model."""
 
     def __init__(self, house: TelegramHouse, provider: RunningFake) -> None:
         self.house = house
@@ -37,12 +37,12 @@ class Deployment:
         return await self.house.person(next(_numbers), **told)
 
     async def prompts(self, *, holding: str) -> list[dict[str, Any]]:
-        """Requests of answers in which these words are the person's newest, oldest first."""
+        """Return the requests for answers whose newest message contains these words, oldest first."""
         found = [one for one in await self.provider.requests() if one["kind"] == "chat"]
         return [one["body"] for one in found if holding in json.dumps(one["body"]["messages"][-1])]
 
     async def wants(self, person: Person, label: str, *, on: bool = True) -> None:
-        """In the settings of their chat."""
+        """Set an option in the settings menu of the person's chat, and wait until it shows."""
         before, after = ("off", "on") if on else ("on", "off")
         await person.command("settings")
         await person.sees(has_button(f"{label}: {before}"))
@@ -65,7 +65,10 @@ async def deployment(
     settings: Mapping[str, str] | None = None,
     bots: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Deployment]:
-    """`bots` are further ones, tokens to names. Afterwards no log holds a token or a stack trace."""
+    """Yield a deployment; `bots` are further bots, names by token.
+
+    On leaving, fail if a log holds a token or a stack trace.
+    """
     async with running_bot_api() as api, running_fake() as provider:
         for token, username in (bots or {}).items():
             await api.add_bot(token, username=username)
@@ -92,7 +95,7 @@ async def deployment(
 
 
 def posted_to() -> dict[str, str]:
-    """Settings of webhook mode, on a port of its own."""
+    """Return the settings of webhook mode, with a free port."""
     port = str(free_port())
     return {
         "EVERTALK_TELEGRAM_MODE": "webhook",

@@ -1,4 +1,4 @@
-"""Updates and messages as tests need them."""
+"""Builders of updates and messages for tests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ def after(seconds: float) -> datetime:
 
 
 def spoken(number: int, text: str = "", **changes: Any) -> IncomingMessage:
-    """Message `number` of Ada in private, unless changed; `/x` is a command."""
+    """Return message `number` of Ada in her private chat.
+
+    `changes` replace fields, and a text `/x` is a command.
+    """
     made: Json = {
         "update_id": 1000 + number,
         "message_id": number,
@@ -54,7 +57,7 @@ def forward(number: int, text: str, name: str = "Carl", **changes: Any) -> Incom
 
 
 def raw_message(**changes: Any) -> Json:
-    """A message as the Bot API writes it."""
+    """Return a message as the Bot API writes it."""
     message: Json = {
         "message_id": 7,
         "date": int(NOON.timestamp()),

@@ -1,4 +1,4 @@
-"""Everybody who may come to REST, and some who may not."""
+"""Makes every kind of REST caller, with and without access."""
 
 from __future__ import annotations
 
@@ -39,13 +39,16 @@ GONE = {
     "locked admin": """UPDATE operators SET disabled_at = now() FROM operator_sessions s
                         WHERE s.operator_id = operators.id AND s.token_hash = $1""",
 }
-"""Those who were admins a moment ago, and what has happened to them."""
+"""SQL that ends an admin's access, by the name of the way in which it ends."""
 
 
 async def make_operator(
     pool: asyncpg.Pool[asyncpg.Record], role: str, *, name: str = "", then: str = ""
 ) -> dict[str, str]:
-    """Headers of a browser in which they are logged in, or were, when `then` ends that."""
+    """Create an operator with this role, and return the headers of a logged-in browser.
+
+    `then` names an entry of `GONE` that ends the access at once.
+    """
     token = generate_token()
     await pool.execute(
         """WITH o AS (INSERT INTO operators (name, role) VALUES ($3, $1) RETURNING id)
@@ -62,7 +65,7 @@ async def make_operator(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crowd:
-    """Headers by kind of caller, and the visitor whose conversation everything is about."""
+    """Headers by kind of caller, and the visitor whose conversation the requests are about."""
 
     visitor: VisitorRow
     summary: str

@@ -1,4 +1,4 @@
-"""A browser behind a proxy that allows no WebSocket: an event stream in, requests out."""
+"""A browser behind a proxy that blocks WebSocket: it reads an event stream, and sends by requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ URL = "/api/v1/stream"
 
 @dataclass(kw_only=True)
 class StreamScreen:
-    """`frames` keeps all that the stream said, `answers` what requests were answered with."""
+    """What a browser has received: `frames` from the event stream, `answers` as the answers to its
+    requests.
+    """
 
     server: Server
     response: ClientResponse
@@ -71,7 +73,10 @@ class StreamScreen:
         return None if self.close is None else self.close["code"]
 
     async def send(self, *frames: Frame, through: Server | None = None) -> Frame:
-        """What the request was answered with; `through` another web process than the stream's."""
+        """Send frames by one request, and return its answer.
+
+        `through` names another web process than the stream's.
+        """
         answer = await post(through or self.server, self.token, *frames, stream=self.name)
         assert "frames" in answer, answer
         self.answers += answer["frames"]
@@ -107,7 +112,10 @@ async def ticket(server: Server, **values: Any) -> Frame:
 async def open_stream(
     server: Server, *, last_event_id: int | None = None, by: Server | None = None, **values: Any
 ) -> tuple[StreamScreen, Frame]:
-    """`by` is the process that gives the ticket, when it is another than the stream's."""
+    """Open a stream, and return its screen and the ticket's answer.
+
+    `by` is the process that issues the ticket, if not the stream's.
+    """
     given = await ticket(by or server, **values)
     assert given["status"] == 200, given
     headers = {} if last_event_id is None else {"Last-Event-ID": str(last_event_id)}

@@ -1,4 +1,4 @@
-"""The web channel on real Postgres and Valkey, with services that a test writes the script for."""
+"""Runs the web channel on real Postgres and Valkey, with services that a test scripts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ Frame = dict[str, Any]
 
 
 class ScriptedConversation:
-    """Stores for real; what is answered is the test's to say: each piece of `script` is one delta."""
+    """A conversation service that stores in the database, but answers with `script`, one delta per piece."""
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
         self.turns = PostgresTurns(pool)
@@ -104,10 +104,10 @@ class ScriptedConversation:
         return accepted, edited.shown
 
     async def break_off(self, session_id: int, *, turn: int) -> None:
-        """No model is asked."""
+        """Do nothing, since no model runs."""
 
     async def release_unanswered(self) -> None:
-        """Nothing was taken with its message."""
+        """Do nothing, since this service claims no turn together with its message."""
 
     async def answer(self, session_id: int, emit: Emit) -> None:
         while (turn := await self._due(session_id)) is not None:
@@ -165,7 +165,7 @@ class ScriptedConversation:
         return Stored(event_seq=row["event_seq"], kind="msg", payload=payload)
 
     async def store_event(self, session_id: int, kind: str, payload: Frame) -> int:
-        """A durable event that nobody announces."""
+        """Store a durable event without announcing it, and return its number."""
         number: int = await self.pool.fetchval(
             """WITH s AS (UPDATE sessions SET next_event_seq = next_event_seq + 1 WHERE id = $1
                           RETURNING next_event_seq - 1 AS event_seq)
@@ -233,14 +233,14 @@ class ScriptedCommands:
 
 
 class SilentDoorbell:
-    """No worker hears it."""
+    """A doorbell that reaches no worker."""
 
     async def ring(self, job: DueJob) -> bool:
         return False
 
 
 class DeafAnnouncer:
-    """No Redis at all."""
+    """An announcer without Redis: it delivers nothing."""
 
     connected = False
 
@@ -282,7 +282,7 @@ class Services:
 
 @dataclass(kw_only=True)
 class Screen:
-    """A browser's socket; `frames` keeps all that was seen."""
+    """A browser's WebSocket; `frames` keeps everything that arrived."""
 
     socket: ClientWebSocketResponse
     frames: list[Frame] = field(default_factory=list)
@@ -301,7 +301,7 @@ class Screen:
         return frame
 
     async def until(self, kind: str, **values: Any) -> Frame:
-        """The next frame of a kind (and with these values), past all others."""
+        """Return the next frame of a kind, with these values, and skip all others."""
         async with asyncio.timeout(WAIT_SECONDS):
             while True:
                 frame = await self.next()
@@ -325,7 +325,7 @@ class Screen:
 
 @dataclass(kw_only=True)
 class Server:
-    """One web process, as far as its visitors can tell."""
+    """One web process, with the client that calls it."""
 
     url: str
     process: WebProcess
@@ -334,7 +334,7 @@ class Server:
     runner: web.AppRunner
     listener: Listener
     answers: list[ClientResponse]
-    """All that `client` ever got, let go at the end."""
+    """All answers that `client` ever got; they are released at the end."""
 
     @property
     def conversation(self) -> ScriptedConversation:
@@ -374,7 +374,7 @@ def hello(**values: Any) -> Frame:
 
 @dataclass(kw_only=True)
 class Starter:
-    """Starts as many web processes on one database as a test needs."""
+    """Starts web processes on one database, as many as a test needs."""
 
     database_url: str
     redis_url: str
@@ -383,7 +383,10 @@ class Starter:
     announcers: list[RedisAnnouncer] = field(default_factory=list)
 
     async def until_followed(self, session_id: int, *, by: int) -> None:
-        """Until that many processes hear of the session: before, pieces of an answer may pass them by."""
+        """Wait until `by` processes listen to the session.
+
+        Before that, pieces of an answer may not reach them.
+        """
         client = Redis.from_url(self.redis_url)
         try:
             async with asyncio.timeout(30):

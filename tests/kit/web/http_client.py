@@ -1,7 +1,8 @@
-"""A test's own HTTP client, which lets go of every answer and socket at its end.
+"""A test's HTTP client that releases every answer and socket at its end.
 
-What is left open is found by the garbage collector at any later time, and its warning fails the test that
-happens to run then. Closing a client ends its connections, not the answers and sockets that still hold them.
+Otherwise the garbage collector finds an open one at any later time, and its warning fails the test that
+happens to run then. Closing a client ends its connections, but not the answers and sockets that still hold
+them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from aiohttp import ClientResponse, ClientSession
 
 
 def kept_in(answers: list[ClientResponse]) -> type[ClientResponse]:
-    """A `response_class` for a client; the upgrade of a WebSocket is an answer, too."""
+    """Return a `response_class` for a client that adds every answer to `answers`, including upgrades to
+    WebSocket.
+    """
 
     class Kept(ClientResponse):
         def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -26,7 +29,7 @@ def kept_in(answers: list[ClientResponse]) -> type[ClientResponse]:
 
 @asynccontextmanager
 async def browsing(**options: Any) -> AsyncIterator[ClientSession]:
-    """`options` are those of `ClientSession`."""
+    """Yield a client whose answers are all released on leaving; `options` are those of `ClientSession`."""
     answers: list[ClientResponse] = []
     async with ClientSession(response_class=kept_in(answers), **options) as client:
         try:

@@ -1,4 +1,6 @@
-"""Looks at sessions, and talks with drafts, as the web process does, over the model without a provider."""
+"""The context inspector and the playground as the web process builds them, over the model without a
+provider.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which folder of words a tag leads to, for the browser's side and the server's."""
+"""Language tags, each with the folder of texts that browser and server choose for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A conversation that was had long ago: questions and answers put into Postgres at once."""
+"""Puts a long conversation of the past, questions and answers, into Postgres at once."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ async def talk_long_ago(
     began: datetime = BEGAN,
     since: int = 1,
 ) -> None:
-    """Turn n came `n * apart` after `began`, from `since` on; with `heights` some are longer than others."""
+    """Store answered turns from number `since` to `turns`; turn n took place `n * apart` after `began`.
+
+    With `heights` above 1, texts differ in length.
+    """
     for first in range(since, turns + 1, _AT_ONCE):
         last = min(turns, first + _AT_ONCE - 1)
         await pool.execute(_TALKED, session_id, address_id, last, began, apart, heights, first)

@@ -1,4 +1,4 @@
-"""A browser behind a proxy that holds back everything unfinished: each request waits for the next frames."""
+"""A browser behind a proxy that holds back unfinished responses: each request waits for the next frames."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from tests.kit.web.fixtures import WAIT_SECONDS, Frame, Server
 
 @dataclass(kw_only=True)
 class PollScreen:
-    """`frames` keeps all that polls brought; `after` and `batch` are what the next one names."""
+    """What a polling browser has received.
+
+    `frames` keeps all frames; `after` and `batch` are what the next request names.
+    """
 
     server: Server
     token: str | None
@@ -39,7 +42,7 @@ class PollScreen:
         return server.client.get(url, params={**asked, **query}, headers=headers)
 
     async def poll(self, *, through: Server | None = None, **query: Any) -> list[Frame]:
-        """What one request brought; it is read, so that the next one asks for more."""
+        """Poll once, and return the frames that arrived; the next poll asks only for later ones."""
         async with self.request(through=through, **query) as response:
             if response.status == 204:
                 return []
@@ -75,7 +78,10 @@ class PollScreen:
 
 
 async def open_poll(server: Server, *, by: Server | None = None, **values: Any) -> tuple[PollScreen, Frame]:
-    """`by` is the process that says who polls, when it is another than the first request's."""
+    """Start polling, and return the screen and the answer of the first process.
+
+    `by` is that process, if not the one that is polled.
+    """
     given = await ticket(by or server, **values)
     assert given["status"] == 200, given
     token = given.get("token") or values.get("token")
@@ -85,5 +91,5 @@ async def open_poll(server: Server, *, by: Server | None = None, **values: Any) 
 
 
 async def status_of(response: ClientResponse) -> tuple[int, str]:
-    """The status of a refusal and its code."""
+    """Return the status of a refused request, and the error code in its body."""
     return response.status, (await response.json()).get("code", "")

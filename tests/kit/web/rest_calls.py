@@ -26,7 +26,7 @@ async def opened(server: Server, headers: Mapping[str, str], external_id: str = 
 
 
 async def events_of(answer: ClientResponse) -> list[tuple[str, Frame]]:
-    """Everything that a stream tells until it ends."""
+    """Return all events of a stream, each as its kind and data, until the stream ends."""
     found: list[tuple[str, Frame]] = []
     async with asyncio.timeout(20):
         text = (await answer.read()).decode()

@@ -1,4 +1,4 @@
-"""REST as its description has it: a row per address, for whoever may come there."""
+"""The operations of REST, one row per address, with the role that may call it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ def _rows() -> tuple[Operation, ...]:
 
 
 ROWS = _rows()
-"""Where an address has a handler for its visitor and another for operators, one row for both."""
+"""Operations by address.
+
+An address with one handler for its visitor and another for operators has one row for both.
+"""
 
 
 def takes_body(one: Operation) -> bool:

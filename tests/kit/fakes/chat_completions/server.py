@@ -82,7 +82,7 @@ class ChatCompletionsApi(MessagesApi):
         kind = TYPE_OF_STATUS.get(refusal.status, "server_error")
         return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
-    class _streams(StreamedAnswer):  # # noqa: N801 stands for an attribute of the other fake
+    class _streams(StreamedAnswer):  # noqa: N801 (overrides an attribute of the parent class)
         def _events(self, message: Json, answer: Answer) -> Iterator[Event]:
             frame = Frame(id=message["id"], model=message["model"], usage=self._request["with_usage"])
             for event in super()._events(message, answer):

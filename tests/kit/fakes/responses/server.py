@@ -57,7 +57,7 @@ class ResponsesApi(ChatCompletionsApi):
         record.input_tokens = prefix.count(body)
         return {**body, "with_usage": True}, model
 
-    class _streams(StreamedAnswer):  # # noqa: N801 stands for an attribute of the other fake
+    class _streams(StreamedAnswer):  # noqa: N801 (overrides an attribute of the parent class)
         def _events(self, message: Json, answer: Answer) -> Iterator[Event]:
             told = Told(
                 id=message["id"].replace("msg_", "resp_"), model=message["model"], usage=message["usage"]
