@@ -82,8 +82,9 @@ class EmbeddedServers:
         await self.stop()
 
     async def start(self) -> None:
-        """Lock the data folder, complete an interrupted restore and start the servers; if one fails, stop
-        all.
+        """Lock the data folder, complete an interrupted restore and start the servers.
+
+        If one does not start, all are stopped and its exception is raised.
         """
         self._open_folder()
         self._lock.take()

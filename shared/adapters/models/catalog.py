@@ -269,8 +269,9 @@ class PriceForm(ConfigSection):
     above_factor: Amount | None = None
 
     def to_prices(self) -> Prices:
-        """Return the prices in dollars per million tokens; a
-        missing cache price follows from that of input.
+        """Return the prices in dollars per million tokens.
+
+        A missing price of the cache is computed from that of input.
         """
         starts = self.starts.isoformat() if self.starts else ""
         return Prices(

@@ -209,8 +209,9 @@ class RemoteModel:
                 return reply
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
-        """Return the request's tokens as the provider counts them; None if it cannot or does not within
-        COUNT_SECONDS.
+        """Return the request's tokens as the provider counts them.
+
+        Returns None if it cannot count, or gives no number within COUNT_SECONDS.
         """
         card = self._card()
         if "count_tokens" not in card.capabilities:

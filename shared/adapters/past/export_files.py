@@ -13,7 +13,7 @@ from shared.ports import Clock
 
 
 class ExportFiles:
-    """Reader of uploaded exports."""
+    """Reader of exports of other chat programs: finds the program, and yields the messages."""
 
     def __init__(self, *, clock: Clock, timezone: str) -> None:
         """Configure the reader; `timezone` is for exports whose times have none."""

@@ -152,9 +152,9 @@ def find_state(blocks: Iterable[Block], model: str, missing: Collection[Ability]
 
 
 def find_sealed(block: ProviderBlock, model: str, missing: Collection[Ability]) -> Json | None:
-    """Return the stored thinking block for `model`.
+    """Return the thinking block that `block` keeps in the form of the API, for a request to `model`.
 
-    Returns None if it belongs to another model or the server refused it.
+    Returns None if another model made it, or if `missing` says that the server refuses such blocks.
     """
     if block.raw.get("model") != model or not {"opaque_state", "thinking"}.isdisjoint(missing):
         return None

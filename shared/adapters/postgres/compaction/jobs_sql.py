@@ -53,11 +53,10 @@ _COMES_LAST = """(j.kind <> 'import' OR NOT EXISTS (
      AND (t.waits_since IS NOT NULL OR x.contact_id IN (
            SELECT contact_family(coalesce(p.merged_into, p.id)) FROM sessions m JOIN contacts p ON p.id = m.contact_id
             WHERE m.id = j.session_id))))"""
-"""Condition that an import's summary may run: no import runs, and no other job, waiting turn or turn of its
-person is open.
+"""Condition that an import's summary may run.
 
-Jobs due for over a minute and turns open for over ten minutes do not count, since they wait for something
-else.
+No import may run, and no other job, waiting turn or turn of its person be open. Jobs due for over a minute
+and turns open for over ten minutes do not count, since they wait for something else.
 """
 
 LOCK_KIND = Named("""
@@ -68,8 +67,9 @@ WITH k AS (
 SELECT count(*), (SELECT pg_advisory_xact_lock(hashtextextended('evertalk.imports', 0)) FROM jobs
                    WHERE id = :job_id AND kind = 'import') FROM k
 """)
-"""Lock the kind of a job, so that two workers do not take the
-same free place; all imports share one place.
+"""Lock the kind of a job, so that two workers do not take the same free place.
+
+All imports share one place.
 """
 
 CLAIM_JOB = Named(f"""
@@ -83,8 +83,9 @@ UPDATE jobs j
                     WHERE o.session_id = j.session_id AND o.state = 'running' AND o.id <> j.id)
 RETURNING j.*
 """)
-"""Claim a due job, or one whose worker died, if no other job of its session runs; a new epoch invalidates old
-claims.
+"""Claim a due job, or one whose worker died, if no other job of its session runs.
+
+The new epoch invalidates the claims of former workers.
 """
 
 DUE_JOBS = Named(f"""
@@ -102,8 +103,9 @@ UPDATE deliveries d SET state = 'delivered', delivered_at = now() FROM turns t
    AND t.session_id = d.session_id AND t.turn_no = d.turn_no AND t.ended_at IS NOT NULL
 RETURNING d.part
 """
-"""Mark web answers of ended turns as delivered after a minute; an earlier version could lose that state in a
-crash.
+"""Mark web answers of ended turns as delivered after a minute.
+
+An earlier version could lose that state in a crash.
 """
 
 TOLD_AT_ONCE = 1_000
@@ -115,8 +117,9 @@ WITH untold AS (
 UPDATE sessions s SET person_name = p.display_name, person_kind = p.kind, person_anonymous = p.anonymous
   FROM untold JOIN contacts p ON p.id = untold.contact_id WHERE s.id = untold.id RETURNING s.id
 """
-"""Copy names into sessions that lack them; a rename at the same time also updates its sessions, so none stays
-old.
+"""Copy names of persons into sessions that lack them.
+
+A rename at the same time updates its sessions too, so that none has the former name.
 """
 
 RUNNING = "id = :job_id AND epoch = :epoch AND state = 'running'"
@@ -127,8 +130,9 @@ MARK_TROUBLED = Named("""
 UPDATE sessions SET troubled_at = clock_timestamp()
  WHERE id IN (SELECT session_id FROM jobs WHERE id = ANY (:job_ids::bigint[]))
 """)
-"""Mark sessions before their jobs become dead, in the same transaction, since sessions are locked before jobs
-everywhere.
+"""Mark sessions before their jobs become dead, in the same transaction.
+
+Sessions are locked before jobs everywhere.
 """
 
 END_JOB = Named(f"""

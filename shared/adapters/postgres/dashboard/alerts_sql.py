@@ -205,8 +205,9 @@ UPDATE alert_sends s
        sent_by = NULL, ended_at = CASE WHEN target = 'webhook' THEN NULL ELSE now() END
  WHERE state = 'sending' AND NOT EXISTS (SELECT FROM workers w WHERE w.id = s.sent_by AND worker_is_alive(w))
 """
-"""End sends whose process died: to a webhook they are repeated, since it recognises repeats; others become
-uncertain.
+"""End sends whose process died.
+
+Those to a webhook are sent again, since it recognises repetitions; others become uncertain.
 """
 
 GIVE_UP = Named("""
@@ -275,8 +276,9 @@ SELECT o.id, t.target, 'opened', t.key, t.state, t.error, 1, now() FROM outage o
 SELECT o.id, t.target, 'ended', gen_random_uuid(), 'due', '', 0, NULL FROM outage o, told t WHERE t.state <> 'failed'
 ON CONFLICT (alert_id, target, phase) DO NOTHING
 """)
-"""Insert an outage that has ended, with the sends that a process made from memory; each target that knows of
-it gets its end.
+"""Insert an outage that has ended, with the sends that a process made without the database.
+
+Each target that was notified of its beginning is notified of its end.
 """
 
 TEST = Named("""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from shared.adapters.postgres.db.pool import Named
 
 CALLS_OF_ANSWERS = 500
-"""Newest model calls from which the speed of answers is computed; the slowest 25 are above the 95th
-percentile.
+"""Newest model calls, from which the speed of answers is computed.
+
+The slowest 25 are above the 95th percentile.
 """
 
 SINCE = Named("""
@@ -52,8 +53,9 @@ SELECT json_build_object(
             FROM counted o GROUP BY o.stage) x), '[]'::json)
 )::text FROM edge e
 """)
-"""Durations of turns and jobs that ended since the last scrape, and the position from which the next one
-continues.
+"""Select durations of turns and jobs that ended since the last scrape.
+
+It also returns the position from which the next scrape continues.
 """
 
 GAUGES = """

@@ -167,8 +167,9 @@ SELECT json_agg(json_build_object('row', s.id, 'key', s.key::text, {_FACTS.repla
 NEWEST_CALL = f"""(
   SELECT x.* FROM turn_context_audit x WHERE (x.session_id, x.turn_id) < (s.id, {2**62}) AND x.session_id >= s.id
    ORDER BY x.session_id DESC, x.turn_id DESC, x.id DESC LIMIT 1)"""
-"""Newest model call of session `s`, ordered so that the planner uses the index and does not sort a long
-session.
+"""Newest model call of session `s`.
+
+The order makes the planner use the index instead of sorting a long session.
 """
 
 SESSION = Named(f"""
@@ -376,8 +377,9 @@ _PROVIDERS = """(
       FROM workers w, jsonb_array_elements(coalesce(w.health -> 'providers', '[]')) p
      WHERE worker_is_alive(w) GROUP BY 1) x)
 """
-"""States of providers in the heartbeats of all living
-processes; each process has its own circuit breakers.
+"""States of providers in the heartbeats of all living processes.
+
+Each process has separate circuit breakers.
 """
 
 _LEARNED = """(

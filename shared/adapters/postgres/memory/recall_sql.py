@@ -7,8 +7,9 @@ from shared.core.memory.recall import FEW_PASSAGES, K1, TOLD_BESIDE, TOLD_LEAST,
 from shared.core.session.failed_messages import NOT_RECALLED
 
 SESSIONS_AT_MOST = 32
-"""Maximum sessions of one person and agent that are searched:
-the current one and the newest archived ones.
+"""Maximum sessions of one person and agent that are searched.
+
+They are the current one and the newest archived ones.
 """
 LOOKED_AT = 8_000
 """Maximum occurrences of a question's words that are followed, the rarest words first."""
@@ -73,8 +74,9 @@ _IS_PARTIAL = """(
      :after::timestamptz IS NOT NULL OR :before::timestamptz IS NOT NULL OR :from_seq::bigint IS NOT NULL
      OR :through_seq::bigint IS NOT NULL OR (SELECT anew IS NOT NULL FROM me)
      OR EXISTS (SELECT FROM s WHERE s.since > 0))"""
-"""Condition that a search reaches only a part of the hidden
-messages, so that the nearest may all be outside.
+"""Condition that a search reaches only a part of the hidden messages.
+
+The nearest passages may then all be outside of that part.
 """
 
 _STILL_THERE = f"""
@@ -84,8 +86,9 @@ AND NOT (p.author = 'person' AND EXISTS (
   SELECT FROM turns x WHERE x.session_id = p.session_id AND x.turn_no = p.turn_no
      AND x.state IN ('failed', 'refused') AND x.error_code IN ({", ".join(f"'{code}'" for code in NOT_RECALLED)})))
 """
-"""Condition that a passage is neither erased nor pinned, and may be sent: a message that a server rejected
-would make the next request fail too.
+"""Condition that a passage may be sent to a model, and is neither erased nor pinned.
+
+A message that a server rejected would make the next request fail too.
 """
 
 _REACHED_NOTE = """

@@ -27,8 +27,9 @@ UNION ALL
   WHERE me.id = :session_id AND o.id <> me.id AND :linked::boolean ORDER BY o.archived_at DESC
      LIMIT {SESSIONS_AT_MOST})
 """)
-"""Sessions to search: the given one, and archived ones that its person may read, such as those before a
-`/link`.
+"""Sessions to search: the given one and archived ones that its person may read.
+
+Archived ones are, for example, those before a `/link`.
 """
 
 NEXT_SESSIONS = Named("""
@@ -72,8 +73,9 @@ SELECT w.word, w.small, w.stem, coalesce(k.often, 0) AS often, coalesce(k.lexeme
       FROM (SELECT * FROM r WHERE r.n = w.n ORDER BY passages DESC LIMIT {FORMS_AT_MOST}) x) k ON true
  ORDER BY w.n
 """)
-"""Select the indexed forms of each word; `small` words are stop words of a dictionary, which are searched in
-the text itself.
+"""Select the indexed forms of each word.
+
+`small` words are stop words of a dictionary, which are searched in the text itself.
 """
 
 ERASED = "[erased]"
@@ -147,8 +149,9 @@ def build_hits_query(
 
 
 def _narrow(found: Sequence[Any], leads: Sequence[int]) -> list[int]:
-    """Return the indexes of the words whose keys lead to few passages: the rarest, or the two rarest
-    together; else empty.
+    """Return the indexes of the words whose keys lead to few passages.
+
+    It is the rarest word, or the two rarest together; empty if both lead to many.
     """
     if not leads or found[leads[0]]["often"] <= USUAL:
         return list(leads[:1])

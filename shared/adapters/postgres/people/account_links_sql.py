@@ -102,8 +102,9 @@ WITH kept AS (
 )
 SELECT count(*) FROM gone
 """)
-"""Supersede duplicate notes of the joined persons, also by notes that the person deleted, so that none
-returns.
+"""Supersede duplicate notes of the joined persons, so that none returns.
+
+Notes that the person deleted supersede too.
 """
 
 CARRY_SPENDING = Named("""
@@ -126,8 +127,9 @@ WITH l AS (SELECT * FROM contact_links WHERE id = :link_id), carried AS (
 UPDATE contact_links p SET carried_micro = carried.micro FROM carried WHERE p.id = :link_id
    AND carried.micro > 0
 """)
-"""Add today's spending of the joined person to the kept
-person's, once, however often they join and separate.
+"""Add today's spending of the joined person to the kept person's.
+
+It is added once, however often they join and separate.
 """
 
 LINKS = Named("""

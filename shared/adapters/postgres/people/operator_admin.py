@@ -233,7 +233,8 @@ class OperatorAdmin(AdminStore):
     async def upsert_from_provider(self, *, issuer: str, subject: str, name: str, role: Role) -> int | None:
         """Create or update an operator of the identity provider and return the internal id.
 
-        Returns None if locked here. A name that is taken gets a number appended.
+        Returns None if an admin has locked the operator in this program. A name that is taken gets a number
+        appended.
         """
         async with self._begin() as session:
             await _lock_admins(session)

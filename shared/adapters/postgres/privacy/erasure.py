@@ -197,9 +197,9 @@ async def _batch(connection: Connection, table: str, work: dict[str, Any], at: d
 
 
 async def _erase_at_once(connection: Connection, table: str, work: dict[str, Any], at: datetime) -> int:
-    """Erase a whole table's rows of the person in this transaction.
+    """Erase the person's rows of a table, all in this transaction; return their number.
 
-    Used for small tables whose rows requests contain.
+    Used for small tables whose rows are parts of requests to models.
     """
     whole = 0
     while True:

@@ -213,8 +213,9 @@ WITH chats AS ({_CHATS}), u AS (
 )
 SELECT count(*) FROM u
 """)
-"""Blank raw updates of a person's chats; their ids stay, so that none is handled twice, and unhandled ones
-are refused.
+"""Blank raw updates of a person's chats; unhandled ones are refused.
+
+Their ids stay, so that none is handled twice.
 """
 
 TELEGRAM_ACCESS = Named(f"""
@@ -254,10 +255,9 @@ SELECT array_agg(a.attname::text ORDER BY array_position(i.indkey::int2[], a.att
 def render_batch(
     table: str, key: Sequence[str], *, sessions: Sequence[int], contacts: Sequence[int], at: datetime
 ) -> tuple[str, *tuple[object, ...]]:
-    """Return the statement that deletes or blanks a batch of a table's rows of these owners, created until
-    `at`.
+    """Return the statement that erases a batch of a table's rows, created until `at`.
 
-    It selects the number of rows.
+    It deletes or blanks rows of these owners. It selects the number of rows.
     """
     action = ACTIONS[table]
     assert isinstance(action, Delete | Blank)

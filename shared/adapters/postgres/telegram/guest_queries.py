@@ -38,7 +38,7 @@ class GuestChat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewGuestQuery:
-    """Question as Telegram delivered it."""
+    """Guest query, a question in a chat without the bot, as Telegram delivered it."""
 
     bot_id: int
     update_id: int

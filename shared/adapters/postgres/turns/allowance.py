@@ -186,7 +186,10 @@ class Allowance(PoolStore):
     def record_claim(
         self, hold: SliceHold, row: Mapping[str, Any] | asyncpg.Record, *, anonymous: bool
     ) -> bool:
-        """Record what a claim reserved; return whether the cap of its slice is nearly reached."""
+        """Replace the hold of a claim by what its `row` says that it reserved in a slice.
+
+        Returns whether the daily cap of that slice's budget is nearly reached.
+        """
         self.release_hold(hold)
         kind: Kind = "visitors" if anonymous else "known"
         budget, amount = self._budgets[kind], row["reserved_micro"]
