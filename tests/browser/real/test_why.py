@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import asyncpg
@@ -74,7 +75,11 @@ async def test_recalled_message_is_shown_however_old_and_deleted(page: Page, dat
         "text": "My parcel has the number PX-4471.", "here": True, "forgettable": True,
     }  # fmt: skip
 
+    may_answer = asyncio.Event()
+    may_answer.set()
+
     async def with_message(route: Route) -> None:
+        await may_answer.wait()
         answer = await route.fetch()
         body = {**(await answer.json()), "messages": [recalled]}
         await route.fulfill(response=answer, body=json.dumps(body))
@@ -94,7 +99,10 @@ async def test_recalled_message_is_shown_however_old_and_deleted(page: Page, dat
     await expect(message.get_by_role("textbox", name="Edit message")).to_be_focused()
     await page.keyboard.press("Escape")
     await page.locator(".log").press("End")
+    may_answer.clear()
     await ask_why(page)
+    await expect(row).to_have_count(0)
+    may_answer.set()
     await row.get_by_role("button", name="Delete").click()
     await expect(row.get_by_role("alert")).to_contain_text("for good")
     await row.get_by_role("button", name="Delete").click()

@@ -19,20 +19,21 @@ export function because(tools, before) {
   let shown = "";
   let asked = 0;
 
-  /** @param {string} [mid] the answer */
-  async function load(mid = shown) {
+  /** Shows an answer's notes and messages, or after a change those that are open. @param {string} [mid] the answer */
+  async function load(mid) {
     const mine = ++asked;
-    if (shown !== mid) show(body);
-    shown = mid;
+    // The rows of an earlier look would be replaced under a click.
+    if (mid) show(body);
+    shown = mid ?? shown;
     state(status, t("loading"));
     try {
-      const answer = await tools.reach(`api/v1/sessions/${encodeURIComponent(tools.session())}/messages/${mid}/memory`);
+      const answer = await tools.reach(`api/v1/sessions/${encodeURIComponent(tools.session())}/messages/${shown}/memory`);
       if (mine !== asked) return;
       if (answer.status === 410) return state(status, t("why_gone"));
       if (!answer.ok) throw new Error(`status ${answer.status}`);
       draw(await answer.json());
     } catch {
-      if (mine === asked) state(status, t("why_failed"), () => void load(mid));
+      if (mine === asked) state(status, t("why_failed"), () => void load(shown));
     }
   }
 
