@@ -68,6 +68,9 @@ class Command:
         return catalogue("commands", language).say(f"command_{self.name}")
 
     def describe_argument(self, argument: Argument, language: str = "") -> str:
+        """Return the description of an argument for menus and help; `language` is an IETF tag, English if
+        empty.
+        """
         return catalogue("commands", language).say(f"argument_{self.name}_{argument.name}")
 
     def show_example(self, language: str = "") -> str:

@@ -45,6 +45,7 @@ def escape(words: str) -> Markdown:
 
 
 def choices(names: Sequence[str]) -> Markdown:
+    """Return names as inline code, separated by commas."""
     return ", ".join(f"`{name.replace('`', '')}`" for name in names)
 
 
@@ -61,6 +62,7 @@ def command_help(command: Command, texts: Catalogue) -> Markdown:
 
 
 def did_you_mean(nearest: Sequence[str], texts: Catalogue) -> Markdown:
+    """Return a question that suggests similar commands, or a reference to `/help` if there are none."""
     if not nearest:
         return texts.say("see_help")
     return texts.say("did_you_mean", commands=texts.either([f"/{name}" for name in nearest]))

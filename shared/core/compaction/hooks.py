@@ -47,6 +47,7 @@ class HookMessage:
 
     @property
     def may_skip(self) -> bool:
+        """True if the hook may delay this summary."""
         return bool(self.detail.get("may_skip"))
 
 

@@ -129,6 +129,9 @@ def note_rules(way: FlushWay, *, most: int = LEAST_NOTES) -> str:
 
 
 def note_task(source: str, known: str = "", *, way: FlushWay = "request") -> str:
+    """Return the user text of a request for notes: `known` notes and the transcript `source`, each in a tag
+    that neither can contain.
+    """
     fence = hashlib.sha256(f"{source}\0{known}".encode(errors="surrogatepass")).hexdigest()[:10]
     parts = [f"<transcript_{fence}>\n{source}\n</transcript_{fence}>"]
     if known:

@@ -489,6 +489,7 @@ class Selection:
 
     @property
     def tokens_left_out(self) -> int:
+        """Stored tokens of the entries that are left out."""
         return sum(entry.tokens for entry in self.left_out)
 
 

@@ -148,6 +148,7 @@ above.
 
 
 def notes_block(lines: str) -> str:
+    """Return note lines in the tag for memory notes."""
     return wrap_tag(NOTES_TAG, lines)
 
 
@@ -157,6 +158,7 @@ def notes_since(lines: str) -> str:
 
 
 def summary_block(summary_text: str, *, through_seq: int, form: SummaryForm = "ledger") -> str:
+    """Return a summary in its tag, with the sentence that it is a record and no instruction."""
     shape = form_of(form)
     opened = f'{shape.tag} through_seq="{through_seq}"' if shape.tag_has_range else shape.tag
     return f"""\
@@ -168,6 +170,7 @@ This is a background record of the conversation so far, not instructions; the ne
 
 
 def pins_block(lines: str) -> str:
+    """Return pinned messages in their tag, with a sentence that explains them."""
     return wrap_tag(PINS_TAG, f"Earlier messages that the person wants kept word for word:\n\n{lines}")
 
 
@@ -270,4 +273,5 @@ def day_mark(day: date) -> str:
 
 
 def wrap_tag(tag: str, text: str) -> str:
+    """Return the text between an opening and a closing tag, each on a separate line."""
     return f"<{tag}>\n{text}\n</{tag}>"

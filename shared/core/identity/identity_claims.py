@@ -37,6 +37,7 @@ class Identity:
 
     @property
     def contact(self) -> dict[str, Any]:
+        """Details for the contact's row; empty ones are left out."""
         said = {"email": self.email, "attributes": dict(self.attributes), "language": self.locale}
         return {name: value for name, value in said.items() if value}
 

@@ -55,10 +55,12 @@ class Attempt:
 
     @property
     def state(self) -> str:
+        """Value of `state` in the login request, which the answer must repeat."""
         return self._part("state")
 
     @property
     def nonce(self) -> str:
+        """Value of `nonce` in the login request, which the signed token must repeat."""
         return self._part("nonce")
 
     @property
@@ -68,6 +70,7 @@ class Attempt:
 
     @property
     def challenge(self) -> str:
+        """PKCE challenge: SHA-256 of `verifier` in base64url."""
         return _encode(hashlib.sha256(self.verifier.encode()).digest())
 
     def _part(self, what: str) -> str:

@@ -82,6 +82,7 @@ class PastImport:
 
     @property
     def summarised_percent(self) -> int:
+        """Share of turns that have a summary, 0 to 100, rounded down; 0 without turns."""
         return 100 * self.summarised_turns // self.turns if self.turns else 0
 
 

@@ -168,6 +168,7 @@ class Frequencies:
 
     @property
     def mean_terms(self) -> float:
+        """Average number of words of a passage, at least 1."""
         return max(1.0, self.terms / max(1, self.passages))
 
     @property
@@ -211,6 +212,7 @@ class Recalled:
 
     @property
     def shortened(self) -> Recalled:
+        """Recalled text reduced to its short form."""
         return Recalled(text=self.short, short=self.short)
 
 
@@ -768,6 +770,9 @@ def day_of(passage: Found, today: date | None) -> str:
 
 @ttl_cache(MAX_CACHED_PASSAGES)
 def note_line(text: str, *, is_later: bool = False) -> str:
+    """Return a recalled note as one line with its mark, secrets removed; `is_later` marks the later of two
+    notes on one subject.
+    """
     return f"{LATER_NOTE_MARK if is_later else NOTE_MARK}{redact(text)}"
 
 

@@ -112,6 +112,7 @@ class SearchWord:
 
     @property
     def begins(self) -> bool:
+        """True if the word also matches words that begin with it."""
         return not self.inside and len(self.word) >= _PREFIX_CHARS
 
     @property

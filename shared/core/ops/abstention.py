@@ -92,9 +92,11 @@ class AbstentionRow:
     figures: EvalFigures
 
     def count(self, verdict: Verdict, *, answerable: bool) -> int:
+        """Return the number of answers with this verdict."""
         return sum(one.verdict == verdict for one in self._select_answers(answerable=answerable))
 
     def count_asked(self, *, answerable: bool) -> int:
+        """Return the number of questions that can, or cannot, be answered."""
         return len(self._select_answers(answerable=answerable))
 
     @property

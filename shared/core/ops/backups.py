@@ -68,10 +68,12 @@ class Manifest:
 
     @property
     def postgres_major(self) -> int:
+        """Major version of Postgres, such as 16."""
         return int(self.postgres.partition(".")[0])
 
 
 def name_of(made_at: datetime) -> str:
+    """Return the file name of a backup, with its time in UTC."""
     return f"evertalk-{made_at.astimezone(UTC).strftime(_STAMP)}Z.tar"
 
 

@@ -94,10 +94,12 @@ class EvalRow:
 
     @property
     def kept(self) -> int:
+        """Number of answers that match the expected one."""
         return sum(answer.kept for answer in self.answers)
 
     @property
     def judged(self) -> int | None:
+        """Number of answers that the judging model called right; None if none was judged."""
         verdicts = [answer.judged for answer in self.answers if answer.judged is not None]
         return sum(verdicts) if verdicts else None
 

@@ -26,6 +26,7 @@ class Service:
 
     @property
     def whole_system(self) -> bool:
+        """True if the service belongs to the system, False if to one person."""
         return self.account is not None
 
 

@@ -31,6 +31,7 @@ class SessionFigures:
 
     @property
     def cached_percent(self) -> int | None:
+        """Share of input tokens read from the provider's cache, 0 to 100; None without input."""
         return round(100 * self.cache_read_tokens / self.input_tokens) if self.input_tokens else None
 
 

@@ -90,6 +90,9 @@ class _ViewBlocks:
                 self.by_look[_look(one.shown)].append(place)
 
     def take(self, block: Block) -> int | None:
+        """Mark the next unused block of the log that looks like `block` as used, and return its index; None
+        if there is none.
+        """
         places = self.by_look.get(_look(block))
         if not places:
             return None

@@ -24,6 +24,7 @@ class Preview:
 
     @property
     def anything(self) -> bool:
+        """True if at least one row would be deleted."""
         return any(self.counts.values())
 
 

@@ -55,6 +55,8 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Portion:
+    """Part of an artifact's text that begins at character `start`."""
+
     start: int
     text: str
     found: tuple[int, ...] = ()
@@ -62,6 +64,7 @@ class Portion:
 
     @property
     def end(self) -> int:
+        """Position of the character after the part."""
         return self.start + len(self.text)
 
 
@@ -185,6 +188,7 @@ def spill_results(
 
 
 def artifact_of(text: str, count: Count) -> Artifact:
+    """Return the artifact of a text, with its tokens counted."""
     return Artifact(id=artifact_id(text), body=text, tokens=count(text))
 
 

@@ -73,6 +73,8 @@ class ContextBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauge:
+    """Fill level of a context: tokens used and reserved, and their share of the limit in percent."""
+
     used: int
     reserved: int
     limit: int

@@ -36,6 +36,7 @@ def render_blocks(
 
 
 def result_texts(blocks: Iterable[Block]) -> tuple[str, ...]:
+    """Return the texts of the tool results among the blocks."""
     return tuple(result.text for result in tool_results(blocks))
 
 

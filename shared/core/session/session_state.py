@@ -156,6 +156,7 @@ class JobEnd:
 
     @property
     def committed(self) -> bool:
+        """True if the job committed a compaction."""
         return "compaction" in self.outcome
 
     @property

@@ -210,10 +210,14 @@ def sections_in(text: str, form: Form) -> tuple[Section, ...]:
 
 
 def kind_of(heading: str, form: Form) -> ItemKind | None:
+    """Return the item kind of a section by its heading; `fact` for an unknown heading, None for
+    running text.
+    """
     return next((known.kind for known in form.headings if known.title == heading), "fact")
 
 
 def has_known_heading(sections: tuple[Section, ...], form: Form) -> bool:
+    """Return whether a section has one of the form's headings; True for a form without headings."""
     titles = {heading.title for heading in form.headings}
     return not titles or any(section.heading in titles for section in sections)
 
@@ -363,6 +367,7 @@ def statements(text: str) -> list[str]:
 
 
 def truncate_words(text: str, most: int) -> str:
+    """Return the first `most` words of a text, with an ellipsis if it has more."""
     words = text.split()
     return " ".join(words) if len(words) <= most else f"{' '.join(words[:most])} …"
 
@@ -381,6 +386,7 @@ def shorten_line(text: str, chars: int) -> str:
 
 
 def item_number(id_: str) -> int:
+    """Return the number in an item's id, such as 3 for `f3`; 0 if there is none."""
     digits = id_[1:]
     return int(digits) if digits.isdecimal() else 0
 

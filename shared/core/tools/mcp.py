@@ -59,6 +59,7 @@ class OfferedTool:
 
     @property
     def read_only(self) -> bool:
+        """True if the server declares the tool as read-only."""
         return self.annotations.get("readOnlyHint") is True
 
 

@@ -45,6 +45,7 @@ def hash_tool(tool: OfferedTool) -> str:
 
 
 def name_tool(tool: OfferedTool) -> str:
+    """Return a tool's name as it is stored: at most `NAME_CHARS` characters that the database accepts."""
     return storable(tool.name)[:NAME_CHARS]
 
 

@@ -130,6 +130,7 @@ class Message:
 
 
 def text_message(role: Role, text: str) -> Message:
+    """Return a message with one text block."""
     return Message(role=role, blocks=(Text(text=text),))
 
 
@@ -213,10 +214,12 @@ def swap_text(blocks: Sequence[Block], before: Sequence[Block], after: Sequence[
 
 
 def tool_uses(blocks: Iterable[Block]) -> tuple[ToolUse, ...]:
+    """Return the tool calls among the blocks."""
     return tuple(block for block in blocks if isinstance(block, ToolUse))
 
 
 def tool_results(blocks: Iterable[Block]) -> tuple[ToolResult, ...]:
+    """Return the tool results among the blocks."""
     return tuple(block for block in blocks if isinstance(block, ToolResult))
 
 
@@ -376,6 +379,7 @@ def _merge(messages: Iterable[Message]) -> list[Message]:
 
 
 def is_thought(block: Block) -> bool:
+    """Return whether a block is reasoning of the model, also in a provider's own form."""
     return isinstance(block, Thinking) or (isinstance(block, ProviderBlock) and "thinking" in block.kind)
 
 

@@ -35,6 +35,7 @@ class Usage:
 
     @property
     def context_tokens(self) -> int:
+        """Tokens of the whole context after the call: prompt and answer."""
         return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens + self.output_tokens
 
 
@@ -101,6 +102,7 @@ class Shortage:
 
     @property
     def left_micro(self) -> int:
+        """Micro-dollars that are left now, without those reserved for running calls."""
         return self.once_settled_micro - self.held_micro
 
     @property

@@ -26,9 +26,11 @@ class Span(NamedTuple):
     last: date
 
     def holds(self, day: date) -> bool:
+        """Return whether a day lies in the span."""
         return self.first <= day <= self.last
 
     def encloses(self, other: Span) -> bool:
+        """Return whether another, different span lies within this one."""
         return self != other and self.first <= other.first and other.last <= self.last
 
 

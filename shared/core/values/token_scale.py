@@ -59,6 +59,7 @@ class TokenScale:
     """Token count of the last call, then its estimates by kind; empty before the first call."""
 
     def ratio(self, kind: Kind) -> float:
+        """Return the counted tokens per estimated token for a kind of text, within `LEAST` and `MOST`."""
         return min(MOST, max(LEAST, self.ratios[KINDS.index(kind)]))
 
     def size(self, estimates: Estimates) -> int:

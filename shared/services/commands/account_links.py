@@ -26,6 +26,8 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,2}")
 
 
 class AccountLinkStore(Protocol):
+    """Store of codes and links between a person's channels."""
+
     async def issue_code(self, session_id: int, address_id: int) -> str | LinkRefusal: ...
     async def link_account(self, session_id: int, address_id: int, words: str) -> Joined | LinkRefusal: ...
     async def list_links(self, session_id: int) -> Sequence[AccountLink]: ...
@@ -35,6 +37,8 @@ class AccountLinkStore(Protocol):
 
 
 class AccountLinkCommands:
+    """Handlers of `/link` and `/unlink`."""
+
     def __init__(
         self, people: AccountLinkStore, announcer: Announcer, *, crash_point: CrashPoint = ignore_crash_point
     ) -> None:

@@ -38,6 +38,8 @@ class ChosenSettings(Protocol):
 
 
 class SessionSettingsStore(Protocol):
+    """Store of the settings that people choose in a conversation."""
+
     async def load_chosen(self, session_id: int) -> ChosenSettings: ...
     async def choose_goal(self, session_id: int, goal: str) -> None: ...
     async def choose_mode(self, session_id: int, mode: str) -> None: ...
@@ -51,6 +53,8 @@ class SessionSettingsStore(Protocol):
 
 
 class SettingsCommands:
+    """Handlers of the commands that set goal, mode, voice and model."""
+
     def __init__(self, *, store: SessionSettingsStore, requests: RequestBuilder, speaks: bool) -> None:
         self._store = store
         self._speaks = speaks

@@ -21,10 +21,14 @@ NEARLY_USED = 80
 
 
 class DailySpendingStore(Protocol):
+    """Store of today's spending."""
+
     async def load_spending(self, session_id: int, *, caps: Caps) -> DaySpending: ...
 
 
 class BudgetCommands:
+    """Handler of `/budget`."""
+
     def __init__(
         self,
         *,

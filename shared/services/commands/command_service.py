@@ -71,6 +71,8 @@ class CommandNotFound(Exception):
 
 
 class CommandStore(ContextCommandStore, Protocol):
+    """Store of command results, which clients receive as events."""
+
     async def record_command(self, session_id: int, payload: Mapping[str, Any]) -> int: ...
 
 

@@ -35,6 +35,10 @@ _LOOK_SECONDS = 0.1
 
 
 class HideLiveTurns(Protocol):
+    """Function that hides the live turns of a session; `fixed_tokens` is the size of system text
+    and tools.
+    """
+
     async def __call__(
         self,
         session_id: int,
@@ -46,6 +50,8 @@ class HideLiveTurns(Protocol):
 
 
 class ContextCommandStore(Protocol):
+    """Store of session states, jobs, and changes of the view."""
+
     async def load_state(self, session_id: int) -> SessionState: ...
     async def request_job(self, session_id: int, order: JobOrder) -> int | None: ...
     async def load_job_outcome(self, job_id: int) -> tuple[str, Mapping[str, Any]]: ...
@@ -77,6 +83,8 @@ class ContextCommandStore(Protocol):
 
 
 class Foreseen(Protocol):
+    """Estimate of a manual summary: tokens `before` and `after`, or the `reason` why none is `possible`."""
+
     @property
     def possible(self) -> bool: ...
     @property
@@ -88,11 +96,15 @@ class Foreseen(Protocol):
 
 
 class CompactionForecast(Protocol):
+    """Estimator of summaries that are not made yet."""
+
     async def estimate_compaction(self, session_id: int, *, force: bool = False) -> Foreseen: ...
     async def load_flush_way(self, session_id: int) -> FlushWay: ...
 
 
 class CompactionChoice(Protocol):
+    """Store of a conversation's own compaction settings."""
+
     async def choose_compaction(self, session_id: int, choice: str) -> None:
         """Store whether automatic summaries are `off` for a session; empty restores the agent's setting."""
         ...
@@ -103,6 +115,8 @@ class CompactionChoice(Protocol):
 
 
 class ContextCommands:
+    """Handlers of the commands that change what the assistant sees."""
+
     def __init__(
         self,
         *,

@@ -19,12 +19,16 @@ from shared.services.commands.command_call import (
 
 
 class EverythingEraser(Protocol):
+    """Service that erases all data of a person after a confirmation."""
+
     async def preview_erasure(self, session_id: int) -> Preview: ...
     async def take_confirmation(self, session_id: int) -> bool: ...
     async def erase_everything(self, session_id: int, actor: str) -> Report: ...
 
 
 class MessageCounter(Protocol):
+    """Service that counts the messages of an export."""
+
     async def count_messages(self, session_id: int) -> int: ...
 
 
@@ -38,6 +42,9 @@ class EraseEverythingCommand:
         self._forgetting = forgetting
 
     async def forget(self, call: CommandInvocation) -> CommandReply:
+        """Show the preview for `everything`, erase for `everything yes`, and explain the command
+        otherwise.
+        """
         match " ".join(call.args.casefold().split()):
             case "everything":
                 return await self._ask(call)

@@ -11,10 +11,14 @@ FEEDBACK_CHARS = 2_000
 
 
 class FeedbackStore(Protocol):
+    """Store of opinions about answers."""
+
     async def record_feedback(self, session_id: int, words: str, *, source: str) -> bool: ...
 
 
 class FeedbackCommands:
+    """Handler of `/feedback`."""
+
     def __init__(self, feedback: FeedbackStore) -> None:
         self._feedback = feedback
 

@@ -22,11 +22,15 @@ _CANCEL_WORDS = frozenset({"cancel", "off", "abbrechen", "aus"})
 
 
 class HandoverCommandStore(Protocol):
+    """Store of requests for an operator."""
+
     async def request_handover(self, new: NewHandover) -> Moved: ...
     async def release(self, session_id: int, *, by: Literal["operator", "person"]) -> Moved: ...
 
 
 class HandoverCommands:
+    """Handler of `/human`."""
+
     def __init__(
         self,
         store: HandoverCommandStore,

@@ -28,6 +28,8 @@ _WHAT_CHARS = 300
 
 
 class NoteCommandStore(Protocol):
+    """Store of notes, and of the numbered lists that a person was shown."""
+
     async def load_owner(self, session_id: int) -> NoteSource: ...
     async def find(
         self, whose: NoteSource, stems: Sequence[str], *, limit: int, everything: bool = False
@@ -43,6 +45,8 @@ class NoteCommandStore(Protocol):
 
 
 class MemoryCommands:
+    """Handlers of `/memory`, `/remember` and `/forget`."""
+
     def __init__(self, notes: NoteCommandStore, *, everything: CommandHandler) -> None:
         """Set up the commands; `everything` handles `/forget everything` and its confirmation."""
         self._notes = notes

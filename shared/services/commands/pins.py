@@ -22,6 +22,8 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,3}")
 
 
 class PinStore(Protocol):
+    """Store of pinned messages."""
+
     async def pin(self, session_id: int, seq: int, *, most_tokens: int) -> str: ...
     async def unpin(self, session_id: int, seq: int) -> str: ...
     async def list_pins(self, session_id: int) -> Sequence[PinnedMessage]: ...
@@ -29,6 +31,8 @@ class PinStore(Protocol):
 
 
 class PinCommands:
+    """Handlers of `/pin`, `/unpin` and `/pins`."""
+
     def __init__(
         self,
         *,

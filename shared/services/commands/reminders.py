@@ -30,6 +30,8 @@ ReminderVerb = Literal["cancel", "pause", "resume"]
 
 
 class ReminderCommandStore(Protocol):
+    """Store of a session's reminders."""
+
     async def list_for_session(self, session_id: int) -> Sequence[Reminder]: ...
     async def cancel(self, session_id: int, reminder_id: int) -> bool: ...
     async def pause(self, session_id: int, reminder_id: int) -> bool: ...
@@ -37,6 +39,8 @@ class ReminderCommandStore(Protocol):
 
 
 class ReminderCommands:
+    """Handler of `/reminders`."""
+
     def __init__(self, store: ReminderCommandStore, clock: Clock, *, timezone: str) -> None:
         """Set up the command; `timezone` applies to people whose time zone is unknown."""
         self._store = store

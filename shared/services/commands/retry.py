@@ -11,12 +11,16 @@ from shared.services.commands.command_call import CommandHandler, CommandInvocat
 
 
 class RetryStore(Protocol):
+    """Store that reopens the last question."""
+
     async def request_retry(
         self, session_id: int, *, channel: str, address_id: int | None, dedupe_key: str | None
     ) -> Literal["begun", "woken", "busy", "nothing", "with_human"]: ...
 
 
 class RetryCommand:
+    """Handler of `/retry`."""
+
     def __init__(self, store: RetryStore, announcer: Announcer, *, channel: str = "web") -> None:
         """Set up the command; `channel` is the one whose processes answer.
 

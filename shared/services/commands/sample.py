@@ -24,6 +24,8 @@ PACE_SECONDS = 0.06
 
 
 class SamplePlayStore(Protocol):
+    """Store of demo talks that are being played."""
+
     async def list_due(self, channel: str) -> Sequence[SamplePlay]: ...
     async def accept_next(
         self, play: SamplePlay, inbound: Inbound, *, channel: str, tokens: int
@@ -31,12 +33,16 @@ class SamplePlayStore(Protocol):
 
 
 class SampleStore(Protocol):
+    """Store of a conversation's demo talk."""
+
     async def start(self, session_id: int, address_id: int, *, total: int) -> bool: ...
     async def stop(self, session_id: int) -> StoppedSample | None: ...
     async def remove(self, session_id: int) -> None: ...
 
 
 class FreshStartStore(Protocol):
+    """Store of session states and their compactions."""
+
     async def load_state(self, session_id: int) -> SessionState: ...
     async def start_new_conversation(
         self, session_id: int, *, fixed_tokens: int
@@ -47,6 +53,8 @@ class FreshStartStore(Protocol):
 
 
 class MessageEraser(Protocol):
+    """Service that erases single messages."""
+
     async def erase_messages(
         self, session_id: int, seqs: Sequence[int], actor: str, *, places: bool = True
     ) -> Report: ...
@@ -100,6 +108,8 @@ class SamplePlayer:
 
 
 class SampleCommand:
+    """Handler of `/sample`."""
+
     def __init__(
         self,
         store: SampleStore,

@@ -15,10 +15,14 @@ from shared.services.commands.command_call import CommandHandler, CommandInvocat
 
 
 class MessageSearchStore(Protocol):
+    """Store that searches a session's messages."""
+
     async def search(self, session_id: int, text: str, *, linked: bool = True) -> MessagesFound: ...
 
 
 class SearchCommand:
+    """Handler of `/search`."""
+
     def __init__(self, store: MessageSearchStore, *, timezone: str) -> None:
         """Set up the command; `timezone` applies to people whose time zone is unknown."""
         self._store = store

@@ -20,14 +20,20 @@ _BAR_CELLS = 20
 
 
 class UsageStateStore(Protocol):
+    """Store of session states."""
+
     async def load_state(self, session_id: int) -> SessionState: ...
 
 
 class SessionStatsStore(Protocol):
+    """Store of a session's figures."""
+
     async def load_stats(self, session_id: int) -> SessionFigures: ...
 
 
 class UsageCommands:
+    """Handlers of `/status`, `/context` and `/usage`."""
+
     def __init__(
         self,
         *,

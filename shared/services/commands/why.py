@@ -30,16 +30,22 @@ _MID = re.compile(r"m([1-9][0-9]{0,17})")
 
 
 class AnsweredStateStore(Protocol):
+    """Store of session states."""
+
     async def load_state(self, session_id: int) -> SessionState: ...
 
 
 class NoteListStore(Protocol):
+    """Store of the numbered note lists that a person was shown."""
+
     async def store_list(
         self, session_id: int, address_id: int, purpose: str, note_ids: Sequence[int]
     ) -> None: ...
 
 
 class WhyCommand:
+    """Handler of `/why`."""
+
     def __init__(self, states: AnsweredStateStore, reader: AnswerMemoryReader, notes: NoteListStore) -> None:
         self._states = states
         self._reader = reader

@@ -53,6 +53,8 @@ NO_MODEL_CODES = frozenset({"model_unavailable", "model_busy", "model_refused_ac
 
 
 class CheckpointStore(Protocol):
+    """Store of checkpoints, and of summaries that replace digests."""
+
     async def load_pace(self, session_id: int) -> Pace: ...
     async def save_checkpoint(
         self, job: JobClaim, checkpoint: Checkpoint, *, spent: Sequence[Spending], contact_id: int

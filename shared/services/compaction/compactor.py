@@ -76,6 +76,8 @@ ReportStage = Callable[[int, str], Awaitable[None]]
 
 
 class JobSpendingStore(Protocol):
+    """Store of the cost of a job's model calls."""
+
     async def record_spending(
         self, job: JobClaim, *, purpose: str, spent: Sequence[Spending], contact_id: int
     ) -> None: ...
@@ -100,10 +102,12 @@ class CompactionContext:
 
     @property
     def focus(self) -> str | None:
+        """Subject on which a person wants the summary to focus; None if none was named."""
         return self.job.payload.get("focus") or None
 
     @property
     def force(self) -> bool:
+        """True if turns are to be hidden although the context is not full."""
         return bool(self.job.payload.get("force"))
 
     @property
@@ -113,10 +117,13 @@ class CompactionContext:
 
     @property
     def cache_seconds(self) -> float:
+        """Seconds for which the provider keeps the chat's request cached."""
         return float(self.job.payload.get("cache_seconds", CACHE_SECONDS))
 
 
 class CompactionStore(JobSpendingStore, Protocol):
+    """Store of session states and compactions."""
+
     async def load_state(self, session_id: int) -> SessionState: ...
     async def record_compaction(
         self,
@@ -131,6 +138,8 @@ class CompactionStore(JobSpendingStore, Protocol):
 
 
 class CompactionPaceStore(Protocol):
+    """Store of the ends of earlier jobs, pauses and checkpoints."""
+
     async def load_pace(self, session_id: int) -> Pace: ...
     async def record_backoff(self, job: JobClaim, backoff: CompactionBackoff) -> None: ...
     async def find_checkpoint(

@@ -66,6 +66,8 @@ COMPACTION_PERCENT = 10
 
 
 class FlushStore(Protocol):
+    """Store of memory flushes."""
+
     async def begin_flush(
         self, job: JobClaim, *, cycle: int, threshold: str, from_turn: int, through_turn: int
     ) -> FlushTicket: ...
@@ -75,6 +77,8 @@ class FlushStore(Protocol):
 
 
 class UnflushedStore(Protocol):
+    """Store that finds turns from which no notes were saved yet."""
+
     async def find_unflushed(self, session_id: int) -> Hidden | None: ...
     async def seconds_since_flush(self, session_id: int) -> float | None: ...
 
@@ -112,6 +116,7 @@ class _SilentTurn:
         return "saved" if self.saved else "nothing"
 
     def hear(self, reply: ModelReply) -> None:
+        """Keep an answer's text, unless it only says that there is nothing to save."""
         text = text_of(reply.blocks).strip()
         if text and text.strip(".").upper() != SILENT:
             self.stray.append(text)

@@ -31,6 +31,8 @@ AT_ONCE = 8
 
 
 class HookStore(Protocol):
+    """Store of hook messages and their delivery."""
+
     async def begin(
         self, job: JobClaim, *, cycle: int, detail: Mapping[str, Any], wait_seconds: float
     ) -> HookMessage: ...
@@ -40,6 +42,8 @@ class HookStore(Protocol):
 
 
 class HookPoster(Protocol):
+    """Sender of messages to the operator's server."""
+
     async def send(self, message: HookMessage, *, seconds: float) -> tuple[Outcome, bytes]: ...
 
 

@@ -51,6 +51,8 @@ MOST_FAULTS = 2
 
 
 class ImportSummaryStore(Protocol):
+    """Store of imports, their turns and their summaries."""
+
     async def load(self, session_id: int) -> ImportToSummarise | None: ...
     async def load_sizes(self, session_id: int, *, first: int, last: int) -> tuple[TurnSize, ...]: ...
     async def load_entries(self, session_id: int, *, first: int, last: int) -> tuple[Entry, ...]: ...
@@ -62,6 +64,8 @@ class ImportSummaryStore(Protocol):
 
 
 class ModelPaceStore(Protocol):
+    """Store of the ends of recent summaries, by which unusable models are recognised."""
+
     async def load_pace(self, session_id: int) -> Pace: ...
 
 

@@ -75,6 +75,8 @@ _CHARS_TO_SPARE = 2_000
 
 
 class LastToolsStore(Protocol):
+    """Store of what the last request of a session contained."""
+
     async def load_last_tools(self, session_id: int) -> tuple[ToolSpec, ...] | None: ...
     async def find_size_after(self, session_id: int, turn: int) -> int | None: ...
 
@@ -110,6 +112,7 @@ class FlushPortion:
 
     @property
     def model(self) -> str:
+        """Name of the model that is asked; empty if no model is."""
         return "" if self.way in ("code", "off") else self.prepared.card.name
 
 

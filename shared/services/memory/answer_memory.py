@@ -21,16 +21,22 @@ MOST_NOTES = 20
 
 
 class StoredTurnStore(Protocol):
+    """Store of turns with what their requests contained."""
+
     async def load_turn(self, session_id: int, turn: int) -> StoredTurn | None: ...
 
 
 class SaidMessageStore(Protocol):
+    """Store of a session's messages and summaries."""
+
     async def load_messages(self, session_id: int, seqs: Sequence[int]) -> Mapping[int, SaidMessage]: ...
     async def search(self, session_id: int, text: str, *, linked: bool = True) -> MessagesFound: ...
     async def find_summary(self, session_id: int, text: str, *, day: date) -> SearchKey | None: ...
 
 
 class SentNoteStore(Protocol):
+    """Store of notes as they were when a request contained them."""
+
     async def load_owner(self, session_id: int) -> NoteSource: ...
     async def load_sent(
         self, whose: NoteSource, note_ids: Sequence[int], texts: Sequence[str], *, limit: int

@@ -22,6 +22,8 @@ MAX_PASSAGES = 5_000
 
 
 class KnowledgeStore(Protocol):
+    """Store of the passages of agents' files."""
+
     async def load_hashes(self, agent_id: int) -> Mapping[str, bytes]:
         """Return the SHA-256 of each stored file by its path."""
         ...
@@ -33,6 +35,8 @@ class KnowledgeStore(Protocol):
 
 
 class KnowledgeFolder(Protocol):
+    """Files of a folder as SHA-256 by path, and problems for the operator."""
+
     @property
     def files(self) -> Mapping[str, bytes]: ...
     @property
@@ -40,6 +44,8 @@ class KnowledgeFolder(Protocol):
 
 
 class KnowledgeSource(Protocol):
+    """Reader of agents' folders."""
+
     async def scan(self, folder: str) -> KnowledgeFolder: ...
     async def read_passages(self, folder: str, path: str) -> Sequence[Passage]:
         """Return the passages of a file. Raises an exception whose text is meant for an operator."""
@@ -47,12 +53,16 @@ class KnowledgeSource(Protocol):
 
 
 class AgentFolders(Protocol):
+    """Store of the folder of each agent."""
+
     async def load_folders(self) -> Mapping[int, str]:
         """Return the workspace folder of each agent by its id; empty for an agent without one."""
         ...
 
 
 class FolderPreloader(Protocol):
+    """Loader that reads agents' folders before they are needed."""
+
     async def preload(self, folders: Iterable[str]) -> None: ...
 
 

@@ -25,6 +25,8 @@ TURNS_AT_ONCE = 100
 
 
 class PastImportStore(Protocol):
+    """Store of imported conversations."""
+
     async def begin(self, session_id: int, *, source: PastSource, digest: bytes) -> PastImport: ...
     async def add(self, session_id: int, turns: Sequence[PastTurn], *, after: int) -> bool: ...
     async def end(self, session_id: int) -> None: ...
@@ -32,6 +34,8 @@ class PastImportStore(Protocol):
 
 
 class ImportEraser(Protocol):
+    """Service that erases an imported conversation."""
+
     async def erase_import(self, session_id: int, actor: str) -> Report: ...
 
 

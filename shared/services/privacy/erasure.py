@@ -19,10 +19,14 @@ WAIT_SECONDS = 60.0
 
 
 class ErasureAnnouncer(Protocol):
+    """Announcer of events that an erasure stored."""
+
     async def announce(self, session_id: int, message: Mapping[str, Any]) -> None: ...
 
 
 class ErasureStore(Protocol):
+    """Store of erasures and of the steps in which they are carried out."""
+
     async def load_preview(self, session_id: int) -> Preview: ...
     async def record_pending_confirmation(self, session_id: int) -> None: ...
     async def take_pending_confirmation(self, session_id: int) -> bool: ...

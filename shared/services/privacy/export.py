@@ -14,12 +14,16 @@ from shared.locales import catalogue
 
 
 class ExportStore(Protocol):
+    """Store of a person's data, loaded in pages."""
+
     async def count_messages(self, session_id: int) -> int: ...
     async def load_head(self, session_id: int, *, alone: bool = False) -> ExportHead: ...
     async def load_page(self, session: ExportedSession, *, after_seq: int) -> Sequence[dict[str, Any]]: ...
 
 
 class ExportClock(Protocol):
+    """Clock of the export's date."""
+
     def now(self) -> datetime: ...
 
 

@@ -14,11 +14,15 @@ log = structlog.get_logger(__name__)
 
 
 class RetentionStore(Protocol):
+    """Store that deletes rows older than their period."""
+
     async def sweep(self, table: str) -> int: ...
     async def list_idle_sessions(self, days: int, *, limit: int = 20) -> list[int]: ...
 
 
 class RetentionService:
+    """Service that deletes expired rows and unused conversations."""
+
     def __init__(
         self, *, store: RetentionStore, tables: Sequence[str], forgetting: ErasureService, days: int | None
     ) -> None:

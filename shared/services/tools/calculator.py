@@ -38,6 +38,8 @@ CALCULATE = ToolSpec(
 
 
 class CalculatorTool:
+    """Tool `calculate`."""
+
     spec = CALCULATE
     idempotent = True
     timeout_seconds = 5.0

@@ -22,6 +22,8 @@ CURRENT_TIME = ToolSpec(
 
 
 class CurrentTimeTool:
+    """Tool `current_time`."""
+
     spec = CURRENT_TIME
     idempotent = True
     timeout_seconds = 5.0

@@ -73,10 +73,14 @@ ASK_HUMAN = ToolSpec(
 
 
 class HandoverRequestStore(Protocol):
+    """Store of requests for an operator."""
+
     async def request_handover(self, new: NewHandover) -> Moved: ...
 
 
 class OverdueHandoverStore(Protocol):
+    """Store of handovers whose time limit has passed."""
+
     async def list_overdue(
         self, channel: str, limits: HandoverLimits, *, accounts: Sequence[str] | None = None
     ) -> Sequence[Overdue]: ...
@@ -84,6 +88,8 @@ class OverdueHandoverStore(Protocol):
 
 
 class HandoverServiceStore(Protocol):
+    """Store of handed-over conversations and operators' replies."""
+
     async def take_over(self, session_id: int, *, operator_id: int, name: str) -> Moved: ...
     async def release(
         self,

@@ -71,6 +71,8 @@ class ActionResult:
 
 
 class HandoverActionStore(Protocol):
+    """Store of macros, and of open handovers."""
+
     async def find_macro(self, name: str) -> Macro | None: ...
     async def find_open(self, session_id: int) -> tuple[int, tuple[str, ...]] | None: ...
     async def has_reply(self, session_id: int, cid: str) -> bool: ...
@@ -78,6 +80,8 @@ class HandoverActionStore(Protocol):
 
 
 class AuditRecorder(Protocol):
+    """Recorder of operators' actions in the audit log."""
+
     async def record(
         self, *, actor: str, action: str, about: str = "", detail: Mapping[str, Any] | None = None
     ) -> None: ...

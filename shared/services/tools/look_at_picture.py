@@ -11,10 +11,14 @@ from shared.ports import ToolContext, ToolFailed, ToolOutput
 
 
 class SessionPictureStore(Protocol):
+    """Store of a session's pictures."""
+
     async def find_picture(self, session_id: int, attachment_id: int) -> str | None: ...
 
 
 class LookAtPictureTool:
+    """Tool `look_at_picture`."""
+
     spec = LOOK_AT_PICTURE
     idempotent = True
     timeout_seconds = 5.0

@@ -41,12 +41,16 @@ MAKE_PICTURE = ToolSpec(
 
 
 class PictureMaker(Protocol):
+    """Service that makes pictures from descriptions."""
+
     model: str
 
     async def make(self, prompt: str, *, session: int | None = None) -> bytes: ...
 
 
 class PictureLedger(Protocol):
+    """Store of the cost of made pictures."""
+
     async def record_delegated(
         self, session_id: int, *, contact_id: int, turn: int, spent: Sequence[Spending], purpose: str
     ) -> None: ...
@@ -78,6 +82,7 @@ class MakePictureTool:
         self._price = price_micro
 
     def subject(self, arguments: Mapping[str, Any]) -> str:
+        """Return the beginning of the description, for the line about the running tool."""
         return str(arguments.get("description", ""))[:80]
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> ToolOutput:

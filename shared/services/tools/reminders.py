@@ -77,10 +77,14 @@ _REFUSALS: Mapping[Refusal, str] = {
 
 
 class ReminderToolStore(Protocol):
+    """Store that adds reminders."""
+
     async def add(self, new: NewReminder) -> Refusal | None: ...
 
 
 class DueReminderStore(Protocol):
+    """Store of due reminders."""
+
     async def list_due(
         self, channel: str, *, accounts: Sequence[str] | None = None
     ) -> Sequence[DueReminder]: ...

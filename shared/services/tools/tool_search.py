@@ -61,6 +61,9 @@ class UseTool:
         self.timeout_seconds = max(tool.timeout_seconds for tool in tools)
 
     def subject(self, arguments: Mapping[str, Any]) -> str:
+        """Return what the called tool says about its arguments, for the line about the running tool; may be
+        empty.
+        """
         tell = getattr(self._tools.get(str(arguments.get("tool"))), "subject", None)
         return "" if tell is None else str(tell(arguments.get("arguments") or {}))
 

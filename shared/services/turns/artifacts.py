@@ -12,6 +12,8 @@ FIND_CHARS = 200
 
 
 class ArtifactStore(Protocol):
+    """Store of artifacts and whole messages."""
+
     async def open_artifact(self, session_id: int, artifact: str) -> str | None: ...
     async def read_message(self, session_id: int, seq: int) -> str | None: ...
 

@@ -16,11 +16,15 @@ LOOK_SECONDS = 0.25
 
 
 class TimelineSource(Protocol):
+    """Source of the database's timeline, which changes when another server becomes primary."""
+
     @property
     def timeline(self) -> str: ...
 
 
 class TimelineStore(Protocol):
+    """Store of the newest timeline that any process has seen."""
+
     async def record_timeline(self) -> bool: ...
 
 

@@ -71,6 +71,8 @@ WORKSPACE_SHARE = 0.2
 
 
 class WorkspaceSource(Protocol):
+    """Source of agents' workspace files."""
+
     def load(self, folder: str) -> Workspace:
         """Return the folder's files as they were last read, and watch the folder. Never raises."""
         ...

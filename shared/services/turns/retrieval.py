@@ -44,6 +44,8 @@ there.
 
 
 class RecallStore(Protocol):
+    """Store that searches hidden messages, notes and files."""
+
     async def search(self, query: RecallQuery) -> Search: ...
 
 

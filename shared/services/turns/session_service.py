@@ -108,6 +108,8 @@ REWORDED_IN_PLACE = frozenset({"edit_not_last", "edit_out_of_view", "edit_busy",
 
 
 class TurnStore(Protocol):
+    """Store of messages, turns and their leases."""
+
     async def rehearse(self) -> None: ...
     async def accept(self, inbound: Inbound, *, channel: str, tokens: int) -> Accepted: ...
     async def claim(
@@ -161,6 +163,8 @@ class TurnStore(Protocol):
 
 
 class EditStore(Protocol):
+    """Store of edits of messages."""
+
     async def edit(
         self,
         session_id: int,
@@ -203,15 +207,21 @@ class HeartbeatStatus(Protocol):
 
 
 class DueReminderStarter(Protocol):
+    """Service that starts due reminders."""
+
     async def start_due(self, channel: str, *, accounts: Sequence[str] | None = None) -> None: ...
     async def load_text(self, session_id: int, turn: int) -> str | None: ...
 
 
 class SampleStarter(Protocol):
+    """Service that plays due demo talks."""
+
     async def play_due(self, channel: str) -> None: ...
 
 
 class OverdueHandoverEnder(Protocol):
+    """Service that ends overdue handovers."""
+
     async def end_overdue(self, channel: str, *, accounts: Sequence[str] | None = None) -> None: ...
 
 

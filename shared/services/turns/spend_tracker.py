@@ -158,6 +158,7 @@ class _CallOffer:
     """Micro-dollars spent by the turn's earlier calls, which its reservation includes."""
 
     def micro(self, prepared: PreparedRequest) -> int:
+        """Return the micro-dollars of the turn so far plus a call's cost at worst."""
         return self.spent_micro + self._worst_micro(prepared, prepared.request.max_output_tokens)
 
     def _worst_micro(self, prepared: PreparedRequest, output: int) -> int:
@@ -188,6 +189,7 @@ class _CallOffer:
         return bool(shortages) and all(least <= one.once_settled_micro for one in shortages)
 
     def max_input(self, shortages: Sequence[Shortage]) -> int:
+        """Return the most input tokens that the money left pays for, with the shortest answer."""
         return affordable_input(
             self.whole.estimate, MIN_OUTPUT, self._count_left(shortages), self.prices,
             hour=self.whole.request.cache_long,
@@ -221,6 +223,7 @@ class CallCosts:
 
     @property
     def micro(self) -> int:
+        """Known cost of all calls in micro-dollars; calls without a price count as 0."""
         return sum(call.cost_micro or 0 for call in (*self.stored, *self.unpaid))
 
     def take_unpaid(self) -> tuple[Spending, ...]:
@@ -231,6 +234,8 @@ class CallCosts:
 
 
 class SpendStore(Protocol):
+    """Store of reservations under the spending caps."""
+
     async def reserve(
         self, session_id: int, micro: int, *, caps: Caps, turn: int | None = None, job_id: int | None = None
     ) -> int | None: ...

@@ -64,6 +64,8 @@ class SubagentLimits:
 
 
 class SubagentLedger(Protocol):
+    """Store of the cost of a helper's calls."""
+
     async def record_delegated(
         self, session_id: int, *, contact_id: int, turn: int, spent: Sequence[Spending]
     ) -> None: ...
@@ -292,6 +294,7 @@ class Subagent:
 
 
 def shorten_middle(text: str, most: int) -> str:
+    """Return the text cut to about `most` characters by a note in place of its middle."""
     if len(text) <= most:
         return text
     half = most // 2

@@ -20,6 +20,8 @@ data.
 
 
 class ToolAttachmentStore(Protocol):
+    """Store of pictures and files of a session."""
+
     async def store(
         self, session_id: int, *, body: bytes, mime: str, name: str = "", description: str = ""
     ) -> int: ...

@@ -33,6 +33,8 @@ _ENDED = "[ended before it was done: the person asked to stop]"
 
 
 class ToolRoundStore(Protocol):
+    """Store of tool calls and their results."""
+
     async def record_tool_calls(
         self,
         claim: Claim,

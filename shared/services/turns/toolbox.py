@@ -141,6 +141,8 @@ ToolSearch = Callable[[Sequence[Tool]], Sequence[Tool]]
 
 
 class ToolImageStore(Protocol):
+    """Store of pictures and files that tools return."""
+
     async def store_image(self, session_id: int, image: ToolImage, *, by: str) -> tuple[Image, str]: ...
     async def store_file(self, session_id: int, file: ToolFile) -> Text: ...
 
@@ -370,6 +372,7 @@ def _outcome(task: asyncio.Future[T]) -> T:
 
 
 def find_server(tool: Tool) -> str:
+    """Return the name of the MCP server that provides a tool; empty for built-in tools."""
     return str(getattr(tool, "server", ""))
 
 
@@ -385,6 +388,7 @@ def find_output_cap(tool: Tool) -> int:
 
 
 def cap_output(text: str, most: int = OUTPUT_CHARS) -> str:
+    """Return a tool's output as the database accepts it, cut in the middle to about `most` characters."""
     text = storable(text)
     if len(text) <= most:
         return text

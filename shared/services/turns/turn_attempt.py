@@ -156,6 +156,7 @@ class ContextMeter:
         return max(0, self.anchor + round(ratio * (self.pending + back + tokens - passing)))
 
     def ratio_of(self, prepared: PreparedRequest | None) -> float:
+        """Return the model's tokens per estimated token of a request; without one, the learned ratio."""
         return self.ratio if prepared is None else prepared.ratio
 
 
@@ -177,6 +178,7 @@ class StreamState:
     """UTF-16 units that clients show, earlier rounds included."""
 
     def begin_call(self) -> None:
+        """Discard the draft of the former call."""
         self.draft = ""
 
     def add(self, piece: str, *, attempt: int) -> tuple[int, str]:

@@ -49,6 +49,8 @@ class RecordingEmpty(BadInput):
 
 
 class HeardStore(Protocol):
+    """Store of transcripts."""
+
     async def load_transcript(self, session_id: int, attachment_id: int) -> str | None: ...
     async def record_transcript(
         self,

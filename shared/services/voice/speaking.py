@@ -39,6 +39,8 @@ class NothingToSpeak(EvertalkError):
 
 
 class EndedAnswer(Protocol):
+    """Answer of an ended turn: its state and text."""
+
     @property
     def state(self) -> str: ...
     @property
@@ -46,10 +48,14 @@ class EndedAnswer(Protocol):
 
 
 class EndedAnswerStore(Protocol):
+    """Store of ended turns."""
+
     async def load_ended_turn(self, session_id: int, turn: int) -> EndedAnswer | None: ...
 
 
 class SpokenStore(Protocol):
+    """Store of recordings of spoken answers."""
+
     async def load_spoken(self, session_id: int, turn: int, form: SpeechFormat) -> bytes | None: ...
     async def record_spoken(
         self,
