@@ -1,4 +1,4 @@
-/** A service worker that shows notifications while no page looks, and leads to what they are about. It keeps and fetches nothing. */
+/** A service worker that shows notifications while no page is visible, and opens their page on click. It caches and fetches nothing. */
 
 /** @typedef {{title: string, body: string, tag: string, url: string}} Told */
 const worker = /** @type {any} */ (self);
@@ -18,14 +18,14 @@ async function showNotification({ title, body, tag, url }) {
   await worker.registration.showNotification(title, { body, tag, renotify: true, icon: "static/icon.svg", data: url });
 }
 
-/** The tab that shows it, or one of the same page; else a new one. @param {URL} url */
+/** Focuses a tab that shows the address, or one of the same page, or opens a new one. @param {URL} url */
 async function openPage(url) {
   const tabs = (await pages()).filter((/** @type {any} */ one) => isSame(new URL(one.url), url, "pathname"));
   const there = tabs.find((/** @type {any} */ one) => ["site", "at"].every((name) => isSame(new URL(one.url), url, name)));
   if (there) return there.focus();
   if (!tabs.length || !url.searchParams.has("at")) return worker.clients.openWindow(url.href);
   const tab = await tabs[0].focus();
-  // A tab that this worker does not control yet cannot be led anywhere.
+  // A tab that this worker does not control yet cannot be navigated.
   await tab.navigate(url.href).catch(() => worker.clients.openWindow(url.href));
 }
 

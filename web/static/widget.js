@@ -11,7 +11,7 @@
   api.loaded = true;
   window.Evertalk = api;
   const data = { ...script.dataset };
-  // Served at the root or beside the modules: both lead to the same folder.
+  // The script is served at the root or beside the modules; both cases lead to the same folder.
   const main = new URL(/\/static\/[^/]*$/.test(script.src.split("?")[0]) ? "widget/main.js" : "static/widget/main.js", script.src);
   const begin = () =>
     import(main.href)

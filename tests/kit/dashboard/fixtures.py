@@ -83,7 +83,7 @@ class Bell:
 
 
 class NobodyListens:
-    """Announcer that nobody receives."""
+    """Announcer whose messages reach no one."""
 
     async def announce(self, session_id: int, message: Mapping[str, Any]) -> None:
         return None

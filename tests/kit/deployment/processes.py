@@ -89,7 +89,7 @@ class Process:
 
     @property
     def runs(self) -> bool:
-        """Whether it runs now; False between its end and the next start."""
+        """Whether the process runs now; False between its end and its next start."""
         return self._process is not None and self._process.returncode is None
 
     def send(self, number: signal.Signals) -> None:

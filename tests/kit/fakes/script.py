@@ -82,7 +82,7 @@ class Script(Generic[Asked]):
     def action_for(self, asked: Asked) -> Json:
         """Return the action for this request.
 
-        Every matching rule counts the request; the first rule that is due decides, and is used once more.
+        Every matching rule counts the request; the first rule that is due decides, and its use is counted.
         """
         action: Json | None = None
         for rule in self.rules:

@@ -1,4 +1,6 @@
-"""A line between a process and a server that a test may cut, slow down, or rob of its replies."""
+"""A TCP proxy between a process and a server whose connections a test may cut, slow down, or rob of
+replies.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +14,15 @@ from random import Random
 CHUNK = 64 * 1024
 CONNECT_SECONDS = 5.0
 DONE_WITH_A_TRANSACTION = b"Z\x00\x00\x00\x05I"
-"""Postgres, outside of a transaction: whatever was asked before this is committed."""
+"""End of a reply of Postgres outside of a transaction; all that was asked before it is committed."""
 
 
 Upstream = tuple[str, int] | Path
-"""A host and a port, or a Unix socket."""
+"""A host and a port, or the path of a Unix socket."""
 
 
 class Cut(Exception):
-    """Raised by a hook: what it carries still goes through, then the line breaks on both sides."""
+    """Raised by a hook to break a connection on both sides, after the bytes `last` have been passed on."""
 
     def __init__(self, last: bytes = b"") -> None:
         super().__init__(f"cut after {len(last)} more bytes")
@@ -29,7 +31,7 @@ class Cut(Exception):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Link:
-    """One connection through the proxy, and how many bytes have gone which way."""
+    """One connection through the proxy, with the bytes passed on in each direction."""
 
     number: int
     asked: int = 0
@@ -42,28 +44,31 @@ class Link:
 
 
 Hook = Callable[[Link, bytes], Awaitable[bytes]]
-"""Gets what came, returns what goes on (`b""`: it is lost); may wait; raises Cut."""
+"""Function that gets the bytes that arrived, and returns the bytes to pass on (`b""` drops them).
+
+It may wait, and may raise Cut.
+"""
 
 
 async def everything(_link: Link, data: bytes) -> bytes:
-    """The hook of a line that is well."""
+    """Pass everything on, as the hook of an undisturbed connection."""
     return data
 
 
 @dataclass(slots=True, kw_only=True)
 class TcpProxy:
-    """`async with TcpProxy(upstream=…) as proxy`; clients go to `127.0.0.1:{proxy.port}`.
+    """The proxy; used as `async with TcpProxy(upstream=…) as proxy`.
 
-    Hooks may be exchanged at any time.
+    Clients connect to `127.0.0.1:{proxy.port}`. Its hooks may be replaced at any time.
     """
 
     upstream: Upstream
     others: Sequence[Upstream] = ()
-    """Servers that take turns with `upstream`, a connection each."""
+    """Servers that take turns with `upstream`, one connection each."""
     replies: Hook = everything
     requests: Hook = everything
     refuses: bool = False
-    """Who comes is cut off at once; links that are open stay."""
+    """Whether new connections are closed at once; open ones stay."""
     port: int = 0
     connections: int = 0
     links: set[Link] = field(default_factory=set)
@@ -84,7 +89,7 @@ class TcpProxy:
             await asyncio.wait(self._talks, timeout=5)
 
     def cut(self) -> int:
-        """Break every open line now; how many there were."""
+        """Break every open connection, and return how many there were."""
         broken = list(self.links)
         for link in broken:
             link.cut()
@@ -98,7 +103,7 @@ class TcpProxy:
         talk = asyncio.ensure_future(self._between(reader, writer))
         self._talks.add(talk)
         talk.add_done_callback(self._talks.discard)
-        # What is cancelled before it began has closed nothing.
+        # a task that is cancelled before it began has closed nothing
         talk.add_done_callback(lambda _: writer.transport.abort())
 
     async def _between(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -129,7 +134,7 @@ class TcpProxy:
         client: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         server: tuple[asyncio.StreamReader, asyncio.StreamWriter],
     ) -> None:
-        """Until either side has nothing more to say."""
+        """Pass bytes on in both directions until either side ends."""
         ways = [
             asyncio.ensure_future(self._requests(link, client[0], server[1])),
             asyncio.ensure_future(self._replies(link, server[0], client[1])),
@@ -166,7 +171,10 @@ async def _passed(hook: Hook, link: Link, data: bytes, writer: asyncio.StreamWri
 
 
 def cut_after(number: int, *, times: int = 1) -> Hook:
-    """Replies break off when so many bytes of one line have gone through, on the next `times` lines."""
+    """Return a hook that breaks a connection after `number` bytes of replies.
+
+    It does so on the next `times` connections that reach that number.
+    """
     left = [times]
 
     async def hook(link: Link, data: bytes) -> bytes:
@@ -179,7 +187,7 @@ def cut_after(number: int, *, times: int = 1) -> Hook:
 
 
 def delayed(seconds: float) -> Hook:
-    """Each piece comes so much later, in order."""
+    """Return a hook that passes each piece on `seconds` later, in order."""
 
     async def hook(_link: Link, data: bytes) -> bytes:
         await asyncio.sleep(seconds)
@@ -189,9 +197,9 @@ def delayed(seconds: float) -> Hook:
 
 
 def dripping(seconds: float, *, size: int = 1) -> Hook:
-    """No more than `size` bytes get through in so many seconds; the reader's side must be asked slowly.
+    """Return a hook that passes on at most `size` bytes every `seconds`.
 
-    For small answers only: what is held back waits in the hook of its own line.
+    Suited to small answers only, since all bytes wait in the hook.
     """
     held: dict[Link, bytearray] = {}
 
@@ -211,10 +219,11 @@ def dripping(seconds: float, *, size: int = 1) -> Hook:
 
 @dataclass(slots=True, kw_only=True)
 class LostReplies:
-    """A hook for Postgres: some replies are lost after the server has done the work, and the line with them.
+    """A hook for Postgres that loses some replies after the server has done the work, and breaks the
+    connection.
 
-    Nobody who asked can know whether it was committed. The first `skip` replies of a line go through:
-    whoever cannot log in has asked for nothing yet.
+    The client cannot know whether its change was committed. The first `skip` replies of a connection, those
+    of the login, are passed on.
     """
 
     share: float

@@ -59,11 +59,14 @@ class ChatEvidence:
 class UncertainAnswer:
     answer: EndedTurn
     notice: int
-    """The message with the button that brings it."""
+    """Id of the message with the button that brings the answer."""
 
 
 class ChatDatabaseProbe:
-    """Reads only; asked between two messages whether all is quiet, and at the end what there is."""
+    """Reads a database without changing it: between messages, whether the chat is idle.
+
+    At the end, the evidence.
+    """
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record], bot_id: int) -> None:
         self._pool = pool
@@ -79,8 +82,9 @@ class ChatDatabaseProbe:
             await self._pool.close()
 
     async def is_resting(self, chat: int, *, messages: int) -> bool:
-        """All of so many messages have arrived, been answered, and their answers are in the chat: or their
-        person was told that they may not be.
+        """Return whether that many messages have been stored and answered, and every answer was delivered.
+
+        An answer also counts if the person was told that it may be missing.
         """
         session = await self._session(chat)
         if session is None:
@@ -92,7 +96,7 @@ class ChatDatabaseProbe:
         )
 
     async def in_doubt(self, chat: int) -> list[UncertainAnswer]:
-        """Answers that may not have arrived and what tells so; whether they are there, a person sees."""
+        """Return the answers that may not have arrived, each with the notice about it."""
         session = await self._session(chat)
         if session is None:
             return []

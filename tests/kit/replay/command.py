@@ -1,4 +1,4 @@
-"""What `./evertalk replay` does with its arguments."""
+"""The command `./evertalk replay`: reads its arguments, plays the conversations, and prints the verdicts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class _ReplayRefused(Exception):
 
 
 def main(arguments: Sequence[str], settings: Settings | None = None) -> int:
-    """0 when every promise held, 1 when one was broken, 2 when there was nothing to play."""
+    """Run the command; return 0 if every promise held, 1 if one was broken, 2 if nothing could be played."""
     wish = _parse(arguments)
     try:
         if wish.wire and wish.url:
@@ -170,7 +170,7 @@ async def _play_all(
             )
 
     timeout = ClientTimeout(total=None, connect=15)
-    # Without cookies: every conversation is a visitor of its own.
+    # without cookies, so that every conversation is a separate visitor
     async with ClientSession(
         timeout=timeout, cookie_jar=DummyCookieJar(), connector=TCPConnector(limit=0)
     ) as http:
@@ -189,7 +189,9 @@ async def _all(talks: Sequence[Coroutine[Any, Any, PlayedConversation]]) -> list
 async def _judge_all(
     played: Sequence[PlayedConversation], system: ReplayTarget
 ) -> tuple[list[ReplayVerdict], int]:
-    """The database is asked once nothing silent runs any more."""
+    """Return the verdicts, read from the database once no background job is due, and the number of jobs
+    left.
+    """
     if system.database_url is None:
         return [_judged(each, None) for each in played], 0
     witness = await DatabaseProbe.connect(system.database_url)
@@ -210,7 +212,7 @@ def _judged(played: PlayedConversation, evidence: Evidence | None) -> ReplayVerd
 
 
 def _check_window(wish: ReplayOptions, settings: Settings) -> None:
-    """Said before anything starts, with the numbers."""
+    """Raise _ReplayRefused if `--window` cannot be used or is too small, before anything is started."""
     if wish.window is None:
         return
     if wish.url:
@@ -228,7 +230,7 @@ def _check_window(wish: ReplayOptions, settings: Settings) -> None:
 
 
 class _ReplayParser(argparse.ArgumentParser):
-    """One line and a hint instead of the whole usage."""
+    """A parser whose errors are one line and a hint instead of the whole usage."""
 
     def error(self, message: str) -> NoReturn:
         sys.stderr.write(f"evertalk replay: {message}\n  ./evertalk replay --help shows what can be said.\n")

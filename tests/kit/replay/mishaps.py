@@ -45,7 +45,7 @@ MISHAPS = (
     ),
     Mishap(name="reset before an edit", steps=[("editMessageText", {"reset": "before"})]),
     Mishap(name="reset after an edit", steps=[("editMessageText", {"reset": "after"})]),
-    # A short answer has no bubble: it is sent in one piece, and may be missing altogether.
+    # a short answer has no bubble: it is sent in one piece, and may be missing altogether
     Mishap(name="reset before a bubble", steps=[("sendMessage", {"reset": "before"})]),
     Mishap(name="lost acknowledgement of a bubble", steps=[("sendMessage", {"reset": "after"})]),
     Mishap(
@@ -73,7 +73,7 @@ class Mishaps:
         self.planned: Counter[str] = Counter()
 
     async def before(self, chat: int) -> None:
-        """Every so often the next mishap is laid out for this chat."""
+        """Plan the next mishap for this chat, if it is time for one."""
         if self._said % self._every or self._restart_is_near():
             return
         mishap = MISHAPS[self._next % len(MISHAPS)]
@@ -83,7 +83,10 @@ class Mishaps:
         await self._telegram.control("script", rules=rules, more=True)
 
     async def after(self, chat: int, message: int) -> int | None:
-        """Twice the bot ends in the middle of an answer; the bubble that a killed one may not know of."""
+        """Restart the bot, twice in a replay, in the middle of an answer.
+
+        Return the id of a message that a killed bot may not know it has sent; None without one.
+        """
         self._said += 1
         if not self._restarts or self._said <= self._restarts[0][1]:
             return None
@@ -96,7 +99,7 @@ class Mishaps:
         return shown if how == "kill" else None
 
     async def used(self) -> dict[str, int]:
-        """How many calls met which fault."""
+        """Return the number of calls that met each fault."""
         found: Counter[str] = Counter()
         for rule in await self._telegram.control("rules"):
             action = rule["action"]
@@ -108,7 +111,10 @@ class Mishaps:
         return bool(self._restarts) and self._said == self._restarts[0][1]
 
     async def _bubble(self, chat: int, message: int) -> int | None:
-        """The first message of the bot behind this one: the answer is being written now."""
+        """Wait for the bot's first message after `message`, which shows that an answer is being written.
+
+        Return its id; None if none appears.
+        """
         until = asyncio.get_running_loop().time() + BUBBLE_SECONDS
         while (shown := await self._newest(chat)) <= message:
             if asyncio.get_running_loop().time() > until:
@@ -117,11 +123,11 @@ class Mishaps:
         return shown
 
     async def _newest(self, chat: int) -> int:
-        """The last message that the bot has sent into this chat."""
+        """Return the id of the last message that the bot has sent to this chat; 0 if there is none."""
         calls = await self._telegram.calls("sendMessage", chat=chat)
         return max((int((call["result"] or {}).get("message_id", 0)) for call in calls[-3:]), default=0)
 
 
 def _match(method: str, chat: int) -> dict[str, Any]:
-    """A poll is of no chat."""
+    """Return the match of a rule for a call; polls belong to no chat."""
     return {"method": method} if method == "getUpdates" else {"method": method, "chat": chat}

@@ -1,4 +1,4 @@
-"""One conversation, played: a message, its answer, the next; now and then a few at once."""
+"""Plays one conversation over the web: a message, its answer, the next; now and then several at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.kit.replay.visitor import AnswerTimeout, SimulatedVisitor, VisitorRej
 Speed = Literal["max", "real"]
 
 ANSWER_SECONDS = 300.0
-"""A provider that is away makes turns wait for up to 30 s at a time."""
+"""Longest wait for answers in seconds; while a provider is away, turns wait up to 30 at a time."""
 CHARS_PER_SECOND = 15.0
 LONGEST_TYPING_SECONDS = 12.0
 _BURST_EVERY = 8
@@ -65,7 +65,9 @@ async def _talk(
 
 
 def steps(messages: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Mostly one message at a time; every so often two or three without waiting in between."""
+    """Yield the messages in groups that are sent without waiting: mostly single ones, sometimes two or
+    three.
+    """
     at, number = 0, 0
     while at < len(messages):
         number += 1

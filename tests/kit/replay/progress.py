@@ -1,4 +1,4 @@
-"""A bar on the terminal's last line; silent when nobody watches."""
+"""A progress bar on the terminal's last line; it prints nothing if the output is no terminal."""
 
 from __future__ import annotations
 

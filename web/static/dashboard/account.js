@@ -1,4 +1,4 @@
-/** The operator's own account: a password, so that the next login needs no link, and the logins that are open. */
+/** The page of the operator's account: a password, a second factor, the language, and the open logins. */
 import { language, languages } from "./i18n.js";
 import { ask, keepFresh } from "./net.js";
 import { card, h, problem, repaintTimes, show, skeleton, t, ts } from "./parts.js";

@@ -1,8 +1,8 @@
-/** Asks before something is changed, does it once, and says what became of it. */
+/** Asks for confirmation before a change, carries it out once, and reports the result. */
 import { h, t, ts } from "./parts.js";
 
 /**
- * Resolves to whether the person said yes; Escape is no.
+ * Asks a question in a dialog; resolves to whether the person agreed. Escape means no.
  * @param {{title: string, words: string[], yes: string}} question @returns {Promise<boolean>}
  */
 export function confirm({ title, words, yes }) {

@@ -1,4 +1,4 @@
-/** A note that an operator adds to what is remembered of a person. */
+/** The form by which an operator adds a note about a person. */
 import { ask } from "./net.js";
 import { h, nameOf, problem, show, t, ts } from "./parts.js";
 
@@ -53,7 +53,7 @@ export function noteAdder({ signal, added, heir = "", look: looks = "card maker"
     await agentsOf(who.value);
   }
 
-  /** Notes belong to one agent: of several the person has spoken to, one is chosen. @param {string} id */
+  /** Offers the agents that the person has spoken to, since a note belongs to one agent. @param {string} id */
   async function agentsOf(id) {
     if (heir) return;
     const talks = id ? (await ask(`/people/${id}`, { signal })).conversations : [];

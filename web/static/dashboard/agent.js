@@ -1,4 +1,4 @@
-/** One agent: its settings as a form and as JSON, checked while they are typed, and what they come to. */
+/** The page of one agent: its settings as a form and as JSON, checked while the operator types, and their effects. */
 import { svg } from "../shared/h.js";
 import { ask } from "./net.js";
 import { DASH, card, h, notFoundPage, number, pct, problem, set, show, skeleton, t, tabPanels, table, tn } from "./parts.js";
@@ -9,10 +9,10 @@ import { mcpCard } from "./mcp.js";
 import { playground } from "./playground.js";
 import { conflict, problemList, watchTyping } from "./editing.js";
 
-/** In the order of the window: the part before each threshold has its colour. */
+/** Parts of the context window in order: the part before each threshold has that threshold's colour. */
 const BUDGET = [["fixed", t("System and tools"), "system"], ["flush_at", t("Memory saved at"), "history"], ["compact_at", t("Summary due at"), "memory"], ["hard", t("Most that fits"), "summary"], ["window", t("Window"), "free"]];
 const SOURCES = { agent: t("this agent"), preset: t("its preset"), deployment: t("deployment") };
-/** A part of the window is drawn larger, too, where the thresholds lie in so small a share of it. */
+/** Share of the window below which the used part is also drawn alone, and so larger. */
 const SMALL = 0.5;
 
 /** @param {Page} page */
@@ -37,7 +37,7 @@ export function agentPage({ root, id: name, me, say, entitle, signal }) {
     try {
       const agent = await ask(path, { signal });
       const kept = recall(place);
-      // What was typed began with that version: whoever was faster meanwhile is shown, not overwritten.
+      // The typed text is based on that version: a newer version by someone else is shown, not overwritten.
       draw(kept ? { ...agent, version: kept.version } : agent, kept?.text);
     } catch (error) {
       if (signal.aborted) return;
@@ -73,7 +73,7 @@ export function agentPage({ root, id: name, me, say, entitle, signal }) {
       if (found.effective) show(numbers, figures(found.effective));
     }
 
-    /** The config, or null while what is typed is no JSON. */
+    /** Returns the config; null while the typed text is no JSON. */
     function read() {
       try { return editor.read(); }
       catch (error) { judged({ problems: [t("This is not JSON yet: {fault}", { fault: /** @type {Error} */ (error).message })], remarks: [] }); return null; }
@@ -133,7 +133,7 @@ export function agentPage({ root, id: name, me, say, entitle, signal }) {
 
 /** @param {any} config */
 const asJson = (config) => JSON.stringify(config, null, 2);
-/** For a login that ends meanwhile, or a look at another page. @param {string} place @param {{version: number, text: string} | null} kept */
+/** Keeps the typed text over a new login, and over a visit to another page. @param {string} place @param {{version: number, text: string} | null} kept */
 function remember(place, kept) {
   try { if (kept) sessionStorage.setItem(place, JSON.stringify(kept)); else sessionStorage.removeItem(place); } catch { /* nothing is kept in this browser */ }
 }
@@ -145,7 +145,7 @@ function recall(place) {
 /** @param {string} words */
 const doneLine = (words) => h("p", { class: "done" }, words);
 
-/** Two views of one draft: what one of them was given, the other shows when it is opened. @param {Api["Agent"]} agent @param {string} typed @param {boolean} may @param {number} first */
+/** Returns the two views of one draft, form and JSON; each shows the other's changes when it is opened. @param {Api["Agent"]} agent @param {string} typed @param {boolean} may @param {number} first */
 function draftViews(agent, typed, may, first) {
   let draft = /** @type {any} */ (null);
   let tab = first;
@@ -171,7 +171,7 @@ function draftViews(agent, typed, may, first) {
   };
 }
 
-/** Where it answers. @param {Api["Agent"]} agent */
+/** Returns the places in which the agent answers. @param {Api["Agent"]} agent */
 function places(agent) {
   const line = (/** @type {string} */ label, /** @type {any} */ value) => h("div", null, h("dt", null, label), h("dd", { dir: "auto" }, value));
   return card(t("Used by"), [h("dl", { class: "pairs" },
@@ -182,7 +182,7 @@ function places(agent) {
 /** @param {any} value */
 const plain = (value) => value === null || value === undefined ? t("none") : typeof value === "number" ? number(value) : Array.isArray(value) ? value.map((one) => Array.isArray(one) ? one.join("=") : String(one)).join(", ") || t("none") : String(value);
 
-/** Where the thresholds lie, on the whole window and, if that is much larger, on the part that is used. @param {Api["ContextBudget"]} budget */
+/** Draws the thresholds on the whole window, and on its used part if that is much smaller. @param {Api["ContextBudget"]} budget */
 function thresholds(budget) {
   const sizes = /** @type {Record<string, number>} */ (budget);
   const known = BUDGET.filter(([key]) => typeof sizes[key] === "number");

@@ -1,4 +1,4 @@
-/** An agent as a form: each control is one place of its config, and what no control knows stays as it is. */
+/** An agent as a form: each control edits one place of its config; values without a control stay as they are. */
 import { area, choice, code, figure, formOf, isMap, line, lines, rows } from "./forms.js";
 import { h, show, t } from "./parts.js";
 
@@ -6,11 +6,11 @@ const NUMBERS = [["context_window", t("Context window")], ["max_output", t("Maxi
   ["keep_turns", t("Newest turns kept verbatim")], ["max_rounds", t("Newest rounds sent")], ["window_messages", t("Newest messages sent")], ["trim_tokens", t("Leave out old messages above")]];
 const MODELS = "known-models";
 const MODEL = { list: MODELS, maxlength: 200 };
-/** Problems that name another place than their control does. */
+/** Places that problems name differently than their control, by control. */
 const NAMES = { preset: "context:" };
 /** @param {any} value */
 const listOf = (value) => typeof value === "string" ? [value] : Array.isArray(value) ? value.map(String) : null;
-/** Names in which * stands for anything and ? for one sign, as the server reads them. @param {string} name @param {string} rule */
+/** Returns whether a name matches a rule, in which * stands for any text and ? for one character, as on the server. @param {string} name @param {string} rule */
 function matchesRule(name, rule) {
   let [at, place, star, from] = [0, 0, -1, 0];
   while (at < name.length) {
@@ -24,7 +24,7 @@ function matchesRule(name, rule) {
 /** @param {string} name @param {string[]} rules */
 const ruleFor = (name, rules) => rules.find((rule) => matchesRule(name, rule));
 
-/** All MCP servers, or those that are ticked; one that is named and not set up can only be removed. @type {import("./forms.js").Kind} */
+/** A choice of MCP servers, all or the ticked ones. A server that is named but not set up can only be removed. @type {import("./forms.js").Kind} */
 const servers = {
   group: true, make: () => h("div", { class: "stack" }),
   fill(group, { known, chosen }) {
@@ -36,7 +36,7 @@ const servers = {
   read: (group) => group.querySelector("input").checked ? undefined : [...group.querySelectorAll("li input:checked")].map((one) => one.name),
 };
 
-/** A switch for each tool, which writes the rules by name below it. @type {import("./forms.js").Kind} */
+/** A switch for each tool; switching writes the rules in the field below. @type {import("./forms.js").Kind} */
 const switches = {
   group: true,
   make: ({ agent }) => h("ul", { class: "tool-switches" }, agent.tools.map((/** @type {Api["AgentTool"]} */ tool) => h("li", { data: { server: tool.server ?? "" } },
@@ -70,7 +70,7 @@ const switches = {
 const rulesOf = (tools) => ({ allow: listOf(tools?.allow) ?? ["*"], deny: listOf(tools?.deny) ?? [], chosen: listOf(tools?.servers) });
 
 const AUDIENCE = [["", t("as set by its site")], ["personal", t("personal: shows everything")], ["public", t("public: a plain chat")]];
-/** The parts of the form; the numbers of the context and the servers of tools are those that the server names. */
+/** The sections of the form; its numbers and tool servers come from the server. */
 const WHO = [{ path: "name", label: t("Display name"), kind: line({ maxlength: 80, dir: "auto", placeholder: "Evertalk" }) }, { path: "workspace", label: t("Folder"), kind: code({ maxlength: 500 }) }];
 const PERSONA = { path: "persona", label: t("Persona"), kind: area({ rows: 8, maxlength: 50_000, placeholder: t("Default persona") }) };
 const ANSWERS = [["model", t("Chat model")], ["summary_model", t("Summary model")], ["helper_model", t("Subagent model")]].map(([path, label]) => ({ path, label, kind: code({ ...MODEL, placeholder: t("Default") }) }));

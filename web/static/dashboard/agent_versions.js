@@ -1,4 +1,4 @@
-/** Former versions of an agent: each compared with the current one, and a way back to it. */
+/** Earlier versions of an agent, each compared with the current one, with a button to restore it. */
 import { ask } from "./net.js";
 import { DASH, card, h, number, problem, show, t, time } from "./parts.js";
 import { linesOf } from "./diff.js";

@@ -8,7 +8,7 @@ const LOOKS = { due: "waiting", sending: "answering", sent: "idle", failed: "pro
 const PAST = [{ label: t("Alert") }, { label: t("Started") }, { label: t("Resolved") }, { label: t("Notified") }];
 const TARGETS = [{ label: t("Goes to") }, { label: t("Last message") }, { label: t("Last delivered") }, { label: t("What to do") }];
 const WAYS = { telegram: "Telegram", webhook: t("webhook"), email: t("mail") };
-/** Where one looks further, by kind. */
+/** Pages on which an alert can be examined, by kind of alert. */
 const PLACES = { spend_source: ["/dashboard/costs", t("Costs")], dead_job: ["/dashboard/jobs?state=dead", t("Jobs")], uncertain_delivery: ["/dashboard/deliveries", t("Delivery problems")], no_worker: ["/dashboard/jobs", t("Jobs")], duty_late: ["/dashboard/jobs", t("Jobs")] };
 
 /** @param {Page} page */

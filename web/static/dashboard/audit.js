@@ -45,7 +45,7 @@ export function auditPage({ root, go, say, entitle, signal }) {
   /** @param {Api["AuditChain"]} found */
   function draw(found) {
     chain.className = `chain ${found.state}`;
-    // A broken chain has entries before the break that hold: the state decides, not `through`.
+    // A broken chain has valid entries before the break, so `state` decides, not `through`.
     const words = found.state === "broken" ? t("The chain breaks at entry {id} of {time}: this entry or an earlier one was changed or removed.", { id: String(found.broken_at?.id), time: formatWhen(found.broken_at?.at ?? "") })
       : found.through ? tn("Verified: {count} entry without gaps, up to entry {id} of {time}.", "Verified: {count} entries without gaps, up to entry {id} of {time}.", found.entries, { id: String(found.through.id), time: formatWhen(found.through.at) })
       : t("Nothing is in the log yet.");
@@ -89,7 +89,7 @@ function entries(page, params, change) {
 }
 
 const ID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}";
-/** Where what an entry is about is shown; an id alone is that of a conversation in these only. @type {[RegExp, RegExp, string][]} */
+/** Pages that show what an entry is about. An id alone is that of a conversation only in the entries named here. @type {[RegExp, RegExp, string][]} */
 const WAYS = [
   [/^(read\.(session|messages|compactions|replay|export)|handover\..*)$/, new RegExp(`^(${ID})$`), "/dashboard/sessions/"],
   [/./, new RegExp(`^person:(${ID})$`), "/dashboard/people/"],

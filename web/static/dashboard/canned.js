@@ -1,4 +1,4 @@
-/** Canned replies: found by `/` and a few letters in the composer, filled in with what is known, and kept by operators. */
+/** Canned replies: chosen in the composer by `/` and a few letters, filled in with known values, and managed by operators. */
 import { h, set, show } from "../shared/h.js";
 import { drawIcon } from "./icons.js";
 import { ask } from "./net.js";
@@ -20,7 +20,7 @@ export function cannedReplies({ me, signal, say }) {
   /** @param {string} body */
   const filled = (body) => body.replace(/\{\{\s*([a-z_.]+)\s*\}\}/g, (whole, /** @type {string} */ name) => values[name] || whole);
 
-  /** The list below a composer. @param {HTMLTextAreaElement} input @param {() => void} changed */
+  /** Adds the list of replies below a composer. @param {HTMLTextAreaElement} input @param {() => void} changed */
   function choices(input, changed) {
     let places = /** @type {any[]} */ ([]);
     let at = 0;
@@ -54,7 +54,7 @@ export function cannedReplies({ me, signal, say }) {
       input.focus();
     }
 
-    /** Whether the key was for the list. @param {KeyboardEvent} event */
+    /** Handles a key; returns whether the list has used it. @param {KeyboardEvent} event */
     function pressed(event) {
       if (!places.length || event.isComposing) return false;
       const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];

@@ -1,4 +1,4 @@
-/** Draws how full the context was at each turn: areas by source, the limit's lines, what was summarised and saved. */
+/** Draws the size of the context at each turn: areas by source, lines for the limits, and marks for summaries and saved notes. */
 import { h, set, show, svg } from "../shared/h.js";
 import { number, percent, tokens, stamp } from "../shared/fmt.js";
 import { DASH, NAMES, SOURCES, listItems, splitTokens, t, table, tn, ts } from "./parts.js";
@@ -9,14 +9,14 @@ const BOTTOM = 34;
 const LEFT = 52;
 const RIGHT = 12;
 
-/** A number a person would choose for an axis. @param {number} most */
+/** Returns a round number for the steps of an axis up to `most`. @param {number} most */
 export function stepFor(most) {
   const rough = most / 4;
   const size = 10 ** Math.floor(Math.log10(Math.max(rough, 1)));
   return [1, 2, 2.5, 5, 10].map((factor) => factor * size).find((step) => step >= rough) ?? rough;
 }
 
-/** Points as they are drawn: what the parts of each turn add up to is its context. @param {Api["TimelinePoint"][]} points */
+/** Returns the points as they are drawn: the parts of each turn are scaled to add up to its context. @param {Api["TimelinePoint"][]} points */
 function rowsOf(points) {
   return points.map((point) => {
     const context = point.context ?? 0;
@@ -179,7 +179,7 @@ function overall(rows, timeline, limit) {
   return [limit ? t("Highest {tokens} of {limit} at turn {turn}.", values) : t("Highest {tokens} at turn {turn}.", values), tn("Summarised once.", "Summarised {count} times.", timeline.summaries), t("Shares are estimates, scaled to what the provider counted.")].join(" ");
 }
 
-/** The same numbers as a table, made when it is opened. @param {any[]} rows @param {Api["Timeline"]} timeline @param {number | null} limit */
+/** Returns the same numbers as a table, which is built when it is opened. @param {any[]} rows @param {Api["Timeline"]} timeline @param {number | null} limit */
 function chartAsTable(rows, timeline, limit) {
   const columns = [t("Turn"), ...SOURCES.map((name) => NAMES[/** @type {keyof typeof NAMES} */ (name)]), t("Context"), t("Of the limit")].map((label) => ({ label, num: true }));
   const place = h("div", { class: "scroll", role: "region", "aria-label": t("Context per turn as a table"), tabindex: 0 });

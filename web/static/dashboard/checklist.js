@@ -1,7 +1,7 @@
-/** The checklist of the first days: what is set up, what is not, and where each is done. */
+/** The checklist of the first days: what is set up and what is not, with a link for each step. */
 import { card, h, t } from "./parts.js";
 
-/** By step: its name, why, and where it is done. @type {Record<string, [string, any, string]>} */
+/** Name, reason and place of each step, by its id. @type {Record<string, [string, any, string]>} */
 const STEPS = {
   model: [t("Enter a model key"), t("Until then the built-in demo answers."), "/dashboard/settings?section=model"],
   try: [t("Try it"), t("Write a message, as a visitor would."), "/chat"],
@@ -21,7 +21,7 @@ export function checklistCard({ steps }, hide) {
     !broken && h("button", { type: "button", class: "line", onclick: hide }, t("Hide"))]);
 }
 
-/** The next step, and those that broke, say why. @param {{name: string, state: "done" | "todo" | "broken"}} one @param {boolean} isNext */
+/** Draws a step; the next one and broken ones also show their reason. @param {{name: string, state: "done" | "todo" | "broken"}} one @param {boolean} isNext */
 function step({ name, state }, isNext) {
   const [title, why, href] = STEPS[name];
   const [words, look] = STATES[state];

@@ -1,4 +1,4 @@
-/** Every summary of a session: what it saved, what it cost, its words and the originals, and the way back. */
+/** Every summary of a session: its saving, its cost, its text and the original messages, and a button to undo it. */
 import { ask } from "./net.js";
 import { DASH, empty, h, money, number, pct, problem, show, t, tabs, time, tokens, ts } from "./parts.js";
 import { duration } from "./figures.js";
@@ -17,7 +17,7 @@ function bars(fold) {
     h("span", { dir: "ltr" }, `${tokens(fold.tokens_before)} → ${tokens(fold.tokens_after)}`));
 }
 
-/** Nested findings as lines of words. @param {any} value @returns {string} */
+/** Returns nested findings as lines of text. @param {any} value @returns {string} */
 function plain(value) {
   if (value === null || value === undefined) return DASH;
   if (Array.isArray(value)) return value.length ? value.map(plain).join(", ") : t("none");

@@ -21,5 +21,5 @@ export function contactCard({ id, signal }) {
   return { node, load };
 }
 
-/** Only an address of the web becomes a link. @param {string} page */
+/** Returns a link to a page if its address is http or https, else the address as text. @param {string} page */
 const link = (page) => /^https?:\/\//.test(page) ? h("a", { href: page, target: "_blank", rel: "noopener noreferrer" }, page.replace(/^https?:\/\//, "")) : page;

@@ -41,7 +41,7 @@ export function costsPage({ root, go, entitle, signal, say }) {
     if (!refresh) say(tn("{count} row", "{count} rows", page.rows.length));
   }
 
-  /** Returns the place of the most expensive people, which asks for them once it is scrolled to. @param {string} query */
+  /** Returns the part with the most expensive people, which is loaded when it is scrolled into view. @param {string} query */
   function peoplePart(query) {
     const place = h("div", { class: "costs-people" });
     const seen = new IntersectionObserver(async ([first]) => {
@@ -82,7 +82,7 @@ function totals(total) {
   ];
 }
 
-/** People in the list below the models; the grouping by person has all. */
+/** Most people in the list below the models; grouping by person shows all. */
 const MOST_PEOPLE = 10;
 
 /** @param {Api["Costs"]} page @param {number} [most] rows that are shown */

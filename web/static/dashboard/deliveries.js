@@ -1,4 +1,4 @@
-/** Parts of answers that may not be in their chat, or never will be, and what an operator can do about it. */
+/** Parts of answers that may be missing in their chat or will never arrive, and actions on them. */
 import { outcome, confirm } from "./acting.js";
 import { beyond, pagesOf, placeOf } from "./lists.js";
 import { ask, keepFresh } from "./net.js";

@@ -1,4 +1,4 @@
-/** Difference between a summary and the former one, and facts to keep that it lacks. */
+/** Difference between a summary and the one before, and facts that it lacks, which can be kept. */
 import { ask } from "./net.js";
 import { empty, h, problem, show, skeleton, t, tn, ts } from "./parts.js";
 
@@ -7,7 +7,7 @@ const CHANGES = { added: t("new"), changed: t("changed"), closed: t("closed"), l
 const SAME_SHOWN = 2;
 const NEW_SHOWN = 8;
 
-/** Stretches that did not change are folded. @param {Api["DiffLine"][]} lines @param {(count: number) => string} [folded] */
+/** Draws lines of a difference; unchanged stretches are folded. @param {Api["DiffLine"][]} lines @param {(count: number) => string} [folded] */
 export function linesOf(lines, folded = (count) => tn("{count} unchanged sentence", "{count} unchanged sentences", count)) {
   const nodes = [];
   for (let at = 0; at < lines.length;) {

@@ -1,4 +1,4 @@
-/** A conversation as a file: which form, chosen from a small menu. */
+/** A small menu to download a conversation as a file of a chosen format. */
 import { h, t } from "./parts.js";
 
 const FORMS = [["json", "JSON", t("everything, machine-readable")], ["md", "Markdown", t("messages, easy to read")]];

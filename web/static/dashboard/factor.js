@@ -1,4 +1,4 @@
-/** The operator's second factor: set up by a key and a first code, taken away by a code. */
+/** The operator's second factor: set up by a key and a first code, removed by a code. */
 import { ask } from "./net.js";
 import { svg } from "../shared/h.js";
 import { h, problem, show, skeleton, t, time, tn } from "./parts.js";
@@ -59,7 +59,7 @@ export function secondFactor(say, signal, changed) {
   return h("div", null, place, note);
 }
 
-/** Dark on white in every theme, with the quiet border that cameras need. @param {{size: number, path: string}} picture */
+/** Draws a QR code, in every theme dark on white and with the margin that cameras need. @param {{size: number, path: string}} picture */
 const qrCode = ({ size, path }) => svg("svg", { class: "qr", viewBox: `-4 -4 ${size + 8} ${size + 8}`, role: "img", "aria-label": t("QR code of the key"), "shape-rendering": "crispEdges" },
   svg("rect", { x: -4, y: -4, width: size + 8, height: size + 8, fill: "#fff" }), svg("path", { d: path, fill: "#000" }));
 

@@ -1,8 +1,8 @@
-/** Money and spans of time, which the dashboard alone shows. */
+/** Formats money and lengths of time, which only the dashboard shows. */
 import { DASH, english, isMissing, short, spoken } from "../shared/fmt.js";
 
 /**
- * Money; small sums keep their significant digits.
+ * Returns an amount in US dollars; small amounts keep their significant digits.
  * @param {number | string | null | undefined} value
  */
 export function usd(value) {
@@ -13,7 +13,7 @@ export function usd(value) {
 }
 
 /**
- * A length of time from milliseconds: "340 ms", "4.2 s", "3 min", "2 h".
+ * Returns a length of time, given in milliseconds: "340 ms", "4.2 s", "3 min", "2 h".
  * @param {number | null | undefined} ms
  */
 export function duration(ms) {
@@ -29,7 +29,7 @@ export function duration(ms) {
 const unit = (value, digits, sign, name) => english() ? `${short(value, digits)} ${sign}` : short(value, digits, { style: "unit", unit: name, unitDisplay: "short" });
 
 /**
- * How long ago, in the words of the locale.
+ * Returns how long ago a moment was, in the locale's words.
  * @param {string | Date | null | undefined} moment @param {string} [locale] @param {number} [now]
  */
 export function ago(moment, locale = spoken, now = Date.now()) {

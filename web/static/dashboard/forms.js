@@ -1,9 +1,8 @@
-/** Forms by description: one row of a table draws a control, fills it, reads it back, and says what is wrong with it. */
+/** Forms from tables: each row describes a control, which is drawn, filled, read and checked by it. */
 import { h, set, show, t, ts } from "./parts.js";
 
 /**
- * A way to ask for a value. `of` is what the page knows of the thing. `read` returns undefined for a value that is
- * left out; `before` is the value until then. A `group` has several fields below one label.
+ * A kind of control. `of` is what the page knows of the object. `read` returns undefined for a value that is left out; `before` is the value until then. A `group` has several fields below one label.
  * @typedef {{make: (of: any) => any, fill: (control: any, value: any) => void, read: (control: any, before: any, of: any) => any, tick?: boolean, group?: boolean}} Kind
  * @typedef {{path: string, label: any, kind: Kind, help?: any, bare?: boolean}} Control a place such as `prices.input`; a `bare` one shows no label of its own
  */
@@ -21,7 +20,7 @@ export function valueAt(draft, path) {
   return inner ? isMap(draft[name]) ? draft[name][inner] : undefined : draft[name];
 }
 
-/** Sets a value in a draft; undefined deletes it, and the map that it leaves empty. @param {any} draft @param {string} path @param {any} value */
+/** Sets a value in a draft; undefined deletes it, and also the map that this leaves empty. @param {any} draft @param {string} path @param {any} value */
 export function putAt(draft, path, value) {
   const [name, inner] = path.split(".");
   if (inner) {
@@ -38,7 +37,7 @@ export const line = (how) => ({
   make: () => h("input", { type: "text", autocomplete: "off", spellcheck: "false", ...how }),
   fill: (field, value) => { field.value = value ?? ""; }, read: (field) => typed(field) || undefined,
 });
-/** A name, number or address, which is written the same in every language. @param {any} [how] */
+/** Returns a kind of control for a name, number or address, which is the same in every language. @param {any} [how] */
 export const code = (how) => line({ dir: "ltr", autocapitalize: "none", translate: "no", ...how });
 /** @param {any} [how] @returns {Kind} */
 export const area = (how) => ({ ...line(), make: () => h("textarea", { dir: "auto", spellcheck: how?.dir === "ltr" ? "false" : null, ...how }) });
@@ -47,19 +46,19 @@ export const lines = (how, stored = false) => ({
   ...area(how), fill: (field, value) => { field.value = [value ?? []].flat().join("\n"); },
   read: (field) => { const found = typed(field).split("\n").map((one) => one.trim()).filter(Boolean); return stored ? found : orNone(found); },
 });
-/** Several names in one line. @param {any} [how] @param {(text: string) => any} [each] @returns {Kind} */
+/** Returns a kind of control for several names in one line. @param {any} [how] @param {(text: string) => any} [each] @returns {Kind} */
 export const several = (how, each = (text) => text) => ({
   ...code(how), fill: (field, value) => { field.value = [value ?? []].flat().join(", "); },
   read: (field) => orNone(typed(field).split(/[\s,]+/).filter(Boolean).map(each)),
 });
-/** Sends text that is no JSON to the server, which explains it. @param {any} [how] @returns {Kind} */
+/** Returns a kind of control for JSON; text that is no JSON is sent as it is, and the server explains the error. @param {any} [how] @returns {Kind} */
 export const json = (how) => ({
   ...area({ dir: "ltr", ...how }), fill: (field, value) => { field.value = value === undefined || value === null ? "" : JSON.stringify(value, null, 2); },
   read: (field) => { if (!typed(field)) return undefined; try { return JSON.parse(typed(field)); } catch { return typed(field); } },
 });
-/** Sends text that is no number to the server, which explains it. @param {string} text */
+/** Returns the number that a text holds; other text is returned as it is, and the server explains the error. @param {string} text */
 export const figured = (text) => /^-?\d+(\.\d+)?$/.test(text) ? Number(text) : text;
-/** A number; "none" switches a limit off where one is inherited. @param {any} [how] @param {any} [inherited] @returns {Kind} */
+/** Returns a kind of control for a number; "none" switches an inherited limit off. @param {any} [how] @param {any} [inherited] @returns {Kind} */
 export const figure = (how, inherited) => ({
   make: () => h("input", { type: "text", inputmode: "decimal", dir: "ltr", autocomplete: "off", maxlength: 20, placeholder: inherited === null ? t("none") : inherited ?? "", ...how }),
   fill: (field, value) => { field.value = value === null ? t("none") : value ?? ""; },
@@ -72,7 +71,7 @@ export const tick = (usual = false) => ({
 });
 
 /**
- * The first option is the default, which is not stored unless `stored` says so; a value without an option keeps one.
+ * Returns a kind of control with options. The first option is the default, which is stored only with `stored`. A value without an option gets one.
  * @param {any[][] | ((of: any) => any[][])} options values with their words @param {{stored?: boolean, how?: any}} [more] @returns {Kind}
  */
 export function choice(options, { stored = false, how = {} } = {}) {
@@ -91,7 +90,7 @@ export function choice(options, { stored = false, how = {} } = {}) {
 }
 
 /**
- * Rows of fields that can be added and removed.
+ * Returns a kind of control with rows of fields, which can be added and removed.
  * @param {string} label @param {[string, string, any][]} columns tag, name and attributes of each field
  * @param {(value: any) => string[][]} split @param {(rows: string[][]) => any} join @returns {Kind}
  */
@@ -128,7 +127,7 @@ export function rows(label, columns, split, join) {
 const overlap = (one, other) => one.startsWith(`${other}.`) || other.startsWith(`${one}.`);
 
 /**
- * Binds controls to a draft, which every input changes in place; values that no control knows stay as they are.
+ * Binds controls to a draft, which every input changes in place; values without a control stay as they are.
  * @param {any} draft
  * @param {{id: string, of?: any, get?: (path: string) => any, put?: (path: string, value: any) => void, changed?: (path: string) => void}} how `id` begins the ids of all controls
  */
@@ -136,7 +135,7 @@ export function formOf(draft, { id: begin, of = null, get = (path) => valueAt(dr
   /** @type {{path: string, label: any, field: any, error: HTMLElement, fill: () => void}[]} */
   const places = [];
 
-  /** Draws one control below its label, with room for a refusal. @param {Control} control */
+  /** Draws one control below its label, with room for an error. @param {Control} control */
   function draw({ path, label, kind, help, bare }) {
     const id = `${begin}-${path}`;
     const field = kind.make(of);

@@ -1,9 +1,9 @@
-/** The dashboard's words in the operator's language: the English text is the key, as in gettext. */
+/** Translates the dashboard; the English text is the key, as in gettext. */
 import { speak } from "../shared/fmt.js";
 
-/** The server chose it: what the operator set, else what the browser asks for. */
+/** Language that the server has chosen: the operator's setting, else the browser's preference. */
 export const language = document.documentElement.lang || "en";
-/** With the region that the browser names, if it is of this language: en-GB writes dates otherwise than en-US. */
+/** Locale with the region that the browser names for this language; en-GB writes dates differently from en-US. */
 const locale = navigator.languages.find((one) => one.toLowerCase().split("-")[0] === language) ?? language;
 /** @type {Record<string, string | Record<string, string>>} */
 const words = language === "en" ? {} : await fetch(`/dashboard/words/${language}`).then((answer) => answer.ok ? answer.json() : {}, () => ({}));
@@ -23,20 +23,20 @@ function fill(text, values) {
   return pieces.some((piece) => typeof piece === "object") ? pieces : pieces.join("");
 }
 
-/** A text in the operator's language. @param {string} text in English @param {Values} [values] of its {placeholders} @returns {any} */
+/** Returns a text in the operator's language. @param {string} text in English @param {Values} [values] of its {placeholders} @returns {any} */
 export function t(text, values = {}) {
   const found = words[text];
   return fill(typeof found === "string" ? found : text, values);
 }
 
-/** The same of a text that depends on a number, its {count}. @param {string} one @param {string} other the key @param {number} count @param {Values} [values] @returns {any} */
+/** Returns a text that depends on a number, its {count}, in the operator's language. @param {string} one @param {string} other the key @param {number} count @param {Values} [values] @returns {any} */
 export function tn(one, other, count, values = {}) {
   const found = words[other];
   const text = typeof found === "object" ? found[plurals.select(count)] ?? found.other : english.select(count) === "one" ? one : other;
   return fill(text, { count, ...values });
 }
 
-/** The server's sentences with something filled in: `{1}` and so on. @type {[RegExp, string][]} */
+/** Sentences of the server with places such as `{1}`, as patterns with their translations. @type {[RegExp, string][]} */
 const filled = Object.entries(words).filter(([text]) => /\{\d\}/.test(text)).map(([text, said]) =>
   [new RegExp(`^${text.split(/\{\d\}/).map((piece) => piece.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("(.+)")}$`), /** @type {string} */ (said)]);
 
@@ -49,5 +49,5 @@ export function translate(text) {
   return text ? t(text) : "";
 }
 
-/** Several things in one line, as the language counts them up. @param {string[]} items */
+/** Joins several things in one line, as the language lists them. @param {string[]} items */
 export const listItems = (items) => new Intl.ListFormat(locale, { type: "unit" }).format(items);

@@ -1,4 +1,4 @@
-/** Icons of the menu and of the inbox, all of one family (Lucide); `npm run build` puts their shapes into the packed file. */
+/** Icons of the menu and the inbox, all from Lucide; `npm run build` copies their shapes into the bundle. */
 import { AlarmClock, Bot, Check, CircleUser, Coins, ExternalLink, Hand, House, Inbox, MessageSquareQuote, MessagesSquare, Paperclip, Settings2, Share2, StickyNote, Tag, UserPlus, UsersRound, Wrench, Zap } from "lucide";
 import { svg } from "../shared/h.js";
 
@@ -8,6 +8,6 @@ const SHAPES = {
   take: Hand, resolve: Check, assign: UserPlus, snooze: AlarmClock, label: Tag, note: StickyNote, macro: Zap, return: Bot, attach: Paperclip, canned: MessageSquareQuote, open: ExternalLink,
 };
 
-/** Draws one icon in the colour of the text beside it. @param {string} name */
+/** Draws an icon in the colour of the text next to it. @param {string} name */
 export const drawIcon = (name) => svg("svg", { class: "icon", viewBox: "0 0 24 24", width: 18, height: 18, fill: "none", stroke: "currentColor", "stroke-width": 1.75, "stroke-linecap": "round", "stroke-linejoin": "round", "aria-hidden": "true", focusable: "false" },
   SHAPES[name].map(([tag, shape]) => svg(tag, shape)));

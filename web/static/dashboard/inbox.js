@@ -1,4 +1,4 @@
-/** The inbox: who is waiting for a human or is with one, beside the conversation that is open; worked with keys alone. */
+/** The inbox: conversations that wait for a human or are with one, next to the open conversation. Everything has a key. */
 import { bulkBar } from "./bulk.js";
 import { contactCard } from "./contact.js";
 import { labelsOf, operatorControls } from "./operator_controls.js";
@@ -19,7 +19,7 @@ const VIEWS = {
   snoozed: [t("Snoozed"), (one) => Boolean(one.snoozed_until)],
   resolved: [t("Resolved"), () => true],
 };
-/** The kinds of a conversation in one line. @param {Api["Listed"]} one */
+/** Returns what kind of conversation this is, in one line. @param {Api["Listed"]} one */
 const kindOf = (one) => personOf({ ...one, person: one.who });
 
 /** @param {Page} page */
@@ -32,7 +32,7 @@ export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
   const byLabel = h("select", { "aria-label": t("Labels"), onchange: () => change({ label: byLabel.value }) });
   const pane = h("div", { class: "inbox-pane" });
   const bulk = bulkBar({ me, say, signal, chosen: () => rows().filter((one) => chosen.has(one.session)), nameOf: kindOf, done, clear: () => { chosen.clear(); draw(); } });
-  /** Sessions that are selected. @type {Set<string>} */
+  /** Ids of the selected sessions. @type {Set<string>} */
   const chosen = new Set();
   const mark = liveMark();
   /** @type {{open: any[], resolved: any[] | null, enabled: boolean}} */
@@ -54,7 +54,7 @@ export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
     else draw();
   }
 
-  /** Returns rows by view, label and search text; those that need this operator come first. */
+  /** Returns the rows that match view, label and search text; those that need this operator come first. */
   function rows() {
     const [view, label, words] = [viewOf(), params.get("label"), (params.get("q") ?? "").toLowerCase()];
     const rank = (/** @type {Api["Listed"]} */ one) => needsAttention(one, me) ? 0 : 1;
@@ -96,7 +96,7 @@ export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
       h("span", { class: "facts" }, h("span", { class: `state ${eye ? "waiting" : "answering"}` }, who), channelBadge(one.channel), one.snoozed_until && h("span", null, t("snoozed until {time}", { time: formatWhen(one.snoozed_until) })), one.rating && stars(one.rating), labelsOf(one.labels)));
   }
 
-  /** Draws the list again, with the focus on the same box. @param {string} session @param {boolean} focused */
+  /** Draws the list again; the same box keeps the focus. @param {string} session @param {boolean} focused */
   function redraw(session, focused) {
     draw();
     if (focused) /** @type {HTMLElement | null | undefined} */ (list.querySelector(`a[data-session="${session}"]`)?.closest("li")?.querySelector(".pick"))?.focus({ preventScroll: true });
@@ -125,7 +125,7 @@ export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
   }
   const narrow = () => matchMedia("(max-width: 860px)").matches;
 
-  /** After a conversation left the view, the one that came after it. @param {string} action */
+  /** Opens the next conversation after an action has moved one out of the view. @param {string} action */
   function moved(action) {
     if (!["resolve", "snooze", "return"].includes(action)) return;
     const before = [...list.querySelectorAll("a.row-link")].map((link) => /** @type {any} */ (link).dataset.session);
@@ -136,7 +136,7 @@ export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
     /** @type {HTMLElement | null} */ (list.querySelector("[aria-current]") ?? search)?.focus({ preventScroll: true });
   }
 
-  /** Shows what several conversations have become; one that left the view makes room for the first. */
+  /** Loads the list again after an action on several conversations; if the open one has left the view, the first is opened. */
   async function done() {
     look();
     await load(true).catch(failed);
@@ -190,7 +190,7 @@ export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
     event.preventDefault();
     open(link.dataset.session);
   });
-  // On a wide screen the keys that lead through the list show what they come to.
+  // on a wide screen, moving through the list by keys opens each conversation
   list.addEventListener("focusin", (/** @type {any} */ event) => {
     const { session } = /** @type {any} */ (event.target).dataset;
     clearTimeout(opening);

@@ -1,4 +1,4 @@
-/** Jobs that wait, run or failed, what can be done about them, and the processes that are alive. */
+/** Jobs that wait, run or have failed, with actions on them, and the running processes. */
 import { outcome, confirm } from "./acting.js";
 import { ask, keepFresh } from "./net.js";
 import { DASH, card, empty, h, kpi, liveMark, money, number, pct, personOf, problem, repaintTimes, show, skeleton, t, table, time, tn, ts, formatWhen } from "./parts.js";

@@ -1,4 +1,4 @@
-/** A page that is a list: searched, filtered and paged with all of it in the address. */
+/** Lists with search, filters and pages, whose whole state is in the address. */
 import { ask, keepFresh } from "./net.js";
 import { empty, h, keepFocus, liveMark, number, problem, repaintTimes, show, skeleton, t } from "./parts.js";
 
@@ -29,7 +29,7 @@ export function placeOf(params, rows, total) {
   return h("span", { class: "muted place" }, known ? t("{from} – {to} of {all}", { from: number(before + 1), to: number(before + rows), all }) : t("{number} in total", { number: all }));
 }
 
-/** The number of rows before the next page. @param {URLSearchParams} params @param {number} rows */
+/** Returns the number of rows before the next page, as text. @param {URLSearchParams} params @param {number} rows */
 export const beyond = (params, rows) => String((Number(params.get("at")) || 0) + rows);
 
 /**

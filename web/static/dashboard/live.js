@@ -1,4 +1,4 @@
-/** One event stream for all that a tab shows: it says which topics changed, never what, and how far the work of jobs is. */
+/** One event stream for a tab: it reports which topics have changed, without their content, and the progress of jobs. */
 
 /** Milliseconds before a refused stream is tried again; pages poll until then. */
 const AGAIN_MS = 60_000;
@@ -59,14 +59,14 @@ function connect() {
 document.addEventListener("visibilitychange", () => document.hidden ? close() : connect());
 
 /**
- * `changed` hears the names of topics, `moved` that the stream opened or was lost, `progress` how far the work of a job is, `typing` in which session a person writes.
+ * Adds a listener until the signal aborts. `changed` gets the names of topics; `moved` is called when the stream opens or is lost; `progress` gets the progress of a job, and `typing` the session in which a person writes.
  * @param {Listener} one @param {AbortSignal} signal
  */
 export function follow(one, signal) {
   listeners.add(one);
   signal.addEventListener("abort", () => {
     listeners.delete(one);
-    // The next page of this tab joins at once: only a tab that shows nothing lets go.
+    // The tab's next page joins at once, so only a tab that shows nothing closes the stream.
     setTimeout(() => { if (!listeners.size) close(); }, 1000);
   });
   connect();

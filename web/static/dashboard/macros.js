@@ -1,4 +1,4 @@
-/** Macros: labels, an assignee, a reply and resolving under one name, run by one press and kept by operators. */
+/** Macros: labels, an assignee, a reply and resolving under one name, run by one press; managed by operators. */
 import { area, choice, code, formOf, line, tick } from "./forms.js";
 import { ask } from "./net.js";
 import { h, problem, show, t } from "./parts.js";
@@ -6,7 +6,7 @@ import { pick } from "./picker.js";
 
 const RUNNER = "*";
 const EDIT = "edit";
-/** Labels, which may have blanks, separated by commas. @type {import("./forms.js").Kind} */
+/** A control for labels, separated by commas, since labels may contain blanks. @type {import("./forms.js").Kind} */
 const labels = {
   ...line({ maxlength: 450 }), fill: (field, value) => { field.value = (value ?? []).join(", "); },
   read: (field) => field.value.split(",").map((/** @type {string} */ one) => one.trim()).filter(Boolean),
@@ -33,7 +33,7 @@ export async function chooseMacro(of) {
 function edit(macros, assignees, { signal, say }) {
   /** @type {any} */
   const draft = {};
-  /** The macro that the form began with. @type {Api["Macro"] | null} */
+  /** The macro with which the form was opened; null for a new one. @type {Api["Macro"] | null} */
   let begun = null;
   let saved = false;
   const list = h("div", { class: "stack" });

@@ -1,4 +1,4 @@
-/** Starts the dashboard: the frame, which page an address means, and the keys that work everywhere. */
+/** Starts the dashboard: the frame, the page of an address, and the keys that work everywhere. */
 import { h, set, show } from "../shared/h.js";
 import { t, tn } from "./i18n.js";
 import { drawIcon } from "./icons.js";
@@ -45,7 +45,7 @@ const PLACES = [
 /** @type {Page} */
 const ACCOUNT = { path: "/dashboard/account", name: t("Account"), load: () => import("./account.js").then((file) => file.accountPage) };
 const PAGES = [...PLACES.flatMap((place) => place.pages.map((page) => ({ ...page, group: place.name }))), { ...ACCOUNT, group: "" }];
-/** Pages of one thing: their address holds its id; and those that lead from another. */
+/** Pages of one object, whose address holds its id, and pages that are reached from another page. */
 const INNER = [
   { pattern: /^\/dashboard\/(search)$/, nav: "/dashboard/sessions", load: () => import("./search.js").then((file) => file.searchPage) },
   { pattern: /^\/dashboard\/sessions\/([0-9a-f-]{36})$/, nav: "/dashboard/sessions", load: () => import("./session.js").then((file) => file.sessionPage) },
@@ -95,7 +95,7 @@ async function draw() {
   const { load, id, nav: at } = pageFor(location.pathname);
   mark(at);
   unfold(false);
-  // The page that is left can no longer ask the server: nobody shall press its buttons in vain until the next page is there.
+  // The page that is being left can no longer call the server, so its buttons are disabled until the next page is there.
   for (const part of main.children) set(part, { inert: true });
   let page;
   try { page = await load(); } catch { return show(main, problem(new Failure(t("This page cannot be loaded just now."), 0), draw)); }
@@ -103,7 +103,7 @@ async function draw() {
   try { if (!signal.aborted) page({ root: main, id, me, say, go, entitle, signal, troubles, told: (/** @type {any[]} */ handovers) => watch?.told(handovers), look: () => watch?.look(), toldAlerts: (/** @type {number} */ count) => alertWatch?.told(count) }); } catch (error) { failed(error); }
 }
 
-/** Shows where the page stands: its place in the menu, and its tab above it. @param {string} path */
+/** Marks the page's place in the menu, and its tab above the page. @param {string} path */
 function mark(path) {
   const place = PLACES.find((one) => one.pages.some((page) => page.path === path));
   for (const link of side.querySelectorAll("a[data-place]")) set(link, { "aria-current": link.getAttribute("data-place") === (place?.name ?? path) ? "page" : null });
@@ -129,7 +129,7 @@ function go(address, { quiet = false, replace = false } = {}) {
 /** @param {HTMLElement | undefined} mark */
 const shownCount = (mark) => !mark || mark.hidden ? 0 : parseInt(mark.textContent ?? "", 10) || 0;
 
-/** All that needs an eye, shown where the menu is folded. */
+/** Sets the title and the sum of all counts, which is shown where the menu is folded. */
 function updateTitle() {
   const count = [...BADGES.values()].reduce((all, one) => all + shownCount(one), 0);
   for (const place of PLACES) {
@@ -143,7 +143,7 @@ function updateTitle() {
   show(menuBadge, String(count));
 }
 
-/** How many jobs need an eye, shown beside their link. @param {number} count */
+/** Shows the number of jobs that need attention next to their link. @param {number} count */
 function troubles(count) {
   set(badge, { hidden: count === 0, "aria-label": tn("{count} failed", "{count} failed", count) });
   show(badge, String(count));
@@ -163,7 +163,7 @@ function entitle(words) {
   document.title = waits ? `(${waits}) ${title}` : title;
 }
 
-/** How many people wait for a human, shown beside the link and in the title. @param {number} count */
+/** Shows the number of people who wait for a human, next to the link and in the title. @param {number} count */
 function showWaitingCount(count) {
   if (count > waits) {
     const words = tn("One person is waiting for a human.", "{count} people are waiting for a human.", count);
@@ -182,13 +182,13 @@ const menuBadge = h("span", { class: "count", hidden: true });
 const nav = h("nav", { id: "pages", "aria-label": t("Pages") });
 const menu = h("button", { type: "button", class: "line menu", "aria-expanded": "false", "aria-controls": "pages", onclick: () => unfold(menu.getAttribute("aria-expanded") === "false") }, t("Menu"), menuBadge);
 
-/** On a narrow screen the pages are behind a button. @param {boolean} open */
+/** Opens or closes the menu on a narrow screen. @param {boolean} open */
 function unfold(open) {
   set(menu, { "aria-expanded": String(open) });
   nav.classList.toggle("open", open);
 }
 
-/** The links of the menu: each leads to the first page of its place that the operator may see. */
+/** Returns the links of the menu; each leads to the first page of its place that the operator may see. */
 function links() {
   return h("div", { class: "places" }, PLACES.map((place) => ({ ...place, pages: place.pages.filter(isMine) })).filter(({ pages }) => pages.length).map(({ name, icon, pages }) =>
     h("a", { href: pages[0].path, data: { place: name } }, drawIcon(icon), h("span", null, name), SUMS.get(name) ?? BADGES.get(pages[0].path))));
@@ -232,7 +232,7 @@ function onKey(event) {
     event.preventDefault();
     return finder.open();
   }
-  // For a frame the focus stays in a dialog that has just been closed: nobody writes there.
+  // after a dialog is closed, a frame keeps the focus in it, although no one writes there
   const busy = !target.closest("dialog:not([open])") && target.closest("input:not([type=checkbox], [type=radio]), textarea, select, dialog[open]");
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || busy) return;
   const after = Date.now() - leader < 1200;

@@ -1,4 +1,4 @@
-/** Servers of tools: which there are, one more by its address, and a real connection as a test. */
+/** MCP servers: a list, a form for another one, and a test by a real connection. */
 import { ask } from "./net.js";
 import { card, joinWithDots, h, problem, show, t, time, tn } from "./parts.js";
 
@@ -21,7 +21,7 @@ export function mcpCard({ may, say, signal, changed }) {
 
   const adding = h("details", { class: "server-add" }, h("summary", null, t("Add a server")), form);
 
-  /** Without headers those that are stored for this address stay. */
+  /** Returns the entry in the form; without headers, those stored for this address stay. */
   function typed() {
     const lines = headers.value.split("\n").map((/** @type {string} */ one) => one.trim()).filter(Boolean);
     return { url: url.value.trim(), headers: lines.length ? Object.fromEntries(lines.map((/** @type {string} */ one) => { const [key, ...rest] = one.split(":"); return [key.trim(), rest.join(":").trim()]; })) : null };

@@ -1,4 +1,4 @@
-/** Notes about people: their sources, corrected, archived and restored. */
+/** Notes about people: their sources, and buttons to correct, archive and restore them. */
 import { ask } from "./net.js";
 import { KINDS, VOUCHES, keptWords, noteAdder } from "./adding.js";
 import { DASH, card, joinWithDots, empty, h, nameOf, problem, show, t, time, tn, ts } from "./parts.js";
@@ -6,7 +6,7 @@ import { listPage } from "./lists.js";
 
 const STATES = { kept: t("kept"), replaced: t("replaced"), put_away: t("archived") };
 
-/** Names of those who change notes. */
+/** Names of those who change notes, by cause. */
 const CAUSES = { ...VOUCHES, tool: VOUCHES.assistant, flush: t("the assistant, before a summary"), edit: t("an edited message"), tidy: t("another note said the same"), unknown: t("before changes were recorded") };
 
 /** @param {Page} page */
@@ -64,7 +64,7 @@ export function memoryPage(page) {
       h("button", { type: "button", class: "line", "aria-label": t("Restore: {note}", { note: one.text }), onclick: () => act(`/notes/${one.id}/restore`, { method: "POST" }, t("The note is restored."), one) }, t("Restore")));
   }
 
-  /** Loads the texts that a note had when they are unfolded. @param {Api["FoundNoteShown"]} one */
+  /** Loads the earlier texts of a note when they are unfolded. @param {Api["FoundNoteShown"]} one */
   function earlierTexts(one) {
     const place = h("div");
     const summary = h("summary", { "aria-label": t("Earlier texts: {note}", { note: one.text }) }, t("Earlier texts"));
@@ -133,7 +133,7 @@ function facts(one) {
     h("span", { class: one.authority === "tool" ? "warn-text" : "muted" }, VOUCHES[/** @type {keyof typeof VOUCHES} */ (one.authority)] ?? one.authority), time(one.observed_at));
 }
 
-/** Where it came from, and what became of it. @param {Api["FoundNoteShown"]} one */
+/** Returns the source of a note, and what happened to it. @param {Api["FoundNoteShown"]} one */
 function origin(one) {
   const turns = one.from_turn === null ? "" : one.through_turn && one.through_turn !== one.from_turn ? t("turns {first} – {last}", { first: one.from_turn, last: one.through_turn }) : t("turn {turn}", { turn: one.from_turn });
   const place = one.session ? h("a", { href: `/dashboard/sessions/${one.session}` }, turns || t("the conversation")) : turns || DASH;

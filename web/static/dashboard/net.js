@@ -1,4 +1,4 @@
-/** Asks the server, and tells failures in words; a lost login leads to the login page. */
+/** Calls the server and explains failures; a lost login leads to the login page. */
 import { t, translate } from "./i18n.js";
 import { follow, isConnected } from "./live.js";
 
@@ -20,11 +20,11 @@ let press = null;
 addEventListener("pointerdown", () => {
   press ??= new Promise((done) => {
     const over = new AbortController();
-    // The browser sends the click right after this event: only then may the page change.
+    // the browser sends the click right after this event, and only then may the page change
     const release = () => { clearTimeout(limit); over.abort(); setTimeout(() => { press = null; done(); }); };
     const limit = setTimeout(release, PRESS_MS);
     for (const name of ["pointerup", "pointercancel", "blur"]) addEventListener(name, release, { signal: over.signal });
-    // A select and a scroll bar swallow the release: the next move of a pointer that holds nothing stands for it.
+    // Select boxes and scroll bars swallow the release, so a pointer that moves without a pressed button counts as one.
     addEventListener("pointermove", (event) => { if (!event.buttons) release(); }, { signal: over.signal });
   });
 });
@@ -58,7 +58,7 @@ export async function ask(path, { refresh = false, method = /** @type {M} */ ("G
   }
   const answer = await response.json().catch(() => ({}));
   if (refresh) await press;
-  // The press may have led to another page.
+  // the click may have led to another page
   signal?.throwIfAborted();
   if (!response.ok) throw new Failure(translate(answer.message) || t("That did not work."), response.status, answer, Number(response.headers.get("Retry-After")) || 0);
   return answer;
@@ -95,7 +95,7 @@ export function keepFresh(refresh, tell, signal, every = () => EVERY_MS, topics)
       if (!signal.aborted) tell("live");
     } catch (error) {
       if (!signal.aborted) tell("stale");
-      // What it missed by this, nobody tells it again.
+      // changes missed by this failure are not reported again
       next = every();
     }
     runs = false;

@@ -1,4 +1,4 @@
-/** Tells an operator who looks elsewhere: a sound and a notification of the desktop, where this browser was asked for them. */
+/** Notifies an operator who looks elsewhere, by a sound and a desktop notification, if that is switched on in this browser. */
 import { h, set, show } from "../shared/h.js";
 import { canPush, permit, subscribe, find, pack } from "../shared/push.js";
 import { t } from "./i18n.js";
@@ -11,10 +11,10 @@ const PUSH_KEY = "evertalk:dash:push";
 const SCOPE = "/dashboard/";
 const isSwitchedOn = () => { try { return localStorage.getItem(KEY) === "on"; } catch { return false; } };
 const isAllowed = () => "Notification" in window && Notification.permission === "granted";
-/** Whether this browser tells. */
+/** Returns whether this browser shows notifications. */
 export const isNotifying = () => isSwitchedOn() && isAllowed();
 
-/** One notification, whichever tabs are open. @param {string} words @param {string} path what a press opens */
+/** Shows one notification, however many tabs are open. @param {string} words @param {string} path what a press opens */
 export function notify(words, path) {
   if (!isNotifying()) return;
   const note = new Notification("Evertalk", { body: words, tag: "evertalk-inbox" });
@@ -22,7 +22,7 @@ export function notify(words, path) {
   beep();
 }
 
-/** Two short tones; a browser that wants a press first stays silent. */
+/** Plays two short tones; a browser that requires a press first stays silent. */
 function beep() {
   try {
     const audio = new AudioContext();
@@ -37,7 +37,7 @@ function beep() {
   } catch { /* the notification is seen all the same */ }
 }
 
-/** The switch of the account page; the permission is asked for when it is pressed. */
+/** Returns the switch for the account page; pressing it asks for the permission. */
 export function notifyForm() {
   const note = h("p", { class: "small", role: "status" });
   const box = h("input", { type: "checkbox", checked: isNotifying(), onchange: async () => {
@@ -55,13 +55,13 @@ const loadPushChoice = () => { try { return localStorage.getItem(PUSH_KEY) ?? ""
 /** @param {string} name */
 const remember = (name) => { try { localStorage.setItem(PUSH_KEY, name); } catch { /* it then ends with this login */ } };
 
-/** A new login takes up what the one before had asked for. @param {Api["Me"]} me */
+/** Renews this browser's subscription for the operator who has just logged in, if it is theirs. @param {Api["Me"]} me */
 export async function renewPush(me) {
   const subscription = loadPushChoice() === me.name ? await find(SCOPE) : null;
   if (subscription) await ask("/me/push", { method: "PUT", body: pack(subscription), refresh: true });
 }
 
-/** The other switch: by the browser's push service, also while no page is open. @param {Api["Me"]} me @param {AbortSignal} signal */
+/** Returns the switch for push notifications, which also come while no page is open. @param {Api["Me"]} me @param {AbortSignal} signal */
 export function pushForm(me, signal) {
   const note = h("p", { class: "small", role: "status" });
   /** @param {string} words @param {string} [look] */

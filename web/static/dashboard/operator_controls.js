@@ -1,4 +1,4 @@
-/** The operator's part of a session: who has it, take it or give it back, and write in it. */
+/** The operator's part of a session: shows who handles it, takes it or returns it, and writes in it. */
 import { confirm } from "./acting.js";
 import { cannedReplies } from "./canned.js";
 import { drawIcon } from "./icons.js";
@@ -12,14 +12,14 @@ import { h, number, problem, set, show, t, time, formatWhen } from "./parts.js";
 const ASKED = { person: (time) => t("asked for by the person {time}", { time }), assistant: (time) => t("asked for by the assistant {time}", { time }) };
 const MOST = 8000, NOTE_MOST = 4000;
 const AGAIN_SECONDS = 3;
-/** Milliseconds between typing notices, and for which one is shown. */
+/** Milliseconds: between two typing notices, and for which a received one is shown. */
 const TELL_MS = 3000, TYPES_MS = 6000;
 const AWAY = new Set([0, 502, 503, 504]);
 /** @param {any} held */
 const isMine = (held) => held?.state === "human" && held.mine;
 
 /**
- * The line below the heading, and the composer below the transcript. `data` of the session goes to `update`.
+ * Returns the line below the heading and the composer below the transcript. `update` takes the session's `data`.
  * @param {{id: string, me: any, say: (words: string) => void, signal: AbortSignal, reload: () => Promise<any>, taken: () => void, moved?: (action: string) => void}} of
  */
 export function operatorControls({ id, me, say, signal, reload, taken, moved }) {
@@ -145,7 +145,7 @@ export function operatorControls({ id, me, say, signal, reload, taken, moved }) 
     if (inside) (line.querySelector(`button[data-act=${act}]`) ?? line).focus({ preventScroll: true });
   }
 
-  /** Asks first, for the words are gone then. @param {any} one */
+  /** Removes a private note after a confirmation; returns whether it was removed. @param {any} one */
   async function drop(one) {
     if (!await confirm({ title: t("Remove the private note?"), words: [t("Its text is deleted for all operators and cannot be restored.")], yes: t("Remove") })) return false;
     show(note);
@@ -176,7 +176,7 @@ function draftStore(name) {
   };
 }
 
-/** The composer of replies, or of private notes: what is typed stays until the server has it. @param {any} of */
+/** Returns the composer of replies, or of private notes. Typed text is kept until the server has stored it. @param {any} of */
 function composerOf({ id, me, say, signal, reload, canned = null, isNote = false }) {
   const [name, most] = isNote ? ["private-note", NOTE_MOST] : ["reply", MOST];
   const store = draftStore(`reply ${me.name} ${id}${isNote ? " note" : ""}`);
@@ -196,7 +196,7 @@ function composerOf({ id, me, say, signal, reload, canned = null, isNote = false
   /** @type {AbortController | null} */
   let sending = null;
   let mine = isNote;
-  /** Whether sending takes the conversation first. */
+  /** Whether sending also takes the conversation. */
   let takes = false;
   let told = 0;
 
@@ -204,7 +204,7 @@ function composerOf({ id, me, say, signal, reload, canned = null, isNote = false
   drawFiles();
 
   function changed() {
-    // Other words are another message.
+    // a changed text is another message
     if (input.value !== draft.text) draft.cid = "";
     draft.text = input.value;
     store.write(draft);
@@ -213,7 +213,7 @@ function composerOf({ id, me, say, signal, reload, canned = null, isNote = false
     choices?.typed();
   }
 
-  /** Kept by the server at once; the reply then names them. @param {any[]} picked */
+  /** Uploads files at once; the reply then names them by their ids. @param {any[]} picked */
   async function attach(picked) {
     for (const file of picked) {
       show(note, t("{name} is being sent…", { name: h("bdi", null, file.name) }));
@@ -243,7 +243,7 @@ function composerOf({ id, me, say, signal, reload, canned = null, isNote = false
     ask(`/sessions/${id}/typing`, { method: "POST", body: {}, signal }).catch(() => {});
   }
 
-  /** Says what keeps the words from being sent. */
+  /** Shows what keeps the text from being sent. */
   function judge() {
     const count = [...input.value].length;
     const long = count > most;
@@ -291,14 +291,14 @@ function composerOf({ id, me, say, signal, reload, canned = null, isNote = false
     if (!signal.aborted) await reload();
   }
 
-  /** Takes a conversation that waits; another operator may have been faster. @param {AbortSignal} signal */
+  /** Takes a waiting conversation; another operator may have been faster. @param {AbortSignal} signal */
   async function takeFirst(signal) {
     if (mine || !takes) return;
     await ask(`/sessions/${id}/handover`, { method: "POST", body: { action: "take" }, signal });
     mine = true;
   }
 
-  /** Tries again where that helps: under the same cid, so that it is stored once. @param {AbortSignal} signal */
+  /** Sends until the text is stored, under the same cid, so that it is stored once. @param {AbortSignal} signal */
   async function untilStored(signal) {
     for (;;) {
       try {
@@ -325,7 +325,7 @@ function composerOf({ id, me, say, signal, reload, canned = null, isNote = false
       mine = isMine(held);
       takes = me.can_take && held?.state === "waiting";
       show(hint, takes && !mine ? t("Sending takes the conversation.") : t("Sent as {name}", { name: me.display_name || "Support" }));
-      // Who is writing is not interrupted, and words are never hidden away.
+      // An operator who writes is not interrupted, and typed text is never hidden.
       node.hidden = !mine && !takes && !draft.text;
       if (again || !note.querySelector(".trouble")) judge();
       else set(send, { "aria-disabled": !(mine || takes) || sending || !(draft.text.trim() || draft.files.length) || input.hasAttribute("aria-invalid") ? "true" : null });

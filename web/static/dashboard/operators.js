@@ -35,7 +35,7 @@ export function operatorsPage({ root, me, go, say, entitle, signal }) {
     if (!refresh) say(tn("{count} operator", "{count} operators", all.length));
   }
 
-  /** Does it, tells it, and draws what is so afterwards. @param {() => Promise<any>} work @param {(answer: any) => string} words @param {HTMLButtonElement} [button] */
+  /** Carries out a change, reports it, and draws the list again. @param {() => Promise<any>} work @param {(answer: any) => string} words @param {HTMLButtonElement} [button] */
   async function act(work, words, button) {
     if (button) button.disabled = true;
     show(note);
@@ -59,7 +59,7 @@ export function operatorsPage({ root, me, go, say, entitle, signal }) {
   keepFresh(() => load(true), mark.tell, signal);
 }
 
-/** A stale change shows what stands now. @param {any} error */
+/** Explains a refused change; after a change by someone else it shows the current state. @param {any} error */
 function explainRefusal(error) {
   const now = error.details?.current;
   return h("div", null, problem(error), now && h("p", { class: "muted" }, now.locked ? t("Now: {operator} is {role}, locked.", { operator: now.name, role: ts(now.role) }) : t("Now: {operator} is {role}.", { operator: now.name, role: ts(now.role) })));

@@ -1,4 +1,4 @@
-/** The first page: three numbers, what needs an eye, and the newest conversations; all other numbers behind a press. */
+/** The first page: three numbers, current problems, and the newest conversations; all other numbers are folded. */
 import { alertFacts } from "./alerts.js";
 import { checklistCard } from "./checklist.js";
 import { ask, keepFresh } from "./net.js";
@@ -79,7 +79,7 @@ function numbersPart({ params, change, signal, failed }) {
     load(latest).catch((/** @type {any} */ error) => { if (!signal.aborted) show(ledgers, problem(error, () => load(latest))); });
   }
 
-  /** The ledger is summed up for the month, so it is asked for once a minute. @param {Api["Overview"]} now @param {boolean} [refresh] */
+  /** Loads the numbers while the fold is open; the month's costs at most once a minute, since they are summed up from the ledger. @param {Api["Overview"]} now @param {boolean} [refresh] */
   async function load(now, refresh = false) {
     latest = now;
     if (!node.open || !now) return;
@@ -108,7 +108,7 @@ function newestCard(sessions) {
 /** @param {string} href @param {any} words */
 const to = (href, words) => h("a", { href }, words);
 
-/** The three numbers of the first page. @param {Api["Overview"]} now */
+/** Returns the tiles with the three numbers of the first page. @param {Api["Overview"]} now */
 function firstTiles(now) {
   const used = now.cap_micro ? now.charged_micro * 100 / now.cap_micro : null;
   const caps = now.near_caps > 0 && tn("{count} near a cap of its own", "{count} near caps of their own", now.near_caps);
@@ -121,7 +121,7 @@ function firstTiles(now) {
   ];
 }
 
-/** Whether a provider fails or refuses, or a model does not take all that requests hold. @param {Api["Overview"]} now */
+/** Returns whether a provider fails or refuses requests, or a model lacks an ability that requests need. @param {Api["Overview"]} now */
 const isTroubled = (now) => now.learned.length > 0 || now.providers.some((one) => one.state !== "closed");
 
 /** Returns tiles of current problems, none on a good day. @param {Api["Overview"]} now */
@@ -190,7 +190,7 @@ function savingsCard(savings) {
 /** @param {string} name @param {any} words */
 const pair = (name, words) => h("div", null, h("dt", null, name), h("dd", null, words));
 
-/** How many processes cannot ask one of them. @param {Api["ProviderState"][]} providers */
+/** Returns the text that says how many processes cannot reach each provider. @param {Api["ProviderState"][]} providers */
 function outs(providers) {
   const out = providers.filter((one) => one.state !== "closed");
   if (!out.length) return providers.length ? t("as all processes see it") : t("not asked in the last {duration}", { duration: duration(30_000) });
@@ -210,7 +210,7 @@ function providersCard(providers, learned) {
   return card(t("Providers"), [table({ caption: t("Providers, as all processes see them"), className: "wide-grid", columns, rows }), learned.length ? lessons(learned) : null]);
 }
 
-/** No model is set: what answers instead, and how to change that. @param {Api["Me"]} me */
+/** Returns the card shown while no model is set: what answers instead, and how to change that. @param {Api["Me"]} me */
 const demoCard = (me) => card(t("The built-in demo answers"), [h("p", null, t("No model is set, so people talk with the built-in demo, not a real AI model.")),
   me.role === "admin" && h("p", null, h("a", { href: "/dashboard/settings?section=model" }, t("Enter a model key")))],
 h("a", { href: "/chat", target: "_blank", rel: "noopener" }, t("Try the demo")));

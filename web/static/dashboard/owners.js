@@ -1,4 +1,4 @@
-/** Owners of Telegram bots: who decides there, and a link for a new one; on the pages Settings and Telegram access. */
+/** Owners of Telegram bots, who decide on access, and a link for a new owner; on the pages Settings and Telegram access. */
 import { ask } from "./net.js";
 import { card, empty, h, problem, show, skeleton, t, tn } from "./parts.js";
 import { copier } from "./copier.js";

@@ -1,4 +1,4 @@
-/** Leads anywhere by a few letters: pages by their names, conversations by whom they are with; Ctrl K opens it. */
+/** Opens any page by its name, and any conversation by its person, from a few letters; Ctrl K opens the palette. */
 import { h, set, show } from "../shared/h.js";
 import { ask } from "./net.js";
 import { addressOf } from "./named.js";
@@ -14,7 +14,7 @@ const LISTS = /** @type {[(words: string) => string, string][]} */ ([[(words) =>
 /** @typedef {{path: string, name: string, group: string, key?: string}} Page */
 /** @typedef {{words: any, hint: string, path?: string, run?: () => void}} Place a place leads to a path, or runs */
 
-/** Returns whether a word of a text begins so; in scripts without blanks, whether it stands anywhere. @param {string} text @param {string} part */
+/** Returns whether a word of a text begins with `part`; in scripts without blanks, whether the text contains it. @param {string} text @param {string} part */
 const begins = (text, part) => text.toLowerCase().split(/[\s(),.:·]+/).some((word) => word.startsWith(part)) || (/[^\u0000-\u024f]/.test(part) && text.toLowerCase().includes(part));
 
 /** @param {{pages: () => Page[], acts: () => Place[], go: (path: string) => void}} of `acts` are found by their words alone */
@@ -40,7 +40,7 @@ export function palette({ pages, acts, go }) {
     asked.abort();
   }
 
-  /** Returns matches of the typed text, the best first. */
+  /** Returns the matches of the typed text, best first. */
   function found() {
     const words = input.value.trim();
     const parts = words.toLowerCase().split(/\s+/);

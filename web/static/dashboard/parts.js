@@ -1,4 +1,4 @@
-/** The small pieces that several pages share: cards, badges, meters, tables, the live mark. */
+/** Small pieces that several pages share: cards, badges, meters, tables, and the mark of live data. */
 import { h, set, show } from "../shared/h.js";
 import { DASH, number, percent, tokens, stamp } from "../shared/fmt.js";
 import { ago, usd } from "./figures.js";
@@ -12,13 +12,13 @@ export const NAMES = { system: t("System"), memory: t("Memory"), summary: t("Sum
 /** @param {number | null | undefined} pct */
 export const level = (pct) => pct === null || pct === undefined ? "unknown" : pct > 90 ? "crit" : pct >= 70 ? "warn" : "ok";
 
-/** Whole percent; what is little is not nothing. @param {number | null | undefined} pct */
+/** Returns a whole percentage; a small share is never shown as zero. @param {number | null | undefined} pct */
 export function pct(pct) {
   if (pct === null || pct === undefined) return DASH;
   return (pct > 0 && pct < 1 ? "<" : "") + percent(pct > 0 && pct < 1 ? 1 : pct, 0).replace(" ", "\u202f");
 }
 
-/** Known money; calls of unknown price make it a floor, only such calls make it a dash. @param {number | null | undefined} micro @param {number} [unknown] */
+/** Returns an amount given in millionths of a dollar. With `unknown` calls of unknown price it is a lower bound; if only such calls exist, a dash. @param {number | null | undefined} micro @param {number} [unknown] */
 export function money(micro, unknown = 0) {
   if (micro === null || micro === undefined || (unknown > 0 && micro === 0)) return DASH;
   return (unknown > 0 ? "≥ " : "") + usd(micro / 1e6);
@@ -55,7 +55,7 @@ export const stateBadge = (state) => h("span", { class: `state ${state}` }, STAT
 /** @param {string | null} channel */
 export const channelBadge = (channel) => channel ? h("span", { class: "badge" }, { web: t("Web"), telegram: "Telegram" }[channel] ?? channel) : DASH;
 
-/** Several facts in one line; what is empty is left out. @param {any[]} facts */
+/** Joins several facts in one line, without empty ones. @param {any[]} facts */
 export const joinWithDots = (facts) => facts.filter(Boolean).flatMap((fact, at) => at ? [" · ", fact] : [fact]);
 
 /** Returns the name of a person: their own, else the beginning of their id. @param {{id: string, name?: string | null, kind?: string, anonymous?: boolean}} person */
@@ -66,7 +66,7 @@ export function nameOf({ id, name, kind, anonymous }) {
 export const personOf = ({ person_id: id, person: name, session_kind: whose, kind = whose, anonymous }) => nameOf({ id, name, kind, anonymous });
 
 /**
- * A table whose cells name their column, so that it can be read as cards on a narrow screen.
+ * Returns a table whose cells name their column, so that a narrow screen can show it as cards.
  * @param {{caption: string, columns: {label: any, text?: string, num?: boolean, sort?: string}[], rows: any[][], className?: string}} table
  */
 export function table({ caption, columns, rows, className = "" }) {
@@ -80,7 +80,7 @@ export const row = (columns, cells) => h("tr", null, cells.map((cell, index) =>
   h("td", { class: columns[index].num ? "num" : null, data: { label: columns[index].text ?? columns[index].label } }, typeof cell === "number" ? String(cell) : cell)));
 
 /**
- * Shows what failed in words for people, and how to try again. The text of an exception is for the console alone.
+ * Shows what failed, in words for people, with a button to try again. The exception's text goes to the console only.
  * @param {unknown} error @param {() => void} [again]
  */
 export function problem(error, again) {
@@ -98,21 +98,21 @@ export const empty = (words, more = null) => h("div", { class: "empty" }, h("p",
 /** Returns the button of empty lists, which opens the chat in a new tab. */
 export const chatButton = () => h("a", { class: "line button", href: "/chat", target: "_blank", rel: "noopener" }, t("Open the chat"));
 
-/** The whole page of a thing that is not there. @param {string} words @param {string} href @param {string} all */
+/** Returns the page for an object that does not exist. @param {string} words @param {string} href @param {string} all */
 export const notFoundPage = (words, href, all) => [h("div", { class: "page-head" }, h("h1", null, words)), h("p", { class: "actions" }, h("a", { class: "line button", href }, all))];
 
-/** Redraws without losing the row that has the focus. @param {HTMLElement} body @param {() => void} draw */
+/** Redraws a list; the row that has the focus keeps it. @param {HTMLElement} body @param {() => void} draw */
 export function keepFocus(body, draw) {
   const at = body.contains(document.activeElement) ? document.activeElement?.getAttribute("href") : null;
   draw();
   if (at) /** @type {HTMLElement | undefined} */ ([...body.querySelectorAll("a")].find((link) => link.getAttribute("href") === at))?.focus({ preventScroll: true });
 }
 
-/** Grey rows for the first load only. @param {number} count */
+/** Returns grey rows, shown only until the first load. @param {number} count */
 export const skeleton = (count) => h("div", { class: "skeleton", "aria-hidden": "true" }, Array.from({ length: count }, () => h("i")));
 
 const LIVE = { live: t("Live"), paused: t("Paused"), stale: t("Not up to date") };
-/** A mark that says whether what is seen is fresh. */
+/** Returns a mark that shows whether the data on the page is fresh. */
 export function liveMark() {
   const node = h("span", { class: "live", data: { state: "live" } }, LIVE.live);
   return { node, tell(/** @type {keyof typeof LIVE} */ state) {
@@ -155,7 +155,7 @@ export function tabPanels(label, tabs, { first = 0, moved = () => {} } = {}) {
     buttons[now].focus();
   } }, buttons);
   choose(first);
-  // On a narrow screen the tabs scroll sideways: the chosen one is in sight.
+  // on a narrow screen the tabs scroll sideways, so the chosen one is scrolled into view
   requestAnimationFrame(() => { const [line, tab] = [list, buttons[now]].map((one) => one.getBoundingClientRect()); list.scrollLeft += tab.left - line.left - (line.width - tab.width) / 2; });
   return { node: h("div", null, list, panels), choose };
 }

@@ -1,4 +1,4 @@
-/** One person: their places and conversations, a copy of what is kept of them, and forgetting them. */
+/** The page of one person: channels and conversations, a download of the stored data, and its erasure. */
 import { ask, keepFresh } from "./net.js";
 import { DASH, card, channelBadge, empty, h, kpi, listItems, liveMark, notFoundPage, money, nameOf, number, problem, repaintTimes, show, skeleton, t, table, time, tn, tokens } from "./parts.js";
 

@@ -1,4 +1,4 @@
-/** A dialog that asks for one of several things by a few letters: an operator, a label, a time. */
+/** A dialog to choose one of several things by a few letters: an operator, a label, a time. */
 import { h, set, show } from "../shared/h.js";
 import { ask } from "./net.js";
 import { ago, t, formatWhen } from "./parts.js";
@@ -6,7 +6,7 @@ import { ago, t, formatWhen } from "./parts.js";
 /** @typedef {{words: string, value: any, on?: boolean}} Choice */
 
 /**
- * Resolves with the value of what was picked, or null.
+ * Resolves with the value of the chosen entry; null if the dialog was closed.
  * @param {{title: string, choices: Choice[], free?: (words: string) => Choice | null, more?: (pick: (value: any) => void) => any, signal: AbortSignal}} of
  *   `free` is what typed words mean that are none of the choices; `more` stands below the list
  * @returns {Promise<any>}
@@ -60,7 +60,7 @@ export async function askAssignee(held, signal) {
   return pick({ title: t("Assign"), choices: assignees.map((/** @type {string} */ name) => ({ words: name, value: name, on: name === held.operator })), signal });
 }
 
-/** All labels as they are afterwards: what is picked is added, or removed where it was there. @param {string[]} labels @param {AbortSignal} signal */
+/** Resolves with all labels after the choice: the chosen one is added, or removed if it was there. @param {string[]} labels @param {AbortSignal} signal */
 export async function askLabel(labels, signal) {
   const { labels: known } = await ask("/handover-choices", { signal });
   const all = [...labels, ...known.filter((/** @type {string} */ one) => !labels.includes(one))];
@@ -69,7 +69,7 @@ export async function askLabel(labels, signal) {
 }
 
 const HOUR = 3_600_000;
-/** A moment of the morning, some days from now. @param {number} days */
+/** Returns 9 o'clock of the day that many days from now. @param {number} days */
 function morning(days) {
   const at = new Date();
   at.setDate(at.getDate() + days);
@@ -79,7 +79,7 @@ function morning(days) {
 
 /** @param {AbortSignal} signal */
 export async function askSnooze(signal) {
-  // So that it still says an hour when it is drawn.
+  // five seconds later, so that a whole hour is still shown as one when it is drawn
   const now = Date.now() + 5000;
   const times = [new Date(now + HOUR), new Date(now + 4 * HOUR), morning(1), morning((8 - new Date().getDay()) % 7 || 7)];
   const choices = times.map((at) => at.toISOString()).map((at) => ({ words: `${ago(at)} · ${formatWhen(at)}`, value: at }));

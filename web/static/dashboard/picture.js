@@ -1,4 +1,4 @@
-/** The picture that people see beside an operator's name: cut and made small here, before anything is sent. */
+/** The picture that people see next to an operator's name; it is cropped and shrunk here before it is sent. */
 import { ask } from "./net.js";
 import { h, problem, show, t } from "./parts.js";
 
@@ -31,7 +31,7 @@ export function pictureForm(me, say, signal) {
   return h("div", { class: "narrow picture" }, place, h("label", null, t("Picture"), field), h("p", { class: "muted small" }, t("Its middle is shown next to your name, in a circle.")), note);
 }
 
-/** The middle square, as base64. @param {File} file */
+/** Returns the middle square of a picture, as base64. @param {File} file */
 async function small(file) {
   const whole = await createImageBitmap(file).catch(() => { throw new Error(t("This file is not a picture that the browser can open.")); });
   const side = Math.min(whole.width, whole.height);

@@ -1,4 +1,4 @@
-/** A talk with the draft of an agent; it lives on this page, and nothing of it is stored but the cost. */
+/** A test conversation with the draft of an agent. It exists on this page only; nothing but its cost is stored. */
 import { ask } from "./net.js";
 import { card, joinWithDots, h, money, problem, show, t, tn } from "./parts.js";
 

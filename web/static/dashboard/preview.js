@@ -1,6 +1,6 @@
-/** The widget as a visitor would see it, dressed by the form beside it; no word of it leaves this page. */
+/** The widget as a visitor would see it, with the look from the form next to it; no text leaves this page. */
 
-/** Says hello as a server does, and hears nothing. */
+/** A socket without a server: it sends a welcome, and ignores what it gets. */
 class Deaf extends EventTarget {
   static OPEN = 1;
   constructor() {
@@ -19,7 +19,7 @@ const WELCOME = {
 };
 const none = async () => new Response("{}", { status: 503, headers: { "Content-Type": "application/json" } });
 const { fetch: read } = globalThis;
-/** Only words of the widget come from the server. @param {URL | string} address */
+/** Returns the response to a request of the widget; only translations come from the server. @param {URL | string} address */
 const words = (address) => String(address).includes("/static/locales/") ? read(address) : none();
 Object.assign(globalThis, { WebSocket: Deaf, fetch: words });
 
@@ -29,7 +29,7 @@ let widget = null;
 let next = null;
 let busy = false;
 
-/** Draws the preview again after each change of look, one after the other. */
+/** Draws the preview again after each change of its look, one after the other. */
 async function applyLook() {
   if (busy) return;
   busy = true;

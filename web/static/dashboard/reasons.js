@@ -1,4 +1,4 @@
-/** Reasons why a summary is not made, or not now, in words. */
+/** Texts for the reasons why a summary is not made, or not now. */
 import { t } from "./parts.js";
 
 /** Reasons why automatic summaries are withheld. @type {Record<string, string>} */

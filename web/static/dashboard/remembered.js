@@ -1,4 +1,4 @@
-/** On the page of a session: what is remembered of its person, and one more note. */
+/** The notes about a session's person on the session's page, and a form to add one. */
 import { VOUCHES, keptWords, noteAdder } from "./adding.js";
 import { ask } from "./net.js";
 import { card, empty, h, problem, repaintTimes, show, skeleton, t, time, tn, ts } from "./parts.js";
@@ -58,7 +58,7 @@ export function memoryCard({ session, me, say, signal }) {
   }
 
   return { node: card(t("Notes"), [adder?.node, told, list], count),
-    /** How many there are, and the newest, as the session knows. @param {Api["NoteCount"]} notes @param {boolean} refresh */
+    /** Updates the number of notes and the newest ones, as the session reports them. @param {Api["NoteCount"]} notes @param {boolean} refresh */
     update(notes, refresh) {
       show(count, notes.kept > SHOWN ? tn("All {count} note", "All {count} notes", notes.kept) : t("All notes"));
       load(refresh).catch(failed);

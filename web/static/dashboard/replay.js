@@ -12,7 +12,7 @@ const AUTHORS = { person: t("Person"), assistant: t("Assistant"), tool: t("Tool"
 const HOW = { trim: t("shortened"), clear: t("cleared"), duplicate: t("same as a newer one"), cut: t("cut to fit"), thinking: t("thinking, not sent again"), hide: t("left out"), left_out: t("left out") };
 const DOTS = { pins: "memory", program: "system" };
 
-/** Text that was left out; what is long opens on demand. @param {string} text @param {number} [chars] of the whole, where not all came */
+/** Draws text that was left out of the request; a long text opens on demand. @param {string} text @param {number} [chars] of the whole, where not all came */
 function strikeText(text, chars = 0) {
   const node = h("del", null, h("span", { class: "unseen" }, t("left out:"), " "), text.slice(0, STRUCK));
   const more = Math.max(chars, text.length) > STRUCK;
@@ -21,7 +21,7 @@ function strikeText(text, chars = 0) {
   return [node, rest];
 }
 
-/** A text that was sent in place of a longer one: both, where they differ. @param {Api["Piece"]} piece */
+/** Draws a shortened text that was sent, with the whole one if they differ. @param {Api["Piece"]} piece */
 function shortenText({ text, whole, whole_chars: chars }) {
   const most = Math.min(text.length, whole.length);
   const complete = chars <= whole.length;
@@ -82,7 +82,7 @@ function facts(seen) {
     out > 0 && tn("one part was shortened or left out", "{count} parts were shortened or left out", out)]);
 }
 
-/** Offers a text as a file. @param {string} name @param {string} text */
+/** Downloads a text as a file. @param {string} name @param {string} text */
 function save(name, text) {
   const link = h("a", { href: URL.createObjectURL(new Blob([text], { type: "application/json" })), download: name });
   link.click();

@@ -1,4 +1,4 @@
-/** Numbers over time: small charts that share one crosshair, a table that says the same, and the range they are of. */
+/** Numbers over time: small charts that share a crosshair, the same numbers as a table, and the choice of their range. */
 import { spoken } from "../shared/fmt.js";
 import { h, set, show, svg } from "../shared/h.js";
 import { stepFor } from "./chart.js";
@@ -45,7 +45,7 @@ export const JOBS = Object.entries(JOB_KINDS).map(([kind, title]) => ({
 }));
 
 /**
- * Numbers of a range in a part of a page; `load` asks again, at most every 15 seconds unless the range is another.
+ * Draws the numbers of a range. `load` requests them again, at most every 15 seconds for the same range.
  * @param {{panels: Panel[], params: URLSearchParams, change: (changes: Record<string, string>) => void, usual: string, signal: AbortSignal, bar?: HTMLElement}} how
  */
 export function seriesPart({ panels, params, change, usual, signal, bar = h("div", { class: "filters ranges" }) }) {
@@ -148,7 +148,7 @@ function chart(panel, page, named, moved) {
       return svg("rect", { class: `of-step ${part.look}`, x: LEFT + at * wide() + Math.min(1, wide() * 0.1), width: Math.max(1, wide() * 0.8), y: to, height: from - to });
     });
   }
-  /** Where nothing was measured the line is broken. @param {Part} part @param {(value: number) => number} y */
+  /** Returns the path of a line, which is interrupted where nothing was measured. @param {Part} part @param {(value: number) => number} y */
   function path(part, y) {
     let pen = "M";
     const strokes = steps.map((/** @type {any} */ step, /** @type {number} */ at) => {

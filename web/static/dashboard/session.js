@@ -1,4 +1,4 @@
-/** One session, in tabs: what was said, the context over its turns, its summaries, its requests and what they cost, its memory. */
+/** The page of one session, in tabs: transcript, context over its turns, summaries, requests with their costs, and memory. */
 import { ask, keepFresh } from "./net.js";
 import { DASH, NAMES, SOURCES, card, channelBadge, joinWithDots, empty, h, kpi, level, liveMark, meter, notFoundPage, money, number, pct, personOf, problem, repaintTimes, set, show, skeleton, splitTokens, stateBadge, t, tabPanels, table, time, tn, tokens, ts } from "./parts.js";
 import { contextChart } from "./chart.js";
@@ -12,9 +12,9 @@ import { presetView, upkeepButtons, windowView } from "./upkeep.js";
 
 const TALKING_MS = 2000;
 const SPANS = [50, 500];
-/** Agents whose page has an address. */
+/** Names of agents that have a page. */
 const AGENT = /^[a-z0-9][a-z0-9_-]{0,39}$/;
-/** The tabs in their order, with their names in the address; the first has none there. */
+/** Tabs in order, with their names in the address; the first one is not named there. */
 const TABS = [["conversation", t("Conversation")], ["context", t("Context")], ["summaries", t("Summaries")], ["requests", t("Requests")], ["memory", t("Memory")]];
 const PURPOSES = { chat: t("Answers"), flush: t("Saving memory"), compact: t("Summarising"), repair: t("Repair"), delegate: t("Delegated"), transcribe: t("Voice messages"), picture: t("Pictures"), speech: t("Spoken answers") };
 
@@ -26,7 +26,7 @@ function tabOfAddress(inspects) {
   return TABS.some(([name]) => name === named) ? named : TABS[0][0];
 }
 
-/** The turn that `#turn-N` leads to. */
+/** Returns the turn in the address `#turn-N`; undefined or "" without one. */
 const turnOfAddress = () => /^#turn-(\d{1,15})$/.exec(location.hash)?.[1] ?? "";
 
 /** @param {Page} page */
@@ -63,7 +63,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   const tools = { path, me, signal, say, open: new Set(openFromAddress()), reload: () => load(false).catch(() => {}) };
   const seen = new Map();
   const chartCard = card(t("Context per turn"), [chart, numbers], spans);
-  /** Places of the one chart: beside the transcript, and above the breakdown. @type {Record<string, HTMLElement>} */
+  /** Places of the chart, which exists once: next to the transcript, and above the breakdown. @type {Record<string, HTMLElement>} */
   const places = { conversation: h("div"), context: h("div") };
 
   /** Parts of each tab and their loaders; a tab loads when it is first shown. @type {Record<string, {make: () => any, fill: (refresh: boolean) => Promise<any>}>} */
@@ -117,7 +117,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
     replayed.see(turn, null);
   }
 
-  /** The address says which turn it is, so that it can be sent to others. @param {number} turn */
+  /** Goes to a turn, and puts its number into the address so that it can be shared. @param {number} turn */
   function jumpTo(turn) {
     const hash = `#turn-${Math.max(1, Math.min(turn, session?.turns || 1))}`;
     if (location.hash === hash) talk.jump(turnOfAddress()); else location.hash = hash;
@@ -143,7 +143,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
     when("timeline", line, () => show(chart, contextChart(line, seeTurn)));
   }
 
-  /** Where the build of the next request cannot be had, the last call says what it was like. @param {boolean} refresh */
+  /** Draws the context window now; if the next request cannot be built, the last call is shown instead. @param {boolean} refresh */
   async function drawNow(refresh) {
     const built = me.can_inspect && await ask(`${path}/now`, { refresh, signal }).catch((error) => { if (signal.aborted) throw error; return null; });
     when("now", built ?? [session.now, session.context_tokens], () => { show(now, built ? windowView(built, SOURCES, NAMES) : contextTable(session)); show(preset, built ? presetView(built) : empty(t("Not known just now."))); });
@@ -185,7 +185,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
     else show(facts, problem(error, () => load(false).catch(failed)));
   }
 
-  /** The newest words and the place to answer them, both in sight. */
+  /** Scrolls so that the newest messages and the composer are visible. */
   function toReply() {
     talk.low();
     talkCard.scrollIntoView({ block: "nearest" });
@@ -237,7 +237,7 @@ function heading(session, mark) {
 /** @param {Api["SessionWhole"]} session */
 const cacheLine = (session) => joinWithDots([`${t("Cache hit rate")}: ${pct(session.cache_hit_pct)}`, t("{read} read · {written} written", { read: tokens(session.cache_read_tokens), written: tokens(session.cache_write_tokens) })]);
 
-/** Returns what is looked at first: the context now, and what the conversation has taken so far. @param {Api["SessionWhole"]} session @param {() => void} history shows the summaries */
+/** Returns the cards at the top: the context now, and the conversation's consumption so far. @param {Api["SessionWhole"]} session @param {() => void} history shows the summaries */
 function cards(session, history) {
   const share = session.context_pct;
   const total = session.input_tokens === null ? null : session.input_tokens + (session.output_tokens ?? 0);
@@ -287,7 +287,7 @@ function spendTable(spend) {
 }
 
 /**
- * The calls of the model, newest first, page by page.
+ * Returns the list of model calls, newest first, page by page.
  * @param {{path: `/sessions/${string}`, signal: AbortSignal, see: (turn: number) => void}} of
  */
 function auditPages({ path, signal, see }) {

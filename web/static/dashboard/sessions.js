@@ -1,4 +1,4 @@
-/** The list of sessions: searched, filtered, sorted and paged, with all of it in the address. */
+/** The list of sessions with search, filters, sorting and pages, whose whole state is in the address. */
 import { beyond, pagesOf, placeOf } from "./lists.js";
 import { keepFresh } from "./net.js";
 import { DASH, channelBadge, chatButton, empty, h, keepFocus, level, liveMark, meter, money, number, pct, personOf, problem, repaintTimes, show, skeleton, stateBadge, t, table, time, tn, tokens } from "./parts.js";
@@ -101,7 +101,7 @@ function list(page, params, change) {
   ];
 }
 
-/** All that the filters leave, not this page alone. @param {URLSearchParams} params */
+/** Returns the query for a download of all rows that pass the filters, not only this page. @param {URLSearchParams} params */
 const sheetQuery = (params) => new URLSearchParams([...params].filter(([name]) => name === "sort" || NARROWING.includes(name))).toString();
 
 /** @param {(changes: Record<string, string>) => void} change */

@@ -1,4 +1,4 @@
-/** Settings: a form for each subject, and every setting with its value, where that came from, and its meaning. */
+/** Settings: a form for each subject, and a table of every setting with its value, source and meaning. */
 import { ask } from "./net.js";
 import { ownersCard } from "./owners.js";
 import { DASH, card, empty, h, labelOf, named, number, problem, show, skeleton, t, table, tabPanels, ts } from "./parts.js";

@@ -1,4 +1,4 @@
-/** Settings of the browser by subject, with their names; the server says how each is edited. */
+/** Settings that have a form, by subject, with their labels; the server says how each is edited. */
 import { t } from "./i18n.js";
 
 /**

@@ -1,4 +1,4 @@
-/** A form of settings, drawn from what the server says of each; what is typed outlasts errors, reloads and others' changes. */
+/** A form of settings, drawn from the server's description of each. Typed text survives errors, reloads and others' changes. */
 import { targetsCard } from "./alerts.js";
 import { choice, code, tick } from "./forms.js";
 import { ask } from "./net.js";
@@ -6,9 +6,9 @@ import { card, chatButton, h, labelOf, named, problem, set, show, t, time, ts } 
 import { providerCards } from "./settings_providers.js";
 import { rowsField, secretsOf } from "./settings_rows.js";
 
-/** By name, of all forms; null takes a setting away. @type {Map<string, string | null>} */
+/** Typed values of all forms, by setting; null removes a setting. @type {Map<string, string | null>} */
 const typed = new Map();
-/** For a login that ends meanwhile; secrets are kept nowhere but in the form. @param {string} who @param {Api["Setting"][]} rows */
+/** Restores typed text after a new login; secrets are kept in the form only. @param {string} who @param {Api["Setting"][]} rows */
 function recall(who, rows) {
   const key = `evertalk.settings.${who}`;
   const secrets = new Set(rows.filter((one) => one.secret).map((one) => one.name));
@@ -146,7 +146,7 @@ export function settingsForm(section, { now, took, may, who, say, signal }) {
   return { node: card(section.name, [form]), sync, lead: (/** @type {string} */ name) => lead(fields.find((one) => one.name === name)) };
 }
 
-/** The meaning of the documentation as a sentence, with labels in place of variables. @param {string} meaning */
+/** Returns the meaning of a setting as a sentence, with labels instead of variables. @param {string} meaning */
 const sentence = (meaning) => meaning && `${named(meaning[0].toUpperCase() + meaning.slice(1))}.`;
 
 /** Returns how a setting is drawn, filled and read; its default is the placeholder. @param {Api["Setting"]} row @param {string | null} usual */
@@ -157,7 +157,7 @@ function kindOf({ kind, choices }, usual) {
 }
 
 /**
- * One setting: its label, how it is asked for, what it means, and who set it.
+ * Draws one setting: its label, its control, its meaning, and who set it.
  * @param {Api["Setting"]} row @param {string} label @param {boolean} may @param {{help?: string, told: () => void}} more `told` hears of each change
  */
 function field(row, label, may, { help, told: heard }) {

@@ -1,20 +1,20 @@
-/** "Which provider?" as cards: a choice writes key, address and model of the form below it. */
+/** "Which provider?" as cards; a choice fills in key, address and model in the form below. */
 import { ask } from "./net.js";
 import { h, set, show, t } from "./parts.js";
 
-/** Providers by name: which API they speak, and where; an address that is left out is the usual one. @type {[string, string, string][]} */
+/** Providers: name, API, and address; "" stands for the API's usual address. @type {[string, string, string][]} */
 export const PROVIDERS = [["Anthropic", "messages", ""], ["OpenAI", "openai", ""], ["OpenRouter", "openai", "https://openrouter.ai/api/v1"], ["Google Gemini", "openai", "https://generativelanguage.googleapis.com/v1beta/openai"],
   ["Mistral", "openai", "https://api.mistral.ai/v1"], ["DeepSeek", "openai", "https://api.deepseek.com/v1"], ["Groq", "openai", "https://api.groq.com/openai/v1"], ["xAI", "openai", "https://api.x.ai/v1"], ["Moonshot AI", "openai", "https://api.moonshot.ai/v1"],
   ["Ollama", "messages", "http://127.0.0.1:11434"], ["LM Studio", "openai", "http://127.0.0.1:1234/v1"], ["llama.cpp", "openai", "http://127.0.0.1:8080/v1"], ["vLLM", "openai", "http://127.0.0.1:8000/v1"]];
 export const OPENAI = "https://api.openai.com/v1";
 const CARDS = ["Anthropic", "OpenAI", "Google Gemini", "Mistral", "DeepSeek", "OpenRouter", "Ollama", "LM Studio"];
 const OTHER = "other";
-/** Key and address by API. @type {Record<string, [string, string]>} */
+/** Settings of key and address, by API. @type {Record<string, [string, string]>} */
 const PAIRS = { messages: ["ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"], openai: ["OPENAI_API_KEY", "OPENAI_BASE_URL"] };
 const MODEL = "EVERTALK_MODEL";
 
 /**
- * One field of the form: `text` is what is typed or stored ("set" for a secret), `put` types, `rename` labels it.
+ * A field of the form: `text` is the typed or stored value ("set" for a secret), `put` types a value, `rename` changes the label.
  * @typedef {{node: HTMLElement, text: () => string, kept: () => boolean, stored: () => string, locked: () => boolean, put: (text: string | null) => void, rename: (label: string) => void, explain: (help: string) => void}} Field
  */
 
@@ -30,7 +30,7 @@ export function providerCards(fieldOf, may, signal) {
   /** @param {string} name */
   const hostOf = (name) => { const [, wire, url] = PROVIDERS.find(([one]) => one === name) ?? []; return url === undefined ? "Chat Completions" : new URL(url || (wire === "openai" ? OPENAI : "https://api.anthropic.com")).host; };
 
-  /** Returns the card of what is set: Anthropic answers before OpenAI if both are. */
+  /** Returns the card that fits the settings; if both are set, Anthropic takes precedence over OpenAI. */
   function current() {
     const wire = fieldOf("ANTHROPIC_API_KEY").text() || fieldOf("ANTHROPIC_BASE_URL").text() || !(fieldOf("OPENAI_API_KEY").text() || fieldOf("OPENAI_BASE_URL").text()) ? "messages" : "openai";
     const url = fieldOf(PAIRS[wire][1]).text();
@@ -38,7 +38,7 @@ export function providerCards(fieldOf, may, signal) {
     return { wire, name: CARDS.includes(name) ? name : wire === "messages" ? "Anthropic" : OTHER };
   }
 
-  /** Types what the choice means; a key that was stored for another address is removed, for it is sent nowhere else. @param {string} name */
+  /** Fills in the choice; a key that was stored for another address is removed, since it must not be sent elsewhere. @param {string} name */
   function pick(name) {
     const former = current();
     const [, wire, url] = PROVIDERS.find(([one]) => one === name) ?? ["", "openai", former.name === OTHER ? fieldOf("OPENAI_BASE_URL").text() : ""];
@@ -54,7 +54,7 @@ export function providerCards(fieldOf, may, signal) {
     (name === OTHER ? address : key).node.querySelector("input")?.focus();
   }
 
-  /** Lists the models of a Chat Completions server where the chat model is typed: such a server chooses none itself. */
+  /** Lists the models of a Chat Completions server, since such a server has no default model. */
   async function list() {
     const [key, address] = PAIRS.openai.map(fieldOf);
     const of = { base_url: address.text() || OPENAI, key: key.kept() && key.text() === "set" ? "" : key.text() };

@@ -1,4 +1,4 @@
-/** Settings that are lists: models beside the first one, and bots, each with a secret that is never shown again. */
+/** Settings that are lists: further models, and bots, each with a secret that is never shown again. */
 import { ask } from "./net.js";
 import { OPENAI, PROVIDERS } from "./settings_providers.js";
 import { choice, code, figure, figured, formOf, putAt, several, tick, valueAt } from "./forms.js";
@@ -8,9 +8,9 @@ const SECRETS = { models: "EVERTALK_MODEL_KEYS", bots: "EVERTALK_TELEGRAM_TOKENS
 const WORDS = { models: { add: t("Add a model"), none: t("No other model is set.") }, bots: { add: t("Add a bot"), none: t("No other bot is set.") } };
 const SECRET = "secret", PROVIDER = "provider";
 const USUAL = t("same as the first bot");
-/** A secret; the placeholder says that one is stored, for its text is never shown. @type {import("./forms.js").Kind} */
+/** A control for a secret; its placeholder tells whether one is stored. @type {import("./forms.js").Kind} */
 const secret = { ...code(), make: ({ stored }) => h("input", { type: "password", dir: "ltr", autocomplete: "new-password", placeholder: stored ? t("set, never shown") : "" }) };
-/** A choice writes API and address at once. @type {import("./forms.js").Kind} */
+/** A control that sets API and address at once. @type {import("./forms.js").Kind} */
 const provider = {
   ...choice([...PROVIDERS.map(([who], place) => [place, who]), ["other", t("Another server")]], { stored: true }),
   fill: (field, entry) => { field.value = isOther(entry) ? "other" : String(providerOf(entry)); },
@@ -27,7 +27,7 @@ const isOther = (entry) => providerOf(entry) < 0;
 /** @param {any} entry */
 const addressOf = (entry) => entry.base_url ?? (entry.wire && entry.wire !== "messages" ? OPENAI : "");
 
-/** Controls of a model. Another server has an address and an API, and its own key. @param {any} entry @param {string} ids @returns {import("./forms.js").Control[]} */
+/** Returns the controls of a model. One on another server has an address, an API and a separate key. @param {any} entry @param {string} ids @returns {import("./forms.js").Control[]} */
 const modelControls = (entry, ids) => [
   { path: "name", label: t("Name"), kind: code() },
   { path: PROVIDER, label: t("Provider"), kind: provider, help: !entry.base_url && t("Uses the key above.") },
@@ -52,7 +52,7 @@ const BOT = [
 ];
 let count = 0;
 
-/** The setting that holds the secrets of such a list. @param {string} kind */
+/** Returns the setting that holds the secrets of such a list; "" if there is none. @param {string} kind */
 export const secretsOf = (kind) => SECRETS[/** @type {"models" | "bots"} */ (kind)] ?? "";
 
 /**
@@ -95,7 +95,7 @@ export function rowsField(row, label, may, { typed, rowOf, changes, signal }) {
     show(error);
   }
 
-  /** Binds an entry to its table; secrets are kept beside it. @param {any} entry @param {HTMLElement} heading */
+  /** Binds an entry to the list; its secret is kept apart. @param {any} entry @param {HTMLElement} heading */
   function bound(entry, heading) {
     const place = () => kind === "models" ? entry.base_url : entry.token_env;
     const get = (/** @type {string} */ path) => path === SECRET ? place() && given()[place()] : path === PROVIDER ? entry : valueAt(entry, path);
@@ -115,7 +115,7 @@ export function rowsField(row, label, may, { typed, rowOf, changes, signal }) {
     return formOf(entry, { id: `entry-${count += 1}`, of: { entry, stored: known().has(place()) }, get, put });
   }
 
-  /** Takes a key that was just typed along to another address. @param {string | undefined} from @param {string | undefined} to */
+  /** Moves a key that was just typed to an entry's new address. @param {string | undefined} from @param {string | undefined} to */
   function moveKey(from, to) {
     const key = from && given()[from];
     if (!key || entries.some((one) => one.base_url === from)) return;
@@ -123,7 +123,7 @@ export function rowsField(row, label, may, { typed, rowOf, changes, signal }) {
     if (to) keep(to, key);
   }
 
-  /** A bot is named by the number in its token. @param {any} entry @param {string} token */
+  /** Moves a token that was just typed to its bot, which is named by the number in the token. @param {any} entry @param {string} token */
   function moveToken(entry, token) {
     const [id] = token.split(":");
     if (entry.token_env && entry.token_env !== id) keep(entry.token_env, null);
@@ -134,7 +134,7 @@ export function rowsField(row, label, may, { typed, rowOf, changes, signal }) {
   /** @param {any} entry */
   const nameOf = (entry) => kind === "models" ? entry.name || t("New model") : entry.token_env ? t("Bot {id}", { id: entry.token_env }) : t("New bot");
 
-  /** Lists the models of an entry's server where the name is typed. @param {any} entry @param {HTMLElement} told @param {HTMLElement} ids */
+  /** Lists the models of an entry's server, for its name field. @param {any} entry @param {HTMLElement} told @param {HTMLElement} ids */
   async function listed(entry, told, ids) {
     try {
       const typedKey = entry.base_url ? given()[entry.base_url] : typed.get("OPENAI_API_KEY");

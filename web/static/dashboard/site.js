@@ -1,4 +1,4 @@
-/** One site of the widget: where it may live, how it looks and speaks, its secrets, and a live preview. */
+/** The page of one site of the widget: its addresses, look and texts, its secrets, and a live preview. */
 import { add } from "../shared/h.js";
 import { area, choice, code, formOf, json, line, lines, tick } from "./forms.js";
 import { languages } from "./i18n.js";
@@ -65,7 +65,7 @@ export function sitePage({ root, id: name, me, say, entitle, signal }) {
     check().catch(() => {});
   }
 
-  /** Pages that have the snippet and are not on the list. @param {Api["SiteWhole"]} site @param {boolean} may */
+  /** Returns the card of pages that requested the chat but are not on the list of allowed addresses; null without any. @param {Api["SiteWhole"]} site @param {boolean} may */
   function refusals(site, may) {
     const reply = h("div", { role: "status" });
     if (!site.refused.length) return null;
@@ -122,7 +122,7 @@ export function sitePage({ root, id: name, me, say, entitle, signal }) {
 /** @param {Api["SiteWhole"]} site @param {(words: string) => void} say */
 const snippet = (site, say) => card(t("On your page"), [h("p", { class: "copy-line" }, h("code", { class: "secret", tabindex: 0 }, site.snippet), copier(site.snippet, t("Copy the snippet"), say)), h("p", { class: "muted small" }, tn("{count} visitor came so far.", "{count} visitors came so far.", site.visitors))]);
 
-/** The form: its parts, in rows of controls that stand beside each other. @type {[string, import("./forms.js").Control[][]][]} */
+/** Sections of the form, with the controls that stand in one row. @type {[string, import("./forms.js").Control[][]][]} */
 const FORM = [
   [t("Pages and audience"), [
     [{ path: "origins", label: t("Allowed origins, one per line"), kind: lines({ maxlength: 8000, rows: 2, dir: "ltr" }, true) }],
@@ -156,7 +156,7 @@ function fields(draft, site, may) {
     rows.map((row) => row.length > 1 ? h("div", { class: "pair" }, row.map(form.draw)) : form.draw(row[0]))))) };
 }
 
-/** The real widget in a frame of our own, without a server behind it. */
+/** Shows the real widget in a frame, without a server. */
 function preview() {
   const frame = h("iframe", { class: "preview", src: "/dashboard/preview", title: t("Preview of the widget"), loading: "eager" });
   const language = h("select", { name: "language", "aria-label": t("Language of the preview") }, h("option", { value: "en", lang: "en" }, "English"));

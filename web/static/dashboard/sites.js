@@ -1,4 +1,4 @@
-/** Where the widget lives: every site, for whom, and who answers there. */
+/** Sites of the widget: for whom each is, and which agent answers there. */
 import { DASH, empty, h, number, t, table, tn, ts } from "./parts.js";
 import { listPage, maker } from "./lists.js";
 

@@ -1,4 +1,4 @@
-/** Light, dark, or as the system is: what was chosen in this browser, and the button that chooses. */
+/** The theme of this browser (light, dark, or the system's), and the button that changes it. */
 import { h, set, show } from "../shared/h.js";
 import { t } from "./i18n.js";
 

@@ -13,7 +13,7 @@ const KINDS = { summary: t("Summarised"), digest: t("Shortened without a model")
 const ENDINGS = { length: t("cut at its length limit"), filter: t("cut by the provider's filter"), cancelled: t("stopped by the person") };
 const STATES = { stopped: t("stopped"), refused: t("refused"), failed: t("failed"), claimed: t("being answered"), open: t("waiting") };
 
-/** Text of any length; what is very long opens on demand. @param {string} text */
+/** Returns a text of any length as a node; a very long one opens on demand. @param {string} text */
 export function words(text) {
   if (text.length <= LONG) return h("p", { class: "words", dir: "auto" }, text);
   const node = h("p", { class: "words", dir: "auto" }, `${text.slice(0, LONG)} … `);
@@ -26,7 +26,7 @@ function copy(text, button) {
   navigator.clipboard?.writeText(text).then(() => show(button, t("Copied")), () => {});
 }
 
-/** Markdown, drawn by what draws the visitor's, safely. @param {string} text */
+/** Returns Markdown as a node, drawn by the widget's code, which never parses markup. @param {string} text */
 export function markdown(text) {
   const node = h("div", { class: "md", dir: "auto" });
   const tools = { copy, labels: { copy: t("Copy") } };
@@ -94,7 +94,7 @@ const ENDS = { operator: t("Returned to the assistant"), person: t("The person w
 
 /** @typedef {Pick<Api["Lines"], "messages" | "before"> & Partial<Api["Lines"]>} Messages */
 
-/** The moments of hand-overs, and what operators noted, in their order. @param {Api["LineHandover"][]} handovers @param {Api["LineNote"][]} notes */
+/** Returns hand-overs and operators' notes, in order of time. @param {Api["LineHandover"][]} handovers @param {Api["LineNote"][]} notes */
 function momentsOf(handovers, notes) {
   const moments = /** @type {{key: string, at: string}[]} */ ([...notes.map((one) => ({ ...one, key: `n${one.id}`, note: true })), ...handovers.flatMap((one) => [
     one.asked_by !== "operator" && { key: `a${one.id}`, at: one.asked_at, words: one.asked_by === "person" ? t("A human was asked for by the person") : t("A human was asked for by the assistant"), more: one.reason },
@@ -116,7 +116,7 @@ const momentNode = (moment, looks) => moment.note ? noteNode(moment, looks) : h(
   h("span", { class: "muted" }, " · ", h("time", { datetime: moment.at, title: stamp(moment.at) }, clock(moment.at))), moment.more && h("span", { class: "block muted", dir: "auto" }, h("q", null, moment.more))));
 
 /**
- * All that is shown, in order, each with a key and what it is made of.
+ * Returns all rows in order, each with a key and the data that it is drawn from.
  * @param {Api["Line"][]} messages @param {Api["Divider"][]} links @param {Api["LineHandover"][]} handovers @param {Api["LineNote"][]} notes @param {boolean} more whether there are earlier ones
  */
 function itemsOf(messages, links, handovers, notes, more) {
@@ -139,7 +139,7 @@ function itemsOf(messages, links, handovers, notes, more) {
   return items;
 }
 
-/** Puts nodes in order and moves only what has to, so that what is open, chosen or focused stays. @param {Element} list @param {Node[]} nodes */
+/** Puts nodes in order, moving as few as possible, so that open, selected or focused ones stay. @param {Element} list @param {Node[]} nodes */
 function settle(list, nodes) {
   const keep = new Set(nodes);
   for (const node of [...list.childNodes]) if (!keep.has(node)) node.remove();
@@ -153,7 +153,7 @@ function joinLists(older, newer, key) {
 }
 
 /**
- * Messages read backwards, page by page; the newest are asked for again and again.
+ * Returns the list of messages, loaded backwards page by page; the newest page is loaded again at each refresh.
  * @param {{path: `/sessions/${string}/messages` | `/compactions/${string}/messages`, label: string, signal: AbortSignal, empty: string, at?: string, drop?: (note: any) => Promise<boolean>, isPlain?: boolean}} of
  *   `at` is the turn that it opens at, or with it the number of a message, `12-34`: then it stays there until the newest are
  *   asked for; `drop` removes a private note, where the operator does not think better of it; `isPlain` leaves out turns
@@ -168,12 +168,12 @@ export function transcript({ path, label, signal, empty, at = "", drop, isPlain 
   const box = h("div", { class: "transcript", role: "region", "aria-label": label, tabindex: 0 }, more, note, list, newest);
   const drawn = /** @type {Map<string, {text: string, node: any}>} */ (new Map());
   let all = { messages: /** @type {any[]} */ ([]), dividers: /** @type {any[]} */ ([]), handovers: /** @type {any[]} */ ([]), notes: /** @type {any[]} */ ([]), before: /** @type {string | null} */ (null) };
-  /** Notes that were removed here: a page that was asked for before has them still. */
+  /** Ids of notes removed here, since a page that was requested before may still contain them. */
   const removed = new Set();
   let shown = "";
   let isLow = true;
   box.addEventListener("scroll", () => { isLow = isAtEnd(); });
-  // A composer that grows must not cover the newest message.
+  // a growing composer must not cover the newest message
   const room = new ResizeObserver(() => { if (isLow) box.scrollTop = box.scrollHeight; });
   room.observe(box);
   signal.addEventListener("abort", () => room.disconnect());
@@ -205,14 +205,14 @@ export function transcript({ path, label, signal, empty, at = "", drop, isPlain 
   /** @param {string} query @param {boolean} [refresh] @returns {Promise<Messages>} */
   const read = (query, refresh = false) => /** @type {Promise<any>} */ (ask(`${path}?${query}`, { refresh, signal }));
 
-  /** Some turns after the wanted one are shown too, unless they alone fill the page. @param {boolean} refresh */
+  /** Loads the page with the wanted turn; a few later turns are shown too, unless they fill the page. @param {boolean} refresh */
   async function pageAt(refresh) {
     const upTo = (/** @type {number} */ ahead) => read(`limit=50${turn ? `&before=${Number(turn) + ahead}.0` : ""}`, refresh);
     const page = await upTo(4);
     return turn && page.messages[0]?.turn > Number(turn) ? upTo(1) : page;
   }
 
-  /** The message that is wanted, or where its turn begins; of a turn without words, what was said before. @param {Api["Line"][]} messages */
+  /** Returns the place of the wanted message, or where its turn begins; for a turn without messages, the message before. @param {Api["Line"][]} messages */
   function placeOf(messages) {
     const at = seq ?? (messages.find((one) => one.turn === Number(turn)) ?? messages.findLast((one) => one.turn < Number(turn)) ?? messages[0])?.seq;
     for (const one of list.querySelectorAll("[aria-current]")) set(one, { "aria-current": null });
@@ -231,11 +231,11 @@ export function transcript({ path, label, signal, empty, at = "", drop, isPlain 
     shown = next;
     show(note);
     const known = new Set(all.messages.map((one) => one.seq));
-    // Where nothing is in common, something would be missing in between.
+    // without a common message, some in between would be missing
     const goesOn = page.messages.some((one) => known.has(one.seq));
     const first = page.messages[0];
     const older = goesOn ? all.messages.filter((one) => one.turn < first.turn || (one.turn === first.turn && one.step < first.step)) : [];
-    // The page has no hand-overs and no notes from before its first message, so those that were loaded stay.
+    // The page lacks hand-overs and notes from before its first message, so those loaded earlier are kept.
     const [handovers, notes] = older.length ? [all.handovers, all.notes.filter((one) => Date.parse(one.at) < Date.parse(first.at))] : [[], []];
     all = { messages: joinLists(older, page.messages, "seq"), dividers: dividersOf(older, page), handovers: joinLists(handovers, page.handovers ?? [], "id"), notes: joinLists(notes, page.private_notes ?? [], "id"), before: older.length ? all.before : page.before };
     draw();
@@ -282,7 +282,7 @@ export function transcript({ path, label, signal, empty, at = "", drop, isPlain 
   /** @param {boolean} [refresh] */
   const safely = (refresh) => load(refresh).catch((error) => { if (!signal.aborted && !refresh) show(note, problem(error, () => safely(false))); });
 
-  /** Shows a turn, and stays there. @param {string} wanted */
+  /** Shows a turn, and keeps it in place. @param {string} wanted */
   function jump(wanted) {
     [turn, seq, shown] = /** @type {[string, any, string]} */ ([wanted, undefined, ""]);
     newest.hidden = false;

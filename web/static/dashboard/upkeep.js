@@ -1,4 +1,4 @@
-/** "Summarise now" and "Save memory now": what it would do and cost, said before; how it goes; what came of it. */
+/** "Summarise now" and "Save memory now": shows effect and cost beforehand, then progress and result. */
 import { h, set, show } from "../shared/h.js";
 import { follow } from "./live.js";
 import { Failure, ask } from "./net.js";
@@ -133,7 +133,7 @@ export function upkeepButtons({ path, me, say, signal, reload, running, chosen }
 }
 
 /**
- * Hears how far the work at one session is: the stream names jobs, and whose a job is, one question tells.
+ * Reports the progress of a session's jobs. The stream names jobs only, so the job's session is requested once.
  * @param {string} path @param {(percent: number) => void} tell @param {AbortSignal} signal
  */
 function watchProgress(path, tell, signal) {
@@ -153,7 +153,7 @@ function watchProgress(path, tell, signal) {
   }, signal);
 }
 
-/** The numbers that hold for this session's agent, and which of them are not the preset's own. @param {Api["WindowNow"]} now */
+/** Returns the numbers of the session's agent, with a list of those that differ from the preset's. @param {Api["WindowNow"]} now */
 export function presetView(now) {
   /** @param {any} value */
   const shown = (value) => value === null ? t("no limit") : typeof value === "boolean" ? (value ? t("yes") : t("no")) : typeof value === "number" ? number(value) : Array.isArray(value) ? value.map((one) => Array.isArray(one) ? one.join(" ") : String(one)).join(", ") || t("none") : String(value).trim();

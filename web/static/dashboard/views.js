@@ -1,6 +1,5 @@
 /**
- * Named views of a list, kept in this browser: a search text is often a person's name, and an erasure must
- * not have to search for it on the server. An address can be sent to others.
+ * Named views of a list, kept in this browser: a search text is often a person's name, and an erasure must not have to search for it on the server. A view's address can be shared.
  */
 import { h, show, t } from "./parts.js";
 
@@ -17,7 +16,7 @@ function read(key, names) {
   } catch { return []; }
 }
 
-/** In one order, and only what the list knows. @param {URLSearchParams} params @param {string[]} names */
+/** Returns a query in fixed order, with only the names that the list knows. @param {URLSearchParams} params @param {string[]} names */
 const queryOf = (params, names) => new URLSearchParams(names.flatMap((name) => params.get(name) ? [[name, /** @type {string} */ (params.get(name))]] : [])).toString();
 
 /**

@@ -6,7 +6,7 @@ import { GAP_MS, TOLD_MS, ask } from "./net.js";
 export const needsAttention = (one, me) => one.state === "waiting" || (one.operator === me.name && Boolean(one.waits_since));
 
 /**
- * Looks when the stream says so; where there is none, every `seenMs`, and in a hidden tab every `hiddenMs` (0: not at all).
+ * Calls `look` when the stream reports a change of the topic; without a stream every `seenMs`, in a hidden tab every `hiddenMs` (0: never).
  * @param {{look: () => Promise<void>, topic: string, seenMs: number, hiddenMs: number}} what
  */
 function watcher({ look, topic, seenMs, hiddenMs }) {
@@ -23,7 +23,7 @@ function watcher({ look, topic, seenMs, hiddenMs }) {
     runs = true;
     again = false;
     let next;
-    // What it missed by a look that failed, nobody tells it again.
+    // changes missed by a failed call are not reported again
     try { await look(); } catch { next = document.hidden ? hiddenMs : seenMs; }
     runs = false;
     plan(again ? GAP_MS : next);
@@ -34,7 +34,7 @@ function watcher({ look, topic, seenMs, hiddenMs }) {
       if (runs) again = true;
       else plan(Math.max(0, at + GAP_MS - Date.now()));
     },
-    // What changed before the stream opened was told to nobody.
+    // changes before the stream opened were not reported
     moved() { if (!runs) plan(isConnected() ? Math.max(0, at + seenMs - Date.now()) : undefined); },
   }, new AbortController().signal);
   document.addEventListener("visibilitychange", () => { if (document.hidden) plan(); else run(); });

@@ -1,7 +1,7 @@
-/** Turns numbers and moments into the words people read; what is unknown is a dash, never a zero. */
+/** Formats numbers and times for people; an unknown value is a dash, never a zero. */
 
 export const DASH = "–";
-/** The locale of a page that speaks one language throughout. @type {string | undefined} */
+/** The locale of a page that has one language throughout; undefined elsewhere. @type {string | undefined} */
 export let spoken;
 /** @param {string} locale */
 export function speak(locale) { spoken = locale; }
@@ -9,7 +9,7 @@ export function speak(locale) { spoken = locale; }
 export const isMissing = (value) => value === null || value === undefined || value === "" || Number.isNaN(Number(value));
 
 /**
- * A whole number with separators.
+ * Returns a whole number with separators; a dash for null.
  * @param {number | null | undefined} value @param {string} [locale]
  */
 export function number(value, locale = spoken) {
@@ -17,7 +17,7 @@ export function number(value, locale = spoken) {
 }
 
 /**
- * A short count of tokens: 950, 8.5k, 85k, 1.2M.
+ * Returns a short count of tokens: 950, 8.5k, 85k, 1.2M; a dash for null.
  * @param {number | null | undefined} value
  */
 export function tokens(value) {
@@ -29,12 +29,12 @@ export function tokens(value) {
   return `${short(count / 1e6)}M`;
 }
 
-/** With one decimal at most; English where no locale is spoken. @param {number} value @param {number} [digits] @param {Intl.NumberFormatOptions} [how] */
+/** Returns a number with at most `digits` decimals, in English where `spoken` is not set. @param {number} value @param {number} [digits] @param {Intl.NumberFormatOptions} [how] */
 export const short = (value, digits = 1, how = {}) => value.toLocaleString(spoken ?? "en", { maximumFractionDigits: digits, ...how });
 export const english = () => !spoken || /^en\b/.test(spoken);
 
 /**
- * A percentage with at most one decimal: "72 %", "90.1 %".
+ * Returns a percentage with at most `digits` decimals, such as "72 %" or "90.1 %"; a dash for null.
  * @param {number | null | undefined} value @param {number} [digits]
  */
 export function percent(value, digits = 1) {
@@ -42,7 +42,7 @@ export function percent(value, digits = 1) {
 }
 
 /**
- * Date and time in full, for titles.
+ * Returns date and time in full, for tooltips; a dash for null.
  * @param {string | Date | null | undefined} moment @param {string} [locale]
  */
 export function stamp(moment, locale = spoken) {
@@ -52,7 +52,7 @@ export function stamp(moment, locale = spoken) {
 }
 
 /**
- * The time of day alone.
+ * Returns the time of day; "" for null.
  * @param {string | Date | null | undefined} moment @param {string} [locale]
  */
 export function clock(moment, locale = spoken) {

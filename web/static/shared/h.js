@@ -1,4 +1,4 @@
-/** Builds DOM nodes from plain calls, so that no text ever becomes markup. */
+/** Builds DOM nodes from function calls, so that no text is ever parsed as markup. */
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -30,8 +30,7 @@ function fill(node, props, children) {
 }
 
 /**
- * Appends children; arrays are flattened, everything else becomes text. What a condition leaves is
- * skipped, also the 0 of an empty list's length: a number that people shall read is given as text.
+ * Appends children; arrays are flattened, and strings become text. False values are skipped, also 0, so a number to be shown has to be given as text.
  * @param {ParentNode} node @param {any} children
  */
 export function add(node, ...children) {
@@ -41,7 +40,7 @@ export function add(node, ...children) {
 }
 
 /**
- * An HTML element: `h("button", {class: "x", onclick: run}, "Run")`.
+ * Returns an HTML element: `h("button", {class: "x", onclick: run}, "Run")`.
  * @param {string} tag @param {Props | null} [props] @param {...any} children @returns {any}
  */
 export function h(tag, props = null, ...children) {
@@ -49,7 +48,7 @@ export function h(tag, props = null, ...children) {
 }
 
 /**
- * An SVG element: `svg("circle", {r: 4})`.
+ * Returns an SVG element: `svg("circle", {r: 4})`.
  * @param {string} tag @param {Props | null} [props] @param {...any} children @returns {any}
  */
 export function svg(tag, props = null, ...children) {
@@ -57,7 +56,7 @@ export function svg(tag, props = null, ...children) {
 }
 
 /**
- * Changes properties of a node that exists.
+ * Changes properties of an existing node.
  * @param {Element} node @param {Props} props
  */
 export function set(node, props) {
@@ -65,7 +64,7 @@ export function set(node, props) {
 }
 
 /**
- * Replaces everything inside a node.
+ * Replaces all children of a node.
  * @param {ParentNode} node @param {...any} children
  */
 export function show(node, ...children) {
@@ -74,7 +73,7 @@ export function show(node, ...children) {
 }
 
 /**
- * A line icon from path data on a 24-unit grid.
+ * Returns a line icon from path data on a grid of 24 units.
  * @param {string} path @param {number} [size]
  */
 export function icon(path, size = 20) {

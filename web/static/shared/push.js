@@ -1,15 +1,15 @@
-/** Notifications of this browser while no page is open: the same for operators and visitors. */
+/** Push notifications of this browser while no page is open, for operators and visitors alike. */
 
-/** Whether this browser has them at all, here. */
+/** Returns whether this browser supports push notifications on this page. */
 export const canPush = () => isSecureContext && "serviceWorker" in navigator && "PushManager" in window && "Notification" in window;
 
-/** Returns the push subscription of this browser, if it has one. @param {string} scope @returns {Promise<PushSubscription | null>} */
+/** Returns the push subscription of this browser; null without one. @param {string} scope @returns {Promise<PushSubscription | null>} */
 export async function find(scope) {
   const registration = canPush() ? await navigator.serviceWorker.getRegistration(scope) : undefined;
   return await registration?.pushManager.getSubscription() ?? null;
 }
 
-/** Asks for the permission: call it for a press only. */
+/** Asks for the permission to notify and returns whether it was granted; call it only when a button was pressed. */
 export const permit = async () => await Notification.requestPermission() === "granted";
 
 /** @param {string} root where the server's pages begin @param {string} scope @param {string} key of the server @returns {Promise<PushSubscription>} */
@@ -18,7 +18,7 @@ export async function subscribe(root, scope, key) {
   await waitUntilActive(registration);
   const options = { userVisibleOnly: true, applicationServerKey: key };
   try { return await registration.pushManager.subscribe(options); } catch (/** @type {any} */ error) {
-    // The server had another key once.
+    // the subscription was made with another key of the server
     const old = error.name === "InvalidStateError" && await registration.pushManager.getSubscription();
     if (!old) throw error;
     await old.unsubscribe();
@@ -26,7 +26,7 @@ export async function subscribe(root, scope, key) {
   }
 }
 
-/** Returns the subscription for the server. @param {PushSubscription} subscription */
+/** Returns the subscription in the form that the server expects. @param {PushSubscription} subscription */
 export function pack(subscription) {
   const { endpoint, keys } = subscription.toJSON();
   return { endpoint, p256dh: keys?.p256dh, auth: keys?.auth };
@@ -40,7 +40,7 @@ async function waitUntilActive(registration) {
 
 /** @type {any} */
 let policy = null;
-/** Our pages run no address that was put together, but this one. @param {string} url @returns {any} */
+/** Returns a trusted address of a script: our pages allow no other address that is put together at run time. @param {string} url @returns {any} */
 function trustedScriptUrl(url) {
   const { trustedTypes } = /** @type {any} */ (window);
   policy ??= trustedTypes?.createPolicy("evertalk", { createScriptURL: (/** @type {string} */ wanted) => wanted.endsWith("/push.js") ? wanted : "" });

@@ -1,4 +1,4 @@
-/** Actions next to answers and answers without a bubble; loaded with the first answer. */
+/** Buttons next to messages, and answers that are drawn without a bubble; loaded with the first answer. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, icon, set, show } from "../shared/h.js";
 import { ensure } from "./ensure.js";
@@ -30,7 +30,7 @@ const ACTS_LOOK = /* css */ `
 const may = (chat, command) => chat.commands().some((/** @type {any} */ one) => one.name === command);
 
 /**
- * Gives a command whose answer is not drawn but handed back; sent again, under the same id, after a break.
+ * Sends a command whose result is returned instead of drawn. After a lost connection it is sent again under the same id.
  * @param {Chat} chat @param {string} command @param {string} [args] @returns {Promise<{good: boolean, text: string}>}
  */
 export function ask(chat, command, args = "") {
@@ -49,7 +49,7 @@ export function ask(chat, command, args = "") {
   });
 }
 
-/** Repeats the last question; without `/retry` it is sent again. @param {Chat} chat */
+/** Asks the last question again: by `/retry` where that exists, else by sending it again. @param {Chat} chat */
 async function again(chat) {
   if (chat.chat.run || chat.renewing) return;
   if (!may(chat, "retry")) {
@@ -74,7 +74,7 @@ function judge(chat, item, value, article) {
   else article.querySelector(".opinion")?.remove();
 }
 
-/** Pins a message, or lets it go; the button tells as much as the answer would. @param {Chat} chat @param {{mid?: string}} item */
+/** Pins or unpins a message; the result is shown by its button alone. @param {Chat} chat @param {{mid?: string}} item */
 export function pin(chat, item) {
   const cid = newId();
   const pinned = !chat.chat.pinned.has(item.mid ?? "");
@@ -86,7 +86,7 @@ export function pin(chat, item) {
   });
 }
 
-/** Draws the actions next to answers. @param {Chat} chat */
+/** Draws the buttons next to the messages. @param {Chat} chat */
 export function adorn(chat) {
   adopt(chat.node, ACTS_LOOK);
   /** @param {string} key @param {string} path @param {() => void} run @param {object} [more] */
@@ -101,7 +101,7 @@ export function adorn(chat) {
     if (item.earlier) void import("./edit.js").then((one) => one.former(chat, item, article, body), () => {});
     const newest = item === chat.chat.newest();
     article.dataset.rest = String(item.role !== "notice" && !newest && !item.error && !item.partial && !item.feedback && !chat.chat.pinned.has(item.mid ?? ""));
-    // Longer words than "stop" say that it is not whole.
+    // a stop reason longer than "stop" means that the answer is not whole
     if (item.stop?.[4]) void import("./cut.js").then((one) => one.noteCut(chat, item, article, newest), () => {});
     return {
       told: handoverNotice(item),
@@ -111,7 +111,7 @@ export function adorn(chat) {
     };
   }
 
-  /** Plays an answer, which is made when it is first asked for; the same button each time. @param {Item} item @param {any} article */
+  /** Returns the button that plays an answer; the same button for the same message. The speech is made at the first press. @param {Item} item @param {any} article */
   const listener = (item, article) => article.listener ??= small("listen", PLAY, () => void import("./voice.js").then((one) => one.listen(chat, item, article.listener, t), () => chat.warn(t("not_spoken"))));
 
   /** @param {Item} item */
@@ -120,10 +120,10 @@ export function adorn(chat) {
     return h("button", { class: "quiet", type: "button", "aria-pressed": String(pinned), onclick: () => pin(chat, item) }, t(pinned ? "unpin" : "pin"));
   }
 
-  /** Begins another conversation as a copy up to here, where a person may have several. @param {Item} item */
+  /** Returns the button that copies the conversation up to a message; false where a person cannot have several. @param {Item} item */
   const forker = (item) => chat.many && item.mid && item.status === "sent" && small("fork", FORK, () => void chat.menu((one) => one.fork(chat, item)));
 
-  /** Shows the tool that the assistant runs before it answers. */
+  /** Shows which tool the assistant runs before it answers. */
   function working() {
     const { tool = "", subject = "" } = chat.chat.run ?? {};
     const key = `tool_${tool.startsWith("mcp_") ? "mcp" : tool}`;
@@ -131,7 +131,7 @@ export function adorn(chat) {
     return said === key ? t("working") : said;
   }
 
-  /** Returns the actions next to a question: editing it, and its former texts. @param {Item} item @param {HTMLElement} article */
+  /** Returns the buttons next to a question: edit, and show earlier texts. @param {Item} item @param {HTMLElement} article */
   function mine(item, article) {
     const act = (/** @type {"edit" | "edited" | "all"} */ key, /** @type {object} */ more = {}) => h("button", { class: "quiet", type: "button", onclick: () => void import("./edit.js").then((one) => one[key](chat, item, article), () => chat.say(t("lost"))), ...more }, t(key));
     article.dataset.rest = String(item.status === "sent" && !item.queued && !item.edited && item !== chat.chat.question() && !chat.chat.outdated(item));
@@ -146,20 +146,20 @@ export function adorn(chat) {
   return { under, mine, mark, working };
 }
 
-/** Returns the picture of an operator, if they have one. A page may forbid foreign pictures; the name remains then. @param {Item} item */
+/** Returns the picture of an operator, if there is one. Where a page forbids foreign pictures, only the name is visible. @param {Item} item */
 const face = ({ picture }) => picture && h("img", { class: "face", src: new URL(`../../pictures/${picture}`, import.meta.url).href, alt: "", width: 22, height: 22,
   onerror: (/** @type {Event} */ event) => /** @type {HTMLElement} */ (event.target).remove() });
 
-/** The server says why a person did not come in English and by a code. @param {Item} item @returns {string | undefined} */
+/** Returns the reason why no operator came, translated from the server's code; a false value for other items. @param {Item} item @returns {string | undefined} */
 const handoverNotice = ({ role, error }) => (role === "notice" && /^handover_/.test(error) && t(error) !== error ? t(error) : undefined);
 
 /** @param {Item} item */
 const words = ({ kind, text = "", success, advice }) => (kind === "result" ? [text || t(success ? "command_silent" : "command_failed"), advice].filter(Boolean).join(" ") : text);
 
-/** Returns the text for speech output. @param {Item} item */
+/** Returns the text of a message for speech output. @param {Item} item */
 export function speech(item) {
   return (item.name ? `${item.name}: ` : "") + plain(handoverNotice(item) ?? words(item));
 }
 
-/** A human has the conversation, or had it. @param {Chat} chat @param {any} [frame] */
+/** Loads the part that shows a human's takeover of the conversation. @param {Chat} chat @param {any} [frame] */
 export const human = (chat, frame) => void import("./human.js").then((one) => one.human(chat, frame), () => {});

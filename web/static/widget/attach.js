@@ -1,4 +1,4 @@
-/** Files: chips in the composer with their progress, and what was sent in the bubbles; loaded when first needed. */
+/** Files: entries with their progress in the composer, sent files in the bubbles; loaded with the first file. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, icon, set, show } from "../shared/h.js";
 import { tongue } from "./i18n.js";
@@ -47,7 +47,7 @@ const sizeOf = (bytes) => {
   return size.toLocaleString(tongue(), { style: "unit", unit });
 };
 
-/** A picture on a canvas: no page's policy forbids that, and nothing of a file runs. What it is of, the words beside it say. @param {Blob} blob @param {number} most */
+/** Returns a picture redrawn on a canvas, which no page's policy forbids and which runs nothing from the file. @param {Blob} blob @param {number} most */
 async function redraw(blob, most) {
   const bitmap = await createImageBitmap(blob);
   const scale = Math.min(1, most / Math.max(bitmap.width, bitmap.height));
@@ -61,7 +61,7 @@ async function redraw(blob, most) {
 export function createAttachments(chat) {
   /** @type {Chip[]} */
   let chips = [];
-  /** Send was pressed while files were on their way. */
+  /** Whether Send was pressed while files were being uploaded. */
   let wanted = false;
   let hiding = 0;
   /** @type {Map<string, Blob>} */
@@ -80,7 +80,7 @@ export function createAttachments(chat) {
 
   const limit = () => chat.chat.settings.limits?.files;
 
-  /** A line above the composer, which is read out as well. @param {string} words */
+  /** Shows a line above the composer, which screen readers announce. @param {string} words */
   function tell(words) {
     note.hidden = !words;
     show(note, words);
@@ -155,10 +155,10 @@ export function createAttachments(chat) {
     tell(t("file_failed", chip));
   }
 
-  /** Begins what can begin, and sends the message that waited for its files. */
+  /** Starts the uploads that can start, and sends the message that waited for its files. */
   function go() {
     const running = chips.filter((chip) => chip.state === "sending").length;
-    // Nobody is there yet whose files they could be.
+    // the server has no session yet that the files could belong to
     if (!chat.chat.session && chips.length) chat.net.send({ t: "begin" });
     if (chat.net.online && limit() && chat.chat.session) for (const chip of chips.filter((one) => one.state === "waiting").slice(0, AT_ONCE - running)) begin(chip);
     if (wanted && chips.every((chip) => chip.state === "ready")) { wanted = false; tell(""); chat.composer.submit(); }
@@ -205,7 +205,7 @@ export function createAttachments(chat) {
     go();
   }
 
-  /** Names and what the server has are remembered; bytes cannot be kept over a reload. */
+  /** Stores names and server ids of the files; their content cannot survive a reload. */
   function changed() {
     chat.store.put("files", chips.length ? JSON.stringify(chips.map(({ name, size, meta }) => ({ name, size, meta }))) : "");
     chat.composer.changed();
@@ -250,7 +250,7 @@ export function createAttachments(chat) {
     tell("");
   }
 
-  /** The place to drop files on, for as long as something hovers over the chat. @param {boolean} on */
+  /** Shows or hides the area to drop files on. @param {boolean} on */
   function over(on) {
     target.hidden = !on;
     clearTimeout(hiding);
@@ -263,7 +263,7 @@ export function createAttachments(chat) {
       const words = meta.cut ? t("file_cut") : sizeOf(meta.size);
       const button = h("button", { class: "file sent-file", type: "button", "aria-label": t("save_file", { name: meta.name, words }) },
         icon(SHEET_OF_PAPER, 22), h("span", { class: "file-words" }, h("span", { class: "file-name", dir: "auto", title: meta.name }, meta.name), " ", h("span", { class: "muted" }, words)));
-      // One after the other: an old conversation may hold many.
+      // one after the other, since an old conversation may hold many
       button.onclick = () => void save(meta);
       if (meta.mime.startsWith("audio/")) import("./voice.js").then((one) => one.player(button, `${meta.name} ${words}`, () => load(meta), () => chat.say(t("file_gone"))), () => {});
       if (meta.mime.startsWith("image/")) loading = loading.then(() => picture(button, meta)).catch(() => {});

@@ -1,4 +1,4 @@
-/** The card that stands where older messages were summarised: Summary | Original, and Undo. */
+/** The card in place of summarised messages: Summary | Original, and Undo. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, set, show } from "../shared/h.js";
 import { tokens } from "../shared/fmt.js";
@@ -34,7 +34,7 @@ function title(card) {
   return card.before && card.after ? `${words} · ${tokens(card.before)} → ${tokens(card.after)}` : words;
 }
 
-/** A summary is stored, and read by models, with the English headings of its form. @param {string} summary */
+/** Returns the summary with translated headings; it is stored with English ones, which models read. @param {string} summary */
 const headed = (summary) => summary.replace(/^## (.+)$/gm, (line, heading) => {
   const key = `summary_${heading.toLowerCase().match(/[a-z]+/g)?.join("_")}`;
   return key in english.card ? `## ${t(key)}` : line;

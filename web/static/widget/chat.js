@@ -1,4 +1,4 @@
-/** The panel: joins conversation, connection and screen, and says to screen readers what changed. */
+/** The panel: connects conversation, connection and screen, and announces changes to screen readers. */
 import { h, icon, set, show } from "../shared/h.js";
 import { Connection } from "./net.js";
 import { Conversation } from "./state.js";
@@ -12,7 +12,7 @@ const DOTS = "M12 5h.01M12 12h.01M12 19h.01";
 const CROSS = "M6 6l12 12M18 6L6 18";
 const SAID_MS = 7000;
 
-/** Loads a part once, so that its calls keep their order; a failed load is tried again. @template T @param {() => Promise<T>} load */
+/** Returns a function that loads a part once, so that calls to it keep their order; a failed load is tried again. @template T @param {() => Promise<T>} load */
 const once = (load) => {
   /** @type {Promise<T> | null} */
   let came = null;
@@ -45,7 +45,7 @@ export class Chat {
     this.denied = this.barred = false;
     this.offline = "";
     this.renewing = false;
-    /** Commands and opinions that wait for a reply. @type {Map<string, any>} */
+    /** Commands and opinions that wait for a reply, by client id. @type {Map<string, any>} */
     this.asked = new Map();
     this.chat = new Conversation({ changed: () => this.draw(), said: (item) => this.said(item), gap: (turn) => this.resync(turn) });
     this.net = new Connection({
@@ -54,7 +54,7 @@ export class Chat {
     });
     /** @type {import("./sheet.js").Sheet | null} */
     this.sheet = null;
-    /** Conversations next to the chat. @type {{shown: boolean, changed: (frame: any) => void} | null} */
+    /** The list of conversations next to the chat; null until it is loaded. @type {{shown: boolean, changed: (frame: any) => void} | null} */
     this.side = null;
     /** @type {import("./attach.js").Attachments | null} */
     this.files = null;
@@ -64,7 +64,7 @@ export class Chat {
     this.sweeper = setInterval(() => this.chat.sweep(Date.now(), this.net.online), 1000);
     this.leaving = () => this.composer.keep();
     addEventListener("pagehide", this.leaving);
-    /** Handles a start, a sign-out or another sign-in in another tab. @param {StorageEvent} event */
+    /** Handles a start, sign-out or sign-in in another tab. @param {StorageEvent} event */
     this.elsewhere = ({ key, newValue }) => {
       if (key === `${this.store.prefix}session` && newValue && !this.chat.session && !this.net.stopped) this.net.resync();
       if (key === `${this.store.prefix}signed` && this.signed && newValue !== this.signed) void import("./site.js").then((one) => one.leave(this));
@@ -99,7 +99,7 @@ export class Chat {
     this.demo = h("span", { class: "chip", hidden: true, title: t("demo_hint") }, t("demo"));
     this.more = h("button", { class: "icon more", type: "button", "aria-haspopup": "menu", "aria-expanded": "false", "aria-label": t("menu"), title: t("menu"), hidden: true, onclick: () => this.menu((one) => one.toggle(this)) }, icon(DOTS));
     this.human = h("div", { class: "bar", hidden: true });
-    /** A timer while the human writes; when they were last told that the person does; whether they are at all. */
+    /** A timer while the human writes; when the human was last told that the person writes; whether the person writes now. */
     this.writes = this.told = 0;
     this.title = h(options.page ? "h1" : "h2", { id: "evt-title", dir: "auto" }, options.title || (options.page ? "Evertalk" : t("title")));
     const close = !options.page && h("button", { class: "icon", type: "button", "aria-label": t("close"), title: t("close"), onclick: options.close }, icon(CROSS));
@@ -130,9 +130,9 @@ export class Chat {
     };
   }
 
-  /** Discards everything of the former visitor. */
+  /** Discards all data of the former visitor. */
   discardAll() {
-    // Else another tab did so before.
+    // otherwise another tab has done so already
     if (this.store.get("signed") === this.signed) this.store.leave();
     this.signed = "";
     for (const cid of this.asked.keys()) this.chat.heard({ cid, t: "error" });
@@ -160,7 +160,7 @@ export class Chat {
       this.options.dress(frame.site);
       const { epoch, last } = this.chat;
       if (frame.resumed && epoch !== null && frame.log_epoch !== epoch && last > 0) {
-        // The numbers we counted by were undone by a restore: only the whole history is true now.
+        // a restore of the server has reset the event numbers: the whole history must be loaded again
         this.chat.last = 0;
         return this.net.resync();
       }
@@ -177,7 +177,7 @@ export class Chat {
       this.flush();
     } else if (frame?.t === "welcome") this.files?.go();
     if (frame?.t === "ack") this.store.drop(frame.cid);
-    // A command is answered later; of an opinion this is all.
+    // a command is answered later; an opinion gets nothing but this frame
     if (/^(ack|error)$/.test(frame?.t) && this.asked.get(frame.cid)?.t === "feedback") this.asked.delete(frame.cid);
     if (frame?.t === "error") this.refused(frame);
     if (/^(typing|handover)$/.test(frame?.t) || frame?.state?.handover || (this.writes && frame?.t === "msg")) this.acts((one) => one.human(this, frame));
@@ -208,7 +208,7 @@ export class Chat {
     attach().then((one) => run((this.files ??= one.createAttachments(this))), () => this.say(t("lost")));
   }
 
-  /** Pasted or dropped; words win over a picture of them. @param {any} event */
+  /** Takes pasted or dropped content; text is preferred to a picture of the same text. @param {any} event */
   given(event) {
     const data = event.dataTransfer ?? event.clipboardData;
     if (!data.types.includes("Files") || data.getData("text") || !this.chat.settings.limits.files) return;
@@ -226,7 +226,7 @@ export class Chat {
     this.options.emit("error", { code: frame.code, message: frame.message });
   }
 
-  /** Everything unconfirmed goes again, in order and under its old id: the server knows repeats. */
+  /** Sends all unconfirmed messages again, in order and under the same ids, by which the server recognises repeats. */
   flush() {
     for (const entry of this.store.unsent()) {
       if (this.chat.byCid(entry.cid)?.status === "sent") this.store.drop(entry.cid);
@@ -265,12 +265,12 @@ export class Chat {
   /** @param {string} status */
   show(status) {
     const before = this.status;
-    // Tries to connect go on while the network is away, and a better line takes over: once said is enough.
+    // repeated attempts without network, or a change to a better connection, need no second line
     if (status === before && /line$/.test(status)) return;
     this.status = status;
     clearTimeout(this.linkTimer);
     const words = /closed|online/.test(status) ? "" : status;
-    // Most breaks heal at once: only one that lasts is worth a line.
+    // Most interruptions end within a second, so only a longer one gets a line.
     const wait = status === "connecting" ? 1500 : status === "reconnecting" ? 700 : 0;
     if (!words || wait) this.link.hidden = !words || (this.link.hidden && wait > 0);
     const told = this.denied ? t("sign_in") : (/^re/.test(status) && !this.barred && this.offline) || t(words);
@@ -303,7 +303,7 @@ export class Chat {
     return true;
   }
 
-  /** Commands act on the present, so they are kept for later only until the first welcome. @param {string} name @param {string} args @returns {boolean} */
+  /** Sends a command, or carries it out here; always returns true. A command acts on the present, so it is kept for later only before the first welcome. @param {string} name @param {string} args @returns {boolean} */
   command(name, args) {
     if (name === "search" && this.commands().some((/** @type {any} */ one) => one.name === name)) {
       this.later((one) => one.look(this, "find", args));
@@ -330,7 +330,7 @@ export class Chat {
   retry(cid) {
     const item = this.chat.byCid(cid);
     if (!item) return;
-    // Refused means surely not taken: a new id. Unconfirmed may have arrived: the same one.
+    // A refused message was surely not stored, so it gets a new id; an unconfirmed one may have been, so it keeps its id.
     const entry = { cid: item.refused ? newId() : cid, text: item.text ?? "", at: item.at ?? "", order: item.refused ? ++this.order : item.order ?? 0, attachments: item.attachments };
     this.discard(cid);
     this.store.keep(entry);
@@ -395,7 +395,7 @@ export class Chat {
     set(this.meter, { "aria-valuenow": Math.round(working.percent), vars: { "--done": String(Math.max(working.percent, 4) / 100) } });
   }
 
-  /** Marks messages as read; nothing is drawn while the chat is hidden. */
+  /** Marks messages as read unless the chat is hidden. */
   seen() {
     const { chat } = this;
     if (!this.node.hidden && chat.last > chat.read && this.net.send({ t: "read", seq: chat.last })) chat.read = chat.last;
@@ -412,7 +412,7 @@ export class Chat {
     this.linkTimer = setTimeout(() => this.show(this.status), 6000);
   }
 
-  /** Adds a live text; a following one must not silence it. @param {string} words */
+  /** Adds a text to the live region; a following text does not replace it. @param {string} words */
   say(words) {
     const line = h("p", null, words);
     this.polite.append(line);

@@ -1,4 +1,4 @@
-/** Where the person writes: grows with the text, keeps a draft, sends on Enter, offers commands and Stop. */
+/** The field to write in: it grows with the text, keeps a draft, sends on Enter, and offers commands and Stop. */
 import { h, icon, set, show } from "../shared/h.js";
 import { t, tongue } from "./i18n.js";
 
@@ -7,13 +7,13 @@ const CLIP = "M21 11l-9 9a5 5 0 0 1-7-7l9-9a3 3 0 0 1 5 5l-9 9";
 const SQUARE = "M7 7h10v10H7z";
 
 /**
- * The command a text asks for, or null when it is ordinary text.
+ * Returns the command that a text asks for; null if it is ordinary text.
  * @param {string} text @param {import("./slash.js").Command[]} commands
  */
 export function asCommand(text, commands) {
   const found = /^\/([\w-]+)(?:\s+([^]*))?$/.exec(text.trim());
   const name = found?.[1].toLowerCase() ?? "";
-  // The server says what may have been meant by one that it does not know; several lines are words for the assistant.
+  // The server suggests what an unknown command may have meant. Text of several lines is a message, not a command.
   const meant = commands.some((one) => one.name === name) || (/^[a-z][\w-]{0,31}$/.test(name) && !text.includes("\n"));
   return found && meant ? { name, args: (found[2] ?? "").trim() } : null;
 }
@@ -44,7 +44,7 @@ export function composer(tools) {
   let popup = null;
   let called = false;
 
-  /** The list of commands comes with the first slash, or once the commands are known. */
+  /** Shows the list of commands, which is loaded with the first slash or once the commands are known. */
   function offer() {
     if (popup) return popup.update();
     if (called || input.value[0] !== "/") return;

@@ -1,4 +1,4 @@
-/** Note below an answer that was cut, with a button to continue; loaded with the first such answer. */
+/** Note below an incomplete answer, with a button to continue; loaded with the first such answer. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h } from "../shared/h.js";
 import { wordsOf } from "./words.js";
@@ -15,7 +15,7 @@ export function noteCut(chat, item, article, newest) {
   article.querySelector(":scope > .meta")?.before(h("p", { class: "cut muted small", role: "note" }, t(item.stop === "length" ? "length" : "filter"), " ", more));
 }
 
-/** Asks for the rest of an answer: once, from however many tabs. @param {Chat} chat @param {Item} item */
+/** Asks for the rest of an answer, once even if several tabs are open. @param {Chat} chat @param {Item} item */
 function goOn(chat, item) {
   const cid = `go-on-${item.mid}`;
   if (chat.chat.run || chat.chat.byCid(cid)) return;

@@ -1,8 +1,8 @@
-/** A day to go to in the conversation. */
+/** A form to jump to a day in the conversation. */
 import { h, set } from "../shared/h.js";
 import { state, t } from "./sheet-parts.js";
 
-/** Returns a day as a field for dates wants it. @param {Date} day */
+/** Returns a day in the form that date fields need (YYYY-MM-DD). @param {Date} day */
 const plain = (day) => [day.getFullYear(), day.getMonth() + 1, day.getDate()].map((part) => String(part).padStart(2, "0")).join("-");
 
 /** @param {import("./sheet-parts.js").SheetTools} tools */

@@ -1,4 +1,4 @@
-/** The chat as a side panel of the page, which makes room for it; on small screens nothing changes. */
+/** Docks the chat as a side panel for which the page makes room; small screens stay as they are. */
 import { set } from "../shared/h.js";
 import { adopt } from "./styles.js";
 
@@ -15,12 +15,12 @@ const LOOK = /* css */ `
 /** @type {(() => void) | null} */
 let place = null;
 
-/** Docks the panel if the visitor, or else the page, wants so. @param {import("./main.js").Widget} widget */
+/** Docks the panel if the visitor wants so; the page's setting counts if the visitor has made no choice. @param {import("./main.js").Widget} widget */
 export function begin({ chat, config, store }) {
   if (chat && !config.page && (store.get("dock") || config.dock) === "true") dock(chat, true);
 }
 
-/** Docks the panel, or releases it. @param {import("./chat.js").Chat} chat @param {boolean} wanted */
+/** Docks or undocks the panel. @param {import("./chat.js").Chat} chat @param {boolean} wanted */
 export function dock(chat, wanted) {
   const root = /** @type {HTMLElement} */ (chat.node.closest(".root"));
   adopt(chat.node, LOOK);
@@ -29,7 +29,7 @@ export function dock(chat, wanted) {
   place?.();
 }
 
-/** Lets the page make room while the docked panel is open. @param {HTMLElement} root @param {HTMLElement} panel */
+/** Makes the page leave room while the docked panel is open. @param {HTMLElement} root @param {HTMLElement} panel */
 function follow(root, panel) {
   const page = document.documentElement;
   const wide = matchMedia(WIDE);

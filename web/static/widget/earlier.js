@@ -1,4 +1,4 @@
-/** Conversations that went on elsewhere after two channels were joined: kept, and here to be read. */
+/** Earlier conversations that were archived when two channels were joined, for reading only. */
 import { h, show } from "../shared/h.js";
 import { stamp } from "../shared/fmt.js";
 import { tongue } from "./i18n.js";

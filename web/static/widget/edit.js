@@ -1,4 +1,4 @@
-/** Other words for a message, its deletion, and what it said before. */
+/** Editing and deleting a message, and its earlier texts. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, show } from "../shared/h.js";
 import { ensure } from "./ensure.js";
@@ -19,7 +19,7 @@ const LOOK = /* css */ `
 
 /** @typedef {import("./chat.js").Chat} Chat @typedef {import("./state.js").Item} Item */
 
-/** Shows a long message whole. @param {Chat} chat @param {Item} item */
+/** Loads and shows the whole text of a long message. @param {Chat} chat @param {Item} item */
 export async function all(chat, item) {
   if (item.chars) {
     const answer = await reach(chat, `api/v1/sessions/${encodeURIComponent(chat.chat.session)}/messages/${item.mid}`).catch(() => null);
@@ -30,10 +30,10 @@ export async function all(chat, item) {
   chat.draw();
 }
 
-/** Returns the drawing of Markdown. @param {Chat} chat */
+/** Returns a function that draws Markdown into a node. @param {Chat} chat */
 export const drawer = (chat) => (/** @type {HTMLElement} */ node, /** @type {string} */ text) => render(node, text, { copy: (words, button) => void chat.copy(words, button), labels: { copy: t("copy") } });
 
-/** Asks for other words in the place of a message. @param {Chat} chat @param {Item} item @param {HTMLElement} article */
+/** Lets the person edit a message in its place. @param {Chat} chat @param {Item} item @param {HTMLElement} article */
 export async function edit(chat, item, article) {
   if (article.dataset.editing) return;
   if (item.chars) await all(chat, item);
@@ -66,7 +66,7 @@ export async function edit(chat, item, article) {
     save.disabled = drop.disabled = true;
     show(why);
     chat.chat.silent.set(cid, ({ code, message, advice }) => {
-      // Later: an error that nobody waits for is shown beside the conversation.
+      // Later, since an error without a waiting caller is shown next to the conversation.
       setTimeout(() => chat.asked.delete(cid));
       save.disabled = drop.disabled = false;
       if (!code) return leave();
@@ -90,7 +90,7 @@ export async function edit(chat, item, article) {
   form.scrollIntoView({ block: "nearest" });
 }
 
-/** Shows what a message said before it was edited, with the answers that it had, or no longer. @param {Chat} chat @param {Item} item @param {HTMLElement} article */
+/** Shows the earlier texts of an edited message, with their answers where these still exist. @param {Chat} chat @param {Item} item @param {HTMLElement} article */
 export async function edited(chat, item, article) {
   adopt(chat.node, LOOK);
   const shown = article.querySelector(".versions");
@@ -111,7 +111,7 @@ export async function edited(chat, item, article) {
   }
 }
 
-/** Shows the answers that were given before this one. @param {Chat} chat @param {Item} item @param {HTMLElement} article @param {HTMLElement} body */
+/** Shows the earlier answers that this answer replaced. @param {Chat} chat @param {Item} item @param {HTMLElement} article @param {HTMLElement} body */
 export function former(chat, item, article, body) {
   const before = item.earlier ?? [];
   const old = /** @type {HTMLElement | null} */ (article.querySelector(":scope > .earlier"));

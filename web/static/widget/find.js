@@ -63,7 +63,7 @@ export function finding(tools, go) {
       h("span", { dir: "auto" }, hit.excerpt.map((part) => (part.hit ? h("mark", null, part.text) : part.text)))));
   }
 
-  /** Clears results after an erasure or a change of visitor. */
+  /** Removes the results after an erasure or a change of visitor. */
   function clear() {
     asked++;
     field.value = "";

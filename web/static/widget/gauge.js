@@ -1,4 +1,4 @@
-/** Gauge of the context: a ring with a number, and an explanation on click; it changes nothing. */
+/** Gauge of the context: a ring with a number, and an explanation on click; it only informs. */
 import { h, set, show, svg } from "../shared/h.js";
 import { percent, tokens } from "../shared/fmt.js";
 import { t } from "./i18n.js";
@@ -11,7 +11,7 @@ export function level(ctx) {
   return ctx.pct > 90 ? "critical" : ctx.pct >= 70 ? "warning" : "ok";
 }
 
-/** Returns the percentage as the button shows it. @param {any} ctx */
+/** Returns the percentage as the button shows it; a dash if it is unknown. @param {any} ctx */
 const round = (ctx) => (ctx?.limit ? percent(Math.round(ctx.pct)).replace(" ", "\u202f") : "–");
 
 /** @param {any} ctx @param {string} [pct] how full, if in other words */
@@ -43,7 +43,7 @@ export function gauge(tools) {
     if (refocus) button.focus();
   }
 
-  /** Loads and shows the parts of the number. @param {boolean} [open] */
+  /** Loads the parts of the number and shows them. @param {boolean} [open] */
   function explain(open = false) {
     unfolding ||= open;
     import("./shares.js").then((one) => {
@@ -52,14 +52,14 @@ export function gauge(tools) {
       if (!open) return;
       popover.hidden = false;
       set(button, { "aria-expanded": "true" });
-      // It may come late: who writes by now goes on.
+      // it may load late: a person who is writing by now keeps the focus
       if (!popover.parentElement?.querySelector("textarea:focus")) popover.focus();
     }).catch(() => {});
   }
 
   /** @param {any} next */
   function update(next) {
-    // Who is about to press a button finds it again. The words come later, and are of the numbers by then.
+    // A button about to be pressed must stay in place; the explanation is loaded again for the new numbers.
     if (!popover.hidden && next !== ctx) explain();
     ctx = next;
     const known = Boolean(ctx && ctx.limit);

@@ -1,4 +1,4 @@
-/** While the demo answers on our own page: what this is, a year of conversation to look at, and messages and commands that show it. */
+/** Guide to the demo on our page: what it is, a year of conversation to look at, and messages and commands to try. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, show } from "../shared/h.js";
 import { adopt } from "./styles.js";
@@ -7,10 +7,10 @@ import { wordsOf } from "./words.js";
 const t = wordsOf("guide", english.guide);
 /** Texts of the steps, sent in English, since the demo understands no other language. */
 const STEPS = ["/sample", "What can you do?", "Remember that my dog Bertil is allergic to chicken."];
-/** Fact of the sample's first days, which the summary hides and recall finds. */
+/** A fact from the first days of the sample, which the summary leaves out and recall finds. */
 const BEGINNING = "What is Saffron allergic to?";
 const SHOWN = 3;
-/** The messages of a sample count down to 0. */
+/** Client ids of the sample's messages, which count down to 0. */
 const SAMPLE = /^sample-.*?(\b0)?$/;
 const GUIDE_LOOK = /* css */ `
 .panel:has(.chip[hidden]) .guide { display: none; } .guide { padding: 4px 14px 0; } .guide p { margin: 0 0 8px; } .guide .action { min-height: 32px; text-align: start; }
@@ -22,13 +22,13 @@ const GUIDE_LOOK = /* css */ `
 
 /** @typedef {import("./chat.js").Chat} Chat @typedef {{key: string, words?: string, run: () => void}} Step */
 
-/** Node of the guide; our own page has one chat. */
+/** The guide's node; our page has only one chat. */
 const node = h("section", { class: "guide", "aria-label": t("try") });
 let drawn = "";
 /** Steps that leave no trace in the conversation. @type {Set<string>} */
 const pressed = new Set();
 
-/** Shows the first steps until one is taken, and the tour of a sample; disappears with the mark "Demo". @param {Chat} chat */
+/** Shows the first steps until one is taken, then the tour of a sample; disappears with the mark "Demo". @param {Chat} chat */
 export function guide(chat) {
   const sample = markSample(chat);
   const { items } = chat.chat;
@@ -38,7 +38,7 @@ export function guide(chat) {
   const first = items.length ? [] : STEPS.map((key) => suggestion(chat, key, key === "/sample" ? t("year") : ""));
   const shown = (sample ? (sample === "ended" ? tour(chat) : []) : first).filter(open).slice(0, SHOWN);
   if (sample) shown.push({ key: "remove", words: t("remove"), run: () => chat.command("sample", "remove") });
-  // The card may be far above by then.
+  // the card may be far above by then
   const gain = sample && (chat.log.node.querySelector(".card-title")?.textContent ?? "");
   const wanted = `${!items.length} ${sample} ${gain} ${shown.map((one) => one.key).join("|")}`;
   if (drawn === wanted) return;
@@ -48,14 +48,14 @@ export function guide(chat) {
     adopt(chat.node, GUIDE_LOOK);
   }
   node.hidden = !shown.length;
-  // So many answers within ten seconds are nothing to be read aloud.
+  // too many answers within ten seconds to read all aloud
   chat.polite.setAttribute("aria-live", sample === "playing" ? "off" : "polite");
   const words = sample ? t(sample) : !items.length && t("about");
   const line = (/** @type {any} */ text) => text && h("p", { class: "muted small", dir: "auto" }, text);
   show(node, line(words), line(gain), h("div", { class: "row" }, shown.map((one) => button(chat, one))));
 }
 
-/** The button that was pressed is gone afterwards. @param {Chat} chat @param {Step} step */
+/** Returns the button of a step; it disappears when pressed. @param {Chat} chat @param {Step} step */
 function button(chat, { key, words, run }) {
   const press = () => {
     run();
@@ -69,7 +69,7 @@ function button(chat, { key, words, run }) {
 /** @param {Chat} chat @param {string} key what is sent @param {string} [words] @returns {Step} */
 const suggestion = (chat, key, words) => ({ key, words, run: () => void chat.send(key) });
 
-/** Returns steps that need a long conversation. @param {Chat} chat @returns {Step[]} */
+/** Returns the steps that need a long conversation. @param {Chat} chat @returns {Step[]} */
 function tour(chat) {
   const card = chat.chat.items.filter((one) => one.kind === "card").pop();
   return [
@@ -102,7 +102,7 @@ function unfold(chat, card) {
   shown?.scrollIntoView({ block: "start" });
 }
 
-/** Marks what is of a sample, and drops what was removed of it; whether there is one, and more of it comes. @param {Chat} chat */
+/** Marks the messages of a sample, and removes an erased sample; returns "" without a sample, else "playing" or "ended". @param {Chat} chat */
 function markSample(chat) {
   const { items } = chat.chat;
   const own = items.filter((one) => SAMPLE.test(one.cid ?? ""));
@@ -110,7 +110,7 @@ function markSample(chat) {
   const turns = new Set(own.map((one) => one.turn));
   const mine = (/** @type {import("./state.js").Item} */ one) => one.kind === "msg" && turns.has(one.turn ?? null) && (one.role !== "person" || own.includes(one));
   if (own.some((one) => one.text === "[erased]")) {
-    // What commands have told since then, the server has erased as well.
+    // results of commands since then were erased by the server as well
     const told = items.slice(items.indexOf(own[0])).filter((one) => one.kind === "card" || (one.kind === "result" && one.command !== "sample"));
     chat.chat.items = items.filter((one) => !told.includes(one) && !mine(one));
     chat.draw();

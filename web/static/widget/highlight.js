@@ -1,4 +1,4 @@
-/** Colours code with one linear expression: comments, strings, numbers and common keywords. */
+/** Colours code by one linear regular expression: comments, strings, numbers and common keywords. */
 import { h } from "../shared/h.js";
 
 const WORDS = new Set((
@@ -24,7 +24,7 @@ function pattern(language) {
 }
 
 /**
- * The code as text nodes and coloured spans; code of no named language and very long code stays plain.
+ * Returns code as text nodes and coloured spans. Code without a language and very long code stays plain.
  * @param {string} code @param {string} language @returns {Node}
  */
 export function highlight(code, language) {

@@ -1,4 +1,4 @@
-/** While a human has the conversation: who it is, and who writes; afterwards what the person thinks of the help. */
+/** Shows who answers while a human has the conversation, and whether that person writes; then asks for a rating. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, set, show } from "../shared/h.js";
 import { reach } from "./rare.js";
@@ -7,11 +7,11 @@ import { wordsOf } from "./words.js";
 
 /** @typedef {import("./chat.js").Chat} Chat */
 const t = wordsOf("human", english.human);
-/** Milliseconds between typing notices, for which one is shown, and for which thanks are shown. */
+/** Milliseconds: between two typing notices, for which a received one is shown, and for which thanks are shown. */
 const TELL_MS = 3000, TYPES_MS = 6000, THANKS_MS = 4000;
 const LOOK = /* css */ `.rate { display: flex; flex-wrap: wrap; align-items: center; gap: 2px; margin: 0 10px 8px; padding: 4px 12px; background: var(--soft); border: 1px solid var(--line); border-radius: var(--radius-m); } .rate p { flex: 1; min-width: 140px; }`;
 
-/** Hand-overs that this screen has asked about, and the last page that it reported. @type {WeakMap<Chat, {asked: Set<number>, page: string}>} */
+/** Hand-overs for which this screen has asked for a rating, and the last page that it reported. @type {WeakMap<Chat, {asked: Set<number>, page: string}>} */
 const known = new WeakMap();
 
 /** @param {Chat} chat @param {any} [frame] that changed it; without one, the chat is drawn */
@@ -30,13 +30,13 @@ export function human(chat, frame) {
 /** @param {Chat} chat @param {string} path @param {string} method @param {any} body */
 const send = (chat, path, method, body) => reach(chat, `api/v1/${path}`, { method, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
 
-/** Returns who answers at the moment. @param {Chat} chat @returns {string} */
+/** Returns the text that names who answers now. @param {Chat} chat @returns {string} */
 function answererText(chat) {
   const { state, name } = chat.chat.handover ?? {};
   return t(!state ? "with_assistant" : state === "waiting" ? "waiting_person" : chat.writes ? "person_writes" : "with_person", { name: name || t("somebody") });
 }
 
-/** The human writes, or no more. @param {Chat} chat @param {boolean} writes */
+/** Shows or hides that the human is writing. @param {Chat} chat @param {boolean} writes */
 function types(chat, writes) {
   clearTimeout(chat.writes);
   chat.writes = writes ? setTimeout(() => types(chat, false), TYPES_MS) : 0;
@@ -50,7 +50,7 @@ function tellTyping(chat) {
   chat.net.send({ t: "typing" });
 }
 
-/** The line about it, while it is not the assistant. @param {Chat} chat */
+/** Shows who has the conversation, unless it is the assistant. @param {Chat} chat */
 function line(chat) {
   const words = chat.chat.handover ? answererText(chat) : "";
   chat.human.hidden = !words;
@@ -60,7 +60,7 @@ function line(chat) {
   show(chat.human, h("span", { class: "grow", dir: "auto" }, words), waits && h("button", { class: "quiet", type: "button", onclick: () => chat.command("human", "cancel") }, t("cancel")));
 }
 
-/** One to five stars; what is given stays until the server has it. @param {Chat} chat @param {number} handover */
+/** Asks for one to five stars; a rating is kept until the server has it. @param {Chat} chat @param {number} handover */
 function ask(chat, handover) {
   adopt(chat.node, LOOK);
   const stars = [1, 2, 3, 4, 5].map((rating) => h("button", { class: "icon", type: "button", "aria-label": t("stars", { rating }), onclick: () => void give(rating) }, "☆"));

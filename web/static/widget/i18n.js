@@ -1,24 +1,24 @@
-/** Every word of the chat goes through t(): English is built in, another language loads when it is spoken. */
+/** Texts of the chat by t(): English is built in, another language is loaded when it is chosen. */
 import english from "../locales/en/chat.json" with { type: "json" };
 
-/** The folders of shared/locales: the server writes them here. */
+/** Folders of shared/locales; the server fills them in. */
 const LANGUAGES = "[[languages]]".split(" ");
 const RTL = /^(ar|fa|he|ur|yi|ps|sd|ug|dv)\b/i;
 
 /** @type {Record<string, string>} */
 let words = english;
 let locale = "en";
-/** The folder of the words. */
+/** Folder of the language in use. */
 let language = "en";
 
-/** The longest that a tag begins with, or one of the same language: `pt` is written as in Brazil. @param {string} tag */
+/** Returns the longest folder that begins a language tag, or a folder of the same language; `pt` gives Brazilian Portuguese. @param {string} tag */
 function folder(tag) {
   const whole = `${tag.toLowerCase().replace(/^zh-(tw|hk|mo)/, "zh-hant")}-`;
   return LANGUAGES.filter((one) => whole.startsWith(`${one}-`)).pop() ?? LANGUAGES.find((one) => one.startsWith(whole.replace(/-.*/, "-"))) ?? "en";
 }
 
 /**
- * Chooses the language; an unknown one keeps English words and its own direction.
+ * Chooses the language; without a translation, texts stay English, but the direction follows the tag.
  * @param {string} wanted
  */
 export async function speak(wanted) {
@@ -29,16 +29,16 @@ export async function speak(wanted) {
   words = { ...english, ...own };
 }
 
-/** Words of the language; none in English, or where they do not come. @param {string} file @returns {Promise<any>} */
+/** Loads a file of texts in the language; null in English or if the load fails. @param {string} file @returns {Promise<any>} */
 export const load = async (file) => language === "en" ? null : fetch(new URL(`../locales/${language}/${file}.json`, import.meta.url)).then((answer) => (answer.ok ? answer.json() : null)).catch(() => null);
 
-/** The locale in use. */
+/** Returns the locale in use. */
 export const lang = () => locale;
-/** The language the words really are in, for screen readers. */
+/** Returns the language that the texts are really in, for screen readers. */
 export const spokenLang = () => (language === "en" ? "en" : locale);
-/** Dates and numbers are written as the words beside them: in another script they would be torn apart. */
+/** Returns the locale for dates and numbers: the one in use if texts are in its language, else English, since scripts must not be mixed. */
 export const tongue = () => (locale.slice(0, 2) === spokenLang().slice(0, 2) ? locale : "en");
-/** The direction of the locale. */
+/** Returns the writing direction of the locale, `rtl` or `ltr`. */
 export const dir = () => (RTL.test(locale) ? "rtl" : "ltr");
 
 /**
@@ -51,5 +51,5 @@ export function say(all, key, values) {
   return text?.replace(/\{(\w+)\}/g, (/** @type {string} */ _all, /** @type {string} */ name) => typeof values[name] === "number" ? values[name].toLocaleString(tongue()) : values[name] ?? "");
 }
 
-/** The words for a key. @param {string} key @param {Record<string, any>} [values] @returns {string} */
+/** Returns the text of a key; the key itself if there is none. @param {string} key @param {Record<string, any>} [values] @returns {string} */
 export const t = (key, values = {}) => say(words, key, values) ?? key;

@@ -1,4 +1,4 @@
-/** “Import conversations”: uploads an export in pieces, shows what is in it, and undoes an import. */
+/** “Import conversations”: uploads an export in pieces, shows its content, and undoes an import. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, set, show } from "../shared/h.js";
 import { tongue } from "./i18n.js";
@@ -7,7 +7,7 @@ import { wordsOf } from "./words.js";
 
 const t = wordsOf("imports", english.imports);
 const PATH = "api/v1/imports";
-/** Milliseconds between two looks at what the worker does. */
+/** Milliseconds between two requests for the worker's progress. */
 const LOOK_MS = 1_500;
 const SUMMARY_MS = 10_000;
 const TRIES = 5;
@@ -31,7 +31,7 @@ export function imports(tools) {
   const list = h("ul", { class: "notes" });
   const node = h("div", { class: "view" }, h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": t("imports") },
     h("div", { class: "note-form" }, h("p", { class: "muted small" }, t("imports_how")), h("div", { class: "row" }, choose, pick), meter, status, named, acts), list));
-  /** Bytes of a piece, and of a file at most, as the server says. */
+  /** Bytes of a piece, and most bytes of a file, as the server states them. */
   let piece = 0, most = 0;
   let sending = 0;
   let timer = 0;
@@ -80,7 +80,7 @@ export function imports(tools) {
     return from && to ? t("imports_days", { first: day(from), last: day(to) }) : "";
   }
 
-  /** Shows how far the file is, and what can be done. @param {Uploaded | null} file */
+  /** Shows the progress of a file, and what can be done with it. @param {Uploaded | null} file */
   function draw(file) {
     const stage = file?.state ?? "";
     const working = /looking|importing/.test(stage);

@@ -1,4 +1,4 @@
-/** Keeping a conversation: a code that opens it in another browser, and a place to type one. */
+/** Moving a conversation to another browser: shows a code, or takes one. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, icon, set, show } from "../shared/h.js";
 import { reach } from "./rare.js";
@@ -13,13 +13,13 @@ const t = wordsOf("keep", english.keep);
 /** @param {string} key */
 const word = (key) => t(key in english.keep ? key : "failed");
 
-/** Opens the panel and itself over it. @param {import("./main.js").Widget} widget */
+/** Opens the chat panel, and the dialog over it. @param {import("./main.js").Widget} widget */
 export async function unfold(widget) {
   await widget.open();
   if (widget.chat) keep(widget.chat);
 }
 
-/** Opens over a chat. @param {import("./chat.js").Chat} chat */
+/** Opens the dialog over a chat. @param {import("./chat.js").Chat} chat */
 export function keep(chat) {
   const { page, site } = chat.options;
   const told = h("p", { class: "state", role: "status" });
@@ -41,7 +41,7 @@ export function keep(chat) {
   async function busy(run) {
     if (working) return;
     working = true;
-    // Not `disabled`: that would take the focus from whoever just pressed it.
+    // not `disabled`, which would take the focus from the pressed button
     for (const button of [make, find]) set(button, { "aria-disabled": "true" });
     show(told);
     try { await run(); } catch { say("failed", true); }

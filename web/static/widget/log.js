@@ -1,11 +1,11 @@
-/** Draws the timeline: one node per item, changed only when its item changed, following only a reader at the end. */
+/** Draws the timeline: one node per item, redrawn only if its item has changed. It scrolls along only if the reader is at the end. */
 import { h, icon, set, show } from "../shared/h.js";
 import { clock, stamp } from "../shared/fmt.js";
 import { t, tongue } from "./i18n.js";
 
 const DOWN = "M12 5v14M6 13l6 6 6-6";
 const NEAR = 48;
-/** More are not drawn all at once. */
+/** More items than this are not drawn at once. */
 const MANY = 200;
 
 /**
@@ -35,10 +35,10 @@ export function timeline(tools) {
   const md = { copy: tools.copy, labels: { copy: t("copy") } };
   let follow = true;
   let stuck = 0;
-  /** The question that the view goes by. @type {Element | undefined} */
+  /** The question by which the view was positioned last. @type {Element | undefined} */
   let asked;
   const near = () => node.scrollHeight - node.scrollTop - node.clientHeight < NEAR;
-  // Pictures come late, and the end moves down with them.
+  // pictures load late, which moves the end down
   const growing = new ResizeObserver(() => { if (follow) stick(); });
   /** @type {(string | undefined)[]} */
   let offered = [];
@@ -49,7 +49,7 @@ export function timeline(tools) {
   let render;
   /** @type {Promise<void> | null} */
   let learning = null;
-  /** Earlier messages, once there are any: {@link past}. @type {ReturnType<import("./past.js").past> | null} */
+  /** The earlier messages, once there are any. @type {ReturnType<import("./past.js").past> | null} */
   let before = null;
   /** @type {Promise<any> | null} */
   let turning = null;
@@ -58,7 +58,7 @@ export function timeline(tools) {
     return h("div", { class: "empty" }, h("h3", { class: "hello" }, t("welcome")), h("p", { class: "muted small" }, t("ai_line")));
   }
 
-  /** Loads Markdown with the first message; a reader at the end still sees the end afterwards. */
+  /** Loads the Markdown part with the first message; a reader at the end stays at the end. */
   function learn() {
     return learning ??= import("./md.js").then((one) => {
       one.adoptMd(node);
@@ -68,7 +68,7 @@ export function timeline(tools) {
     }).catch(() => { learning = null; });
   }
 
-  /** Days, and what was said before: comes where there is any. */
+  /** Loads days and earlier messages, where there are any. */
   function lookBack() {
     return turning ??= import("./past.js").then((one) => {
       before = one.past({ ...tools, node, list, views, update, follow: (wanted) => (follow = wanted ?? follow) });
@@ -85,7 +85,7 @@ export function timeline(tools) {
     node.scrollTo({ top: node.scrollHeight, behavior: far ? "instant" : "smooth" });
   }
 
-  /** Text as it was written stands in until then, unseen while that takes only a moment. @param {HTMLElement} body @param {string} text */
+  /** Draws a text as Markdown. Until that part is loaded, the plain text stands there, invisible during a short load. @param {HTMLElement} body @param {string} text */
   function write(body, text) {
     body.classList.toggle("plain", !render);
     if (render) render(body, text, md);
@@ -95,7 +95,7 @@ export function timeline(tools) {
   const redraw = () => { for (const view of views.values()) view.rev = -1; };
 
   function scrolled() {
-    // What grew below since then is no wish to stay: only going back is.
+    // Growth below is no wish to stop following; only scrolling back is.
     follow = near() || (follow && node.scrollTop >= stuck);
     offer();
     before?.slide();
@@ -168,12 +168,12 @@ export function timeline(tools) {
     if (draft && !item.text) body.append(waiting());
     if (draft) return show(meta, item.text && tools.chat.run?.state === "tool" && working());
     const failed = item.error && !more.told && h("span", { class: "bad" }, typeof item.error === "string" && /\s/.test(item.error) ? item.error : item.error.message ?? t("answer_failed"));
-    // The same button each time: it may just be saying that it did.
+    // The button is kept, since it may just be reporting that it copied.
     const copy = (meta.words = item.text) && !notice && (meta.copy ??= button(t("copy"), () => tools.copy(meta.words, meta.copy)));
     show(meta, failed, item.partial && !failed && h("span", { class: "tag" }, t("stopped")), copy, more.again, more.thumbs, more.pin, time(item.at));
   }
 
-  /** Loads the actions next to answers with the first answer. */
+  /** Loads the buttons next to answers, with the first answer. */
   function adorned() {
     if (!extras && !called) { called = true; void tools.acts().then((came) => { called = Boolean(came); }); }
     return extras;
@@ -200,12 +200,12 @@ export function timeline(tools) {
 
   /** @param {string} words @param {() => void} run */
   const button = (words, run) => h("button", { class: "quiet", type: "button", onclick: run }, words);
-  /** Returns the text of a message; an erased one is marked. @param {string | undefined} text */
+  /** Returns the text of a message; a note instead of an erased one. @param {string | undefined} text */
   const seen = (text) => (text === "[erased]" ? t("erased") : text);
   /** @param {string | undefined} at */
   const time = (at) => at && h("time", { datetime: at, title: stamp(at, tongue()) }, clock(at, tongue()));
 
-  /** Brings the screen in line with the conversation. */
+  /** Redraws everything that has changed in the conversation. */
   function update() {
     const all = tools.chat.items;
     const [first] = all;
@@ -219,7 +219,7 @@ export function timeline(tools) {
     for (const [key, view] of views) if (!keys.has(key)) { view.node.remove(); views.delete(key); }
     /** @type {ChildNode | null} */
     let next = list.firstChild;
-    // Only the newest answer can be given again, only the last question be answered or edited: the one before loses its buttons.
+    // Only the newest answer can be repeated, and only the last question be answered or edited, so earlier ones lose those buttons.
     const now = [tools.chat.newest()?.key, all[all.length - 1]?.choices && all[all.length - 1].key, tools.chat.question()?.key];
     if (now.join() !== offered.join()) for (const key of [...now, ...offered]) { const view = views.get(key ?? ""); if (view) view.rev = -1; }
     offered = now;
@@ -236,11 +236,11 @@ export function timeline(tools) {
     scrolledLater();
   }
 
-  /** Goes to the end, but no further than the last question at the top: a long answer is read from its start. */
+  /** Scrolls to the end, but not past the top of the last question, so that a long answer is read from its start. */
   function stick(atEnd = false) {
     const questions = list.querySelectorAll(".person, .result");
     const question = /** @type {HTMLElement | undefined} */ (questions[questions.length - 1]);
-    // Asked elsewhere meanwhile: whoever is in the middle of an answer stays there.
+    // asked in another tab meanwhile: a person who reads an answer stays there
     if (!atEnd && question !== asked) return;
     asked = question;
     const end = node.scrollHeight - node.clientHeight;
@@ -261,7 +261,7 @@ export function timeline(tools) {
     redraw();
   }
 
-  /** The node of an item, drawn where it was not. @param {import("./state.js").Item} item */
+  /** Returns the node of an item, and draws the node if there is none. @param {import("./state.js").Item} item */
   function of(item) {
     before?.draw(item);
     return views.get(item.key)?.node;

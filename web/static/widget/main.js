@@ -1,4 +1,4 @@
-/** Puts the chat on a page: launcher, panel, public calls, and everything taken away again on shutdown. */
+/** Puts the chat on a page: launcher, panel and public calls; removes everything again on shutdown. */
 import { h, icon, set, show } from "../shared/h.js";
 import { dir, lang, speak, spokenLang, t } from "./i18n.js";
 import { sheet } from "./styles.js";
@@ -45,7 +45,7 @@ export class Widget {
     shadow.append(this.root);
     document.body.append(this.host);
     this.raise();
-    // Some sites go from page to page by a new body, or by all that is in it: the chat goes along.
+    // Some sites change pages by replacing the body or its content; the chat moves along.
     this.moving = new MutationObserver(() => {
       if (!document.body) return;
       this.moving.observe(document.body, { childList: true });
@@ -57,7 +57,7 @@ export class Widget {
     for (const node of [document.documentElement, document.body]) this.moving.observe(node, { childList: true });
     this.emit("ready");
     if (!page) void this.ask();
-    // A conversation that exists goes on at once; a new one waits until somebody opens the panel.
+    // An existing conversation connects at once; a new one begins when the panel is opened.
     if (page || this.config.open) await this.open(!page);
     else if (this.store.get("token") || this.store.unsent().length) (await this.load())?.start();
   }
@@ -80,7 +80,7 @@ export class Widget {
     this.root.append(this.launcher);
   }
 
-  /** The top layer lies above every z-index of the page. */
+  /** Raises the chat to the top layer, above every z-index of the page. */
   raise() {
     if (this.config.page || !("showPopover" in this.root)) return;
     set(this.root, { popover: "manual" });
@@ -143,7 +143,7 @@ export class Widget {
     else void this.open();
   }
 
-  /** On a small screen the panel is all there is: the page behind it cannot be reached. @param {boolean} on */
+  /** Makes the page behind the panel unreachable, or reachable again; on a small screen the panel covers it. @param {boolean} on */
   modal(on) {
     for (const node of this.inert) node.removeAttribute("inert");
     this.inert = [];
@@ -156,7 +156,7 @@ export class Widget {
     void import("./phone.js").then(({ stay }) => stay(this));
   }
 
-  /** The keyboard of a phone covers the page; what stays visible is the size of the panel. */
+  /** Fits the panel to the visible area, which the keyboard of a phone makes smaller. */
   measure() {
     const view = visualViewport;
     if (view) set(this.root, { vars: { "--visible": `${Math.round(view.height)}px`, "--top": `${Math.round(view.offsetTop)}px` } });
@@ -218,12 +218,12 @@ export class Widget {
 }
 
 /**
- * Mounts the widget and answers the calls that came before it.
+ * Starts the widget, and carries out the calls that were made before it was loaded.
  * @param {Config} config @param {any} api the global function of the loader
  */
 export async function start(config, api) {
   const widget = new Widget(config);
-  // Else it begins as somebody else's.
+  // otherwise the conversation would begin as another person's
   for (const [name, identity] of api.q) if (name === "identify") await widget.identify(identity);
   await widget.mount();
   const calls = new Set(["open", "close", "toggle", "send", "identify", "keep", "setTheme", "shutdown"]);

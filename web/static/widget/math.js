@@ -1,4 +1,4 @@
-/** Draws formulas in TeX as MathML, node by node; what it does not know stays the code that it was. */
+/** Draws formulas in TeX as MathML, node by node. A formula with an unknown command stays code. */
 import { set } from "../shared/h.js";
 
 const MATHML = "http://www.w3.org/1998/Math/MathML";
@@ -34,7 +34,7 @@ const ARROWS = table("xrightarrow → xleftarrow ← xRightarrow ⇒ xleftrighta
 const FENCES = new Map(Object.entries({ pmatrix: "()", bmatrix: "[]", Bmatrix: "{}", vmatrix: "||", Vmatrix: "‖‖", cases: "{", rcases: " }" }));
 const GRIDS = new Set("matrix smallmatrix array aligned alignedat align align* gathered gather gather* split equation equation* eqnarray eqnarray* multline multline*".split(" "));
 const NOTHING = new Set("limits nolimits displaystyle textstyle scriptstyle nonumber notag hfill allowbreak relax".split(" "));
-/** Where the capitals, the small letters and the digits of an alphabet begin, and what stands elsewhere. @type {Record<string, [number, number, number, string?]>} */
+/** Code points at which the capitals, small letters and digits of an alphabet begin, and letters that are elsewhere. @type {Record<string, [number, number, number, string?]>} */
 const ALPHABETS = {
   mathbb: [0x1d538, 0x1d552, 0x1d7d8, "CℂHℍNℕPℙQℚRℝZℤ"], mathcal: [0x1d49c, 0x1d4b6, 0, "BℬEℰFℱHℋIℐLℒMℳRℛeℯgℊoℴ"], mathfrak: [0x1d504, 0x1d51e, 0, "CℭHℌIℑRℜZℨ"],
   mathbf: [0x1d400, 0x1d41a, 0x1d7ce], boldsymbol: [0x1d468, 0x1d482, 0x1d7ce], bm: [0x1d468, 0x1d482, 0x1d7ce], mathsf: [0x1d5a0, 0x1d5ba, 0x1d7e2],
@@ -57,7 +57,7 @@ const row = (nodes) => (nodes.length === 1 ? nodes[0] : m("mrow", {}, ...nodes))
 const operator = (sign, more = {}) => m("mo", more, sign);
 /** @param {string} width */
 const space = (width) => m("mspace", { width });
-/** Brackets as high as what they hold. @param {string} open @param {Node} inner @param {string} [close] */
+/** Returns a formula between brackets that are as high as it. @param {string} open @param {Node} inner @param {string} [close] */
 const fenceFormula = (open, inner, close = "") => m("mrow", {}, operator(open.trim(), { stretchy: "true", form: "prefix" }), inner, operator(close, { stretchy: "true", form: "postfix" }));
 
 /** @param {string} name @param {string} text */
@@ -85,7 +85,7 @@ function read(tex) {
   if (peek() !== undefined) throw new Unknown(tokens[at]);
   return lines.length === 1 ? row(lines[0]) : m("mtable", { displaystyle: "true" }, ...lines.map((nodes) => m("mtr", {}, m("mtd", {}, ...nodes))));
 
-  /** All up to one of these, which stays. @param {...string} ends */
+  /** Reads everything up to one of these ends, which is not consumed. @param {...string} ends */
   function until(...ends) {
     if (++depth > MOST_DEPTH) throw new Unknown("too deep");
     /** @type {Node[]} */
@@ -106,7 +106,7 @@ function read(tex) {
     if (!take(token)) throw new Unknown(`no ${token}`);
   }
 
-  /** A group, or the next sign alone. */
+  /** Reads a group in braces, or the next sign alone. */
   function argument() {
     if (take("{")) { const inner = row(until("}")); need("}"); return inner; }
     if (/^\d$/.test(peek() ?? "")) return m("mn", {}, /** @type {string} */ (next()));
@@ -115,7 +115,7 @@ function read(tex) {
     return node;
   }
 
-  /** Returns the raw text between braces, or the next character. */
+  /** Reads the raw text between braces, or the next character. */
   function raw() {
     if (!take("{")) return next() ?? "";
     let open = 1;
@@ -138,7 +138,7 @@ function read(tex) {
     return mark;
   }
 
-  /** An atom with what is written above and below it. @returns {Node[]} */
+  /** Reads an atom with its superscript and subscript. @returns {Node[]} */
   function term() {
     const first = peek();
     const name = first?.[0] === "\\" ? first.slice(1) : "";
@@ -228,7 +228,7 @@ function read(tex) {
     throw new Unknown(name);
   }
 
-  /** Words among signs; formulas within them are not known. @param {string} text */
+  /** Reads text among signs; formulas within it are not recognised. @param {string} text */
   function words(text) {
     if (/[\\$]/.test(text.replace(/\\[ %$#&_{}]/g, ""))) throw new Unknown(text);
     return text.replace(/\\([ %$#&_{}])|[{}~]/g, (all, char) => char ?? (all === "~" ? " " : "")).replace(/^ | $/g, "\u00a0");
@@ -281,7 +281,7 @@ function read(tex) {
 }
 
 /**
- * The formula, or null where any part of it is not known here.
+ * Returns the formula as MathML; null if any part of it is unknown.
  * @param {string} tex @param {boolean} wide on a line of its own @returns {Element | null}
  */
 export function formula(tex, wide) {
@@ -294,7 +294,7 @@ export function formula(tex, wide) {
   }
 }
 
-/** Takes the place of its code; what is long can be scrolled. @param {HTMLElement} code @param {string} tex @param {boolean} wide */
+/** Replaces the code of a formula by the formula; a long one can be scrolled. @param {HTMLElement} code @param {string} tex @param {boolean} wide */
 export function place(code, tex, wide) {
   const drawn = formula(tex, wide);
   if (!drawn) return;

@@ -1,4 +1,4 @@
-/** Draws Markdown as DOM nodes: no markup is ever parsed by the browser, no picture is ever fetched. */
+/** Draws Markdown as DOM nodes. The browser never parses markup, and never fetches a picture. */
 import { h, add, show } from "../shared/h.js";
 import { adopt } from "./styles.js";
 
@@ -44,20 +44,20 @@ math { font-family: math, "STIX Two Math", "Latin Modern Math", "Cambria Math", 
 .root[dir="rtl"] .chevron { transform: rotate(135deg); }
 .root .card-toggle[aria-expanded="true"] .chevron, .root details[open] > summary .chevron { transform: rotate(45deg) translate(-1px, -1px); }
 `;
-/** How all this looks. @param {Node} node of the chat that it is drawn in @param {string} [within] where else stands beside it, the only place that looks so */
+/** Adds the look of drawn Markdown to a node's shadow root. @param {Node} node of the chat that it is drawn in @param {string} [within] selector of the only place that gets the look */
 export const adoptMd = (node, within) => adopt(node, within ? `@scope (${within}) {${DRAWN_LOOK}}` : DRAWN_LOOK);
 
 /** @typedef {{kind: string, raw: string, lines: string[], level?: number, lang?: string, mark?: string}} Block */
 
-/** The footnotes of the text that is being drawn. @type {Set<string>} */
+/** Names of the footnotes of the text that is being drawn. @type {Set<string>} */
 let notes = new Set();
 
 /**
- * The address if a person may follow it, else null: http, https, mailto and tel only.
+ * Returns an address that a person may follow (http, https, mailto or tel); null for any other.
  * @param {string} raw @returns {string | null}
  */
 function safeUrl(raw) {
-  // Browsers drop these characters before they read the scheme; so must the test.
+  // Browsers drop these characters before they read the scheme, so this test has to drop them too.
   const text = raw.replace(/[\u0000-\u0020\u007f-\u00a0\u00ad\u200b-\u200f\u2028-\u202f\u2060-\u2064\ufeff]/g, "");
   if (!/^(?:https?:\/\/[^/\\]|mailto:.|tel:[+\d])/i.test(text)) return null;
   try {
@@ -70,7 +70,7 @@ function safeUrl(raw) {
 
 /** @param {string} line */
 const indent = (line) => line.length - line.trimStart().length;
-/** Widens tabs before text, so that they nest lists; code keeps its own. */
+/** Returns a function that widens tabs before text, so that they nest lists; tabs in code stay. */
 function tabExpander() {
   let fence = "";
   return (/** @type {string} */ line) => {
@@ -82,11 +82,11 @@ function tabExpander() {
 }
 
 /**
- * The start of a line, enough to know its kind; long lines must not make the tests slow.
+ * Returns the start of a line, which is enough to tell its kind; long lines must not make the tests slow.
  * @param {string} line
  */
 const head = (line) => (line.length > 500 ? line.slice(0, 500) : line);
-/** Code without the space on both sides that sets it off from its backticks. A pattern would try every way to cut it. @param {string} code */
+/** Removes the space on both sides that separates code from its backticks. A pattern would be slow, since it tries every split. @param {string} code */
 const unpadded = (code) => (code.startsWith(" ") && code.endsWith(" ") && code.trim() ? code.slice(1, -1) : code);
 /** @param {string} line */
 const blank = (line) => line.trim() === "";
@@ -115,7 +115,7 @@ function endOfFence(lines, at, open) {
 /** @param {string} line */
 const noteAt = (line) => notes.has(NOTE.exec(line)?.[1] ?? "");
 
-/** After the line that closes a formula; 0 where none opens, or none closes: then it is text, and may still become one. @param {string[]} lines @param {number} at */
+/** Returns the index after the line that closes a formula; 0 if none opens, or none closes yet. @param {string[]} lines @param {number} at */
 function endOfFormula(lines, at) {
   const open = FORMULA.exec(head(lines[at]));
   if (!open) return 0;
@@ -146,13 +146,13 @@ function endOfList(lines, at) {
 }
 
 /**
- * Cuts text into top-level blocks; an open fence runs to the end, as text that still streams needs it.
+ * Splits text into top-level blocks. An open fence runs to the end, since streamed text may not have its end yet.
  * @param {string[]} lines @returns {Block[]}
  */
 function blocks(lines) {
   /** @type {Block[]} */
   const out = [];
-  /** The levels of the headings above, so that none is skipped. @type {number[]} */
+  /** Levels of the headings above, so that no level is skipped. @type {number[]} */
   const above = [];
   for (let at = 0; at < lines.length;) {
     if (blank(lines[at])) { at++; continue; }
@@ -215,7 +215,7 @@ function cells(line) {
 /** @typedef {{copy: (text: string, button: HTMLElement) => void, labels: {copy: string}}} Tools */
 
 /**
- * Colours load with the first code that names its language; until then, and without them, code is plain.
+ * Colours code; the part for that is loaded with the first code that names its language. Without that part, code stays plain.
  * @param {HTMLElement} node @param {string} code @param {string} language
  */
 function colour(node, code, language) {
@@ -223,7 +223,7 @@ function colour(node, code, language) {
   return node;
 }
 
-/** A formula is its code until what draws it is there, and stays code where that does not know all of it. @param {string} tex @param {string} source @param {boolean} wide */
+/** Draws a formula. It is shown as code until the part that draws it is loaded, and stays code if not all of it is known. @param {string} tex @param {string} source @param {boolean} wide */
 function drawFormula(tex, source, wide) {
   const node = h("code", { dir: "ltr" }, source);
   void import("./math.js").then((one) => one.place(node, tex, wide), () => {});
@@ -311,7 +311,7 @@ function draw(block, tools, depth) {
   if (depth > MAX_BLOCKS) return h("p", null, block.raw);
   if (block.kind === "code") return drawCode(block, tools);
   if (block.kind === "heading") {
-    // A conversation has its own headings; those of a message start below them.
+    // The conversation has headings, so those of a message start at a level below.
     let words = /** @type {RegExpExecArray} */ (HEADING.exec(block.raw))[2].trimEnd();
     while (words.endsWith("#")) words = words.slice(0, -1);
     return h(`h${Math.min((block.level ?? 1) + 2, 6)}`, null, inline(words.trimEnd()));
@@ -329,7 +329,7 @@ function draw(block, tools, depth) {
 }
 
 /**
- * Draws a text into a node. A longer text is drawn from its first changed block on.
+ * Draws a text into a node. A longer version of the drawn text is drawn from its first changed block on.
  * @param {HTMLElement} node @param {string} text @param {Tools} tools
  */
 export function render(node, text, tools) {
@@ -352,7 +352,7 @@ export function render(node, text, tools) {
 /* ---- inside a line ---- */
 
 /**
- * For every "[" the place of its "]", found in one pass.
+ * Returns the place of the matching "]" for every "[", found in one pass.
  * @param {string} text
  */
 function brackets(text) {
@@ -394,7 +394,7 @@ function trimBare(url) {
 const count = (text, char) => text.split(char).length - 1;
 
 /**
- * The nodes of one run of text.
+ * Returns the nodes of one run of text.
  * @param {string} text @param {number} [depth] @param {boolean} [linked] inside a link no other may start
  * @returns {any[]}
  */
@@ -403,7 +403,7 @@ function inline(text, depth = 0, linked = false) {
   /** @type {any[]} */
   const out = [];
   const pairs = brackets(text);
-  /** Marks without an end in the rest of the text, so that no search is made twice. @type {Set<string>} */
+  /** Marks that have no end in the rest of the text, so that the search is not repeated. @type {Set<string>} */
   const hopeless = new Set();
   let plain = "";
   const flush = () => { if (plain) out.push(plain); plain = ""; };
@@ -439,18 +439,18 @@ function inline(text, depth = 0, linked = false) {
     plain += text[at + 1];
     return 2;
   }
-  /** A formula from here to its end. @param {number} at @param {string} close @param {boolean} wide */
+  /** Draws the formula from here to its closing mark; returns the number of characters read, 0 if it is none. @param {number} at @param {string} close @param {boolean} wide */
   function between(at, close, wide) {
     if (hopeless.has(close)) return 0;
     const end = text.indexOf(close, at + 2);
     if (end < 0) return hopeless.add(close), 0;
     const tex = text.slice(at + 2, end);
-    // Brackets may be escaped because they are no link.
+    // brackets may be escaped because no link is meant
     if (blank(tex) || (close === "\\]" && !/[\\^_=<>+]/.test(tex))) return 0;
     push(drawFormula(tex, text.slice(at, end + 2), wide));
     return end + 2 - at;
   }
-  /** Prices are none, nor is what ends before a letter or a digit. @param {number} at */
+  /** Draws a formula between dollar signs; returns the number of characters read. Prices are none, nor is text with a letter or digit after its end. @param {number} at */
   function dollar(at) {
     if (text[at + 1] === "$") return between(at, "$$", true) || literal("$", 2);
     if (/[\p{L}\p{N}$]/u.test(text[at - 1] ?? "") || hopeless.has("$")) return 0;
@@ -566,7 +566,7 @@ function inline(text, depth = 0, linked = false) {
 }
 
 /**
- * Returns a Markdown text without marks, for screen readers.
+ * Returns a Markdown text without formatting marks, cut to `max` characters, for screen readers.
  * @param {string} text @param {number} [max]
  */
 export function plain(text, max = 400) {

@@ -1,4 +1,4 @@
-/** Menu for a whole conversation, and its dialogs; loaded when needed. */
+/** Menu of a conversation, and its dialogs; loaded when first opened. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, set, show } from "../shared/h.js";
 import { adoptMd, render } from "./md.js";
@@ -26,7 +26,7 @@ const MENU_LOOK = /* css */ `
 
 /** @typedef {import("./chat.js").Chat} Chat */
 
-/** Only what this visitor may do is offered. @param {Chat} chat @returns {[string, () => void, string?][]} */
+/** Returns the entries that this visitor may use. @param {Chat} chat @returns {[string, () => void, string?][]} */
 function offers(chat) {
   const names = new Set(chat.commands().map((/** @type {any} */ one) => one.name));
   const { state } = chat.chat.handover ?? {};
@@ -70,12 +70,12 @@ async function dockOrRelease(chat) {
   }
 }
 
-/** Opens the menu, or closes it. @param {Chat} chat */
+/** Opens or closes the menu. @param {Chat} chat */
 export function toggle(chat) {
   adopt(chat.node, MENU_LOOK);
   const open = chat.node.querySelector(".menu");
   if (open) return open.remove();
-  // It may come late: the next key of who writes by now must choose nothing.
+  // it may load late: the next key of a person who is writing must choose nothing
   if (chat.composer.input.matches(":focus")) return;
   const items = offers(chat).map(([key, run, danger]) => h("button", { type: "button", role: "menuitem", tabindex: -1, class: danger, data: { key }, onclick: () => { close(true); run(); } }, t(key, { look: t(`look_${look(chat)}`) })));
   const node = h("div", { class: "menu", role: "menu", "aria-label": t("menu"), onkeydown: key, onfocusout: (/** @type {FocusEvent} */ event) => { if (event.relatedTarget && !node.contains(event.relatedTarget)) close(); } }, items);
@@ -108,7 +108,7 @@ export function toggle(chat) {
   items[0]?.focus();
 }
 
-/** A question over the panel; the page behind it rests. @param {Chat} chat @param {string} title @param {...any} body */
+/** Shows a dialog over the panel; the page behind it cannot be reached. @param {Chat} chat @param {string} title @param {...any} body */
 function question(chat, title, ...body) {
   adoptMd(chat.node);
   adopt(chat.node, MENU_LOOK);
@@ -138,7 +138,7 @@ export function enter(chat, session) {
   chat.draw();
 }
 
-/** Where a person may have several conversations: the one before stays as it is. @param {Chat} chat */
+/** Starts a new conversation where a person may have several; the present one stays as it is. @param {Chat} chat */
 export async function start(chat) {
   try {
     const answer = await reach(chat, "api/v1/conversations", { method: "POST" });
@@ -151,7 +151,7 @@ export async function start(chat) {
   }
 }
 
-/** Opens a copy of the conversation up to a message; the text of a question is put into the composer. @param {Chat} chat @param {any} item */
+/** Opens a copy of the conversation up to a message. If that is a question, its text is put into the composer. @param {Chat} chat @param {any} item */
 export async function fork(chat, item) {
   try {
     const path = `api/v1/sessions/${encodeURIComponent(chat.chat.session)}/messages/${item.mid}/fork`;
@@ -168,7 +168,7 @@ export async function fork(chat, item) {
   }
 }
 
-/** Says where a copy is from, and leads there. @param {Chat} chat @param {any} item @param {HTMLElement} line */
+/** Shows which conversation a copy was made from, with a button that opens it. @param {Chat} chat @param {any} item @param {HTMLElement} line */
 export const forked = (chat, item, line) => show(line, h("bdi", null, t("forked"), " ", h("button", { class: "quiet", type: "button", onclick: () => enter(chat, item.card.from) }, t("fork_back"))));
 
 /** @param {Chat} chat */
@@ -178,7 +178,7 @@ export function begin(chat) {
     act(t("begin_do"), "solid", () => { node.close(); chat.command("new", ""); chat.composer.input.focus(); }), act(t("cancel"), "line", () => node.close())));
 }
 
-/** First what it would be, then whether it shall be. @param {Chat} chat */
+/** Asks before deletion, after it has shown what would be deleted. @param {Chat} chat */
 async function forget(chat) {
   const words = h("div", { class: "md", role: "status", dir: "auto" }, t("loading"));
   const acts = h("div", { class: "row" }, act(t("cancel"), "line", () => node.close()));
@@ -199,7 +199,7 @@ async function forget(chat) {
   }));
 }
 
-/** Shows one message and gives it the focus. @param {HTMLElement | undefined} found */
+/** Scrolls to a message and gives it the focus. @param {HTMLElement | undefined} found */
 function reveal(found) {
   if (!found) return;
   set(found, { tabindex: -1 });
@@ -208,7 +208,7 @@ function reveal(found) {
   return found;
 }
 
-/** Goes to a message of the conversation, here or not yet. @param {Chat} chat @param {string} mid @returns {Promise<HTMLElement | void>} its node */
+/** Scrolls to a message of the conversation, and loads it if necessary. @param {Chat} chat @param {string} mid @returns {Promise<HTMLElement | void>} its node */
 export async function jump(chat, mid) {
   const item = chat.chat.items.find((one) => one.mid === mid);
   if (item) return reveal(chat.log.of(item));
@@ -221,7 +221,7 @@ function save(chat, format) {
   void import("./rare.js").then((one) => one.download(chat, format)).catch(() => chat.warn(t("export_failed")));
 }
 
-/** Switches between the device's theme, light and dark. @param {Chat} chat */
+/** Changes to the next theme: the device's, light, dark. @param {Chat} chat */
 function dye(chat) {
   const next = LOOKS[(LOOKS.indexOf(look(chat)) + 1) % LOOKS.length];
   chat.store.put("theme", next === "auto" ? "" : next);

@@ -1,4 +1,4 @@
-/** The question of a site what to call its visitor; the answer is sent as an ordinary message. */
+/** Asks visitors for their name where a site wants that; the answer is sent as an ordinary message. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { add, h } from "../shared/h.js";
 import { adopt } from "./styles.js";

@@ -1,11 +1,11 @@
-/** Keeps one line alive: hello, backoff with full jitter, heartbeat, resume after every break. */
+/** Keeps one connection alive: hello, backoff with full jitter, heartbeat, and resume after every interruption. */
 import { shut, socketUrl } from "./socket.js";
 
 const HELLO_MS = 10_000;
-/** Milliseconds without a welcome after which the next way is tried, too: a proxy may hold everything back. */
+/** Milliseconds without a welcome after which another transport is tried as well, since a proxy may hold everything back. */
 const SOON_MS = 3000;
 const FATAL = new Set([4400, 4403]);
-/** Close code of a line on which nothing more comes although it is open. */
+/** Close code of a connection that is open but brings no more frames. */
 const MUTE = 4000;
 
 export class Connection {
@@ -14,7 +14,7 @@ export class Connection {
     this.hooks = hooks;
     /** @type {any} */
     this.socket = null;
-    /** Tries without a welcome; they stand for the place in the round. */
+    /** Attempts without a welcome; they also choose the transport of the next attempt. */
     this.misses = 0;
     this.way = 0;
     /** @type {typeof import("./sse.js") | null} */
@@ -36,7 +36,7 @@ export class Connection {
     if (!this.stopped) return;
     this.stopped = false;
     addEventListener("online", this.wake);
-    // A machine that serves itself may have no network: only a server that does not answer is out of reach.
+    // A server on the same machine needs no network, so only a server that does not answer counts as unreachable.
     addEventListener("offline", this.wake);
     document.addEventListener("visibilitychange", this.seen);
     this.hooks.status("connecting");
@@ -59,7 +59,7 @@ export class Connection {
     return true;
   }
 
-  /** A new socket, or none any more. */
+  /** Closes the socket, and opens a new one if that is still wanted. */
   resync() {
     this.close(true);
     this.open();
@@ -89,7 +89,7 @@ export class Connection {
     socket.onclose = (/** @type {any} */ event) => { if (this.socket === socket) this.lost(event.code); };
   }
 
-  /** Loads the ways beside the WebSocket. */
+  /** Loads the transports other than WebSocket. */
   bring() {
     return import("./sse.js").then((one) => (this.other = one), () => null);
   }
@@ -120,7 +120,7 @@ export class Connection {
     this.hooks.status("online");
   }
 
-  // Silent for two heartbeats is dead, whatever the browser says.
+  // A connection that is silent for two heartbeats is dead, whatever the browser says.
   beat() {
     this.timer("beat", () => {
       if (Date.now() - this.heard > this.heartbeat * 2) return this.lost(MUTE);
@@ -146,16 +146,16 @@ export class Connection {
     this.later(0);
   }
 
-  /** After a failure only: what the browser says of the network explains it, and proves nothing. */
+  /** Reports the network's state as the browser sees it, but only after a failure, since it explains a failure and proves nothing. */
   away() {
     this.hooks.status(navigator.onLine === false ? "offline" : "reconnecting");
   }
 
   /** @param {number} code */
   lost(code) {
-    // What the server refuses is no fault of the line.
+    // A refusal by the server is no fault of the connection.
     this.close(code > MUTE);
-    // The next way, not the same again.
+    // the next transport, not the same again
     if (code === MUTE) this.misses++;
     if (FATAL.has(code) || (code === 4401 && !this.hooks.forget())) {
       this.stopped = true;
@@ -175,7 +175,7 @@ export class Connection {
   hurry() {
     if (this.stopped) return;
     if (!this.socket) return this.open();
-    // After sleep a socket often looks open and is not: ask, and give it little time.
+    // After sleep a socket often looks open but is not: send a ping and wait only briefly for the answer.
     if (!this.send({ t: "ping", n: ++this.pings })) return;
     const asked = Date.now();
     this.timer("beat", () => (this.heard < asked ? this.drop() : this.beat()), Math.min(this.heartbeat, 5000));

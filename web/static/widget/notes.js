@@ -1,4 +1,4 @@
-/** “Memory”: notes to read, search, correct and archive; the server's list is the truth. */
+/** “Memory”: notes to read, search, correct and archive; the list on the server is authoritative. */
 import { h, set, show } from "../shared/h.js";
 import { tongue } from "./i18n.js";
 import { state, t } from "./sheet-parts.js";
@@ -29,7 +29,7 @@ export function notes(tools) {
   const rows = new Map();
   let asked = 0;
   let timer = 0;
-  /** The note that is to have the focus as soon as it is there again. */
+  /** Id of the note that gets the focus as soon as it is drawn again. */
   let back = "";
 
   /** @param {number} [ms] */
@@ -54,11 +54,11 @@ export function notes(tools) {
     if (mine === asked) set(list, { "aria-busy": null });
   }
 
-  /** Updates rows in place, so that text being typed stays. @param {Note[]} found @param {number} total @param {string} words */
+  /** Updates rows in place, so that text being typed is kept. @param {Note[]} found @param {number} total @param {string} words */
   function draw(found, total, words) {
     const ids = new Set(found.map((note) => note.id));
     for (const [id, row] of rows) if (!ids.has(id) && !row.node.dataset.editing) { row.node.remove(); rows.delete(id); }
-    // A node that is moved loses the focus: only those out of place are.
+    // A moved node loses the focus, so only nodes out of place are moved.
     let next = list.firstElementChild;
     for (const note of found) {
       const row = rows.get(note.id) ?? make(note);
@@ -190,7 +190,7 @@ export function notes(tools) {
 
   return {
     node, load, later,
-    /** Escape leaves what is being written first. */
+    /** Escape first closes the form that is being filled in. */
     cancel: () => [...rows.values()].some((row) => row.leave()),
     rest() { clearTimeout(timer); asked++; back = ""; tell(""); },
   };

@@ -1,4 +1,4 @@
-/** Notifications of answers while the page is closed: on our own page only, and never asked for unpressed. */
+/** Notifications of answers while the page is closed, on our page only; permission is asked for only after a press. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { permit, subscribe, find, pack } from "../shared/push.js";
 import { reach } from "./rare.js";
@@ -18,7 +18,7 @@ async function ask(chat, path, body) {
   return answer.json();
 }
 
-/** On, or off again. @param {Chat} chat */
+/** Turns notifications on or off. @param {Chat} chat */
 export async function turn(chat) {
   try {
     if (chat.store.get("push")) {
@@ -36,7 +36,7 @@ export async function turn(chat) {
   } catch { chat.warn(t("failed")); }
 }
 
-/** The server forgets browsers that stay away for a month, and a browser may have been given another address. Who forgot everything, or asked on another site since, is asked no more. @param {Chat} chat */
+/** Renews the subscription, since the server deletes those unused for a month, and a browser may have got a new address. Forgets it if the server no longer knows it for this visitor. @param {Chat} chat */
 export async function renew(chat) {
   const subscription = await find(SCOPE);
   if (!subscription) return chat.store.put("push", "");

@@ -1,4 +1,4 @@
-/** After a thumb down: what was wrong, in the person's own words, if they like. */
+/** Form after a thumb down: what was wrong, in the person's words, if they like. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h } from "../shared/h.js";
 import { wordsOf } from "./words.js";
@@ -33,7 +33,7 @@ export function rate(chat, item, article) {
   } }, words, h("div", { class: "row" }, h("button", { class: "action solid", type: "submit" }, t("send")),
     h("button", { class: "action line", type: "button", onclick: leave }, t("skip"))));
   article.append(form);
-  // It may come late: who does something else by now goes on.
+  // it may load late: a person who does something else by now keeps the focus
   if (article.contains(chat.node.querySelector(":focus") ?? article)) words.focus();
   form.scrollIntoView({ block: "nearest" });
 }

@@ -1,4 +1,4 @@
-/** The full page at /chat: the same chat without a launcher, remembered by a cookie. */
+/** The full page at /chat: the chat without a launcher; a cookie identifies its visitor. */
 import { Widget } from "./main.js";
 
 const query = new URLSearchParams(location.search);

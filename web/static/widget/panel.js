@@ -1,4 +1,4 @@
-/** The look of the open chat; it comes with the chat, so that the launcher stays light. */
+/** Styles of the open chat, loaded with the chat so that the launcher stays small. */
 import { sheet } from "./styles.js";
 
 const PANEL = /* css */ `

@@ -1,4 +1,4 @@
-/** Earlier messages: loaded page by page while scrolling up, with few nodes however long they are. */
+/** Earlier messages, loaded page by page while the reader scrolls up; only few nodes exist at a time. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, set, show } from "../shared/h.js";
 import { tongue } from "./i18n.js";
@@ -16,13 +16,13 @@ const LOOK = /* css */ `
 .start { padding: 10px 0 2px; }
 .space { pointer-events: none; height: var(--tall, 0); overflow-anchor: none; }
 `;
-/** Rows that are drawn at most; distant ones are removed and drawn again when scrolled to. */
+/** Most rows drawn at a time; distant ones are removed, and drawn again when the reader comes near. */
 const MOST = 240;
 const SPAN = 120;
 const STEP = 40;
 const PAGE = 100;
 const SPACE = 14;
-/** A slide that ends so soon after End is one that a key before it has begun. */
+/** Milliseconds after the End key in which an ending animation counts as started by that key. */
 const SLIDE_MS = 800;
 
 /**
@@ -47,7 +47,7 @@ function read(chat, events) {
   const told = new Conversation({ changed() {}, said() {}, gap() {} });
   told.settings = chat.settings;
   for (const event of events) told.durable(chat.forgotten.has(event.mid) ? { ...event, text: "[erased]", attachments: undefined } : event, false, true);
-  // Of what was sent here, and of summaries, the page may tell once more.
+  // A page may repeat messages sent here, and summaries.
   const waiting = chat.items.filter((item) => item.kind === "card" || item.cid);
   for (const item of waiting) {
     const twin = told.items.find((one) => one.key === item.key || (one.cid && one.cid === item.cid));
@@ -67,7 +67,7 @@ function read(chat, events) {
   return told;
 }
 
-/** An answer that another took the place of stands with it. @param {Conversation} where @param {Item} former @param {Item} newer @param {Conversation} [chat] */
+/** Places an answer that was replaced with the answer that replaced it. @param {Conversation} where @param {Item} former @param {Item} newer @param {Conversation} [chat] */
 function fold(where, former, newer, chat = where) {
   where.items.splice(where.items.indexOf(former), 1);
   newer.earlier = [...(former.earlier ?? []), { mid: former.mid, text: former.text ?? "", at: former.at }, ...(newer.earlier ?? [])];
@@ -76,7 +76,7 @@ function fold(where, former, newer, chat = where) {
   for (const [mid, one] of chat.wanted) if (one === former) chat.wanted.set(mid, newer);
 }
 
-/** Takes what a page tells into a gap, from its upper or its lower end. @param {Conversation} chat @param {Item} gap @param {Page} page @param {boolean} up */
+/** Puts the events of a page into a gap, at its upper or its lower end. @param {Conversation} chat @param {Item} gap @param {Page} page @param {boolean} up */
 function fill(chat, gap, page, up) {
   const { after = 0, until = Infinity } = gap;
   const fresh = page.events.filter((event) => event.event_seq > after && event.event_seq < until);
@@ -87,7 +87,7 @@ function fill(chat, gap, page, up) {
   if (end !== null) gap[up ? "until" : "after"] = end;
   gap.place = (gap.after ?? 0) + 0.1;
   if (closed) chat.items.splice(chat.items.indexOf(gap), 1, ...(up && !after ? [startMark()] : []));
-  // A summary stands on top as long as nothing that it covers is there.
+  // A summary stands at the top while no message that it covers is loaded.
   for (const item of chat.items) if (item.card) item.place = chat.boundary(item.card);
   chat.moved();
   gap.rev++;
@@ -96,7 +96,7 @@ function fill(chat, gap, page, up) {
 /** @returns {Item} */
 const startMark = () => ({ key: "start", kind: "start", rev: 1, place: -1 });
 
-/** Puts a page into the gap that it belongs to, and leaves what lies around it open. @param {Conversation} chat @param {Page} page */
+/** Puts a page into the gap that it belongs to, and leaves gaps on both sides of it. @param {Conversation} chat @param {Page} page */
 function insert(chat, page) {
   const first = page.events[0]?.event_seq;
   const gap = chat.items.find((item) => item.kind === "gap" && first > (item.after ?? 0) && first < (item.until ?? 0));
@@ -118,7 +118,7 @@ export function past(tools) {
   adopt(node, LOOK);
   list.before(above);
   list.after(below);
-  /** The first item that is drawn, and the last where it is not the newest. @type {Item | null} */
+  /** The first drawn item, and the last one unless that is the newest. @type {Item | null} */
   let top = null;
   /** @type {Item | null} */
   let bottom = null;
@@ -155,10 +155,10 @@ export function past(tools) {
 
   /** @param {Item[]} items @returns {[number, number]} */
   function bounds(items) {
-    // On paper nobody scrolls.
+    // paper cannot be scrolled
     if (printing) return [0, items.length];
     if (tools.follow()) bottom = null;
-    // What is gone hands its place on to what was drawn beside it.
+    // A removed item passes its place on to the item that was drawn next to it.
     if (top && !items.includes(top)) top = drawn.find((item) => items.includes(item)) ?? null;
     if (bottom && !items.includes(bottom)) bottom = [...drawn].reverse().find((item) => items.includes(item)) ?? null;
     let from = top ? items.indexOf(top) : -1;
@@ -197,13 +197,13 @@ export function past(tools) {
     return all;
   }
 
-  /** A node goes with what has the focus: then the conversation has it. @param {HTMLElement} leaving */
+  /** Moves the focus from a node that is about to be removed to the conversation. @param {HTMLElement} leaving */
   function leave(leaving) {
     const { activeElement } = /** @type {ShadowRoot} */ (node.getRootNode());
     if (activeElement && leaving.contains(activeElement)) node.focus({ preventScroll: true });
   }
 
-  /** Rows that are no messages. @param {any} first */
+  /** Returns a row that is no message: a day, the beginning, or a note that loading continues or has failed. @param {any} first */
   function make(first) {
     if (first.kind === "day") {
       const words = h("button", { type: "button", title: t("go_day"), onclick: () => tools.dates(first.at) });
@@ -219,7 +219,7 @@ export function past(tools) {
     return { node: line, rev: -1, update };
   }
 
-  /** Remembers what is seen first, to put it where it was. */
+  /** Remembers the first visible row, so that it can be put back to its place. */
   function hold() {
     const edge = node.getBoundingClientRect().top;
     let seen = null;
@@ -246,7 +246,7 @@ export function past(tools) {
       const over = view.top - there.top;
       const under = there.bottom - view.bottom;
       if (over < -view.height || under < -view.height) {
-        // Far from all that is drawn: what stands here is known by the heights.
+        // Far from all drawn rows, the place is found by the stored heights.
         let rest = node.scrollTop - above.offsetTop + node.offsetTop;
         let at = 0;
         while (at < items.length - 1 && rest > (items[at].tall ?? usual)) rest -= items[at++].tall ?? usual;
@@ -268,7 +268,7 @@ export function past(tools) {
 
   /* -- asking for more -- */
 
-  /** Gaps that come near are filled, from the side that they are seen from. */
+  /** Loads the gaps that come near, from the side that the reader sees. */
   function look() {
     const view = node.getBoundingClientRect();
     if (!view.height) return;
@@ -303,7 +303,7 @@ export function past(tools) {
     }
   }
 
-  /** Shows an item, wherever it is. @param {Item} item @param {number} [room] above it */
+  /** Shows an item, even if it is not drawn yet. @param {Item} item @param {number} [room] above it */
   function reach(item, room = 60) {
     draw(item);
     const found = views.get(item.key)?.node;
@@ -322,7 +322,7 @@ export function past(tools) {
     tools.update();
   }
 
-  /** Goes to a place that may not be here yet. @param {string} query @param {(item: Item) => boolean} is */
+  /** Goes to a place that may not be loaded yet. @param {string} query @param {(item: Item) => boolean} is */
   async function go(query, is) {
     const { session } = chat;
     set(node, { "aria-busy": "true" });
@@ -340,7 +340,7 @@ export function past(tools) {
     }
   }
 
-  /** A message by its id. @param {string} mid @returns {Promise<HTMLElement | undefined>} */
+  /** Returns the node of a message by its id, loaded if necessary; undefined if there is none. @param {string} mid @returns {Promise<HTMLElement | undefined>} */
   async function find(mid) {
     const item = await go(`around=${mid}`, (one) => one.mid === mid || Boolean(one.earlier?.some((former) => former.mid === mid)));
     return item && views.get(item.key)?.node;
@@ -355,7 +355,7 @@ export function past(tools) {
       node.scrollTop = 0;
       tools.say(t("beginning"));
     } catch {
-      // What fails on the way up says so there.
+      // A failure on the way up is shown at the top.
       node.scrollTop = 0;
     }
     slide();
@@ -381,7 +381,7 @@ export function past(tools) {
 
   /* -- a day -- */
 
-  /** Goes to the first message since then; at the end without one. @param {Date} since */
+  /** Goes to the first message since a time, or to the end if there is none. @param {Date} since */
   async function leap(since) {
     const item = await go(`since=${encodeURIComponent(since.toISOString())}`, (one) => Boolean(one.seq && one.at && Date.parse(one.at) >= since.getTime()));
     if (item) return tools.say(t("shown", { date: dayOf(item.at ?? "") }));

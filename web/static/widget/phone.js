@@ -1,4 +1,4 @@
-/** On a small screen Tab stays within the panel: the page behind it cannot be seen. */
+/** Keeps Tab within the panel on a small screen, where the page behind it cannot be seen. */
 
 /** @param {import("./main.js").Widget} widget */
 export function stay(widget) {

@@ -1,4 +1,4 @@
-/** Pinned messages: read, shown in the conversation, unpinned. */
+/** Pinned messages: a list to read, show in the conversation, and unpin. */
 import { h, show } from "../shared/h.js";
 import { state, t } from "./sheet-parts.js";
 

@@ -1,4 +1,4 @@
-/** Requests outside of the socket, and other rare functions: loaded when needed. */
+/** REST requests and other rarely used functions; loaded when first used. */
 import { h, show } from "../shared/h.js";
 import { t } from "./i18n.js";
 
@@ -8,7 +8,7 @@ const EXPORT_MS = 300_000;
 
 /** @typedef {import("./chat.js").Chat} Chat */
 
-/** Returns the headers of the caller: a token, or the cookie of the site on our own page. @param {Chat} chat @returns {Record<string, string>} */
+/** Returns the headers that identify the caller: a token; on our page, which has a cookie, the site. @param {Chat} chat @returns {Record<string, string>} */
 export function headers(chat) {
   const { page, site } = chat.options;
   const token = chat.store.get("token");
@@ -16,7 +16,7 @@ export function headers(chat) {
 }
 
 /**
- * Returns any answer of the server; fails only without one.
+ * Returns the server's response, whatever its status; fails only if there is none.
  * @param {Chat} chat @param {string} path @param {RequestInit} [init] @param {number} [most] @returns {Promise<Response>}
  */
 export function reach(chat, path, init = {}, most = ASK_MS) {
@@ -35,7 +35,7 @@ async function ask(chat, path, most) {
   return answer;
 }
 
-/** A page of the conversation, as a screen shows it. @param {Chat} chat @param {string} query @returns {Promise<import("./past.js").Page>} */
+/** Loads a page of the conversation in the form that a screen shows. @param {Chat} chat @param {string} query @returns {Promise<import("./past.js").Page>} */
 export async function earlierPage(chat, query) {
   return (await ask(chat, `api/v1/sessions/${encodeURIComponent(chat.chat.session)}/history?${query}`)).json();
 }
@@ -46,7 +46,7 @@ export async function originals(chat, id, before = "") {
   return answer.json();
 }
 
-/** A socket does not say why it was refused: where this page may not have a chat, nothing is tried again. @param {Chat} chat */
+/** Asks why a socket was refused, which the socket does not say; if this page may not have a chat, stops all attempts. @param {Chat} chat */
 export async function probe(chat) {
   const answer = await fetch(new URL(`api/v1/sites/${chat.options.site}`, ROOT).href, { credentials: "omit", cache: "no-store", signal: AbortSignal.timeout(ASK_MS) });
   if (answer.status !== 403 || (await answer.json()).code !== "foreign_origin" || chat.net.online) return;
@@ -56,7 +56,7 @@ export async function probe(chat) {
   console.error(`Evertalk: pages of ${location.origin} may not use the chat of the site "${chat.options.site}". Its owner can allow them: add ${location.origin} to the site's origins on the dashboard, or to EVERTALK_ALLOWED_ORIGINS.`);
 }
 
-/** The browser saves the file: a link alone would not carry the token. @param {Chat} chat @param {string} format */
+/** Downloads the conversation; a link would not carry the token. @param {Chat} chat @param {string} format */
 export async function download(chat, format) {
   const answer = await ask(chat, `api/v1/export?format=${format}`, EXPORT_MS);
   const url = URL.createObjectURL(await answer.blob());
@@ -65,7 +65,7 @@ export async function download(chat, format) {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-/** Where a page has no clipboard to write to. @param {HTMLElement} near @param {string} text @param {HTMLElement} button */
+/** Shows a text to copy by hand where a page may not write to the clipboard. @param {HTMLElement} near @param {string} text @param {HTMLElement} button */
 export function copyByHand(near, text, button) {
   const area = h("textarea", { class: "hidden" });
   area.value = text;
@@ -85,7 +85,7 @@ export async function fillOriginal(pane, card, tools) {
   await leaf(pane, card, tools, [""]);
 }
 
-/** A part of them, with ways to the parts before and after. @param {HTMLElement} pane @param {any} card @param {import("./card.js").CardTools} tools @param {string[]} way the messages that the parts so far end before */
+/** Shows one part of the original messages, with buttons for the parts before and after. @param {HTMLElement} pane @param {any} card @param {import("./card.js").CardTools} tools @param {string[]} way the messages that the parts so far end before */
 async function leaf(pane, card, tools, way) {
   const turn = (/** @type {string} */ key, /** @type {string[]} */ to) => h("button", { class: "quiet", type: "button", onclick: () => void leaf(pane, card, tools, to).then(() => pane.focus()) }, t(key));
   pane.dataset.state = "full";
@@ -103,14 +103,14 @@ async function leaf(pane, card, tools, way) {
   }
 }
 
-/** One message as it was. @param {{role: string, text: string}} message @param {(node: HTMLElement, text: string) => void} markdown */
+/** Returns the node of one original message. @param {{role: string, text: string}} message @param {(node: HTMLElement, text: string) => void} markdown */
 export function original(message, markdown) {
   const body = h("div", { class: "md", dir: "auto" });
   markdown(body, message.text ?? "");
   return h("div", { class: "original" }, h("b", null, speaker(message.role)), body);
 }
 
-/** Removes dialogs and live texts of the former visitor. @param {import("./chat.js").Chat} chat */
+/** Removes the dialogs and live texts of the former visitor. @param {import("./chat.js").Chat} chat */
 export function sweep(chat) {
   chat.sheet = null;
   for (const one of [...chat.node.children]) {

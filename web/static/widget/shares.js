@@ -1,4 +1,4 @@
-/** Parts of the context as a bar and in words; loaded when the gauge is opened. */
+/** The parts of the context as a bar and as text; loaded when the gauge is opened. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, set, show } from "../shared/h.js";
 import { tokens } from "../shared/fmt.js";
@@ -54,13 +54,13 @@ export function explain(popover, ctx, sentence, tools, close) {
 /** @param {import("./gauge.js").GaugeTools} tools @param {() => void} close @param {string} command @param {string} words @param {() => void} run @param {string} look */
 const act = (tools, close, command, words, run, look) => tools.can(command) && h("button", { class: `action ${look}`, type: "button", onclick: () => { close(); run(); } }, t(words));
 
-/** Returns when the next summary comes, or why none does. @param {{turns?: number, soon?: boolean, withheld?: string}} next */
+/** Returns the text that says when the next summary comes, or why none does. @param {{turns?: number, soon?: boolean, withheld?: string}} next */
 function outlook({ turns, soon, withheld }) {
   if (withheld) return t(`next_${withheld}`);
   return soon || !turns ? soon && t("next_soon") : t("next_turns", { turns });
 }
 
-/** Shows above the messages that a summary will be made soon, and hides that again. @param {any} chat the conversation on the page */
+/** Marks the messages of which a summary will soon be made, or removes that mark. @param {any} chat the conversation on the page */
 export function announce(chat) {
   chat.soon ??= h("div", { class: "bar", role: "status" });
   if (!chat.soon.isConnected) chat.bar.after(chat.soon);

@@ -1,4 +1,4 @@
-/** How the sheet looks; it comes with it. */
+/** Styles of the sheet, loaded with the sheet. */
 
 export const SHEET_LOOK = /* css */ `
 .sheet { position: absolute; inset: 0; z-index: 4; display: flex; flex-direction: column; background: var(--card); }

@@ -1,4 +1,4 @@
-/** Words, the status line and tools that the views of the sheet share. */
+/** Texts, the status line and tools that the views of the sheet share. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, set, show } from "../shared/h.js";
 import { wordsOf } from "./words.js";
@@ -22,7 +22,7 @@ export const t = wordsOf("sheet", english.sheet);
  */
 
 /**
- * The line of a view that says how it stands: waiting, empty, or what went wrong and how to try again.
+ * Shows the state of a view: loading, empty, or what failed, with a button to try again.
  * @param {HTMLElement} node @param {string} words @param {() => void} [again]
  */
 export function state(node, words, again) {

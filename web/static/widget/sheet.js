@@ -1,4 +1,4 @@
-/** A sheet over the chat, loaded when it is first asked for: a search, what is remembered, earlier conversations. */
+/** A sheet over the chat with search, notes and earlier conversations; loaded when first opened. */
 import { h, icon, show } from "../shared/h.js";
 import { reach } from "./rare.js";
 import { drawer, edit } from "./edit.js";
@@ -30,7 +30,7 @@ export function look(chat, name = "notes", words) {
   chat.sheet.toggle(true, name, words);
 }
 
-/** A line that stays until it is read: the conversation from before is not lost. @param {Chat} chat */
+/** Shows, until it is dismissed, that the conversation from before is still there to read. @param {Chat} chat */
 export function tellMove(chat) {
   chat.say(t("moved"));
   if (chat.chat.settings.audience === "public") return;
@@ -81,7 +81,7 @@ function sheet(tools) {
     void /** @type {any} */ (views[name]).load(words);
   }
 
-  /** Shows or hides the sheet; the chat below it is unreachable meanwhile. @param {boolean} wanted @param {Name} [name] @param {string} [words] */
+  /** Shows or hides the sheet; the chat below it cannot be reached while it is open. @param {boolean} wanted @param {Name} [name] @param {string} [words] */
   function toggle(wanted, name = "notes", words) {
     if (wanted !== node.hidden) return wanted ? choose(name, words) : undefined;
     node.hidden = !wanted;
@@ -112,7 +112,7 @@ function sheet(tools) {
   return {
     node, toggle, title,
     get shown() { return !node.hidden; },
-    /** Updates notes after they may have changed here or elsewhere. @param {any} frame */
+    /** Reloads the notes after they may have changed, here or in another tab. @param {any} frame */
     changed(frame) {
       if (frame?.t === "erased") find.clear();
       if (!node.hidden && shown === "notes" && NEWS.has(frame?.t)) views.notes.later();

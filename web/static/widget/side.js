@@ -1,4 +1,4 @@
-/** Conversations of a person next to the chat, on our own page where it is wide enough. */
+/** A person's conversations next to the chat, on our page if it is wide enough. */
 import { h } from "../shared/h.js";
 import { enter, start } from "./menu.js";
 import { reach } from "./rare.js";
@@ -8,7 +8,7 @@ import { adopt } from "./styles.js";
 import { talks } from "./talks.js";
 
 const WIDE = "(min-width: 900px)";
-/** Milliseconds to wait for further events before the list is read again. */
+/** Milliseconds to wait for further events before the list is loaded again. */
 const REST_MS = 400;
 /** Events that change titles, order or marks in the list. */
 const NEWS = /^(welcome|ack|msg|compaction|erased)$/;
@@ -23,7 +23,7 @@ const LOOK = /* css */ `
 @media print { .side { display: none; } .side + .panel { inset-inline-start: 0 !important; } }
 `;
 
-/** Shows the list once; later calls change nothing. @param {import("./chat.js").Chat} chat */
+/** Shows the list; later calls change nothing. @param {import("./chat.js").Chat} chat */
 export function beside(chat) {
   if (chat.side) return;
   const view = talks({ reach: (path, init) => reach(chat, path, init), session: () => chat.chat.session, open: (session) => leave(() => enter(chat, session)), begin: () => leave(() => void start(chat)) });

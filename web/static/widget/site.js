@@ -1,4 +1,4 @@
-/** Look and texts of a site, and its signed-in visitor; loaded for sites that have any. */
+/** Look and texts of a site, and its signed-in visitor; loaded for sites with any of these. */
 import { h, set, show } from "../shared/h.js";
 import { t } from "./i18n.js";
 import { adopt } from "./styles.js";
@@ -9,14 +9,14 @@ const SITE_LOOK = /* css */ `
 .starters { justify-content: center; padding: 8px 0; } .starters .action { padding: 6px 13px; }
 `;
 
-/** Launcher, colours, header and the empty chat. @param {import("./main.js").Widget} widget @param {any} site */
+/** Applies a site's look to launcher, colours, header and the empty chat. @param {import("./main.js").Widget} widget @param {any} site */
 export function dress(widget, site) {
   const { config, chat } = widget;
   if (typeof site === "string") try { site = JSON.parse(site); } catch { return; }
   if (!site || site.code || !widget.host) return;
   if (!widget.site) adopt(widget.root, SITE_LOOK);
   widget.site = site;
-  // The site's colour for words and frames as well: darker or lighter until it can be read.
+  // The site's colour also serves for text and borders: it is darkened or lightened until it can be read.
   const tint = config.accent ? "" : site.accent;
   const dark = /^#f/i.test(site.on_accent ?? "") ? "85%" : "40%";
   widget.store.put("site", JSON.stringify(site));
@@ -37,7 +37,7 @@ export function dress(widget, site) {
   if (site.ask_name) void import("./name.js").then((one) => one.askName(chat), () => {});
 }
 
-/** A welcome, ways to begin, and who is talking. @param {import("./chat.js").Chat} chat @param {any} site */
+/** Shows a welcome, suggestions for a first message, and the note that an AI answers. @param {import("./chat.js").Chat} chat @param {any} site */
 function begin(chat, { welcome, starters, ai_notice: notice, privacy_url: privacy }) {
   const starter = (/** @type {string} */ text) => h("button", { class: "action line", type: "button", dir: "auto", onclick: () => chat.send(text) }, text);
   const link = /^https:/.test(privacy ?? "") && [" ", h("a", { href: privacy, target: "_blank", rel: "noopener noreferrer" }, t("privacy"))];
@@ -45,16 +45,16 @@ function begin(chat, { welcome, starters, ai_notice: notice, privacy_url: privac
     starters?.[0] && h("div", { class: "row starters" }, starters.map(starter)), h("p", { class: "muted small", dir: "auto" }, notice || t("ai_line"), link));
 }
 
-/** Another tab knows who sits here: what our page said of it is over. @param {import("./chat.js").Chat} chat */
+/** Leaves the conversation after another tab has signed a person in or out; what our page has said about that no longer holds. @param {import("./chat.js").Chat} chat */
 export function leave(chat) {
   chat.options.identity = "";
   chat.discardAll();
   chat.net.close();
-  // Until that tab has kept its token.
+  // until that tab has stored its token
   chat.net.later(1500);
 }
 
-/** Returns a number for the person of a signed token, since the same person often signs in again. @param {string} identity */
+/** Returns a number for the person of a signed token, which stays the same when the person signs in again. @param {string} identity */
 function about(identity) {
   let who = identity;
   try { who = String(JSON.parse(atob(identity.split(".")[1].replace(/-/g, "+").replace(/_/g, "/"))).sub ?? who); } catch { /* then the whole of it */ }
@@ -67,7 +67,7 @@ function about(identity) {
 export function identify({ chat, identity, store }) {
   const signed = store.get("signed");
   const who = identity && about(identity);
-  // Before the server can say so: somebody else shall not see a draft of the one before.
+  // Before the server can answer: another person must not see the former one's draft.
   const was = store.get("who");
   const other = signed && (!who || (was && was !== who));
   if (chat && identity === (chat.options.identity ?? "") && (identity || !signed)) return;

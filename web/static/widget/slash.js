@@ -1,4 +1,4 @@
-/** The list of commands above the composer: Enter runs only what is written out in full. */
+/** The list of commands above the composer. Enter runs only a command that is written out in full. */
 import { h, set, show } from "../shared/h.js";
 import { adopt } from "./styles.js";
 

@@ -1,4 +1,4 @@
-/** The address of the WebSocket, and its end. */
+/** The address of the WebSocket, and how to close it. */
 
 export function socketUrl() {
   const url = new URL("../../ws", import.meta.url);
@@ -6,7 +6,7 @@ export function socketUrl() {
   return url.href;
 }
 
-/** Closes a socket. Browsers complain on the console when one is closed while it still opens. @param {any} socket */
+/** Closes a socket. One that is still opening is closed later, since browsers would report an error on the console. @param {any} socket */
 export function shut(socket) {
   if (socket?.readyState === 0) socket.onopen = () => socket.close(1000);
   else socket?.close(1000);

@@ -1,21 +1,21 @@
-/** The same talk where no WebSocket gets through: an event stream, or requests that wait, bring the frames, and requests carry ours. */
+/** The connection where WebSockets do not work: frames come by an event stream or by waiting requests, and go out by requests. */
 import { shut, socketUrl } from "./socket.js";
 
 const QUIET_MS = 40_000;
-/** Longest time from an acknowledgement to its event, in milliseconds. */
+/** Most milliseconds from an acknowledgement to its event. */
 const ECHO_MS = 6000;
 const HOLD_SECONDS = 25;
 const CODES = { bad_frame: 4400, unknown_token: 4401, unauthorized: 4401, identity_required: 4401, identity_invalid: 4401, identity_expired: 4401, unknown_site: 4403, foreign_origin: 4403, rate_limited: 4429 };
-/** Close code of a line on which no event came although the server acknowledged a message. */
+/** Close code of a connection on which an acknowledged message brought no event. */
 const MUTE = 4000;
-/** Seconds that a request may wait: less behind a proxy that cuts requests. */
+/** Seconds that a request may wait; fewer behind a proxy that cuts requests. */
 let hold = HOLD_SECONDS;
-/** Whether streams fall silent here after their welcome: only sockets are tried again then. */
+/** Whether streams fall silent here after their welcome; then only WebSockets are tried again. */
 let mute = false;
-/** Looks for a better way since the last WebSocket. */
+/** Searches for a better transport since the last WebSocket. */
 let climbs = 0;
 
-/** Behaves like a WebSocket, as far as a connection asks. */
+/** An event stream with the part of a WebSocket's interface that `Connection` uses. */
 export class Line {
   /** @param {string} address that a WebSocket would have */
   constructor(address) {
@@ -63,7 +63,7 @@ export class Line {
     const source = this.source = new EventSource(`${this.base}?ticket=${encodeURIComponent(answer.ticket)}`);
     source.onmessage = (event) => this.take(JSON.parse(event.data));
     source.addEventListener("close", (event) => this.end(JSON.parse(event.data).code));
-    // Never again by itself: the ticket is spent, a new hello gets a new one.
+    // No reconnection by the browser: the ticket is used up, and a new hello gets a new one.
     source.onerror = () => this.end(1006);
   }
 
@@ -82,7 +82,7 @@ export class Line {
     if (this.readyState === 1) this.onmessage({ data: JSON.stringify(frame) });
   }
 
-  /** One request at a time keeps the order; what piles up meanwhile goes together. */
+  /** Sends queued frames, one request at a time to keep their order; frames that wait go together. */
   async pump() {
     while (!this.busy && this.queue.length && this.readyState === 1) {
       const frames = [this.queue.shift()];
@@ -92,11 +92,11 @@ export class Line {
       const answer = await this.ask("/send", { site: this.hello.site, locale: this.hello.locale, stream: this.name, ...(this.session && { session: this.session }), frames });
       this.busy = false;
       for (const frame of answer?.frames ?? []) {
-        // An answer to a request is no sign that the stream still lives.
+        // an answer to a request does not show that the stream still works
         if (frame.t !== "pong" || Date.now() - this.heard < QUIET_MS) this.say(frame);
       }
       if (answer?.close) this.end(answer.close.code);
-      // Taken, and shown to nobody: a proxy keeps what the server says.
+      // Accepted, but no event came: a proxy holds back what the server sends.
       if (answer?.frames.some((/** @type {any} */ one) => one.t === "ack" && one.mid && !one.dup)) setTimeout(() => { if (this.heard < asked) { mute = true; this.end(MUTE); } }, ECHO_MS);
     }
   }
@@ -118,7 +118,7 @@ export class Line {
       if (response.status === 204) return { frames: [{ t: "pong", n: 0 }] };
       const answer = await response.json();
       if (response.ok) return answer;
-      // A socket would say so in a frame: else the token is thought to be at fault, and thrown away.
+      // A socket would report this in a frame; without it the connection would blame its token and drop it.
       if (/^identity/.test(answer.code)) this.say({ t: "error", code: answer.code, message: answer.message });
       return { failed: /** @type {any} */ (CODES)[answer.code] ?? 1006 };
     } catch { return { failed: 1006 }; }
@@ -137,7 +137,7 @@ export class Line {
   }
 }
 
-/** Where a stream is held back, too: each request waits for what comes next. */
+/** Requests that each wait for the next frames, for proxies that hold streams back. */
 export class Poll extends Line {
   async listen() {
     let after = this.hello.last_seq;
@@ -149,7 +149,7 @@ export class Poll extends Line {
       const answer = await this.call(`/events?${new URLSearchParams(query)}`, hold + 10);
       if (this.readyState !== 1) return;
       if (!Array.isArray(answer.frames)) {
-        // Too many requests break nothing; a proxy that cuts what waits is asked for less time.
+        // Too many requests break nothing; behind a proxy that cuts waiting requests, they wait for less time.
         const code = answer.failed ?? 1006;
         if (++failures > 4 || !/1006|4429/.test(code)) return this.end(code);
         const waited = (Date.now() - asked) / 1000;
@@ -169,16 +169,16 @@ export class Poll extends Line {
 }
 
 const WAYS = [WebSocket, Line, Poll];
-/** Ways in the order of tries: a WebSocket twice, an event stream, requests that wait. */
+/** Transports in the order of attempts: a WebSocket twice, an event stream, waiting requests. */
 const ROUND = [0, 0, 1, 2];
 
-/** Opens the way whose turn it is. @param {import("./net.js").Connection} net @returns {any} */
+/** Opens the transport whose turn it is. @param {import("./net.js").Connection} net @returns {any} */
 export const open = (net) => new WAYS[net.way = ROUND[net.misses % 4]](socketUrl());
 
-/** Tries the ways below one that stays without a welcome. @param {import("./net.js").Connection} net */
+/** Tries the transports after one that stays without a welcome. @param {import("./net.js").Connection} net */
 export const descend = (net) => race(net, [1, 2].slice(net.way));
 
-/** Tries other ways one after the other, and moves over to the first that welcomes us. @param {import("./net.js").Connection} net @param {number[]} ways */
+/** Tries transports one after the other, and changes to the first that gets a welcome. @param {import("./net.js").Connection} net @param {number[]} ways */
 function race(net, [way, ...others]) {
   const { socket: from } = net;
   if (!from || way === undefined) return;
@@ -205,7 +205,7 @@ function race(net, [way, ...others]) {
   };
 }
 
-/** Looks for a better way while a worse one serves, less and less often. @param {import("./net.js").Connection} net */
+/** Looks for a better transport while a worse one is in use, at growing intervals. @param {import("./net.js").Connection} net */
 export function climb(net) {
   net.timer("climb", () => { race(net, [0, 1].slice(0, mute ? 1 : net.way)); climb(net); }, net.heartbeat * Math.min(0.4 * 2 ** climbs++, 4));
 }

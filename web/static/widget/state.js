@@ -1,4 +1,4 @@
-/** State of the conversation: takes protocol frames, keeps one ordered timeline, knows no screen. */
+/** State of the conversation: takes protocol frames and keeps one ordered timeline; independent of the screen. */
 
 /**
  * @typedef {object} Item
@@ -19,7 +19,7 @@
  */
 
 const RUNNING = new Set(["started", "tool"]);
-/** Milliseconds for which a confirmed message is sent again under its id, if the server has lost it. */
+/** Milliseconds for which a confirmed message can be sent again under its id, if the server has lost it. */
 const AGAIN_MS = 600_000;
 
 export class Conversation {
@@ -29,13 +29,13 @@ export class Conversation {
     this.read = 0;
     /** @type {number | null} */
     this.epoch = null;
-    /** A gap that a resync did not fill was meant: this audience does not see every event. */
+    /** Number of gaps that a resync did not fill; they are intended, as this audience does not see every event. */
     this.gaps = 0;
     /** @type {any} */
     this.settings = { commands: [], limits: {}, audience: "public", model: {} };
     /** @type {any} */
     this.ctx = null;
-    /** Answers that are not drawn, by cid. @type {Map<string, (event: any) => void>} */
+    /** Handlers of answers that are not drawn, by client id. @type {Map<string, (event: any) => void>} */
     this.silent = new Map();
     this.clear();
   }
@@ -55,11 +55,11 @@ export class Conversation {
     this.answered = new Set();
     /** @type {Set<string>} */
     this.closed = new Set();
-    /** Answers whose former ones are not here, by those. @type {Map<string, Item>} */
+    /** Answers that replaced an earlier one that is not loaded, by the id of the earlier one. @type {Map<string, Item>} */
     this.wanted = new Map();
-    /** Erased messages, in case an earlier request still returns them. @type {Set<string>} */
+    /** Ids of erased messages, since an earlier request may still return them. @type {Set<string>} */
     this.forgotten = new Set();
-    /** Turn up to which messages are out of the assistant's view. */
+    /** Turn up to which the assistant no longer sees the messages. */
     this.begun = 0;
     /** @type {{state: string, name?: string} | null} */
     this.handover = null;
@@ -98,12 +98,12 @@ export class Conversation {
     this.snapshot(frame.state ?? {});
   }
 
-  /** Whether the server may have lost what it had confirmed: a copy of its data that was behind took over. @param {any} frame */
+  /** Returns whether the server may have lost confirmed messages, because an older copy of its data took over. @param {any} frame */
   undone(frame) {
     return this.epoch !== null && (frame.log_epoch !== this.epoch || (frame.session === this.session && frame.head < this.last));
   }
 
-  /** Applies a full state; anything absent has ended, so that a missed event leaves nothing open. @param {any} state */
+  /** Applies a full state. Whatever is absent has ended, so that a missed event leaves nothing open. @param {any} state */
   snapshot(state) {
     this.handover = state.handover && state.handover.state !== "bot" ? state.handover : null;
     this.organizing = state.compaction ? { id: state.compaction.id, percent: state.compaction.percent ?? 0, since: Date.now() } : null;
@@ -137,7 +137,7 @@ export class Conversation {
     else if (event.t === "erased") this.erased(event);
   }
 
-  /** Shows the new text of a message in its place. @param {any} event */
+  /** Shows the new text of an edited message in its place. @param {any} event */
   reworded({ mid, replaces, text, chars, outdated }) {
     const item = this.items.find((one) => one.mid === replaces);
     if (item) this.change(item, { mid, text, chars, outdated, edited: true, open: false });
@@ -173,7 +173,7 @@ export class Conversation {
       outdated: event.outdated, memory: event.memory,
       edited: event.role === "person" && Boolean(event.replaces || event.edited),
     };
-    // Its writer has it whole already; of others' long messages comes the beginning.
+    // The writer's tab has the whole text already; of others' long messages only the beginning comes.
     if (event.chars && known?.text?.[4000]) values.text = known.text;
     else values.chars = event.chars;
     if (values.edited && event.replaces) {
@@ -210,7 +210,7 @@ export class Conversation {
     for (const item of this.items) if (item.kind === "card") item.rev++;
   }
 
-  /** Draws a line: the assistant does not see what is above, or a copy ends here. @param {any} event */
+  /** Adds a line above which the assistant sees nothing, or where a copy ends. @param {any} event */
   cut(event) {
     const key = `c${event.id || event.event_seq}`;
     this.begun = event.through_turn ?? this.begun;
@@ -219,19 +219,19 @@ export class Conversation {
     this.items.push({ key, kind: "mark", rev: 1, cut: event.state, card: event, ...(event.id ? { place: this.boundary(event) } : { seq: event.event_seq }) });
   }
 
-  /** From the assistant to a person and back. @param {any} event */
+  /** Handles a hand-over from the assistant to a person, or back. @param {any} event */
   hand(event) {
     this.handover = event.state === "bot" ? null : event;
     if (event.state === "human") this.items.push({ key: `h${event.event_seq}`, kind: "mark", rev: 1, seq: event.event_seq, name: event.name, picture: event.picture, at: event.at });
   }
 
-  /** The place after the last message that a summary covers; the top of what is here when all of them are older. @param {any} event */
+  /** Returns the place after the last message that a summary covers; the top of the loaded items if all of those are older. @param {any} event */
   boundary({ to_mid: mid, through_turn: turn = -1 }) {
     return 0.2 + Math.max(0, ...this.items.map((/** @type {any} */ item) =>
       item.kind === "gap" ? item.place : item.kind === "msg" && (item.mid === mid || (item.turn ?? Infinity) <= turn) ? item.seq ?? 0 : 0));
   }
 
-  /** The answer that may be given again. */
+  /** Returns the answer that may be repeated; undefined while a turn runs, or if there is none. */
   newest() {
     let at = this.items.length;
     while (at > 0 && this.items[at - 1].kind !== "msg") at--;
@@ -246,13 +246,13 @@ export class Conversation {
     return !this.run && !this.handover && last?.status === "sent" && last.turn > Math.max(this.begun, this.newestCard()?.through_turn ?? 0) ? last : undefined;
   }
 
-  /** Whether the newest answer was shown before its question was edited. @param {Item} item */
+  /** Returns whether the newest answer was given before its question was edited. @param {Item} item */
   outdated(item) {
     const answer = item.outdated && item === this.question() && this.newest();
     return answer && answer.turn === item.outdated;
   }
 
-  /** Only the newest summary can be undone. */
+  /** Returns the newest summary, the only one that can be undone; null if there is none. */
   newestCard() {
     const cards = this.items.filter((item) => item.kind === "card").map((item) => item.card);
     return cards.reduce((newest, card) => (!newest || card.event_seq > newest.event_seq ? card : newest), null);
@@ -269,11 +269,11 @@ export class Conversation {
       command: event.command, success: event.success !== false, broken: false, at: event.at,
       text: typeof text === "string" ? text : text?.message ?? "", advice: text?.advice ?? "", choices: event.choices, seq: event.event_seq,
     });
-    // A button tells as much as its words, unless somebody typed them here.
+    // The button shows as much as the result would, unless the command was typed here.
     if (!known && !(item.success && /^(un)?pin$/.test(event.command))) this.items.push(item);
   }
 
-  /** Ends a command with its answer or without one, and reports that once to the tab that sent it. @param {Item} item @param {Partial<Item>} values */
+  /** Ends a command, with or without a result, and reports that once to the tab that sent it. @param {Item} item @param {Partial<Item>} values */
   ended(item, values) {
     const { pending } = item;
     this.change(item, { ...values, pending: false });
@@ -356,7 +356,7 @@ export class Conversation {
       return this.change(item, { attempt, text: "" });
     }
     if (attempt === item.attempt && old.startsWith(text, frame.off) && frame.off + text.length <= old.length) return;
-    // A hole: what is shown stays until the whole text comes.
+    // A part is missing: the shown text stays until the whole text comes.
     if (frame.off > old.length) return this.hooks.gap(frame.turn);
     this.change(item, { attempt, text: old.slice(0, frame.off) + text });
     if (this.run?.turn !== frame.turn) this.start({ turn: frame.turn, state: "started" });
@@ -429,7 +429,7 @@ export class Conversation {
   }
 
   /**
-   * Ends what has waited too long for its event: nothing on the screen may hang.
+   * Ends what has waited too long for its event, so that nothing on the screen waits for ever.
    * @param {number} now @param {boolean} online
    */
   sweep(now, online) {
@@ -453,7 +453,7 @@ export class Conversation {
     return this.items.find((item) => item.cid === cid);
   }
 
-  /** Whether a turn runs that a message does not belong to. @param {number | null | undefined} turn */
+  /** Returns whether a turn runs that a message does not belong to. @param {number | null | undefined} turn */
   busyWithout(turn) {
     return Boolean(this.run && RUNNING.has(this.run.state) && (turn === null || turn === undefined || turn > this.run.turn));
   }
@@ -469,15 +469,15 @@ export class Conversation {
     return item;
   }
 
-  /** Puts everything in the order of the log; what is unsent comes after it, and drafts last. */
+  /** Sorts the items in the order of the log; unsent ones come last, drafts after those. */
   moved() {
-    /** Unsent messages rank below all numbers. @param {any} item */
+    /** Unsent messages come after all numbers. @param {any} item */
     const rank = ({ status, seq, place = 9e15 }) => (status === "draft" ? Infinity : seq ?? place);
     this.items.sort((one, other) => rank(one) - rank(other) || 0);
     this.hooks.changed();
   }
 
-  /** Keeps a message that did not arrive where it was written. @param {Item} item @param {Partial<Item>} values */
+  /** Keeps a message that failed in the place where it was written. @param {Item} item @param {Partial<Item>} values */
   fail(item, values) {
     this.change(item, { ...values, status: "failed", place: this.last + 0.5 });
   }

@@ -1,8 +1,8 @@
-/** Keeps token, draft, outbox and small choices of one site in the browser; works without storage too. */
+/** Keeps token, draft, unsent messages and small choices of one site in the browser, or in memory if storage is refused. */
 
 /** @typedef {{cid: string, text: string, at: string, order: number, attachments?: any[], error?: string, advice?: string, talk?: string}} Unsent */
 
-/** Storage in memory, for browsers that refuse it. */
+/** Returns a storage in memory, for browsers that refuse theirs. */
 function memory() {
   const map = new Map();
   return {
@@ -39,7 +39,7 @@ export class Store {
     return this.box.getItem(this.prefix + name) ?? "";
   }
 
-  /** An empty value forgets the name. @param {string} name @param {string} value */
+  /** Stores a value; an empty one deletes the name. @param {string} name @param {string} value */
   put(name, value) {
     try {
       if (value) this.box.setItem(this.prefix + name, value);
@@ -53,7 +53,7 @@ export class Store {
     try { sessionStorage.setItem(`${this.prefix}talk`, talk); } catch { /* then it begins in the newest */ }
   }
 
-  /** One key each, so that two tabs never overwrite each other's messages. @param {Unsent} entry */
+  /** Stores an unsent message under a key for itself, so that two tabs never overwrite each other's. @param {Unsent} entry */
   keep(entry) {
     this.put(`out:${entry.cid}`, JSON.stringify({ ...entry, talk: this.talk }));
   }
@@ -63,12 +63,12 @@ export class Store {
     this.put(`out:${cid}`, "");
   }
 
-  /** Deletes the data of a person; the look of site and chat stays. */
+  /** Deletes a person's data; the look of site and chat stays. */
   leave() {
     for (const key of this.box.keys()) if (key.startsWith(this.prefix) && !/:(theme|site)$/.test(key)) this.box.removeItem(key);
   }
 
-  /** The messages of this conversation that no server has confirmed yet, oldest first. @returns {Unsent[]} */
+  /** Returns the messages of this conversation that the server has not confirmed, oldest first. @returns {Unsent[]} */
   unsent() {
     const out = [];
     for (const key of this.box.keys()) {
@@ -79,7 +79,7 @@ export class Store {
   }
 }
 
-/** A new client id; `randomUUID` is missing on plain-http pages. */
+/** Returns a new client id; `randomUUID` is missing on pages without https. */
 export function newId() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return crypto.randomUUID?.() ?? [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");

@@ -1,4 +1,4 @@
-/** The look of launcher and ground, adopted by the shadow root so that it needs no permission from the page. */
+/** Styles of the launcher and the basics, adopted by the shadow root so that no permission of the page is needed. */
 
 const TOKENS = /* css */ `
   --card: light-dark(#ffffff, #131318); --soft: light-dark(#f4f4f8, #1c1c23);
@@ -44,7 +44,7 @@ button[aria-disabled="true"] { cursor: default; opacity: .5; }
 @media print { .launcher { display: none; } }
 `;
 
-/** A sheet of these rules; without any, the look of launcher and ground. */
+/** Returns a style sheet of these rules, by default of the launcher and the basics. */
 export function sheet(rules = LOOK) {
   const made = new CSSStyleSheet();
   made.replaceSync(rules);
@@ -54,7 +54,7 @@ export function sheet(rules = LOOK) {
 /** @type {Map<string, CSSStyleSheet>} */
 const sheets = new Map();
 
-/** Rules that come later, beside what they are for; a chat gets them once. @param {Node} node in its shadow root @param {string} rules */
+/** Adds rules of a part that is loaded later to a node's shadow root, once. @param {Node} node in its shadow root @param {string} rules */
 export function adopt(node, rules) {
   const { adoptedStyleSheets: worn } = /** @type {ShadowRoot} */ (node.getRootNode());
   const made = sheets.get(rules) ?? sheet(rules);

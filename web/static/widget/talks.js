@@ -1,4 +1,4 @@
-/** A person's conversations, where the site allows several: open one, name one, begin one. */
+/** A person's conversations where the site allows several: open, name or start one. */
 import { h, set, show } from "../shared/h.js";
 import { stamp } from "../shared/fmt.js";
 import { tongue } from "./i18n.js";
@@ -34,7 +34,7 @@ export function talks(tools) {
     }
   }
 
-  /** Replaces rows; the focus stays on its conversation. @param {HTMLElement[]} rows @param {boolean} keep whether older rows stay */
+  /** Replaces rows; the conversation that had the focus keeps it. @param {HTMLElement[]} rows @param {boolean} keep whether older rows stay */
   function replace(rows, keep) {
     const { activeElement } = /** @type {ShadowRoot} */ (list.getRootNode());
     const held = list.contains(activeElement) && activeElement?.closest("li")?.dataset.talk;

@@ -1,4 +1,4 @@
-/** “Saved: …”, for a while above the composer, with a way to take it back; comes with the first note. */
+/** “Saved: …” above the composer for a while, with a button to undo it; loaded with the first note. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, icon, set, show } from "../shared/h.js";
 import { reach } from "./rare.js";
@@ -28,11 +28,11 @@ const TOAST_LOOK = /* css */ `
 /** @type {WeakMap<Chat, ReturnType<typeof toast>>} */
 const toasts = new WeakMap();
 
-/** Something is remembered, or no longer. @param {Chat} chat @param {Memory} memory */
+/** Shows that something was remembered or forgotten. @param {Chat} chat @param {Memory} memory */
 export function tell(chat, memory) {
   const known = toasts.get(chat);
   if (memory.change !== "saved") return known?.drop(memory.replaces ?? memory.id);
-  // Kept beside the talk, nobody looks, or the whole list is open.
+  // saved in the background, while the chat is hidden, or with the whole list open
   if (memory.quiet || chat.node.hidden || chat.sheet?.shown) return;
   const one = known ?? toast(chat);
   toasts.set(chat, one);
@@ -62,13 +62,13 @@ function toast(chat) {
   function add({ id, text, event_seq: seq }) {
     if (told.has(id)) return;
     told.add(id);
-    // Whoever was here before took theirs along.
+    // the former visitor's notes are gone
     if (!node.isConnected) rows.forEach((_row, old) => drop(old));
     if (rows.size === MOST) drop(/** @type {HTMLElement} */ (node.firstElementChild).dataset.id ?? "");
     const undo = h("button", { class: "quiet", type: "button", "aria-label": `${t("undo")}: ${text}`, onclick: () => void back(id, undo) }, t("undo"));
     const row = h("div", { class: "noted-row", data: { id, seq } }, h("p", { dir: "auto", title: text }, t("noted", { text })), undo);
     rows.set(id, row);
-    // Whatever waited for this file to load may come in any order.
+    // Events that waited for this file to load may come in any order.
     const next = [...node.children].find((one) => Number(/** @type {HTMLElement} */ (one).dataset.seq) > seq) ?? foot;
     next.before(row);
     if (!node.isConnected) chat.composer.node.before(node);

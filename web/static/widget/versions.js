@@ -23,7 +23,7 @@ export async function history(tools, id, button, changed) {
     const { versions } = await answer.json();
     const texts = new Set(versions.filter((/** @type {Version} */ one) => one.current).map((/** @type {Version} */ one) => one.id));
     show(list, versions.map((/** @type {Version} */ one) => {
-      // A text that came back is offered once.
+      // a text that was restored is offered once
       const offered = !texts.has(one.id);
       texts.add(one.id);
       return h("li", { class: "note-meta" }, h("span", null, `${stamp(one.at, tongue())} · ${t(`cause_${one.cause}`)}`),

@@ -1,4 +1,4 @@
-/** Speech: a button that records it in the composer, and a player in the bubbles; loaded where it can be transcribed. */
+/** A button in the composer that records speech, and a player in the bubbles; loaded where recordings can be transcribed. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, icon, set, show } from "../shared/h.js";
 import { tongue } from "./i18n.js";
@@ -14,7 +14,7 @@ const PLAY = "M8 5l11 7-11 7z";
 const SQUARE = "M7 7h10v10H7z";
 const KINDS = ["audio/webm;codecs=opus", "audio/mp4", "audio/ogg;codecs=opus"];
 const BITS = 32_000;
-/** Milliseconds to wait for an answer as speech, which is made when it is first asked for. */
+/** Most milliseconds to wait for an answer as speech, which is made when first asked for. */
 const SPEAK_MS = 90_000;
 const LOOK = /* css */ `
 .recording { display: flex; align-items: center; gap: 8px; min-height: 48px; padding: 5px 6px; border: 1px solid var(--line); border-radius: 24px; }
@@ -32,7 +32,7 @@ const clock = (seconds) => `${Math.floor(seconds / 60).toLocaleString(tongue())}
 /** @type {WeakSet<Chat>} */
 const known = new WeakSet();
 
-/** A button beside the one for files, once. @param {Chat} chat */
+/** Adds the recording button next to the one for files, once. @param {Chat} chat */
 export function voice(chat) {
   if (known.has(chat) || !self.MediaRecorder || !navigator.mediaDevices) return;
   known.add(chat);
@@ -55,7 +55,7 @@ export function voice(chat) {
     let stream;
     mic.disabled = true;
     try {
-      // The browser asks for permission now, and never before.
+      // the browser asks for permission now, and not earlier
       stream = await navigator.mediaDevices.getUserMedia({ audio: { channelCount: 1, echoCancellation: true, noiseSuppression: true } });
     } catch (/** @type {any} */ error) {
       return tell(t(["NotAllowedError", "SecurityError"].includes(error.name) ? "denied" : "no_microphone"));
@@ -100,7 +100,7 @@ export function voice(chat) {
       frame = requestAnimationFrame(draw);
     }
 
-    /** Stops recording; the recording stays until the person sends or discards it. */
+    /** Stops recording; the recording is kept until the person sends or discards it. */
     function quiet() {
       cancelAnimationFrame(frame);
       set(level, { vars: { "--level": "0" } });
@@ -137,7 +137,7 @@ export function voice(chat) {
   }
 }
 
-/** Plays a recording without a source that a page's policy could forbid. @param {HTMLElement} button @param {string} label @param {() => Promise<Blob>} load @param {() => void} failed @param {string} [play] @param {number} [size] */
+/** Makes a button play a recording without a media source that a page's policy could forbid. @param {HTMLElement} button @param {string} label @param {() => Promise<Blob>} load @param {() => void} failed @param {string} [play] @param {number} [size] */
 export function player(button, label, load, failed, play = t("play"), size = 22) {
   /** @type {AudioContext | null} */
   let context = null;

@@ -97,7 +97,7 @@ export function because(tools, before) {
     return item;
   }
 
-  /** Changes one, and shows what is left. @param {string} method @param {string} path @param {HTMLElement} hint @param {object} [body] @param {() => unknown} [then] */
+  /** Sends a change of one of them, and shows the remaining ones. @param {string} method @param {string} path @param {HTMLElement} hint @param {object} [body] @param {() => unknown} [then] */
   async function send(method, path, hint, body, then = load) {
     const answer = await tools.reach(path, { method, ...(body && { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } }) }).catch(() => null);
     if (answer?.ok) {

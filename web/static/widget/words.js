@@ -1,11 +1,11 @@
-/** Words that come with a rare part of the chat: English with the part, another language when it is spoken. */
+/** Texts of rarely used parts of the chat: English comes with the part, other languages are loaded. */
 import { load, say, t } from "./i18n.js";
 
-/** Without them the part speaks English. */
+/** Without a translation the part is in English. */
 const spoken = await load("chat_parts");
 
 /**
- * Works like `t`; texts that are missing here are taken from the whole chat's.
+ * Returns a function like `t` for a part; texts that the part lacks are taken from the whole chat's.
  * @param {string} part @param {Record<string, string>} english @returns {typeof t}
  */
 export function wordsOf(part, english) {

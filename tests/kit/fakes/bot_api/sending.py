@@ -117,7 +117,7 @@ def delete_message(world: World, call: Call) -> bool:
 
 
 def delete_messages(world: World, call: Call) -> bool:
-    """Those that are not there are passed over."""
+    """Ids of messages that do not exist are skipped."""
     chat = world.writable(call.bot, call.params["chat_id"])
     if not 1 <= len(call.params["message_ids"]) <= 100:
         raise misuse("from 1 to 100 message identifiers can be given")

@@ -1,5 +1,6 @@
-"""A strict stand-in for services that have OpenAI's `/v1/audio/transcriptions`, as a process of its own.
+"""A strict fake of services that offer OpenAI's `/v1/audio/transcriptions`, run as a process.
 
-It "hears" what a test has written into a recording (`recording("Hello")`), and refuses what a real service
-refuses: unknown fields, endings and models, an empty file, and bytes that are not what the name says.
+It "hears" the words that a test has written into a recording (`recording("Hello")`). It refuses what a real
+service refuses: unknown fields, endings and models, an empty file, and content of another kind than its name
+says.
 """

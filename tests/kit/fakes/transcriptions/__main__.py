@@ -1,4 +1,4 @@
-"""Runs the fake as its own process."""
+"""Runs the fake of the transcription service as a process."""
 
 from tests.kit.fakes.scripted_api import run
 from tests.kit.fakes.transcriptions.server import TranscriptionsApi

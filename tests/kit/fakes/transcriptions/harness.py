@@ -1,4 +1,4 @@
-"""The service as a process for a test."""
+"""Runs the fake of the transcription service as a process for a test."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from tests.kit.fakes.scripted_api import KEY
 
 
 class RunningTranscriptions(RunningApi):
-    """`async with RunningTranscriptions() as service`."""
+    """The fake of the transcription service as a process.
+
+    Used as `async with RunningTranscriptions() as service`.
+    """
 
     module = "tests.kit.fakes.transcriptions"
 
     @property
     def settings(self) -> dict[str, str]:
-        """For a deployment that uses it, at 6 cents for ten minutes."""
+        """Return the settings of a deployment that uses this service, at 0.006 USD a minute."""
         return {
             "EVERTALK_TRANSCRIBE_URL": self.url,
             "EVERTALK_TRANSCRIBE_KEY": KEY,

@@ -1,4 +1,6 @@
-"""Checks a multipart request as a real service does, and hears what is written in the recording."""
+"""The fake of `/v1/audio/transcriptions`: checks a request as a real service does, and returns the
+recording's words.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ class Refused(Exception):
 
 
 class TranscriptionsApi(ScriptedApi):
-    """A strict stand-in for a service that transcribes."""
+    """A strict fake of `/v1/audio/transcriptions`."""
 
     path = "/v1/audio/transcriptions"
     actions = frozenset(
