@@ -315,9 +315,10 @@ class ProcessUsage:
         self._states = states
 
     def could_run(self, *, since: ProcessUsage | None) -> bool:
-        """Return whether the process used the processor since then, or slept voluntarily.
+        """Return whether the process used the processor after `since`, or all its threads sleep voluntarily.
 
-        False for a process that is suspended, waits for a disk, or is ready but gets no processor.
+        False if a thread is suspended, waits for a disk, or is ready but gets no processor. `since` is an
+        earlier measurement; None if there is none, so that only the present states of the threads count.
         """
         if since is not None and sum(self.threads.values()) > sum(since.threads.values()):
             return True

@@ -23,7 +23,8 @@ RETRY_SECONDS = 5
 async def open_waiting_room(settings: Settings, state: Callable[[], str]) -> AsyncIterator[None]:
     """Serve while the context is open: health checks, and status 503 for everything else.
 
-    `state` returns the state of the database. If the port cannot be used, that is only logged.
+    `/readyz` answers 503 with the state of the database, which `state` returns. If the port cannot be used,
+    that is only logged.
     """
     app = web.Application()
     app.router.add_get("/healthz", _healthz)

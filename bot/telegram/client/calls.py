@@ -586,7 +586,10 @@ class RateLimiter:
             self._timer = asyncio.get_running_loop().call_later(delay, self._pump)
 
     def _resolve(self, call: QueuedCall, *, go: bool) -> None:
-        """Wake the caller of `call`: `go` True means that the call may start."""
+        """Wake the caller of `call`: `go` True means that the call may start, False that it must not.
+
+        If the caller no longer waits, the place that the call got in the queue is freed.
+        """
         waiter = self._waiters.get(call)
         if waiter is not None and not waiter.done():
             waiter.set_result(go)
