@@ -28,14 +28,38 @@ Progress = Callable[[str, int | None], Awaitable[None]]
 class TurnService(SessionAnswerer, Protocol):
     """Service that stores messages and runs turns, as far as the web uses it."""
 
-    async def accept_and_claim(self, inbound: Inbound) -> Accepted: ...
+    async def accept_and_claim(self, inbound: Inbound) -> Accepted:
+        """Store a message and, if no other turn is due, claim its turn.
+
+        The caller must call `answer` next. Raises BadInput and StorageUnavailable.
+        """
+        ...
+
     async def edit(
         self, inbound: Inbound, *, seq: int, is_shown: bool = False
-    ) -> tuple[Accepted, Stored | None]: ...
-    async def break_off(self, session_id: int, *, turn: int) -> None: ...
-    async def release_unanswered(self) -> None: ...
-    async def stop(self, session_id: int) -> bool: ...
-    async def measure_context(self, session_id: int) -> ContextMeasured | None: ...
+    ) -> tuple[Accepted, Stored | None]:
+        """Edit the question `seq`: the last one is answered again, an earlier one only gets the new text.
+
+        Return the stored message and the event for clients, None if nothing changed. `is_shown` says that the
+        person saw part of a running answer. Raises BadInput and StorageUnavailable.
+        """
+        ...
+
+    async def break_off(self, session_id: int, *, turn: int) -> None:
+        """Interrupt a turn of this process because its question is about to change; else do nothing."""
+        ...
+
+    async def release_unanswered(self) -> None:
+        """Release turns that were claimed with their message but never answered."""
+        ...
+
+    async def stop(self, session_id: int) -> bool:
+        """Stop the session's answer in whichever process runs it; return False if there is none to stop."""
+        ...
+
+    async def measure_context(self, session_id: int) -> ContextMeasured | None:
+        """Return the gauge of the session's next request; None before the first turn."""
+        ...
 
 
 class FileUploads(Protocol):
@@ -44,9 +68,18 @@ class FileUploads(Protocol):
     hearing: HearingService | None
 
     @property
-    def windows(self) -> Mapping[str, RateWindows]: ...
-    def describe_limits(self, site: Site, audience: str) -> dict[str, Any] | None: ...
-    async def transcribe(self, request: web.Request, known: Known, attached: Attached) -> str: ...
+    def windows(self) -> Mapping[str, RateWindows]:
+        """Counters of the rate limits that hold over all processes, by name."""
+        ...
+
+    def describe_limits(self, site: Site, audience: str) -> dict[str, Any] | None:
+        """Return the upload limits for a welcome message; None if this site accepts no files."""
+        ...
+
+    async def transcribe(self, request: web.Request, known: Known, attached: Attached) -> str:
+        """Return the transcript of an uploaded recording; "" for other files."""
+        ...
+
     async def load_for_message(
         self,
         session_id: int,
@@ -55,18 +88,37 @@ class FileUploads(Protocol):
         dedupe_key: str,
         text: str = "",
         most_chars: int = ...,
-    ) -> tuple[str, tuple[Block, ...], tuple[Attached, ...]]: ...
+    ) -> tuple[str, tuple[Block, ...], tuple[Attached, ...]]:
+        """Return the text with its transcripts, the blocks for the model, and the attachments for screens.
+
+        Raises UnknownFile, also for a recording without a transcript.
+        """
+        ...
+
     async def receive(
         self, request: web.Request, session_id: int, name: str, limits: ClientLimits, address: str
-    ) -> Attached: ...
-    async def load(self, known: Known, public_id: str, limits: ClientLimits) -> Served | None: ...
+    ) -> Attached:
+        """Store an upload, and return it; an equal file of the same conversation is not stored again.
+
+        Raises HttpRefusal, RateLimited, StorageUnavailable and TimeoutError.
+        """
+        ...
+
+    async def load(self, known: Known, public_id: str, limits: ClientLimits) -> Served | None:
+        """Return a file of the visitor's conversation; None if there is none. Raises RateLimited."""
+        ...
 
 
 class WebEraser(Protocol):
     """Service that erases messages and imports."""
 
-    async def erase_import(self, session_id: int, actor: str) -> Report: ...
-    async def erase_messages(self, session_id: int, seqs: Sequence[int], actor: str) -> Report: ...
+    async def erase_import(self, session_id: int, actor: str) -> Report:
+        """Erase an imported conversation. Raises UnknownSession and OnHold."""
+        ...
+
+    async def erase_messages(self, session_id: int, seqs: Sequence[int], actor: str) -> Report:
+        """Erase messages and everything made from them. Raises OnHold."""
+        ...
 
 
 class CommandOutcome(Protocol):
@@ -100,7 +152,12 @@ class CommandRunner(Protocol):
         progress: Progress | None,
         audience: Audience = "personal",
         language: str = "",
-    ) -> CommandOutcome: ...
+    ) -> CommandOutcome:
+        """Run a command, store its result for all clients of the session, and return it.
+
+        `cid` is the client's id of the command. Raises CommandNotFound.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,14 @@ MAX_ID = 2**63 - 1
 
 
 class WorkerRegistry(Protocol):
-    """Register of processes."""
+    """Store in which each running process is registered under an id."""
 
-    async def register(self, role: str, *, instead_of: int | None = None) -> int: ...
+    async def register(self, role: str, *, instead_of: int | None = None) -> int:
+        """Register this process and return its id.
+
+        `instead_of` is a process that has surely ended, whose leases expire at once; None without one.
+        """
+        ...
 
 
 async def take_over_process(workers: WorkerRegistry, role: str, file: Path | None) -> int:

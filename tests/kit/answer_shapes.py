@@ -133,7 +133,10 @@ def _close(schema: Any) -> Any:
 
 
 def _leaves(error: ValidationError) -> Iterator[ValidationError]:
-    """Yield the errors of the alternative that fits best, instead of one that none fits."""
+    """Yield the errors of a value against the alternative of a schema that it fits best.
+
+    Without this, the only error would be that the value fits no alternative.
+    """
     if not error.context:
         yield error
         return

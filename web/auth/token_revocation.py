@@ -24,7 +24,9 @@ class Tokens(Protocol):
 
     async def find_ended(
         self, token_hashes: Iterable[bytes], key_ids: Iterable[int]
-    ) -> tuple[frozenset[bytes], frozenset[int]]: ...
+    ) -> tuple[frozenset[bytes], frozenset[int]]:
+        """Return those of the token hashes and API key ids that are no longer valid."""
+        ...
 
 
 class TokenRevocation:

@@ -71,14 +71,37 @@ class NobodyYet(Exception):
 class VisitorStore(Protocol):
     """Store of sites and visitors."""
 
-    async def load_sites(self) -> Mapping[str, SiteRow]: ...
-    async def find(self, token: str, *, network: str | None = None) -> VisitorRow | None: ...
+    async def load_sites(self) -> Mapping[str, SiteRow]:
+        """Return all widget sites by name."""
+        ...
+
+    async def find(self, token: str, *, network: str | None = None) -> VisitorRow | None:
+        """Return the visitor of a token; None if it is invalid.
+
+        `network` is a hash of the client's network, to which spending is attributed.
+        """
+        ...
+
     async def create(
         self, token: str, *, site: str, timezone: str | None = None, network: str | None = None
-    ) -> VisitorRow | None: ...
-    async def find_conversation(self, address_id: int, session: UUID | None = None) -> VisitorRow | None: ...
-    async def revoke(self, token: str) -> None: ...
-    async def note_refused(self, site: str, origin: str) -> None: ...
+    ) -> VisitorRow | None:
+        """Create a visitor with session and address; return None if there is no such site."""
+        ...
+
+    async def find_conversation(self, address_id: int, session: UUID | None = None) -> VisitorRow | None:
+        """Return a conversation of the visitor at this address; None if there is none.
+
+        `session` names it; None means the last active one.
+        """
+        ...
+
+    async def revoke(self, token: str) -> None:
+        """Delete a token, so that it opens nothing."""
+        ...
+
+    async def note_refused(self, site: str, origin: str) -> None:
+        """Record an origin from which a page was refused the chat of a site."""
+        ...
 
 
 class IdentityStore(Protocol):
@@ -93,7 +116,13 @@ class IdentityStore(Protocol):
         timezone: str | None,
         former: str | None,
         contact: Mapping[str, Any] | None = None,
-    ) -> tuple[VisitorRow, str] | Literal["busy", "later", "no_site"]: ...
+    ) -> tuple[VisitorRow, str] | Literal["busy", "later", "no_site"]:
+        """Return the conversation of a signed-in person, the same for every browser, with a new token.
+
+        `former` is this browser's token; its anonymous conversation becomes the person's. "busy" passes in a
+        moment, "later" may last, and "no_site" means that the site is unknown.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

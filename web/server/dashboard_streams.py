@@ -35,9 +35,17 @@ MOST_STAGE_CHARS = 60
 class DashboardNews(Protocol):
     """Announcements for the dashboard, on another Redis connection than those of the chat."""
 
-    async def announce(self, session_id: int, message: Mapping[str, Any]) -> None: ...
-    def listen(self) -> AsyncIterator[tuple[int, Mapping[str, Any]]]: ...
-    async def subscribe(self, session_ids: Sequence[int]) -> None: ...
+    async def announce(self, session_id: int, message: Mapping[str, Any]) -> None:
+        """Publish one message of a session; raises nothing."""
+        ...
+
+    def listen(self) -> AsyncIterator[tuple[int, Mapping[str, Any]]]:
+        """Yield session id and message of each received announcement, for ever."""
+        ...
+
+    async def subscribe(self, session_ids: Sequence[int]) -> None:
+        """Receive the announcements of these sessions instead of former ones."""
+        ...
 
 
 class StreamConnection(Protocol):

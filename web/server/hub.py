@@ -63,10 +63,21 @@ _OF_A_RUN = ("run", "delta", "stream")
 class Announcements(Protocol):
     """Sender and receiver of announcements between processes."""
 
-    async def announce(self, session_id: int, message: Mapping[str, Any]) -> None: ...
-    async def announce_all(self, session_id: int, messages: Sequence[Mapping[str, Any]]) -> None: ...
-    def listen(self) -> AsyncIterator[tuple[int, Mapping[str, Any]]]: ...
-    async def subscribe(self, session_ids: Sequence[int]) -> None: ...
+    async def announce(self, session_id: int, message: Mapping[str, Any]) -> None:
+        """Publish one message of a session; raises nothing."""
+        ...
+
+    async def announce_all(self, session_id: int, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Publish messages of a session in their order; raises nothing."""
+        ...
+
+    def listen(self) -> AsyncIterator[tuple[int, Mapping[str, Any]]]:
+        """Yield session id and message of each received announcement, for ever."""
+        ...
+
+    async def subscribe(self, session_ids: Sequence[int]) -> None:
+        """Receive the announcements of these sessions instead of former ones."""
+        ...
 
 
 class StoredEvent(Protocol):
@@ -85,9 +96,17 @@ class EventLog(Protocol):
 
     async def list_after(
         self, session_id: int, event_seq: int, *, limit: int = PAGE
-    ) -> Sequence[StoredEvent]: ...
-    async def load_newest_seqs(self, session_ids: Sequence[int]) -> dict[int, int]: ...
-    async def find_sessions(self, address_ids: Sequence[int]) -> dict[int, int]: ...
+    ) -> Sequence[StoredEvent]:
+        """Return the events of a session with a higher number, oldest first, at most `limit`."""
+        ...
+
+    async def load_newest_seqs(self, session_ids: Sequence[int]) -> dict[int, int]:
+        """Return the newest event number by session, 0 without events; unknown sessions are missing."""
+        ...
+
+    async def find_sessions(self, address_ids: Sequence[int]) -> dict[int, int]:
+        """Return the present session by address; unknown addresses are missing."""
+        ...
 
 
 Measure = Callable[[int], Awaitable[ContextMeasured | None]]

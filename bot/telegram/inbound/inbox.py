@@ -75,16 +75,18 @@ class ProblemReporter(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollTimeouts:
-    """Times of the poller in seconds; tests use shorter ones."""
+    """Timeouts and delays of polling Telegram, in seconds; tests use shorter ones."""
 
     poll: int = 30
+    """Seconds for which Telegram holds a poll open when there is no update."""
     answer: float = 15.0
     """Seconds by which the response to a poll may exceed the poll."""
     first_wait: float = 1.0
-    """First delay of a retry."""
+    """Seconds before the first retry of a failed poll."""
     max_wait: float = 15.0
+    """Most seconds before a retry."""
     conflict_wait: float = 10.0
-    """Delay after another program polled with the same token."""
+    """Seconds before the next poll after another program polled with the same token."""
     watchdog: float = 120.0
     """Seconds without a completed poll after which connections are replaced."""
     idle: float = 3_600.0

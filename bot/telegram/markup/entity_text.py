@@ -520,19 +520,24 @@ class _MeasuredText:
         return end
 
     def is_full(self, start: int, limit: int) -> bool:
-        """Return whether a part from `start` to the end of the text has a length at which more words may
-        cut it.
+        """Return whether a part from `start` to the end of the text has a length at which more words may cut
+        it.
         """
         return len(self.text) > self._find_first_cut(start, limit)
 
     def _find_first_cut(self, start: int, limit: int) -> int:
-        """Return the earliest index at which a part from `start` may be cut."""
+        """Return the index after which a part that begins at `start` may be cut.
+
+        A cut up to there would make the part needlessly short; `limit` is its maximum length in UTF-16 units.
+        """
         kept = max(limit // _EMPTIEST, limit - _CUT_UNITS)
         return bisect_right(self.offsets, self.offsets[start] + kept) - 1
 
     def find_cut(self, start: int, end: int, limit: int) -> int:
-        """Return the best index up to `end` for a cut: at a blank line, a line, a space, or between two
-        characters.
+        """Return the best index up to `end` at which a part from `start` is cut.
+
+        Preferred in this order: the end of a line, best a blank line outside of code; a space; any place
+        between two characters.
         """
         first = self._find_first_cut(start, limit)
         if first >= end:  # shortened by the number of its entities
