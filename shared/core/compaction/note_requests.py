@@ -141,7 +141,7 @@ def note_task(source: str, known: str = "", *, way: FlushWay = "request") -> str
 
 
 def pieces_of(source: str, room: int, count: Count) -> tuple[str, ...]:
-    """Split a source into pieces of at most `room` tokens, between lines where possible.
+    """Return a source split into pieces of at most `room` tokens, between lines where possible.
 
     Nothing is left out; each piece begins with its day and its speaker.
     """

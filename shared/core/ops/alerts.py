@@ -311,7 +311,7 @@ def message(alert: Alert, phase: Phase, *, dashboard_url: str) -> str:
 
 
 def payload(sending: Sending, *, dashboard_url: str) -> bytes:
-    """Build the JSON body of a webhook; all attempts have the same bytes."""
+    """Return the JSON body of a webhook; all attempts have the same bytes."""
     alert = sending.alert
     told = {
         "type": "alert.opened" if sending.phase == "opened" else "alert.ended",

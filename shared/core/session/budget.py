@@ -184,7 +184,7 @@ def gauge(budget: ContextBudget, used: int, reserved: int = 0) -> Gauge:
 
 
 def scale_parts(parts: Mapping[str, int], total: int) -> dict[str, int]:
-    """Scale `parts` to whole numbers that add up to `total`; all are 0 if the parts are."""
+    """Return `parts` scaled to whole numbers that add up to `total`; all are 0 if the parts are."""
     whole = sum(parts.values()) or 1
     made, seen = dict[str, int](), 0
     for name, size in parts.items():

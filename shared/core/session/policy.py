@@ -98,8 +98,8 @@ class ContextPolicy:
     def for_model(self, *, sees: bool, summarises: bool) -> ContextPolicy:
         """Return the policy adapted to a model; `sees` and `summarises` say what the model can and does.
 
-        Without vision, pictures are replaced by descriptions at once. A model that also writes the summaries
-        saves memory in the same call, so no early flush is made.
+        Without vision, pictures are replaced by descriptions at once. With `flush_with_summary`, a model that
+        also writes the summaries saves memory in the same call, so no early flush is made.
         """
         changes: dict[str, Any] = {} if sees else {"picture_turns": 0}
         if summarises and self.writing.flush_with_summary:

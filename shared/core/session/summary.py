@@ -264,7 +264,7 @@ def render_summary(ledger: Ledger) -> str:
 
 
 def translate_headings(summary: str, texts: Catalogue) -> str:
-    """Translate the headings of a summary for people; unknown headings stay in English.
+    """Return a summary with its headings translated for people; unknown headings stay in English.
 
     Stored summaries, and those sent to models, have English headings.
     """

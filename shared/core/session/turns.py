@@ -275,7 +275,7 @@ def shorten_message(payload: Mapping[str, Any]) -> Mapping[str, Any]:
 def message_payload(
     *, seq: int, turn: int, author: str, blocks: Sequence[Block], at: datetime, extra: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Build the payload of a `msg` event.
+    """Return the payload of a `msg` event for a stored message.
 
     `extra` holds fields that are not in the entry: cid, stop, partial, error, or another text.
     """
@@ -290,7 +290,7 @@ def message_payload(
 
 
 def notice_payload(*, event_seq: int, at: datetime, extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the payload of a notice. It has no entry, so its id comes from the event."""
+    """Return the payload of a notice. A notice has no entry, so its id comes from the event."""
     return {"mid": f"n{event_seq}", "role": "notice", "at": iso(at), **extra}
 
 

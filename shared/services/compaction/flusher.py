@@ -201,7 +201,7 @@ class Flusher:
     async def flush_before_compaction(
         self, job: JobClaim, state: SessionState, *, through: int
     ) -> FlushResult:
-        """Flush turns up to `through` before a compaction hides them, without a cooldown.
+        """Flush turns up to `through` before a compaction hides them, without a cooldown; return the result.
 
         Turns that earlier compactions hid unread come first; if they fail, the result is failed.
         """
@@ -226,7 +226,7 @@ class Flusher:
         ticket: FlushTicket,
         notes: Sequence[NoteDraft] | None,
     ) -> FlushResult:
-        """Save the notes of a summary's answer and end its flush.
+        """Save the notes of a summary's answer, end its flush, and return the result.
 
         None as `notes` means an unreadable answer: the flush has failed and its turns stay unflushed. The
         cost is recorded with the summary.

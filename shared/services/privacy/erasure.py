@@ -77,7 +77,7 @@ class ErasureService:
     async def erase_messages(
         self, session_id: int, seqs: Sequence[int], actor: str, *, places: bool = True
     ) -> Report:
-        """Erase messages and everything made from them. Raises OnHold.
+        """Erase messages and everything made from them, and return the numbers of erased rows. Raises OnHold.
 
         With `places`, clients show an empty place for each message.
         """
@@ -86,7 +86,10 @@ class ErasureService:
         return report
 
     async def erase_import(self, session_id: int, actor: str) -> Report:
-        """Erase an imported conversation. Raises UnknownSession and OnHold."""
+        """Erase an imported conversation and return the report, unfinished if a worker continues.
+
+        Raises UnknownSession and OnHold.
+        """
         return await self._finish_within(
             await self._store.start_erasure(session_id, actor=actor, scope="import")
         )

@@ -121,7 +121,8 @@ class HandoverActions:
     async def move_several(
         self, versions: Mapping[UUID, int], move: HandoverMove, *, by: ActingOperator
     ) -> tuple[ActionResult, ...]:
-        """Apply an action to several conversations; labels are added to the present ones.
+        """Apply an action to several conversations and return each result; labels are added to the present
+        ones.
 
         The values of `versions` are the versions that the operator has read. A refusal does not affect the
         others. Raises StorageUnavailable.
@@ -150,7 +151,8 @@ class HandoverActions:
     async def run_macro(
         self, session: UUID, name: str, *, cid: str, text: str, by: ActingOperator
     ) -> Moved | None:
-        """Run a macro on a conversation; None if there is no such conversation or macro.
+        """Run a macro on a conversation and return its new state; None if there is no such conversation or
+        macro.
 
         A reply takes the conversation. `text` replaces the macro's reply. The same `cid` sends one reply, so
         a run that failed can be repeated. Raises UnfilledVariable, HandoverOff and what `HandoverService`

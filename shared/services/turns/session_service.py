@@ -322,7 +322,7 @@ class SessionService:
         return accepted
 
     async def accept_and_claim(self, inbound: Inbound) -> Accepted:
-        """Store a message and, if no other turn is due, claim its turn in the same commit.
+        """Store a message, claim its turn in the same commit if no other turn is due, and return its numbers.
 
         The caller must call `answer` next; otherwise the heartbeat releases the claim. Raises BadInput and
         StorageUnavailable.
@@ -346,7 +346,8 @@ class SessionService:
         receipt: EditReceipt | None = None,
         is_shown: bool = False,
     ) -> Edited:
-        """Replace the wording of any stored message and announce it, without a new answer.
+        """Replace the wording of any stored message and announce it, without a new answer; return what
+        changed.
 
         An answer in progress restarts unless `is_shown`. `receipt` stores more rows in the same transaction.
         Raises StorageUnavailable.
