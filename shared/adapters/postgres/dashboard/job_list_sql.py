@@ -1,4 +1,4 @@
-"""The statements of the pages of jobs and deliveries, and of what operators change there."""
+"""SQL statements for the pages of jobs and deliveries, and for operators' changes on them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ MAY = {
     "cancel": f"""(j.state = 'due' OR j.state = 'running' AND {_ORPHAN})
                   AND NOT (j.kind = 'flush' AND j.trigger = '{LATE}')""",
 }
-"""Conditions for retrying or cancelling a job: running ones are left to their worker, and flushes of unread
-messages cannot be cancelled.
+"""Conditions for retrying or cancelling a job `j`.
+
+Running jobs are left to their workers, and late flushes of unread messages cannot be cancelled.
 """
 
 WHY_NOT = f"""
@@ -44,9 +45,9 @@ _STATES = {
 
 
 COUNTED_TO = 5_000
-"""Rows that are counted exactly; beyond it the page says that there are more."""
+"""Maximum rows that are counted; above it the page shows that there are more."""
 LOOKED_AT = 1_000
-"""Rows that are checked for the number next to the button."""
+"""Maximum rows that are checked for the number next to a button."""
 
 
 def render_match(match: JobMatch) -> str:
@@ -82,7 +83,7 @@ WITH j AS (
 )
 SELECT id, kind, attempt FROM j
 """)
-"""Statement that cancels the given jobs where allowed; a running process loses its job, and a flush fails."""
+"""Cancel those of the given jobs that allow it; a process that runs one loses it, and a flush fails."""
 
 LEFT_ALONE = Named(f"""
 SELECT x.id, {WHY_NOT} AS why FROM unnest(:missed::bigint[]) AS x(id) LEFT JOIN jobs j ON j.id = x.id
@@ -123,7 +124,7 @@ ON CONFLICT (kind) DO UPDATE SET paused = :paused, concurrency = :concurrency, c
    changed_at = clock_timestamp()
  WHERE {_VERSION} = :version RETURNING kind
 """)
-"""Change of a kind; no row if it has changed since `version`."""
+"""Change the settings of a kind of job; returns no row if they have changed since `version`."""
 
 JOBS = f"""
 WITH page AS (SELECT j.* FROM jobs j WHERE {{where}} AND j.id < :before ORDER BY j.id DESC LIMIT :limit + 1),
@@ -199,7 +200,10 @@ _PROBLEMS = f"""(SELECT d.session_id, d.turn_no, d.part, d.state AS shown_state 
 DOUBTED = Named(f"""SELECT FROM {_PROBLEMS} d JOIN sessions s ON s.id = d.session_id
  WHERE (:state::text = '' OR d.shown_state = :state) AND (:session::uuid IS NULL OR s.public_id = :session)""")
 _SENDABLE = "a.unreachable_since IS NULL AND a.channel = 'telegram' AND t.ended_at IS NOT NULL"
-"""A guest chat takes an answer only while its question is open; of a customer's, the owner decides."""
+"""Condition that a part can be sent again.
+
+A guest chat accepts an answer only while its question is open; answers to customers are decided by the owner.
+"""
 
 DELIVERIES = Named(f"""
 WITH page AS (
@@ -235,7 +239,7 @@ SELECT json_build_object(
        ORDER BY created_at, session_id, turn_no, part LIMIT 1) END
 )::text
 """)
-"""Page of delivery problems, newest first, with the number of each state over all pages."""
+"""Select a page of delivery problems, newest first, with the number of each state over all pages."""
 
 _WANTED = """
 WITH wanted AS (
@@ -269,7 +273,7 @@ SELECT x.place, CASE WHEN d.session_id IS NULL THEN 'there is no such part'
   FROM wanted x LEFT JOIN deliveries d ON d.session_id = x.id AND d.turn_no = x.turn AND d.part = x.part
   LEFT JOIN addresses a ON a.id = d.address_id ORDER BY x.place
 """)
-"""Why an operator's wish did not change a part, in the order in which parts were named."""
+"""Select why parts were not changed, in the order in which they were named."""
 
 PULSE = """
 SELECT json_build_object(

@@ -17,11 +17,12 @@ from shared.adapters.postgres.privacy.erasure_map import STEPS
 _ORDER = "people"
 KINDS = ("person", "group")
 NEAR = 1000
+"""Maximum conversations that the first step of a search examines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeopleQuery:
-    """Filter of the list of people, last seen first."""
+    """Filter and page of the list of people, last active first; an empty string filters nothing."""
 
     search: str = ""
     channel: str = ""
@@ -31,10 +32,10 @@ class PeopleQuery:
 
 
 class PeopleInsights(PoolStore):
-    """Read-only queries of people; a joined person is listed with the one they were joined to."""
+    """Read-only queries of people; joined people are listed as one. They raise StorageUnavailable."""
 
     async def load_people(self, query: PeopleQuery) -> dict[str, Any]:
-        """`{people: […], next: cursor | null}`; raises BadQuery."""
+        """Return `{people: […], next}` with the cursor of the next page, or None. Raises BadQuery."""
         limit = page_size(query.limit)
         where, arguments = _build_filter(query)
         ways: tuple[str, ...] = (_ALL,)
@@ -53,18 +54,24 @@ class PeopleInsights(PoolStore):
         return {"people": people, "next": last and write_cursor(_ORDER, last["key"], last["row"])}
 
     async def count_people(self, query: PeopleQuery) -> dict[str, Any] | None:
-        """How many match; see `count_rows`."""
+        """Return the number of matching people as `{count, more}`.
+
+        Returns None if counting takes too long. Raises BadQuery.
+        """
         where, arguments = _build_filter(query)
         statement, values = arguments.render(_COUNTED.format(where=where))
         return await count_rows(self._pool, statement, *values)
 
     async def load_person(self, public_id: UUID) -> dict[str, Any] | None:
-        """Return facts, identities and conversations of a person, including joined ones."""
+        """Return facts, identities and conversations of a person and the people joined to them.
+
+        Returns None if the person is unknown.
+        """
         found: dict[str, Any] | None = await read_page(self._pool, *_PERSON(public_id=public_id))
         return found
 
     async def load_erasure(self, public_id: UUID) -> dict[str, Any] | None:
-        """How far the newest erasure of a person is, without content; None when there was none."""
+        """Return the progress of a person's newest erasure; None if there was none."""
         found: dict[str, Any] | None = await read_page(self._pool, *_ERASURE(public_id=public_id))
         return None if found is None else {**found, "steps": len(STEPS)}
 
@@ -90,7 +97,7 @@ def _build_filter(query: PeopleQuery) -> tuple[str, Arguments]:
 
 _IDS = "ARRAY(SELECT r.id UNION ALL SELECT id FROM contacts WHERE merged_into = r.id)"
 _FAMILY = f"CROSS JOIN LATERAL (SELECT {_IDS} AS ids OFFSET 0) f"
-"""Ids of a person `r` and of those joined with them, as `contact_family` returns them.
+"""Ids of the person `r` and of the people joined to them, as `contact_family` returns them.
 
 An array uses an index where a sub-select would read every row; a function call per row costs more than it
 finds.
@@ -108,8 +115,9 @@ _SAYS_NEAR = f"""(strpos(lower(r.display_name), lower(:search::text)) > 0
            OR starts_with(r.public_id::text, lower(:search::text))
            OR CASE WHEN (SELECT rare_place FROM look) THEN r.id IN (SELECT id FROM placed) ELSE EXISTS (
               SELECT FROM addresses a WHERE a.contact_id = ANY ({_IDS}) AND {_PLACE_SAYS}) END)"""
-"""Match of a search; the people of a rare address are looked up before, so that only few families are
-read.
+"""Condition that a person near in the list matches a search.
+
+People of a rare address are found before, so that addresses of few people are read.
 """
 _COUNTED = f"""
 SELECT FROM contacts r {_FAMILY}
@@ -164,7 +172,7 @@ look AS MATERIALIZED (SELECT p.pieces AS names, a.pieces AS places, p.rare AND a
         ({find_pieces(":search::text", "addresses_by_pieces")}) a), """
 _IS_RARE = "(SELECT rare FROM look)"
 _ARE_FEW = f"{_IS_RARE} AND (SELECT count(*) FROM found) <= {FEW_FOUND}"
-"""Check of a word that seems rare: its matches are counted up to a limit."""
+"""Condition that a search text is rare: its matches are counted up to a limit."""
 _FOUND_BY = f"""
 found AS MATERIALIZED (SELECT DISTINCT id FROM (
   {{names}}
@@ -202,7 +210,7 @@ def _render_found(names: str, *, when: str = "true") -> str:
 
 
 _BOTH = f"({_page(_THEIR_OWN)}) UNION ALL ({_page(_TOO_MANY)})"
-"""Rows found by an index of names, or all in their order if they are too many."""
+"""Rows found by an index of names, or all rows in order if the found people are too many."""
 _ALL = _people(_page(_EVERYBODY))
 _RARE = _people(
     f"""({_page(_NEXT.format(unless=f"NOT ({_ARE_FEW})")).replace("{where}", "{near}")})
@@ -215,9 +223,10 @@ _RARE = _people(
 _FOUND = _people(_BOTH, before=_LOOK + _render_found(f"{_OF_NAMES} UNION ALL {_OF_PLACES}"))
 _NEAR = _people(_page(_NEXT.format(unless="true")), whole="false")
 _FOUND_SHORT = _people(_BOTH, before=_render_found(_BEGINNINGS))
-"""By each person's newest conversation, along the index of activity: each page costs what the first does. A
-search for a rare piece of a name goes by the index of names; any other looks at the next conversations first,
-and for people by name only when these do not fill the page.
+"""Pages of people by their newest conversation, at the same cost for each page.
+
+A rare part of a name is found by the index of names. Any other search examines the next conversations first,
+and finds people by name only if these do not fill the page.
 """
 
 _PERSON = Named(f"""
@@ -249,7 +258,7 @@ SELECT json_build_object({_NAMED}, {_FIGURES}, 'timezone', r.timezone,
   FROM contacts o JOIN contacts r ON r.id = coalesce(o.merged_into, o.id) {_FAMILY} {_SUMS}
  WHERE o.public_id = :public_id
 """)
-"""Page of a person with everybody who was joined to him: places, conversations, figures."""
+"""Select the page of a person and of the people joined to them: places, conversations and sums."""
 
 _ERASURE = Named("""
 SELECT json_build_object('id', e.id, 'state', e.state, 'step', e.step, 'counts', e.counts, 'at', e.at,

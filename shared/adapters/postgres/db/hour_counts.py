@@ -1,13 +1,14 @@
-"""Keeps `hourly_stats` by increments: each look counts what has come or ended since the last one, once.
+"""Counts of `hourly_stats`, updated by what was added or ended since the last call, each row once.
 
-Triggers note each turn that ends in `hour_turns`, and each job in `hour_jobs`, in the same transaction;
-counting deletes these rows. Rows of the ledger, summaries and handovers are only added: `hour_marks` has how
-far they are counted, and which of the newest. So nothing depends on clocks, nor on the order of
-commits. A look is one transaction with one snapshot: a worker that dies has counted nothing.
+Triggers insert a row into `hour_turns` for each turn that ends, and into `hour_jobs` for each job, in the
+same transaction; counting deletes these rows. Rows of the ledger, summaries and hand-overs are only added:
+`hour_marks` has the number up to which they are counted, and which of the newest are. So the result does not
+depend on clocks, nor on the order of commits. Each call is one transaction with one snapshot, so a worker
+that dies has counted nothing.
 
-An hour without a row is counted from its tables, in the snapshot in which all that was waiting is counted.
-Messages, people, answers, errors and first tokens belong to the hour in which the person wrote; the rest to
-the hour in which it happened. What an erasure or the retention deletes stays counted.
+An hour without a row is counted from its tables, in the snapshot in which all waiting rows are counted.
+Messages, people, answers, errors and first tokens belong to the hour in which the person wrote; other counts
+to the hour of the event. What an erasure or the retention deletes stays counted.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from shared.adapters.postgres.db.pool import Connection, Named, Pool, Record, st
 from shared.core.ops.latency import BUCKETS, LEAST_MS, MOST_MS
 
 ROWS_AT_ONCE = 2_000
-"""Rows of one table that one transaction counts; the next transaction counts the rest at once."""
+"""Maximum rows of one table that one transaction counts; the next transaction counts more at once."""
 OPEN_AT_ONCE = 8
-"""Turns that wait whose messages one look counts, in turn; each is counted whole when it has ended."""
+"""Open turns whose messages one call counts, in rotation; each turn is counted in full when it has ended."""
 WHOLE_HOURS_SECONDS = 2.0
-"""Seconds after which a transaction begins with no further hour that has no row; the next one does."""
+"""Seconds after which a transaction counts no further hour without a row; the next transaction does."""
 WHOLE_HOUR_SECONDS = 40.0
-"""Longest time for counting one hour from its tables; only an hour without a row needs that."""
+"""Maximum seconds for counting one hour from its tables, which only an hour without a row needs."""
 PEOPLE_DAYS = 3
-"""Days for which the people of an hour are remembered: longer than a worker of a former version counts it."""
+"""Days for which the people of an hour are stored, longer than a worker of an older version may count it."""
 LEDGER = "cost_micro", "input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens"
 CALLS = ("calls", "unknown_calls", *LEDGER)
 ADDED = ("messages", "people", "new_today", "answers", "errors", *CALLS, "summaries", "handovers")
@@ -39,13 +40,14 @@ ADDED = ("messages", "people", "new_today", "answers", "errors", *CALLS, "summar
 
 @dataclass(slots=True)
 class HourDelta:
-    """Numbers to add to one hour's row."""
+    """Numbers to add to the row of one hour."""
 
     sums: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     first_tokens: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     jobs: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def add_job(self, kind: str, done: int, failed: int) -> None:
+        """Add numbers of jobs of this kind that are done or have failed."""
         before = self.jobs.get(kind, (0, 0))
         self.jobs[kind] = (before[0] + done, before[1] + failed)
 
@@ -54,7 +56,7 @@ Deltas = dict[datetime, HourDelta]
 
 
 class PostgresHourCounts:
-    """Raises StorageUnavailable."""
+    """Counter of `hourly_stats`. It raises StorageUnavailable."""
 
     def __init__(
         self, pool: Pool, *, timezone: str = "UTC", crash_point: Callable[[str], None] = lambda _: None
@@ -65,7 +67,10 @@ class PostgresHourCounts:
 
     @store_method
     async def catch_up(self) -> bool:
-        """Count one portion; return whether there may be more. Returns False while another worker counts."""
+        """Count one portion in a transaction; return whether there may be more.
+
+        Returns False if another worker is counting.
+        """
         async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
             if not await connection.fetchval(_ALONE):
                 return False
@@ -80,7 +85,7 @@ class PostgresHourCounts:
 
 
 class _Look:
-    """One transaction: all its statements see the same snapshot."""
+    """One counting transaction, whose statements all see the same snapshot."""
 
     def __init__(self, connection: Connection, zone: str) -> None:
         self._connection = connection
@@ -89,13 +94,13 @@ class _Look:
         self._people: list[tuple[datetime, int]] = []
 
     async def drop_foreign_rows(self) -> None:
-        """Delete the rows of another time zone, and those that a former version has written since."""
+        """Delete the rows of another time zone, and recent ones that an older version has written."""
         if await self._connection.fetchval(*_HAS_OTHER_ZONE(zone=self._zone)):
             await self._connection.execute(_FORGET_HOURS)
         await self._connection.execute(_DROP_FOREIGN)
 
     async def count_new(self) -> bool:
-        """Count what is waiting; return whether a portion was full, so that more may wait."""
+        """Count waiting rows; return whether a portion was full, so that more may wait."""
         full = [
             await self._count_ended(),
             await self._count_open(),
@@ -120,7 +125,7 @@ class _Look:
         return len(fed) == ROWS_AT_ONCE
 
     async def _count_open(self) -> bool:
-        """Count the messages of turns that wait, whose number may still change."""
+        """Count the messages of OPEN_AT_ONCE open turns, whose number may still grow."""
         rows = await self._connection.fetch(*_OPEN_TURNS(zone=self._zone, limit=OPEN_AT_ONCE))
         changed = [row for row in rows if row["messages"] != row["counted"] and row["is_kept"]]
         self._add_turns(changed)
@@ -168,7 +173,7 @@ class _Look:
         return full
 
     async def _count_people(self) -> None:
-        """Count a person once per hour, and as new in the first of the day's hours in which they wrote."""
+        """Count each person once per hour, and as new in the first hour of the day in which they wrote."""
         hours = [hour for hour, _ in self._people]
         contacts = [contact for _, contact in self._people]
         for row in await self._connection.fetch(
@@ -179,7 +184,10 @@ class _Look:
         self._people.clear()
 
     async def _add(self) -> None:
-        """Add up; an hour without a row is left to `count_uncounted_hours`."""
+        """Add the numbers to the rows of their hours.
+
+        Hours without a row are left to `count_uncounted_hours`.
+        """
         rows = await self._connection.fetch(*_LOCK_HOURS(hours=sorted(self._deltas)))
         for row in rows:
             delta = self._deltas[row["hour"]]
@@ -193,7 +201,7 @@ class _Look:
         self._deltas.clear()
 
     async def count_uncounted_hours(self) -> bool:
-        """Count hours without a row, for some seconds; return whether there may be more."""
+        """Count hours without a row for WHOLE_HOURS_SECONDS; return whether there may be more."""
         until = monotonic() + WHOLE_HOURS_SECONDS
         while (hour := await self._find_uncounted_hour()) is not None:
             await self._count_whole_hour(hour)
@@ -202,7 +210,10 @@ class _Look:
         return False
 
     async def _find_uncounted_hour(self) -> datetime | None:
-        """The oldest hour without a row since the newest one with a row, else the next before all of them."""
+        """Return the next hour without a row; None if there is none.
+
+        It is the oldest one after the newest row, else the one before all rows.
+        """
         hour: datetime | None = await self._connection.fetchval(*_UNCOUNTED(zone=self._zone))
         if hour is not None:
             return hour
@@ -248,9 +259,9 @@ def _merge_jobs(jobs: Mapping[str, Sequence[int]], added: Mapping[str, tuple[int
 
 _ALONE = "SELECT pg_try_advisory_xact_lock(hashtext('evertalk.hourly_stats'))"
 _KEPT = "interval '24 months'"
-"""How long the ledger is kept: what is older cannot be counted."""
+"""Time for which the ledger is stored; earlier hours cannot be counted."""
 _RECENT = "interval '50 hours'"
-"""A worker of a former version counts hours of the last two days."""
+"""Age of hours that a worker of an older version may still count."""
 _HAS_OTHER_ZONE = Named("SELECT zone <> :zone FROM hourly_stats ORDER BY hour DESC LIMIT 1")
 _FORGET_HOURS = """
 WITH h AS (DELETE FROM hourly_stats), p AS (DELETE FROM hour_people), o AS (DELETE FROM hour_open)
@@ -276,7 +287,7 @@ _TURN = f"""
            AND {_HAPPENED})::int
        AS messages
 """
-"""Columns that say what a turn `t` counts as."""
+"""Columns with the numbers by which a turn `t` is counted."""
 # The rows are written by the transactions that end the turns: a row that can be seen has its turns with it.
 _TAKE_ENDED = Named("""
 DELETE FROM hour_turns WHERE ctid = ANY (ARRAY(SELECT ctid FROM hour_turns LIMIT :limit))
@@ -293,7 +304,7 @@ SELECT t.session_id, t.turn_no, date_trunc('hour', t.opened_at, :zone) AS hour, 
   LEFT JOIN hour_open o ON o.session_id = t.session_id AND o.turn_no = t.turn_no
  WHERE t.ended_at IS NOT NULL
 """)
-"""Ended turns of a batch, with what was counted of them while they ran."""
+"""Select ended turns of a batch, with the messages that were counted before they ended."""
 _CLOSE_OPEN = Named(f"""
 DELETE FROM hour_open o USING {_FED}
  WHERE o.session_id = f.session_id AND o.turn_no > f.after_turn AND o.turn_no <= f.through_turn
@@ -311,13 +322,13 @@ SELECT t.session_id, t.turn_no, t.hour, s.contact_id, o.messages AS counted,
   LEFT JOIN hour_open o ON o.session_id = t.session_id AND o.turn_no = t.turn_no
  ORDER BY t.session_id, t.turn_no
 """)
-"""The next open turns behind the mark, in a fixed order."""
+"""Select the next open turns after the mark, by session and turn."""
 _KEEP_OPEN = Named("""
 INSERT INTO hour_open (session_id, turn_no, hour, messages)
 SELECT * FROM unnest(:session_id::bigint[], :turn_no::bigint[], :hour::timestamptz[], :messages::int[])
 ON CONFLICT (session_id, turn_no) DO UPDATE SET messages = excluded.messages
 """)
-# The place in the list of open turns from which the next look goes through them.
+# The mark is the open turn after which the next call continues.
 _NEXT_OPEN = Named("""
 UPDATE hour_marks SET open_session = :session_id, open_turn = :turn_no
  WHERE source = 'turns' AND (open_session, open_turn) <> (:session_id::bigint, :turn_no::bigint)
@@ -329,7 +340,7 @@ RETURNING kind, date_trunc('hour', ended_at, :zone) AS hour, done, failed
 
 
 def _render_new(source: str, at: str, told: str) -> Named:
-    """Rows that are not counted: those after the edge but for the ones above it that were seen already."""
+    """Return the statement for rows that are not counted: those above the edge, except counted ones."""
     return Named(f"""
 SELECT x.id, date_trunc('hour', x.{at}, :zone) AS hour, {told}
   FROM {source} x
@@ -354,7 +365,7 @@ _NEW_ROWS = {
     "handovers": _render_new("handovers", "asked_at", "1 AS counts"),
 }
 _GUARD_SECONDS = 10
-"""A number is taken just before its writer is known as one, by a statement that has nine seconds."""
+"""Seconds from taking a row's number until its transaction counts as running; statements may take nine."""
 # All numbers through the former `next_edge` are settled once each transaction that ran then has ended: one
 # that is not counted by now will never be seen. After a restore the transactions are another server's.
 _MOVE_MARK = Named(f"""
@@ -376,7 +387,7 @@ UPDATE hour_marks h
        next_at = CASE WHEN m.is_settled THEN clock_timestamp() ELSE m.next_at END
   FROM m WHERE h.source = m.source AND m.seen <> '{{}}'
 """)
-"""Advance of the mark to rows that no running transaction can still precede."""
+"""Move the mark to rows before which no running transaction can still insert one."""
 
 _ADD_PEOPLE = Named("""
 WITH given AS (
@@ -397,7 +408,10 @@ SELECT hour, sum(people)::int AS people, sum(new_today)::int AS new_today FROM (
   UNION ALL SELECT first, 0, 1 FROM firsts WHERE before IS NULL OR first < before
   UNION ALL SELECT before, 0, -1 FROM firsts WHERE first < before) x GROUP BY hour
 """)
-"""People of hours, each counted once an hour and once a day, whatever the order of arrival."""
+"""Insert people of hours; select how many are counted, each once per hour and once per day.
+
+The result is the same in any order of the hours.
+"""
 # A day that is being counted backwards keeps its people until its first hour is reached.
 _PRUNE_PEOPLE = Named(f"""
 DELETE FROM hour_people WHERE ctid = ANY (ARRAY(
@@ -432,7 +446,7 @@ SELECT min(h) FROM (
                                       ORDER BY hour DESC LIMIT 60) s)
    AND h >= coalesce((SELECT min(hour) FROM hourly_stats), date_trunc('hour', now(), :zone))
 """)
-"""The oldest recent hour without a row of counts; null where none lacks."""
+"""Select the oldest recent hour without a row; NULL if there is none."""
 _SINCE = "SELECT since FROM hour_marks WHERE source = 'turns'"
 _SET_SINCE = Named("UPDATE hour_marks SET since = :since WHERE source = 'turns'")
 _FIRST_HOUR = Named(f"""
@@ -448,11 +462,12 @@ HAVING min(hour) > :since::timestamptz
 
 
 def render_within(column: str, hour: str) -> str:
+    """Return the SQL condition that a time column is within an hour."""
     return f"{column} >= {hour} AND {column} < {hour}::timestamptz + interval '1 hour'"
 
 
 def render_recount(hour: str) -> str:
-    """Build common tables, the last one called `counted`: one hour from its tables, but for its people."""
+    """Return common tables that count one hour from its tables, without its people; the last is `counted`."""
     return f"""
 t AS MATERIALIZED (
   SELECT t.*, {_TURN} FROM turns t WHERE {render_within("t.opened_at", hour)}
@@ -514,4 +529,4 @@ UPDATE hourly_stats n SET people = p.people, new_today = p.new_today
           FROM hour_people p WHERE p.hour = :hour) p
  WHERE n.hour = :hour
 """)
-"""People of one hour, counted from the people who wrote in it."""
+"""Set the people of an hour to those who wrote in it."""

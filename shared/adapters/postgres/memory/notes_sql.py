@@ -1,4 +1,4 @@
-"""The statements of notes."""
+"""SQL statements for notes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,10 @@ SELECT {_COLUMNS}, f.total FROM (
         WHERE w.hits > 0 ORDER BY place LIMIT :limit) f
   JOIN notes n USING (id) ORDER BY f.place
 """)
-"""Notes of a person that share words with a question, by the number of shared words, then by importance."""
+"""Select notes of a person that share words with a question.
+
+The order is by the number of shared words, then by importance.
+"""
 
 SAVES_OF_TURN = Named("""
 SELECT count(*) FROM turn_steps
@@ -77,7 +80,7 @@ SELECT {_COLUMNS}, n.hash = :hash AS same FROM notes n
                >= 0.8 * greatest(cardinality(n.gist), cardinality(:gist::int[])))
  ORDER BY n.superseded_by IS NULL AND n.forgotten_at IS NULL DESC, n.id LIMIT 100
 """)
-"""A little wider than what counts as nearly the same: the core decides."""
+"""Select notes of the same or a similar text; the program compares them exactly."""
 
 READABLE = Named("""
 SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, e.replaces_seq,
@@ -87,7 +90,7 @@ SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, e
    AND te.turn_no > least(:from_turn - 1, (SELECT base_turn FROM sessions WHERE id = :session_id))
  ORDER BY te.turn_no, te.step
 """)
-"""Entries that a model could read when it kept a note: turns of the note, and live ones before."""
+"""Select entries that a model could read when it saved a note: turns of the note, and live ones before."""
 
 TOOLS_USED = Named("""
 SELECT EXISTS (SELECT FROM turn_steps t
@@ -99,7 +102,10 @@ SELECT EXISTS (SELECT FROM turn_steps t
                              AND n.scope = :scope
                              AND n.authority = 'tool')))
 """)
-"""A search may have shown what only a tool vouches for: what is saved after it is not the assistant's own."""
+"""Select whether turns used a tool other than those of memory, or a search that may show a tool's text.
+
+A note that is saved after such a turn does not have the assistant's authority.
+"""
 
 INSERT = Named(f"""
 INSERT INTO notes AS n (contact_id, scope, kind, text, subject, importance, hash, authority, session_id, from_turn,
@@ -110,7 +116,7 @@ VALUES (:contact_id, :scope, :kind, :text, :subject, :importance, :hash, :author
         coalesce(:said_at, now()))
 RETURNING {_COLUMNS}
 """)
-"""A new note; the unique hash of a person's notes refuses a second one of the same text."""
+"""Insert a note; the unique hash of a person's notes refuses a second note of the same text."""
 
 REVIVE = Named(f"""
 UPDATE notes n SET text = :text, subject = :subject, importance = :importance, event_date = :event_date,
@@ -155,7 +161,10 @@ SELECT {_COLUMNS}, s.at AS version_at, s.cause, o.text AS old_text,
  WHERE n.text <> '' AND coalesce(o.text, '-') <> ''
  ORDER BY s.at DESC, s.change_id DESC, n.id DESC LIMIT :limit
 """)
-"""Texts of a note, newest first. A note is its own first version, unless it was made to replace another one."""
+"""Select texts of a note, newest first.
+
+A note is its first version, unless it was saved to replace another one.
+"""
 
 SOURCES = Named("""
 SELECT n.id, coalesce(min(e.seq) FILTER (WHERE e.at = n.observed_at), min(e.seq)) AS seq FROM notes n
@@ -165,7 +174,7 @@ SELECT n.id, coalesce(min(e.seq) FILTER (WHERE e.at = n.observed_at), min(e.seq)
  WHERE n.id = ANY (:note_ids::bigint[]) AND n.session_id = :session_id AND coalesce(te.replaced_by, 0) <= 0
  GROUP BY n.id
 """)
-"""Message of the session that each note was taken from; the day of a note is that of its message."""
+"""Select the message of the session from which each note was taken; the dates of both are equal."""
 
 PUT_AWAY = Named(f"""
 UPDATE notes n SET forgotten_at = now(), undo_until = now() + make_interval(days => :undo_days)
@@ -208,7 +217,7 @@ SELECT sha256(convert_to('evertalk.erasures:' || coalesce(r.public_id, p.public_
          clock_timestamp()
   FROM contacts p LEFT JOIN contacts r ON r.id = p.merged_into WHERE p.id = :contact_id
 """)
-"""Erasure log entry, so that a restored backup does not bring the note back."""
+"""Insert an entry of the erasure log, so that a restored backup does not bring the notes back."""
 
 _SESSIONS = "(SELECT id FROM sessions WHERE contact_id IN (SELECT contact_family(:contact_id)))"
 
@@ -220,7 +229,7 @@ UPDATE events SET payload = CASE WHEN kind = 'memory' THEN payload || '{{"text":
    AND (kind = 'memory' AND payload ->> 'id' = ANY (:short_ids::text[])
         OR kind = 'command.result' AND payload ->> 'command' IN ('memory', 'remember', 'forget'))
 """)
-"""Erasure of events; the answer of such a command is a list of notes and is erased as a whole."""
+"""Erase events with notes; the result of a memory command is a list of notes, and is erased as a whole."""
 
 ERASE_STRAY = Named("""
 UPDATE flushes SET stray_text = ''
@@ -237,7 +246,10 @@ DELETE FROM prompt_parts p USING (
         AND EXISTS (SELECT FROM unnest(:lines::text[]) AS line WHERE strpos(p.body, line) > 0)
         OR EXISTS (SELECT FROM unnest(:recalled::text[]) AS line WHERE strpos(p.body, line) > 0))
 """)
-"""Erasure of prompt parts of the person's turns that showed the notes; replay then reports a missing part."""
+"""Delete stored parts of the person's requests that contain the notes.
+
+A replay then reports a missing part.
+"""
 
 ASK_FOR_TIDY = Named("""
 INSERT INTO jobs (kind, session_id, key, trigger, due_at)
@@ -245,7 +257,10 @@ VALUES ('tidy', :session_id, 'tidy:' || :contact_id::bigint || ':forgotten', 'fo
    now() + interval '10 minutes')
 ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING
 """)
-"""A turn that was being answered meanwhile stores what it was shown a little later."""
+"""Insert a tidy job in ten minutes.
+
+A turn that is being answered now may store later that it was sent the notes.
+"""
 
 KEEP_LIST = Named("""
 INSERT INTO note_lists (session_id, address_id, purpose, note_ids, expires_at)
@@ -270,4 +285,4 @@ INSERT INTO events (session_id, event_seq, kind, payload) SELECT :session_id, ev
    :payload FROM s
 RETURNING event_seq
 """)
-"""Event of a changed note, for screens, with the session's next number."""
+"""Insert an event of a changed note, for screens, with the session's next number."""

@@ -35,11 +35,11 @@ from shared.core.values.messages import blocks_from_json, text_without_files
 from shared.runtime import CrashPoint, ignore_crash_point
 
 FORK_EVENT = "fork"
-"""Kind of the event that ends the copied part and names the conversation that it is from."""
+"""Kind of the event after the copied part, which names the copied conversation."""
 
 
 class PostgresForks(PoolStore):
-    """Each method is one transaction; raises StorageUnavailable."""
+    """Store of forks; each method is one transaction and raises StorageUnavailable."""
 
     def __init__(self, pool: Pool, *, crash_point: CrashPoint = ignore_crash_point) -> None:
         super().__init__(pool)
@@ -57,14 +57,14 @@ class PostgresForks(PoolStore):
     ) -> Fork:
         """Copy a conversation up to a message into a new one at a new address of the same visitor.
 
-        An answer is copied with its turn. The person's own message is returned as a draft, with the turns
-        before it copied. The copy has the summaries that were in force then, and their pins and files; notes,
-        costs and opinions stay with the original. `title` makes the new title. The same key returns the same
-        fork. Raises UnknownMessage, CannotFork.
+        An answer is copied with its turn. A message of the person is returned as a draft, and only the turns
+        before it are copied. The copy has the summaries of that time, pins and files; notes, costs and
+        feedback stay with the original. `title` makes the new title of the old one. A repeated `key` returns
+        the same fork. Raises UnknownMessage and CannotFork.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_ONE_AT_A_TIME(address_id=address_id))
-            # Erasures, edits and summaries wait; messages and answers do not.
+            # The lock makes erasures, edits and summaries wait, but neither messages nor answers.
             source = await connection.fetchrow(*_SOURCE(session_id=session_id, address_id=address_id))
             asked = await connection.fetchrow(*_MESSAGE(session_id=session_id, seq=seq))
             if source is None or asked is None:
@@ -103,13 +103,13 @@ class PostgresForks(PoolStore):
 
     @store_method
     async def find_source(self, session_id: int) -> tuple[UUID, int] | None:
-        """Return conversation and message that a conversation was forked from; None if it was not."""
+        """Return public id and message number from which a conversation was forked; None if it is no fork."""
         row = await self._pool.fetchrow(*_FIND_SOURCE(session_id=session_id))
         return None if row is None else (row["public_id"], row["from_seq"])
 
 
 class _Copy:
-    """Copy in progress: the source, the turns that it takes and the numbers of the copied entries."""
+    """Copy in progress: the source, its copied turns and the numbers of the copied entries."""
 
     def __init__(self, source: Record, *, through: int, seqs: list[int], links: list[Record]) -> None:
         self._source = source
@@ -121,12 +121,15 @@ class _Copy:
         self.id = 0
         self._address_id = 0
         self._new_links: dict[str, str] = {}
-        """Public ids of the copied links, by those of the source."""
+        """Public ids of the copied summaries by those of the source."""
         self._new_files: dict[str, str] = {}
 
     @classmethod
     async def read(cls, connection: Connection, source: Record, *, through: int, moment: datetime) -> _Copy:
-        """Read which entries and summaries are copied; raises CannotFork if they are too many."""
+        """Read which entries and summaries are to be copied.
+
+        Raises CannotFork if there are too many entries.
+        """
         of = source["id"]
         rows = await connection.fetch(*_SEQS(source=of, through=through, limit=MOST_COPIED_ENTRIES + 1))
         if len(rows) > MOST_COPIED_ENTRIES:
@@ -137,7 +140,7 @@ class _Copy:
         return cls(source, through=through, seqs=[row["seq"] for row in rows], links=links)
 
     async def begin(self, connection: Connection, *, title: str) -> UUID:
-        """Insert session, totals and address."""
+        """Insert session, sums and address of the copy; return the session's public id."""
         base = self._links[-1]["through_turn"] if self._links else 0
         row = await connection.fetchrow(
             *_BEGIN(
@@ -153,7 +156,10 @@ class _Copy:
         return public_id
 
     async def copy_log(self, connection: Connection) -> None:
-        """Copy turns, entries, files, artifacts, pins and decisions on old tool results."""
+        """Copy turns, entries, files, artifacts, pins and prune decisions.
+
+        Raises CannotFork above MOST_COPIED_BYTES.
+        """
         source, fork = self._source["id"], self.id
         await connection.execute(
             *_TURNS(source=source, fork=fork, through=self.through, address_id=self._address_id)
@@ -177,7 +183,10 @@ class _Copy:
         )
 
     async def _copy_files(self, connection: Connection) -> dict[int, int]:
-        """Copy the files of the copied messages; return the new ids by the old ones."""
+        """Copy the files of the copied messages; return new ids by old ids.
+
+        Raises CannotFork above MOST_COPIED_BYTES.
+        """
         of = {"source": self._source["id"], "ranges": self._ranges}
         ids = [row["id"] for row in await connection.fetch(*_FILES(**of, through=self.through))]
         if await connection.fetchval(*_BYTES(**of, ids=ids)) > MOST_COPIED_BYTES:
@@ -189,7 +198,7 @@ class _Copy:
         return {row["old_id"]: row["id"] for row in rows}
 
     async def copy_summaries(self, connection: Connection) -> None:
-        """Copy the links that were in force then, and how far notes were taken."""
+        """Copy the summaries of that time, and up to which turn flushes have read."""
         made: dict[int, int] = {}
         newest: int | None = None
         for link in self._links:
@@ -217,7 +226,7 @@ class _Copy:
         await connection.execute(*_FLUSHED(fork=self.id))
 
     async def copy_events(self, connection: Connection, seq: int) -> None:
-        """Copy what screens show of the copied turns, then store where it is from."""
+        """Copy the events of the copied turns, then insert one that names the source."""
         source = self._source["id"]
         rows = await connection.fetch(
             *_SHOWN(source=source, through=self.through, links=list(self._new_links))
@@ -265,7 +274,7 @@ _ONE_AT_A_TIME = Named("""
 SELECT pg_advisory_xact_lock(hashtextextended('evertalk.fork:' || account || ' ' || chat, 0))
   FROM addresses WHERE id = :address_id
 """)
-"""Two requests with the same key make one fork."""
+"""Lock a visitor's forks, so that two requests with the same key make one fork."""
 _SOURCE = Named(f"""
 SELECT s.*, a.id AS address_id, a.title, {SUMMARY_TITLE} AS summary_title,
        (SELECT e.blocks FROM turn_entries te JOIN entries e USING (session_id, seq)
@@ -279,7 +288,7 @@ SELECT s.*, a.id AS address_id, a.title, {SUMMARY_TITLE} AS summary_title,
  WHERE a.id = :address_id AND a.channel = 'web' AND s.id = :session_id AND s.archived_at IS NULL
    FOR KEY SHARE OF s
 """)
-"""Conversation of an address; its lock stops erasures and edits, but no message."""
+"""Select and lock the conversation of an address; erasures and edits wait, but no messages."""
 _MESSAGE = Named("""
 SELECT e.author, te.turn_no,
        CASE WHEN e.author <> 'person' THEN te.turn_no
@@ -292,7 +301,7 @@ SELECT e.author, te.turn_no,
  WHERE te.session_id = :session_id AND te.seq = :seq AND te.turn_no > s.erased_turn
    AND e.author IN ('person', 'assistant', 'operator')
 """)
-"""The last turn that is copied, and the time whose summaries count."""
+"""Select the last turn to copy, and the time whose summaries are copied."""
 _DRAFT = Named("""
 SELECT e.blocks FROM turn_entries te JOIN entries e USING (session_id, seq)
  WHERE te.session_id = :session_id AND te.turn_no > :after AND te.turn_no <= :turn AND e.author = 'person'
@@ -318,7 +327,10 @@ SELECT l.* FROM compactions l
                   AND o.created_at <= :moment)))
  ORDER BY l.from_turn
 """)
-"""Links in force at a moment; one that was rewritten since counts as it is now, an undone one does not."""
+"""Select the summaries at a moment.
+
+One that was rewritten later is copied as it is now; one that was undone later is left out.
+"""
 _BEGIN = Named("""
 WITH o AS (
   SELECT s.*, least(s.erased_turn, :through) AS erased,
@@ -354,7 +366,10 @@ WITH o AS (
 )
 SELECT s.id, s.public_id, a.id AS address_id FROM s, a
 """)
-"""New session, totals and address: the state of the source at the last copied turn, without what it cost."""
+"""Insert session, sums and address of a fork.
+
+The session has the source's state at the last copied turn, without its cost.
+"""
 _TURNS = Named("""
 INSERT INTO turns (session_id, turn_no, state, channel, address_id, attempt, error_code, opened_at,
                    claimed_at, ended_at, process_faults, stop_reason)
@@ -363,7 +378,7 @@ SELECT :fork, turn_no, state, 'web', :address_id, least(attempt, 1), error_code,
   FROM turns WHERE session_id = :source AND turn_no <= :through
 """)
 _RANGES = "jsonb_to_recordset(:ranges::jsonb) AS m(first bigint, last bigint, shift bigint)"
-"""Ranges of copied entries; a copy's number is that of its entry less `shift`."""
+"""Ranges of copied entries; the number of a copy is that of the original minus `shift`."""
 
 
 def _copy_of(seq: str) -> str:
@@ -384,7 +399,7 @@ SELECT a.id FROM attachments a
             AND v.payload ? 'attachments'))
  ORDER BY a.id
 """)
-"""Ids of the files that copied messages show, also of those that an answer announces."""
+"""Select ids of the files that the copied messages show, also of those that an answer announces."""
 _BYTES = Named(f"""
 SELECT (SELECT coalesce(sum(length(body)), 0) FROM attachments WHERE id = ANY (:ids::bigint[]))
      + (SELECT coalesce(sum(octet_length(r.body)), 0) FROM {_RANGES}
@@ -404,7 +419,7 @@ WITH o AS MATERIALIZED (
 )
 SELECT * FROM o
 """)
-"""Copies of files with new ids: an erasure in one conversation cannot break the other."""
+"""Copy files with new ids, so that an erasure in one conversation does not affect the other."""
 _HAS_FILES = "e.blocks IS NOT NULL AND jsonb_path_exists(e.blocks, '$[*].attachment_id')"
 _WITH_FILES = Named(f"""
 SELECT e.seq, e.role, e.author, e.blocks, e.tokens, e.replaces_seq, e.at
@@ -430,7 +445,7 @@ SELECT :fork, te.seq - m.shift, te.turn_no, coalesce({_copy_of("te.step")}::int,
        {_copy_of("te.replaced_by")}
   FROM {_RANGES} JOIN turn_entries te ON te.session_id = :source AND te.seq BETWEEN m.first AND m.last
 """)
-"""Messages whose replacement is not copied count again."""
+"""Copy the places of entries in turns; an entry is live again if its replacement is not copied."""
 _ARTIFACTS = Named(f"""
 INSERT INTO artifacts (session_id, seq, sha256, body, tokens, created_at)
 SELECT :fork, r.seq - m.shift, r.sha256, r.body, r.tokens, r.created_at
@@ -456,13 +471,13 @@ SELECT :fork, kind, from_turn, through_turn, :from_seq, :through_seq, :parent, '
        0, focus, created_at
   FROM compactions WHERE id = :compaction_id RETURNING id, public_id
 """)
-"""Copy of a summary: it cost nothing here, and `fork` keeps it out of counts of summaries."""
+"""Copy a summary with cost 0; the trigger `fork` excludes it from counts of summaries."""
 _SET_HEAD = Named("UPDATE sessions SET head = :head WHERE id = :fork")
 _FLUSHED = Named("""
 INSERT INTO flushes (session_id, cycle, threshold, from_turn, through_turn, outcome, ended_at)
 SELECT id, 0, 'fork', 1, flushed_turn, 'nothing', now() FROM sessions WHERE id = :fork AND flushed_turn > 0
 """)
-"""Flushes of the source have read these turns, and those that its summaries hide are owed by it."""
+"""Insert a flush that marks the turns that flushes of the source have read, so that none reads them again."""
 _SHOWN = Named("""
 SELECT v.event_seq, v.kind,
        CASE WHEN v.kind = 'compaction' OR v.payload ?| ARRAY['replaces', 'attachments'] THEN v.payload END
@@ -473,7 +488,7 @@ SELECT v.event_seq, v.kind,
           AND v.payload ->> 'id' = ANY (:links::text[]))
  ORDER BY v.event_seq
 """)
-"""Events of the copied turns; payloads are read only where they hold ids of the source."""
+"""Select the events of the copied turns; payloads are read only if they contain ids of the source."""
 _EVENTS = Named(f"""
 INSERT INTO events (session_id, event_seq, kind, seq, turn_no, payload, at)
 SELECT :fork, n.number, v.kind, {_copy_of("v.seq")}, v.turn_no, v.payload - 'cid', v.at

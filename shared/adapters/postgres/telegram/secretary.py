@@ -21,9 +21,9 @@ from shared.core.values.messages import Text, blocks_from_json, blocks_to_json, 
 from shared.core.values.tokens import estimate_blocks, estimate_by_script
 
 QUESTIONS_SHOWN = 3
-"""Newest messages of a customer that a draft shows: those that it answers."""
+"""Maximum messages of a customer that a draft shows the owner, the newest of those that it answers."""
 REPLY_HOURS = 24
-"""Hours after a customer's last message in which Telegram takes an answer."""
+"""Hours after a customer's last message in which Telegram accepts an answer."""
 _ERROR_CHARS = 300
 _MAY_HAVE_ARRIVED = "Telegram did not confirm it; it may have arrived"
 
@@ -32,12 +32,12 @@ DraftState = Literal[
     "expired", "closed", "failed",
 ]  # fmt: skip
 Decision = Literal["approved", "dropped", "unknown", "no_right"] | DraftState
-"""Result of a press; a state is the reason why it had no effect."""
+"""Result of an owner's press of a button of a draft; a draft's state is the reason why it had no effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BusinessLink:
-    """A connection of an owner's business account with a bot."""
+    """Connection of an owner's business account with a bot."""
 
     bot_id: int
     connection_id: str
@@ -52,7 +52,7 @@ class BusinessLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomerChat:
-    """The conversation with one customer of one owner."""
+    """Conversation with one customer of one owner."""
 
     bot_id: int
     owner_id: int
@@ -63,7 +63,7 @@ class CustomerChat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomerMessage:
-    """Entry of a stored message of a customer's chat."""
+    """Stored message of a customer's chat; `seq` is the number of its entry, None without one."""
 
     session_id: int
     turn: int
@@ -73,7 +73,10 @@ class CustomerMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomerDraft:
-    """Draft that needs a call: to show it, to send it, or to report what became of it."""
+    """Draft of an answer to a customer, for which a request to Telegram is due.
+
+    The request shows it to the owner, sends it to the customer, or shows the owner how it ended.
+    """
 
     draft_id: int
     session_id: int
@@ -94,6 +97,7 @@ class CustomerDraft:
 
     @property
     def key(self) -> tuple[int, int]:
+        """Session's internal id and turn number."""
         return self.session_id, self.turn
 
 
@@ -126,6 +130,7 @@ class PostgresSecretary(PoolStore):
 
     @store_method
     async def find_link(self, bot_id: int, connection_id: str) -> BusinessLink | None:
+        """Return a business connection; None if it is unknown."""
         row = await self._pool.fetchrow(*_FIND_LINK(bot_id=bot_id, connection_id=connection_id))
         return None if row is None else build_value(BusinessLink, row)
 
@@ -155,7 +160,10 @@ class PostgresSecretary(PoolStore):
 
     @store_method
     async def find_chat_of_due_turn(self, session_id: int) -> CustomerChat | None:
-        """Return the customer's chat that the oldest unanswered turn of a session came from, if any."""
+        """Return the customer's chat of the session's oldest unanswered turn.
+
+        Returns None if the turn is not from such a chat.
+        """
         row = await self._pool.fetchrow(*_OF_DUE_TURN(session_id=session_id))
         return None if row is None else build_value(CustomerChat, row)
 
@@ -163,6 +171,7 @@ class PostgresSecretary(PoolStore):
     async def find_message(
         self, bot_id: int, *, owner_id: int, chat_id: int, message_id: int
     ) -> CustomerMessage | None:
+        """Return a stored message by its Telegram ids; None if it is unknown."""
         row = await self._pool.fetchrow(
             *_FIND_MESSAGE(bot_id=bot_id, owner_id=owner_id, chat_id=chat_id, message_id=message_id)
         )
@@ -170,7 +179,7 @@ class PostgresSecretary(PoolStore):
 
     @store_method
     async def find_running_turn(self, session_id: int) -> int | None:
-        """Return the oldest unanswered turn of a conversation."""
+        """Return the oldest unanswered turn of a conversation; None if all are answered."""
         turn: int | None = await self._pool.fetchval(*_RUNNING_TURN(session_id=session_id))
         return turn
 
@@ -178,9 +187,9 @@ class PostgresSecretary(PoolStore):
     async def record_owners_words(
         self, chat: CustomerChat, *, message_id: int, text: str, name: str, at: datetime
     ) -> None:
-        """Store what the owner wrote to the customer, which ends all turns that wait for an answer.
+        """Store what the owner wrote to the customer, and end all turns that wait for an answer.
 
-        A running answer is fenced off. A repeat changes nothing.
+        A process that is writing an answer loses the turn. A repeated message has no effect.
         """
         key = f"owner:{message_id}"
         blocks = (Text(text=text),)
@@ -236,14 +245,17 @@ class PostgresSecretary(PoolStore):
 
     @store_method
     async def outdate(self, session_id: int, turn: int) -> None:
-        """Mark the open draft of a turn as outdated, since a message that it answers was deleted."""
+        """Mark the open draft of a turn as outdated, so that it is not sent.
+
+        Called when a message that it answers was deleted.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_OUTDATE(session_id=session_id, turn=turn))
             await connection.execute(*_END_DELIVERIES(session_ids=[session_id]))
 
     @store_method
     async def list_unsettled(self, bot_ids: Sequence[int], *, limit: int = 100) -> list[int]:
-        """Return sessions with an answer that has ended and has no draft yet."""
+        """Return at most `limit` sessions of these bots with an ended answer that has no draft yet."""
         rows = await self._pool.fetch(
             *_UNSETTLED(accounts=[str(bot_id) for bot_id in bot_ids], limit=limit),
         )
@@ -251,12 +263,13 @@ class PostgresSecretary(PoolStore):
 
     @store_method
     async def list_due(self, bot_ids: Sequence[int], *, limit: int = 100) -> list[CustomerDraft]:
-        """Return drafts that need a call, oldest first."""
+        """Return at most `limit` drafts for which a request to Telegram is due, oldest first."""
         rows = await self._pool.fetch(*_DUE(bot_ids=list(bot_ids), limit=limit))
         return [build_value(CustomerDraft, row) for row in rows]
 
     @store_method
     async def find_draft(self, bot_id: int, draft_id: int) -> CustomerDraft | None:
+        """Return a draft of a bot; None if it is unknown."""
         row = await self._pool.fetchrow(*_FIND_DRAFT(bot_id=bot_id, draft_id=draft_id))
         return None if row is None else build_value(CustomerDraft, row)
 
@@ -264,13 +277,19 @@ class PostgresSecretary(PoolStore):
     async def find_draft_to_change(
         self, bot_id: int, *, owner_id: int, change_id: int
     ) -> CustomerDraft | None:
-        """Return the draft whose new text the bot asked for in message `change_id`; None if there is none."""
+        """Return the draft whose new text the bot requested in the message `change_id`.
+
+        Returns None if there is none.
+        """
         row = await self._pool.fetchrow(*_FIND_CHANGED(bot_id=bot_id, owner_id=owner_id, change_id=change_id))
         return None if row is None else build_value(CustomerDraft, row)
 
     @store_method
     async def load_questions(self, session_id: int, turn: int) -> tuple[str, ...]:
-        """Return the newest texts of the customer that the draft of a turn answers, oldest first."""
+        """Return the newest texts of the customer that the draft answers, oldest first.
+
+        They are at most QUESTIONS_SHOWN.
+        """
         rows = await self._pool.fetch(
             *_QUESTIONS(session_id=session_id, turn=turn, limit=QUESTIONS_SHOWN),
         )
@@ -278,19 +297,22 @@ class PostgresSecretary(PoolStore):
 
     @store_method
     async def begin_showing(self, draft: CustomerDraft) -> bool:
-        """Mark a draft as being shown, before the call; False if that was done already."""
+        """Mark a draft as being shown, before the request; return False if that was done already."""
         return bool(await self._pool.fetchval(*_BEGIN_SHOWING(session_id=draft.session_id, turn=draft.turn)))
 
     @store_method
     async def mark_shown(self, draft: CustomerDraft, *, prompt_id: int | None, state: DraftState) -> None:
-        """Record the message that shows a draft, and the state that it shows."""
+        """Record the message to the owner that shows a draft, and the draft's state in it.
+
+        `prompt_id` None leaves the recorded message.
+        """
         await self._pool.execute(
             *_MARK_SHOWN(session_id=draft.session_id, turn=draft.turn, prompt_id=prompt_id, state=state)
         )
 
     @store_method
     async def put_off(self, draft: CustomerDraft, *, seconds: float, error: str = "") -> None:
-        """Record that a call was surely not made, and retry it after `seconds`."""
+        """Record that a request was surely not sent, and repeat it after `seconds`."""
         await self._pool.execute(
             *_PUT_OFF(
                 session_id=draft.session_id, turn=draft.turn, seconds=seconds, error=error[:_ERROR_CHARS]
@@ -301,7 +323,7 @@ class PostgresSecretary(PoolStore):
     async def approve(self, draft: CustomerDraft, *, own_text: str | None = None) -> Decision:
         """Approve a draft, so that it is sent, or the owner's `own_text` in its place.
 
-        Returns `approved`, or the reason why the press had no effect.
+        Returns "approved", or the reason why that had no effect.
         """
         found = await self._pool.fetchval(
             *_APPROVE(session_id=draft.session_id, turn=draft.turn, own_text=own_text)
@@ -310,13 +332,17 @@ class PostgresSecretary(PoolStore):
 
     @store_method
     async def drop(self, draft: CustomerDraft) -> Decision:
-        """Drop a draft, so that it is never sent; return `dropped`, or the reason why not."""
+        """Drop a draft, so that it is never sent.
+
+        Returns "dropped", or the reason why that had no effect.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             found = await connection.fetchval(*_DROP(session_id=draft.session_id, turn=draft.turn))
             await connection.execute(*_END_DELIVERIES(session_ids=[draft.session_id]))
         return "dropped" if found else await self._explain(draft)
 
     async def _explain(self, draft: CustomerDraft) -> Decision:
+        """Return the reason why a press on this draft had no effect."""
         row = await self._pool.fetchrow(*_EXPLAIN(session_id=draft.session_id, turn=draft.turn))
         if row is None:
             return "unknown"
@@ -329,14 +355,17 @@ class PostgresSecretary(PoolStore):
 
     @store_method
     async def record_change(self, draft: CustomerDraft, change_id: int | None) -> None:
-        """Record the message that asks for the owner's own text; None if the owner cancelled it."""
+        """Record the message that requests the owner's own text; None if the owner cancelled the request."""
         await self._pool.execute(
             *_RECORD_CHANGE(session_id=draft.session_id, turn=draft.turn, change_id=change_id)
         )
 
     @store_method
     async def begin_sending(self, draft: CustomerDraft) -> str | None:
-        """Mark an approved draft as being sent, before the call; return its connection, None if it ended."""
+        """Mark an approved draft as being sent, before the request.
+
+        Returns its connection's id; None if the draft cannot be sent any more.
+        """
         connection_id: str | None = await self._pool.fetchval(
             *_BEGIN_SENDING(session_id=draft.session_id, turn=draft.turn)
         )
@@ -344,7 +373,10 @@ class PostgresSecretary(PoolStore):
 
     @store_method
     async def mark_sent(self, draft: CustomerDraft, *, message_id: int) -> None:
-        """Record that the customer has the answer; the owner's own text, if any, then replaces the draft."""
+        """Record that the draft is in the customer's chat as message `message_id`.
+
+        The owner's own text, if any, replaces the answer in the conversation.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_LOCK_SESSION(session_id=draft.session_id))
             ended = await connection.fetchval(
@@ -365,7 +397,7 @@ class PostgresSecretary(PoolStore):
     async def mark_unsent(
         self, draft: CustomerDraft, *, state: Literal["uncertain", "refused"], error: str
     ) -> None:
-        """Record that Telegram refused the answer, or did not say whether the customer has it."""
+        """Record that Telegram refused the answer, or gave no result, so that its arrival is uncertain."""
         await self._pool.execute(
             *_MARK_UNSENT(
                 session_id=draft.session_id, turn=draft.turn, state=state, error=error[:_ERROR_CHARS]
@@ -384,7 +416,10 @@ class PostgresSecretary(PoolStore):
 
     @store_method
     async def end_overdue(self, bot_ids: Sequence[int]) -> int:
-        """End drafts whose time is over, whose connection ended, or that may not be sent any more."""
+        """End drafts whose time is over or whose connection has ended; return their number.
+
+        It also ends deliveries of answers that were erased.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             rows = await connection.fetch(*_END_OVERDUE(bot_ids=list(bot_ids)))
             accounts = [str(bot_id) for bot_id in bot_ids]
@@ -395,12 +430,13 @@ class PostgresSecretary(PoolStore):
 
 
 async def _hide_unsent(connection: Connection, session_id: int) -> None:
+    """Hide answers that were never sent from the conversation, and have it read again without them."""
     hidden = await connection.fetch(*_HIDE(session_id=session_id))
     await _correct(connection, session_id, hidden)
 
 
 async def _correct(connection: Connection, session_id: int, hidden: Sequence[Record]) -> None:
-    """Have recall, flushes and summaries read the conversation without the hidden entries."""
+    """Make recall, flushes and summaries read the conversation without the hidden entries."""
     if not hidden:
         return
     await connection.execute(*_FORGET_HIDDEN(session_id=session_id, seqs=[row["seq"] for row in hidden]))
@@ -436,7 +472,7 @@ ON CONFLICT (bot_id, connection_id) DO UPDATE
  WHERE c.established_at <= excluded.established_at
 RETURNING true
 """)
-"""Storing of a connection's newest state; of one owner's connections at most one is enabled."""
+"""Store a connection's newest state; of an owner's connections with a bot at most one is enabled."""
 _FIND_CHAT = Named(f"""
 SELECT id AS address_id, session_id FROM addresses
  WHERE channel = '{SECRETARY_CHANNEL}' AND account = :bot AND chat = :chat AND thread = ''
@@ -457,8 +493,8 @@ INSERT INTO addresses (channel, account, chat, thread, contact_id, session_id, t
 SELECT '{SECRETARY_CHANNEL}', b.account, :chat, '', p.id, s.id, :name FROM b, p, s
 RETURNING id AS address_id, session_id
 """)
-"""Creation of a customer's contact, conversation and address in one commit."""
-# An erasure takes the network and the name away.
+"""Insert a customer's contact, conversation and address in one commit."""
+# An erasure deletes the network and the name.
 _KEEP_CHAT = Named("""
 UPDATE contacts p SET network = :network, display_name = :name FROM sessions s
  WHERE s.id = :session_id AND p.id = s.contact_id
@@ -501,7 +537,7 @@ UPDATE deliveries SET state = 'delivered', delivered_at = now()
 
 _LINK_OF = "c.bot_id = f.bot_id AND c.owner_id = f.owner_id AND c.is_enabled"
 _UNSENT = "('dropped', 'outdated', 'expired', 'closed', 'failed')"
-"""States of drafts that no customer has seen and that are not to be sent again."""
+"""States of drafts that no customer has seen and that will not be sent."""
 _MAKE_DRAFTS = Named(f"""
 WITH ended AS (
   SELECT d.session_id, d.turn_no, a.account::bigint AS bot_id, split_part(a.chat, ':', 1)::bigint AS owner_id,
@@ -535,9 +571,9 @@ SELECT session_id, turn_no, bot_id, owner_id, chat_id,
   FROM f
 ON CONFLICT DO NOTHING
 """)
-"""Creation of one draft for each ended answer; a repeat changes nothing."""
+"""Insert one draft for each ended answer without one."""
 _IF_UNSEEN = "CASE WHEN f.prompt_id IS NULL AND f.state <> 'showing' THEN '{0}' ELSE f.shown_state END"
-"""State that the owner has seen: a draft that was never shown needs no message about its end."""
+"""State that the owner has seen; a draft that was never shown needs no message about its end."""
 _MARK_OUTDATED = Named(f"""
 UPDATE secretary_drafts f
    SET state = 'outdated', ended_at = now(), shown_state = {_IF_UNSEEN.format("outdated")}
@@ -559,7 +595,7 @@ UPDATE deliveries d SET state = 'delivered', delivered_at = now() FROM sessions 
  WHERE d.channel = 'telegram' AND d.state = 'queued' AND s.id = d.session_id AND d.turn_no <= s.erased_turn
    AND a.id = d.address_id AND a.channel = '{SECRETARY_CHANNEL}' AND a.account = ANY (:accounts::text[])
 """)
-"""End of deliveries whose words were erased before their draft was decided."""
+"""End deliveries of answers that were erased before their draft was decided."""
 _HIDE = Named(f"""
 WITH newer AS (
   SELECT f.turn_no, n.seq FROM secretary_drafts f CROSS JOIN LATERAL (
@@ -576,7 +612,7 @@ UPDATE turn_entries te SET replaced_by = n.seq FROM newer n, entries e
    AND e.session_id = :session_id AND e.seq = te.seq AND e.author NOT IN ('person', 'operator')
 RETURNING te.seq, te.turn_no
 """)
-"""Give the place of an unsent answer, with its tool results, to the customer's next message."""
+"""Replace an unsent answer and its tool results in the turn by the customer's next message."""
 _FORGET_HIDDEN = Named("""
 DELETE FROM passages WHERE session_id = :session_id AND seq = ANY (:seqs::bigint[])
 """)
@@ -595,7 +631,7 @@ SELECT DISTINCT d.session_id
                     WHERE f.session_id = d.session_id AND f.turn_no = d.turn_no)
  LIMIT :limit
 """)
-"""Conversations with an ended answer that has no draft, by the index of deliveries under way."""
+"""Select conversations with an ended answer that has no draft, by the index of queued deliveries."""
 _DRAFTS = """
 SELECT f.draft_id, f.session_id, f.turn_no AS turn, f.bot_id, f.owner_id, f.chat_id, f.state, f.is_automatic,
        f.own_text, f.prompt_id, f.change_id, c.owner_chat_id, c.language, p.display_name AS customer,
@@ -651,7 +687,10 @@ UPDATE secretary_drafts f
    AND f.expires_at > now() AND {_LINK_OF} AND c.can_reply
 RETURNING true
 """)
-"""Approval of an open draft whose time is not over and whose connection may reply; one press wins."""
+"""Approve an open draft whose time is not over and whose connection may reply.
+
+Of several presses one has an effect.
+"""
 _DROP = Named("""
 UPDATE secretary_drafts SET state = 'dropped', ended_at = now()
  WHERE session_id = :session_id AND turn_no = :turn AND state IN ('due', 'showing', 'shown') RETURNING true
@@ -687,7 +726,7 @@ WITH f AS (
 )
 SELECT true FROM f
 """)
-"""End of a draft that is in the customer's chat, with its delivery and its message."""
+"""End a draft that is in the customer's chat, with its delivery and its message."""
 _STORE_OWN_TEXT = Named("""
 WITH s AS (
   UPDATE sessions SET next_seq = next_seq + 1, next_event_seq = next_event_seq + 1,
@@ -712,7 +751,7 @@ UPDATE turn_entries o SET replaced_by = s.seq FROM s, entries w
    AND w.session_id = :session_id AND w.seq = o.seq AND w.author NOT IN ('person', 'operator')
 RETURNING o.seq, o.turn_no
 """)
-"""Put the owner's own text in the place of the answer that they changed."""
+"""Replace the answer that the owner changed by the owner's own text."""
 _MARK_UNSENT = Named("""
 WITH f AS (
   UPDATE secretary_drafts SET state = :state, ended_at = now(), error = :error
@@ -722,7 +761,7 @@ WITH f AS (
 UPDATE deliveries d SET state = 'dead', error = :error FROM f
  WHERE d.session_id = f.session_id AND d.turn_no = f.turn_no AND d.state = 'queued'
 """)
-"""End of a draft that Telegram refused or did not confirm; its delivery is listed as a problem."""
+"""End a draft that Telegram refused or did not confirm; its delivery is listed as a problem."""
 _LEFT_BY_THE_DEAD = Named("""
 WITH f AS (
   UPDATE secretary_drafts
@@ -738,7 +777,7 @@ WITH f AS (
 )
 SELECT state FROM f
 """)
-"""Recovery after a killed sender: an answer under way may be in the chat and is not sent again."""
+"""Recover drafts of a killed process; one that was being sent may be in the chat and is not sent again."""
 _END_OVERDUE = Named(f"""
 WITH over AS (
   SELECT f.session_id, f.turn_no, CASE WHEN c.bot_id IS NULL THEN 'closed' ELSE 'expired' END AS state
@@ -753,4 +792,4 @@ UPDATE secretary_drafts f
   FROM over o WHERE f.session_id = o.session_id AND f.turn_no = o.turn_no
 RETURNING f.session_id
 """)
-"""End of open drafts whose time is over or whose connection ended; none of them can be sent."""
+"""End open drafts whose time is over or whose connection has ended; none of them can be sent."""

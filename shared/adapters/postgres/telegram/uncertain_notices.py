@@ -1,4 +1,4 @@
-"""Notices of uncertain deliveries: pending ones, and the result of pressing their button."""
+"""Store of notices about uncertain deliveries, with a button by which a person gets the answer again."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import Literal
 from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 
 FIRST_PAUSE_SECONDS = 2.0
+"""Seconds before the second try of a notice."""
 QUICK_TRIES = 5
+"""Number of tries whose pauses are doubled."""
 MOST_TRIES = 9
-"""Maximum tries of a notice whose own delivery is uncertain.
+"""Maximum tries of a notice that may or may not have arrived itself.
 
 The first five take a minute, with doubled pauses; later pauses grow eightfold. All nine take at most six
 hours.
@@ -20,11 +22,13 @@ hours.
 BY_PERSON = "its person asked for it"
 
 Brought = Literal["brought", "before", "gone"]
-"""Result of a press: the answer is sent, it was sent before, or there is no such notice."""
+"""Result of a press: the answer is sent again, it was sent before, or there is no such notice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UncertainNotice:
+    """Notice in a chat that an answer may not have arrived; `message_id` None means not shown."""
+
     id: int
     session_id: int
     turn: int
@@ -34,7 +38,7 @@ class UncertainNotice:
     chat_id: int | None
     message_id: int | None
     is_needed: bool
-    """True while some part of the answer is uncertain; otherwise there is nothing left to report."""
+    """Whether a part of the answer is still uncertain; if not, the notice is to be deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +57,8 @@ class Pressed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UncertainPart:
+    """Part of an answer of which it is unknown whether it is in the chat."""
+
     session_id: int
     turn: int
     part: int
@@ -60,18 +66,18 @@ class UncertainPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSpan:
-    """Range of message ids of a chat in which the lost parts lie: those after the id `after`."""
+    """Range of message ids in which the lost parts of an answer lie, above the id `after`."""
 
     after: int
     known_here: tuple[int, ...]
-    """Ids in the range that are messages of the chat."""
+    """Ids in the range of known messages of the chat."""
     known_elsewhere: tuple[int, ...]
-    """Ids in the range that are messages of other chats of the bot."""
+    """Ids in the range of known messages in other chats of the bot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """Outcome of a search: how many found messages became parts, and whether the notice itself became one."""
+    """Outcome of a search: number of found messages that became parts, and whether the notice became one."""
 
     taken: int
     is_notice_used: bool
@@ -85,23 +91,24 @@ class PostgresUncertainNotices(PoolStore):
 
     @store_method
     async def list_due(self, accounts: Sequence[int], *, limit: int = 50) -> tuple[UncertainNotice, ...]:
-        """Return up to `limit` due notices of these bots, those due first at the front.
+        """Return at most `limit` due notices of these bots, those due first at the front.
 
-        With `is_needed`, a notice is to be shown; otherwise its answer has arrived.
+        A notice with `is_needed` is to be shown, any other to be deleted.
         """
         rows = await self._pool.fetch(*_TO_DO(accounts=[str(account) for account in accounts], limit=limit))
         return tuple(UncertainNotice(**dict(row)) for row in rows)
 
     @store_method
     async def list_due_up_to(self, session_id: int, turn: int) -> tuple[UncertainNotice, ...]:
-        """Return the due notices of this turn and earlier ones of the session, ordered by turn."""
+        """Return the due notices about turns up to this one of the session, ordered by turn."""
         rows = await self._pool.fetch(*_DUE_UP_TO(session_id=session_id, turn=turn))
         return tuple(UncertainNotice(**dict(row)) for row in rows)
 
     @store_method
     async def begin(self, notice: UncertainNotice) -> bool:
-        """Mark a notice as being sent, before the request; False if another process has it or it is not
-        needed.
+        """Mark a notice as being sent, before the request.
+
+        Returns False if another process has it, or if it is not needed any more.
         """
         found = await self._pool.fetchval(
             *_BEGIN(notice_id=notice.id, round=notice.round, tries=notice.tries),
@@ -110,13 +117,14 @@ class PostgresUncertainNotices(PoolStore):
 
     @store_method
     async def mark_shown(self, notice: UncertainNotice, *, chat_id: int, message_id: int) -> bool:
-        """Record a notice in the chat, although the answer may have arrived by now.
+        """Record that a notice is in the chat.
 
-        Returns False if another notice replaced it, so that this one must be deleted.
+        Returns False if another notice replaced it, so that this one must be deleted. The answer may have
+        arrived meanwhile.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_LOCK(notice_id=notice.id))
-            # A statement of its own: it sees what others wrote before they waited for this row.
+            # A separate statement sees what other processes wrote before this one got the lock.
             found = await connection.fetchval(
                 *_SHOWN(
                     notice_id=notice.id,
@@ -135,9 +143,9 @@ class PostgresUncertainNotices(PoolStore):
 
     @store_method
     async def mark_not_shown(self, notice: UncertainNotice, *, surely: bool) -> None:
-        """Schedule another try of a notice: in 1 second if it `surely` did not arrive, else later.
+        """Plan another try of a notice, in a second if it `surely` did not arrive.
 
-        The pause grows with each try. After MOST_TRIES tries the notice is not sent again.
+        Otherwise the pause grows with each try. After MOST_TRIES tries the notice is not sent again.
         """
         await self._pool.execute(
             *_NOT_SHOWN(
@@ -150,7 +158,7 @@ class PostgresUncertainNotices(PoolStore):
 
     @store_method
     async def recover_interrupted(self, accounts: Sequence[int]) -> int:
-        """Schedule notices again that a dead process was sending; return their number.
+        """Plan notices again that a dead process was sending; return their number.
 
         A process calls it when it begins to serve these bots. Such a notice may be in the chat already.
         """
@@ -244,7 +252,7 @@ class PostgresUncertainNotices(PoolStore):
 
     @store_method
     async def list_uncertain_parts(self, session_id: int, *, address_id: int) -> tuple[UncertainPart, ...]:
-        """Return uncertain parts, newest first, since a person who quotes one has seen it."""
+        """Return a session's uncertain parts at an address, newest first."""
         rows = await self._pool.fetch(*_UNCERTAIN_PARTS(session_id=session_id, address_id=address_id))
         return tuple(UncertainPart(**dict(row)) for row in rows)
 
@@ -332,7 +340,7 @@ WITH p AS (
 ), m AS ({_MESSAGE})
 SELECT count(*) > 0 FROM d
 """)
-"""A person's wish to have the answer again: its first part takes the place of the notice."""
+"""Queue the uncertain parts again; the first one takes the place of the notice."""
 _STILL_SHOWN = Named(f"""
 SELECT n.id, n.session_id, n.turn_no AS turn, n.address_id, n.round, n.tries, n.chat_id, n.message_id,
        true AS is_needed
@@ -342,7 +350,7 @@ SELECT n.id, n.session_id, n.turn_no AS turn, n.address_id, n.round, n.tries, n.
    AND {_NEEDED}
  ORDER BY n.id LIMIT 50
 """)
-"""Shown notices of the last day that are still needed, in chats that can be reached."""
+"""Select shown notices of the last day that are still needed, in chats that can be reached."""
 _SPAN = Named("""
 WITH span AS (
   SELECT coalesce(
