@@ -157,7 +157,7 @@ def _texts_of(request: ModelRequest) -> Iterator[str]:
 
 
 def _spelled_of(request: ModelRequest, *, has_tools: bool) -> Iterator[str]:
-    """Yield the parts of a request that servers write in their own way, such as tool schemas."""
+    """Yield tool schemas and arguments of tool calls, which each server writes in another form."""
     if has_tools:
         for tool in request.tools:
             if tool.provider is None:

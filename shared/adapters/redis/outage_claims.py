@@ -71,7 +71,7 @@ class RedisOutageClaims:
             return None
 
     async def note(self, target: str, outcome: Outcome) -> None:
-        """Store the outcome of a notification, for the process that records the outage."""
+        """Store the outcome of a target's notification until the outage is recorded; raises nothing."""
         text = json.dumps([type(outcome).__name__, getattr(outcome, "code", "")])
         try:
             async with asyncio.timeout(CALL_SECONDS):

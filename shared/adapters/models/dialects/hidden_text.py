@@ -135,7 +135,7 @@ class HiddenText:
         return "".join([*held, visible])
 
     def take_withdrawn(self) -> bool:
-        """Return whether text has had to be removed since the last call."""
+        """Return whether returned text turned out to be a thought since the last call, and must be removed."""
         withdrawn, self.withdrawn = self.withdrawn, False
         return withdrawn
 

@@ -128,7 +128,7 @@ class PostgresTelegramInbox(PoolStore):
 
     @store_method
     async def reopen(self, bot_id: int, update_ids: Sequence[int]) -> int:
-        """Make handled updates wait again; return how many of them still have their content."""
+        """Make those handled updates wait again whose content is still stored; return their number."""
         waiting: int = await self._pool.fetchval(
             *_REOPEN(bot_id=bot_id, update_ids=list(update_ids)),
         )

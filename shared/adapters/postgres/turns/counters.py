@@ -278,7 +278,7 @@ class SpentToday(PoolStore):
         self._kept = _Day()
 
     async def read(self) -> Sums:
-        """Return `spent` in micro-dollars, `unknown` (calls without a price) and `calls`.
+        """Return today's `spent` in micro-dollars, `unknown` (calls without a price) and `calls`.
 
         Concurrent calls are safe.
         """

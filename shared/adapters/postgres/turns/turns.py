@@ -622,7 +622,7 @@ class PostgresTurns(PoolStore):
 
     @store_method
     async def mark_may_be_sent(self, reservation_id: int) -> None:
-        """Mark a reservation before its next model call is sent, so that a crash books that call."""
+        """Mark a reservation before a model call is sent, so that the call is booked even after a crash."""
         await self._pool.execute(*turn_sql.MARK_MAY_BE_SENT(reservation_id=reservation_id))
 
     async def renew_allowance(self, *, worker_id: int, caps: Caps, call_micro: int = 0) -> None:
