@@ -43,14 +43,14 @@ UNUSABLE = (BadSettings, CannotUnseal, ContradictoryPolicy, ModelsFileBroken)
 
 
 class SettingsStore(Protocol):
-    """Store of settings."""
+    """Store of the settings that are kept in the database."""
 
     async def load_version(self) -> int: ...
     async def load(self, names: frozenset[str] | None = None) -> StoredSettings: ...
 
 
 class ChangeNews(Protocol):
-    """Announcements of changed settings."""
+    """Connection on which changes of the stored settings are announced."""
 
     async def wait(self, seconds: float) -> None:
         """Return when a change was announced, or after `seconds`."""
@@ -78,7 +78,7 @@ class SettingsChange:
 
 
 class ChangeFollower(Protocol):
-    """Source of changed settings."""
+    """Source from which a running process learns of changed settings."""
 
     async def wait_for_change(self) -> SettingsChange:
         """Return the next settings that differ from those in force and can be used."""

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class Closable(Protocol):
-    """Part that can be closed."""
+    """Part of a process that has to be closed at its end."""
 
     async def close(self) -> None: ...
 
@@ -264,7 +264,7 @@ async def _has_waiting_work(stores: Stores, role: Role) -> bool:
 
 
 class HasBreakers(Protocol):
-    """Part with circuit breakers."""
+    """Part of a process that has circuit breakers; `list_states` returns their states."""
 
     def list_states(self) -> Mapping[str, BreakerState]: ...
 

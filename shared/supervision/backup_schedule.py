@@ -41,7 +41,7 @@ class BackupScheduler:
         self._command = command or (sys.executable, "-P", "-m", "shared", "backup", "--daily")
 
     async def run(self) -> None:
-        """Check regularly until cancelled."""
+        """Check every CHECK_SECONDS whether a backup is due, until cancelled."""
         await asyncio.sleep(FIRST_CHECK_SECONDS)
         while True:
             await self.run_if_due()

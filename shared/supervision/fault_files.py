@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 
 
 class FaultStore(Protocol):
-    """Store of process faults."""
+    """Store in the database for faults of processes."""
 
     async def record(self, fault: ProcessFault) -> bool: ...
 

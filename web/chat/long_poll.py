@@ -35,7 +35,7 @@ Polled = TypedDict("Polled", {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollHandlers:
-    """Handler of long polling."""
+    """Handlers of REST requests by which clients without WebSocket or event stream poll for frames."""
 
     visitors: Visitors
     limiter: ClientLimiter

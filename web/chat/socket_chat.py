@@ -36,7 +36,7 @@ Up to here a too large frame gets an error, beyond it none.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketHandlers:
-    """Handler of WebSocket connections."""
+    """Handler of the WebSocket address, which runs the chat of each connection until it closes."""
 
     readiness: Readiness
     visitors: Visitors

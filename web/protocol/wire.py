@@ -295,10 +295,12 @@ def clean(text: str) -> str:
 
 
 def is_site(name: str) -> bool:
+    """Return whether a text has the form of a site's name."""
     return _SITE.fullmatch(name) is not None
 
 
 def is_token(token: str) -> bool:
+    """Return whether a text has the form of a visitor's token."""
     return _TOKEN.fullmatch(token) is not None
 
 
@@ -567,6 +569,7 @@ def bye(code: int, reason: str, *, retry_ms: int) -> Frame:
 
 
 def pong(n: int) -> Frame:
+    """Return the answer to a ping, with the ping's number."""
     return {"t": "pong", "n": n}
 
 

@@ -90,7 +90,7 @@ class Operation:
 
     @property
     def path(self) -> str:
-        """Path without regular expressions."""
+        """Path as in the description of the API: `{name}` without the regular expression of a parameter."""
         return _PATTERN.sub(r"{\1}", self.pattern)
 
     @property

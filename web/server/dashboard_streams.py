@@ -75,16 +75,16 @@ class Follower:
 
     @property
     def gone(self) -> bool:
-        """Whether the client has disconnected."""
+        """Whether the page has disconnected."""
         return self._connection is None or self._connection.is_closing()
 
     def add_topics(self, topics: set[str]) -> None:
-        """Add topics that have changed."""
+        """Add topics that have changed since the last events were sent, and wake the stream."""
         self.changed |= topics
         self._wake.set()
 
     def add_progress(self, told: Mapping[str, Any]) -> None:
-        """Keep the newest progress of a job."""
+        """Keep the newest progress of a job until it is sent, and wake the stream."""
         self.progress[told["job"]] = told
         self._wake.set()
 
@@ -107,7 +107,7 @@ class Follower:
         self._wake.set()
 
     def close(self, why: str) -> None:
-        """Ask the stream to close."""
+        """Ask the stream to close; `why` is the reason for the page."""
         self.closed = why
         self._wake.set()
 
@@ -145,7 +145,7 @@ class Live:
 
     @property
     def streams(self) -> int:
-        """Number of open streams."""
+        """Number of open streams of dashboard pages in this process."""
         return len(self._followers)
 
     @property

@@ -72,6 +72,10 @@ class Connection(web.RequestHandler):
         """Called if the client disconnects during a response; None between responses."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Count the connection for its address, or abort it if the address has too many.
+
+        A first request must arrive within HEADER_SECONDS.
+        """
         peer = transport.get_extra_info("peername")
         peer = str(peer[0]) if isinstance(peer, tuple) and peer else ""
         super().connection_made(transport)
@@ -85,11 +89,13 @@ class Connection(web.RequestHandler):
             cast("asyncio.Transport", transport).abort()
 
     def data_received(self, data: bytes) -> None:
+        """Read data; the first data after a response starts the deadline for the rest of the request."""
         if not self._busy and self._deadline is None:
             self._start_deadline()
         super().data_received(data)
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        """Count one connection less for the address, and call `on_lost` if a response was under way."""
         self._stop_deadline()
         if self._peer is not None:
             self._limit.places.leave(self._peer)
@@ -128,7 +134,7 @@ class Connection(web.RequestHandler):
         self._stop_deadline()
 
     def mark_idle(self) -> None:
-        """Mark the response as sent."""
+        """Mark the response as sent, so that the next request on this connection gets a deadline."""
         self._busy -= 1
 
     def _start_deadline(self) -> None:

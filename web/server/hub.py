@@ -262,7 +262,7 @@ class Hub:
 
     @property
     def screens(self) -> int:
-        """Number of connected clients."""
+        """Number of connected clients of any kind, over all conversations."""
         return sum(len(channel.subscribers) for channel in self._channels.values())
 
     def count_transports(self) -> dict[str, int]:

@@ -54,10 +54,14 @@ class PollBox:
 
     @property
     def is_read(self) -> bool:
-        """Whether a request is waiting."""
+        """Whether a request of the client waits for frames."""
         return self._reader is not None
 
     async def send_str(self, data: str) -> None:
+        """Keep a frame for the next request; a newer piece of a draft replaces the one before.
+
+        Raises ConnectionError if MAX_WAITING_FRAMES wait already.
+        """
         frame: Frame = json.loads(data)
         if frame["t"] in ("delta", "stream"):
             self._piece = frame
@@ -68,6 +72,7 @@ class PollBox:
         self._wake()
 
     async def close(self, *, code: int = 1000, message: bytes = b"") -> bool:
+        """Close the line; the client gets code and message with its next request."""
         self.closing = code, message.decode(errors="replace")
         self._wake()
         return True

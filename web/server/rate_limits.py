@@ -242,7 +242,7 @@ class Places:
         return True
 
     def leave(self, key: str) -> None:
-        """Count one less as open."""
+        """Count one less as open for a key; does nothing if none is."""
         left = self._open.get(key, 0) - 1
         if left > 0:
             self._open[key] = left

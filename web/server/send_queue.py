@@ -208,7 +208,7 @@ class Draft:
 
     @property
     def text(self) -> str:
-        """Text so far."""
+        """Text that has arrived so far."""
         if len(self._parts) > 1:
             self._parts = ["".join(self._parts)]
         return self._parts[0] if self._parts else ""

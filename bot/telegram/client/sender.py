@@ -263,6 +263,7 @@ class Sender:
         priority: Priority = Priority.EDIT,
         patience: float = EDIT_PATIENCE_SECONDS,
     ) -> CallOutcome:
+        """Replace the buttons below a message; None removes them."""
         method = EditMessageReplyMarkup(chat_id=chat_id, message_id=message_id, reply_markup=keyboard)
         return await self.call(
             method, chat_id=chat_id, priority=priority, patience=patience,
@@ -437,12 +438,14 @@ class Sender:
         return await self.call(method, chat_id=chat_id, patience=EDIT_PATIENCE_SECONDS)
 
     async def rename_topic(self, chat_id: int, thread_id: int, name: str) -> CallOutcome:
+        """Change the name of a topic in a chat."""
         method = EditForumTopic(chat_id=chat_id, message_thread_id=thread_id, name=name)
         return await self.call(
             method, chat_id=chat_id, priority=Priority.CLEANUP, repeatable=True, counts=False
         )  # fmt: skip
 
     async def leave_chat(self, chat_id: int, *, patience: float) -> CallOutcome:
+        """Make the bot leave a group or channel."""
         return await self._ask(LeaveChat(chat_id=chat_id), chat_id, patience)
 
     async def _ask(self, method: TelegramMethod[Any], chat_id: int, patience: float) -> CallOutcome:
@@ -507,10 +510,12 @@ class Sender:
 
 
 def to_aiogram_entities(part: MessagePart) -> list[MessageEntity] | None:
+    """Return the entities of a part as aiogram's type; None if there are none."""
     return [MessageEntity.model_validate(entity.to_api()) for entity in part.entities] or None
 
 
 def to_reply_parameters(message_id: int | None) -> ReplyParameters | None:
+    """Return the parameters that make a message a reply to this one; None for no reply."""
     return None if message_id is None else ReplyParameters(message_id=message_id)
 
 

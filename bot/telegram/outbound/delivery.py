@@ -91,7 +91,7 @@ class TelegramTurnDispatcher:
         self._answers.dispatch(chat.session_id, partial(self._secretary.open_sink, chat.session_id))
 
     def wake(self) -> None:
-        """Look for due turns now."""
+        """Look for due turns now instead of at the next check."""
         self._answers.wake()
 
     def on_bot_serving(self) -> None:

@@ -298,7 +298,7 @@ class OutgoingMessage:
 
     @property
     def count(self) -> int:
-        """Number of messages."""
+        """Number of messages that the answer needs in the chat: its parts, a document, and its files."""
         return len(self.parts) + (self.document is not None) + len(self.files)
 
     def file_at(self, part: int) -> Attached | None:

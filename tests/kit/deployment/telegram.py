@@ -140,7 +140,10 @@ class Telegram:
         return dict((await self.api.bot(self.bot_id))["posts"])
 
     async def answered_at_least(self, status: str, *, times: int) -> dict[str, int]:
-        """Return the same counts once the status has occurred `times` times."""
+        """Return how often each status answered, once `status` has occurred `times` times.
+
+        Fail after SECONDS.
+        """
         end = time.monotonic() + SECONDS
         while (found := await self.answered_with()).get(status, 0) < times:
             assert time.monotonic() < end, found
@@ -276,7 +279,7 @@ class HeldUp:
     connection: asyncpg.Connection[asyncpg.Record]
 
     async def waits(self) -> None:
-        """Wait until a statement waits."""
+        """Wait until a statement waits for one of the locks that this connection holds."""
         await self.telegram.until(f"SELECT count(*) > 0 FROM ({_WAITING}) AS waiting")
 
     async def break_off(self) -> None:

@@ -28,7 +28,7 @@ class Receiver:
 
     @property
     def taken(self) -> list[dict[str, Any]]:
-        """Each message once."""
+        """The received messages, each once even if it was posted again."""
         return [json.loads(body) for body in dict(self.posts).values()]
 
     @property

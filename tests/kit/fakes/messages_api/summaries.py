@@ -86,7 +86,7 @@ def asks_for_text(words: str) -> bool:
 
 
 def summary_text(asked: str) -> str:
-    """Return the sentences chosen for a summary as bullets under the headings that are asked for."""
+    """Return the sentences chosen for a summary as bullets, below the second of the headings asked for."""
     chosen = _chosen(_of_history(asked) or source_lines(asked))
     before = [text for found in EARLIER.finditer(asked) for text in sentences(found[2]) if text[0] != "#"]
     bullets = list(dict.fromkeys(f"- {text}" for text in (*before, *(item.text for item in chosen))))
