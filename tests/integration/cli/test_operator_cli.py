@@ -12,6 +12,7 @@ from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.operator_admin import OperatorAdmin
 from shared.adapters.postgres.people.operator_auth import Operators, SignedIn, create_login_link
 from shared.cli.operator import read_operator_arguments, run_operator
+from shared.core.identity.operators import OfTheProvider
 from tests.kit.audit import read_audit
 
 
@@ -84,6 +85,16 @@ async def test_password_that_cannot_be_recorded_is_not_set(terminal: Terminal) -
     with pytest.raises(asyncpg.CheckViolationError):
         await terminal.operator("passwd", "grace")
     assert await terminal.pool.fetchval("SELECT password_hash FROM operators WHERE name = 'grace'") is None
+
+
+async def test_operator_of_the_provider_gets_no_password(terminal: Terminal) -> None:
+    ida = await OperatorAdmin(terminal.pool).upsert_from_provider(
+        issuer="https://id.example", subject="1", name="ida", role="viewer"
+    )
+    assert ida is not None
+    with pytest.raises(OfTheProvider):
+        await terminal.operators.set_password(ida, "three yellow cups", by="test")
+    assert await terminal.pool.fetchval("SELECT password_hash FROM operators WHERE name = 'ida'") is None
 
 
 async def test_login_link_is_recorded_with_its_operator(terminal: Terminal) -> None:

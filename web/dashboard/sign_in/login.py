@@ -144,13 +144,12 @@ class LoginHandlers:
 
         All of your other logins end.
         """
-        operators = self.operators
-        if authed.operator.by_provider:
-            words = "Your password is your identity provider's; change it there."
-            raise HttpRefusal(409, OfTheProvider.code, words)
+        who = authed.operator
         try:
-            who = authed.operator
-            await operators.set_password(who.operator_id, password, by=who.name, keep=authed.token)
+            await self.operators.set_password(who.operator_id, password, by=who.name, keep=authed.token)
+        except OfTheProvider as error:
+            words = "Your password is your identity provider's; change it there."
+            raise HttpRefusal(409, error.code, words) from None
         except WeakPassword as error:
             raise HttpRefusal(422, "weak_password", str(error)) from None
         return DONE

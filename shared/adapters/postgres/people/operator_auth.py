@@ -24,7 +24,7 @@ from shared.adapters.postgres.people.login_tries import (
     build_keys,
     remember_place,
 )
-from shared.core.identity.operators import COMMAND_LINE, ROLES, Role
+from shared.core.identity.operators import COMMAND_LINE, ROLES, OfTheProvider, Role
 from shared.core.identity.passwords import find_weakness
 from shared.core.values.errors import StorageUnavailable
 from shared.core.values.user_agent import browser_name
@@ -247,12 +247,16 @@ class Operators(PoolStore):
         )
 
     async def set_password(self, operator_id: int, password: str, *, by: str, keep: str = "") -> None:
-        """Store a new password and end the operator's other sessions; raises WeakPassword.
+        """Store a new password and end the operator's other sessions.
 
         The session whose token is `keep` stays; login links and unfinished logins are deleted. `by` is the
-        actor in the audit log.
+        actor in the audit log. Raises WeakPassword, and OfTheProvider for an operator of an identity
+        provider.
         """
-        if why := find_weakness(password, name=await self._load_name(operator_id)):
+        name, by_provider = await self._load_password_user(operator_id)
+        if by_provider:
+            raise OfTheProvider
+        if why := find_weakness(password, name=name):
             raise WeakPassword(why)
         hashed = await self._passwords.hash(password)
         await self._store_password(operator_id, hashed, hash_secret(keep), by)
@@ -268,9 +272,10 @@ class Operators(PoolStore):
         )
 
     @store_method
-    async def _load_name(self, operator_id: int) -> str:
-        name = await self._pool.fetchval(*_LOAD_NAME(operator_id=operator_id))
-        return str(name or "")
+    async def _load_password_user(self, operator_id: int) -> tuple[str, bool]:
+        """Return an operator's name, and whether an identity provider logs them in."""
+        row = await self._pool.fetchrow(*_LOAD_PASSWORD_USER(operator_id=operator_id))
+        return ("", False) if row is None else (row["name"], row["by_provider"])
 
     @store_method
     async def _store_password(self, operator_id: int, hashed: str, keep: bytes, by: str) -> None:
@@ -470,7 +475,9 @@ SELECT o.id, o.password_hash, f.confirmed_at IS NOT NULL AS has_factor
   FROM operators o LEFT JOIN operator_factors f ON f.operator_id = o.id
  WHERE o.name = :name AND o.disabled_at IS NULL AND o.issuer IS NULL
 """)
-_LOAD_NAME = Named("SELECT name FROM operators WHERE id = :operator_id")
+_LOAD_PASSWORD_USER = Named("""
+SELECT name, issuer IS NOT NULL AS by_provider FROM operators WHERE id = :operator_id
+""")
 _ABOUT_OPERATOR = Named("SELECT 'operator:' || public_id FROM operators WHERE id = :operator_id")
 _STORE_PASSWORD = Named("""
 WITH changed AS (UPDATE operators SET password_hash = :hashed WHERE id = :operator_id),
