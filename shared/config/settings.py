@@ -353,6 +353,16 @@ def list_declarations() -> Mapping[str, Declaration]:
     }
 
 
+def describe_default(field: str) -> str:
+    """Return the default of a setting as the tables of docs/settings.md say it."""
+    if text := list_declarations()[field].default:
+        return text
+    default = Settings.model_fields[field].default
+    if default is None or default in ((), ""):
+        return "none"
+    return "off" if default is False else str(default)
+
+
 def list_setting_names() -> dict[str, str]:
     """Environment name of each setting, by field."""
     names = {}

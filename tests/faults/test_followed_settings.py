@@ -6,12 +6,13 @@ import json
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from decimal import Decimal
 
 import pytest
 
 from shared.bootstrap.stored_settings import open_stored_settings
 from shared.config.settings import load_settings
-from shared.config.stored import list_storable
+from shared.config.stored import StoredSettings, list_storable
 from shared.supervision.process_secrets import works_with
 from tests.faults.crash_points import IN_A_FOLLOW
 from tests.kit.deployment.breakable_servers import SECRET, Case
@@ -20,6 +21,7 @@ from tests.kit.deployment.processes import START_SECONDS, Process, ended
 from tests.kit.fakes.bot_api import TOKEN, running_bot_api
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.night import by_night
+from web.dashboard.setup.settings import render_settings
 
 NEEDED_WITH: dict[str, dict[str, str]] = {
     "EVERTALK_ALERT_WEBHOOK_URL": {
@@ -47,7 +49,7 @@ async def store(case: Case, changes: Mapping[str, str | None], *, secret: str | 
 
 
 def saved_values(fake_url: str) -> dict[str, str]:
-    """Return a value for each setting that a web process can follow, all of them unlike its default."""
+    """Return values for settings that a web process can follow; the others take `find_other_value`."""
     model = json.dumps([{"name": "other", "wire": "openai", "base_url": "http://127.0.0.1:9/v1"}])
     return {
         "ANTHROPIC_API_KEY": "another-key-for-the-fake",
@@ -101,6 +103,29 @@ def saved_values(fake_url: str) -> dict[str, str]:
     }  # fmt: skip
 
 
+def find_other_value(name: str) -> str:
+    """Return a value unlike the default for a setting without one of its own above."""
+    rows = render_settings(load_settings(), StoredSettings(version=0))["settings"]
+    row = next(row for row in rows if row["name"] == name)
+    match row["kind"]:
+        case "switch":
+            return "false" if row["value"] == "true" else "true"
+        case "choice":
+            return str(next(choice for choice in row["choices"] if choice != row["value"]))
+        case "number":
+            return str(Decimal(row["value"] or 6) + 1)
+        case "secret":
+            return "k" * 40
+    return "other"
+
+
+def test_other_value_differs_from_the_default() -> None:
+    found = {name: find_other_value(name) for name in list_storable()}
+    assert (found["EVERTALK_TELEGRAM_DRAFTS"], found["EVERTALK_TELEGRAM_REACTIONS"]) == ("false", "true")
+    assert found["EVERTALK_TELEGRAM_ACCESS"] == "allowlist"
+    assert (found["EVERTALK_HANDOVER_MINUTES"], found["EVERTALK_KEEP_TURNS"]) == ("11.0", "7")
+
+
 @asynccontextmanager
 async def running(case: Case, *modules: str, **more: str) -> AsyncIterator[list[Process]]:
     """Processes with an environment of their own, as a container starts them."""
@@ -149,7 +174,9 @@ async def test_streaming_visitors_lose_nothing_while_each_setting_is_saved(
     ])  # fmt: skip
     values = saved_values(fake.base_url)
     names = list_storable()
-    assert set(values) == {name for name, field in names.items() if works_with("web", field)}
+    used = {name for name, field in names.items() if works_with("web", field)}
+    assert values.keys() <= used
+    values |= {name: find_other_value(name) for name in used - values.keys()}
     given = {"ANTHROPIC_API_KEY": "a-key-for-the-fake", "ANTHROPIC_BASE_URL": fake.base_url}
     await store(case, given)
     async with (

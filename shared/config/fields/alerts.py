@@ -71,6 +71,7 @@ class AlertSettings(BaseModel):
     ] = Field(
         default=(), description="ids of Telegram chats that receive alerts from the first configured bot"
     )
+    # The process that opens an alert stores its targets; the worker opens none.
     alert_webhook_url: Annotated[
         WebhookAddress | None,
         Declaration(

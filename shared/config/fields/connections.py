@@ -96,6 +96,7 @@ class ConnectionSettings(BaseModel):
             "add `?sslmode=verify-full`"
         ),
     )
+    # Migrations, dumps and the doctor use it; no process that runs all the time does.
     direct_database_url: Annotated[
         PostgresAddress | None,
         Declaration("Storage and processes", default="`DATABASE_URL`", processes=(), per_host=True),

@@ -81,6 +81,7 @@ class ModelSettings(BaseModel):
         default=None,
         description="JSON file with servers of the Model Context Protocol, see [tools](agents.md#tools)",
     )
+    # The worker shows a model the tools that the model was shown before.
     mcp_servers: Annotated[
         McpServers | None,
         Declaration("Agents and tools", processes=ALL, form=FormRow("tools", "MCP servers")),

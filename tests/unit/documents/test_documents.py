@@ -15,7 +15,6 @@ from shared.config.agents import AgentDefaults, check_config, read_config
 from shared.config.settings import Settings, list_setting_names
 from shared.core.commands.commands import COMMANDS, commands_for
 from shared.core.presets.catalog import PRESETS
-from web.dashboard.setup.settings import PAGE
 
 ROOT = Path(__file__).parents[3]
 STEADY = PRESETS["steady"]
@@ -40,11 +39,6 @@ def test_the_settings_stand_in_one_page_only() -> None:
     for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
         listed = re.findall(r"^\| `([A-Z][A-Z0-9_]+)` \|", page.read_text(), flags=re.MULTILINE)
         assert page.name == "settings.md" or listed == [], page.name
-
-
-def test_a_container_has_the_page_that_the_dashboard_reads() -> None:
-    assert PAGE == ROOT / "docs" / "settings.md"
-    assert "!docs/settings.md" in (ROOT / ".dockerignore").read_text().splitlines()
 
 
 def test_the_defaults_in_the_table_are_the_defaults() -> None:

@@ -1,4 +1,4 @@
-"""Settings for operators: their values, sources, descriptions from docs/settings.md, and changes."""
+"""Settings for operators: their values, sources, descriptions and changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, get_args, get_origin
 from urllib.parse import urlsplit, urlunsplit
 
@@ -25,6 +24,7 @@ from shared.config.settings import (
     BadSettings,
     Settings,
     SettingsProblem,
+    describe_default,
     find_setting_sources,
     is_secret,
     list_declarations,
@@ -51,8 +51,6 @@ from web.security import HttpRefusal
 
 router = OperationRouter()
 _MODELS = "EVERTALK_MODELS"
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "settings.md"
-_ROW = re.compile(r"^\| `([A-Z0-9_]+)` \| (.*?) \| (.*) \|$", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]]+)\]\([^)\s]*\)")
 Changes = Annotated[
     dict[str, str | None],
@@ -115,7 +113,9 @@ class SettingsHandlers:
         raise HttpRefusal(409, "stale", words, changed=changed, theirs=await self._load_all())
 
     async def _load_all(self) -> dict[str, Any]:
-        return await asyncio.to_thread(_render_all, self.settings, await load_stored(self.stored_settings))
+        return await asyncio.to_thread(
+            render_settings, self.settings, await load_stored(self.stored_settings)
+        )
 
 
 async def load_stored(store: PostgresStoredSettings) -> StoredSettings:
@@ -175,11 +175,12 @@ def _text_of(row: StoredSetting) -> str | None:
     return "set" if row.text and is_sealed(row.name) else row.text and _without_password(row.text)
 
 
-def _render_all(given: Settings, found: StoredSettings) -> dict[str, Any]:
-    told, origins, locked = _read_page(), find_setting_sources(), find_locked()
+def render_settings(given: Settings, found: StoredSettings) -> dict[str, Any]:
+    """Return all settings as the dashboard shows them, with what is stored and not yet in use."""
+    origins, locked = find_setting_sources(), find_locked()
     rows = {row.name: row for row in found.rows}
     settings = [
-        _render_setting(given, field, name, told, origins[field])
+        _render_setting(given, field, name, origins[field])
         | (_render_stored(field, rows.get(name), name in locked) if field in STORABLE else {})
         for field, name in list_setting_names().items()
     ]
@@ -210,20 +211,17 @@ def _pending(given: Settings, wanted: Settings, locked: frozenset[str]) -> Itera
             yield names[field]
 
 
-def _render_setting(
-    given: Settings, field: str, name: str, told: dict[str, tuple[str, str]], origin: str
-) -> dict[str, Any]:
-    value, usual = getattr(given, field), Settings.model_fields[field].get_default(call_default_factory=True)
-    if origin == "default" and value != usual:
+def _render_setting(given: Settings, field: str, name: str, origin: str) -> dict[str, Any]:
+    value, declared = getattr(given, field), Settings.model_fields[field]
+    if origin == "default" and value != declared.get_default(call_default_factory=True):
         origin = "start"
-    default, meaning = told.get(name, ("", ""))
     return {
         "name": name,
         "secret": is_secret(field),
         "value": _render_value(field, value, known=origin != "default"),
         "from": origin,
-        "default": default,
-        "meaning": meaning,
+        "default": _render_plain(describe_default(field)),
+        "meaning": _render_plain(declared.description or ""),
     }
 
 
@@ -298,15 +296,6 @@ def _without_password(text: str) -> str:
     return urlunsplit(parts._replace(netloc=f"…@{parts.netloc.rpartition('@')[2]}"))
 
 
-@functools.lru_cache(maxsize=1)
-def _read_page() -> dict[str, tuple[str, str]]:
-    """Return default and meaning of each setting from the tables of docs/settings.md, by name.
-
-    Returns an empty dict if the page is not installed.
-    """
-    try:
-        text = PAGE.read_text(encoding="utf-8")
-    except OSError:
-        return {}
-    rows = _ROW.findall(_LINK.sub(r"\1", text))
-    return {name: (default.replace("`", ""), meaning.replace("`", "")) for name, default, meaning in rows}
+def _render_plain(text: str) -> str:
+    """Return a text of the documentation without links and back-ticks."""
+    return _LINK.sub(r"\1", text).replace("`", "")
