@@ -21,5 +21,13 @@ def by_night(night: int, *, else_: int) -> int:
 
 
 def rest_at_night(cases: Iterable[Any], *, by_day: Container[Any]) -> list[Any]:
-    """Return the cases as parameters of a test; those that are not named run with `--night` only."""
-    return [pytest.param(one, marks=() if one in by_day else pytest.mark.night) for one in cases]
+    """Return the cases as parameters of a test; those that are not named run with `--night` only.
+
+    A case of several parameters is a tuple.
+    """
+    return [
+        pytest.param(
+            *(one if type(one) is tuple else (one,)), marks=() if one in by_day else pytest.mark.night
+        )
+        for one in cases
+    ]

@@ -17,12 +17,13 @@ from playwright.async_api import Browser, BrowserContext, Page, Route, expect
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.operator_auth import create_login_link
 from shared.config.settings import load_settings
-from tests.browser.axe import look_for_faults
+from tests.browser.axe import look_for_faults, look_in_both_schemes
 from tests.browser.dashboard.news import REFRESHES, without_news
 from tests.browser.dashboard.place import TABS, Place, fits, log_in
 from tests.kit.dashboard import seed
 from tests.kit.dashboard.fixtures import RunCommands
 from tests.kit.dashboard.serve import served
+from tests.kit.night import rest_at_night
 
 pytestmark = pytest.mark.browser
 
@@ -334,20 +335,18 @@ async def test_every_control_has_a_name_and_every_id_is_one(seen: Seen, place: P
         assert len(ids) == len(set(ids))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_axe_finds_nothing(seen: Seen, place: Place, browser: Browser, scheme: Any) -> None:
+async def test_axe_finds_nothing(seen: Seen, place: Place, browser: Browser) -> None:
     page = seen.page
-    await page.emulate_media(color_scheme=scheme)
     found = {}
     ours = ("/dashboard", "/dashboard/sessions", "/dashboard/costs", "/dashboard/jobs", "/dashboard/account")
     for path in (*ours, *(place.tab(name) for name in TABS)):
         await page.goto(path if path.startswith("http") else place.url + path)
         await expect(page.locator("main h1")).to_be_visible()
         await expect(page.locator(".skeleton")).to_have_count(0)
-        found[path] = await look_for_faults(page)
-    stranger = await browser.new_page(color_scheme=scheme)
+        found[path] = await look_in_both_schemes(page)
+    stranger = await browser.new_page()
     await stranger.goto(f"{place.url}/dashboard/login")
-    found["login"] = await look_for_faults(stranger)
+    found["login"] = await look_in_both_schemes(stranger)
     await stranger.close()
     assert {path: some for path, some in found.items() if some} == {}
 
@@ -448,7 +447,9 @@ print(1)
 ```"""
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1360), ("dark", 1360), ("light", 390)])
+@pytest.mark.parametrize(
+    ("scheme", "width"), [*rest_at_night([("light", 1360)], by_day=()), ("dark", 1360), ("light", 390)]
+)
 async def test_messages_are_drawn_as_the_visitor_sees_them(
     seen: Seen, place: Place, scheme: Any, width: int
 ) -> None:

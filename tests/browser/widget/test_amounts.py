@@ -16,6 +16,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.browser.widget.conftest import Visitor
 from tests.browser.widget.hands import log, say
 from tests.browser.widget.stub import Stub, note_of
+from tests.kit.night import rest_at_night
 
 pytestmark = pytest.mark.browser
 AMOUNTS = ("nothing", "one", "many", "unnamed", "very long")
@@ -113,7 +114,7 @@ def keep_picture(page: Page, name: str) -> None:
         page.screenshot(path=Path(folder) / f"{name}.png")
 
 
-@pytest.mark.parametrize("amount", AMOUNTS)
+@pytest.mark.parametrize("amount", rest_at_night(AMOUNTS, by_day=("nothing", "unnamed", "very long")))
 @pytest.mark.parametrize("screen", SCREENS, ids=lambda screen: screen.__name__)
 def test_screen_shows_no_stray_value_and_nothing_sticks_out(
     visitor: Visitor, stub: Stub, screen: Any, amount: str

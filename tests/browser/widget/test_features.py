@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
@@ -15,6 +16,7 @@ from tests.browser.widget.conftest import Visitor
 from tests.browser.widget.embedding_page import call
 from tests.browser.widget.hands import arrived, asked, becomes, frames, log, say
 from tests.browser.widget.stub import Stub, ctx
+from tests.kit.night import rest_at_night
 
 pytestmark = pytest.mark.browser
 HUMAN = {"name": "human", "description": "Talk to a person"}
@@ -716,8 +718,9 @@ def test_f6_goes_to_the_log_and_back(visitor: Visitor) -> None:
     expect(box).to_be_focused()
 
 
-@pytest.mark.parametrize("locale", ["en", "ur"])
-@pytest.mark.parametrize("width", [320, 550])
+@pytest.mark.parametrize(
+    ("width", "locale"), rest_at_night(product((320, 550), ("en", "ur")), by_day=((320, "ur"), (550, "en")))
+)
 def test_everything_fits_a_narrow_or_enlarged_page(
     visitor: Visitor, stub: Stub, width: int, locale: str
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 from tests.browser.widget.conftest import Visitor
 from tests.browser.widget.hands import becomes, log, say
 from tests.browser.widget.stub import Stub, note_of
+from tests.kit.night import rest_at_night
 
 pytestmark = pytest.mark.browser
 LONG = "Ada’s sister Ingrid lives in Tromsø, where the sun does not rise between November and January. " * 4
@@ -321,8 +323,10 @@ def test_the_sheet_speaks_german(visitor: Visitor, stub: Stub) -> None:
     expect(page.get_by_role("listitem")).to_contain_text("Tatsache · 04.05.2026aus einem Werkzeug")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("locale", ["en", "ur"])
+@pytest.mark.parametrize(
+    ("theme", "locale"),
+    rest_at_night(product(("light", "dark"), ("en", "ur")), by_day=(("light", "ur"), ("dark", "en"))),
+)
 def test_the_sheet_fits_and_its_targets_are_large_enough(
     visitor: Visitor, stub: Stub, theme: str, locale: str
 ) -> None:

@@ -18,6 +18,7 @@ from shared.adapters.postgres.db.readiness import BRIDGE_END, FORMER, VERSIONS, 
 from tests.conftest import DatabaseServer
 from tests.integration.adapters.postgres.db.schemas import schema_of
 from tests.kit.former_schemas import NoHistory, list_former_schemas
+from tests.kit.night import rest_at_night
 
 
 async def run_in(database_url: str, work: Callable[[Connection], None]) -> None:
@@ -63,7 +64,10 @@ async def sorted_schema_of(database_url: str) -> list[list[str]]:
     return sorted(sorted(line.rstrip(",") for line in one.splitlines()) for one in statements)
 
 
-@pytest.mark.parametrize("revision", ["0001", "0007", "0015", "0028", "0036", "0043", BRIDGE_END])
+REVISIONS = ("0001", "0007", "0015", "0028", "0036", "0043", BRIDGE_END)
+
+
+@pytest.mark.parametrize("revision", rest_at_night(REVISIONS, by_day=("0001", "0028", BRIDGE_END)))
 async def test_schema_before_the_first_file_becomes_the_newest(
     revision: str, database_url: str, empty_database_url: str
 ) -> None:
