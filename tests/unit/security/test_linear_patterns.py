@@ -19,7 +19,7 @@ from shared.core.session import summary
 from shared.core.tools import fetched_pages, reminders, repeating
 from shared.core.values import identifiers, secrets_filter, speech
 from shared.core.values.tagged_text import replace_tagged, tagged_passages
-from tests.kit.night import at_night, by_night
+from tests.kit.night import at_night, by_night, rest_at_night
 from tests.unit.security import pattern_hunt
 from tests.unit.security.pattern_hunt import Found, hostile, hunt, overlapping_neighbours
 
@@ -29,6 +29,8 @@ BOUNDED = {
     "shared/adapters/postgres/db/readiness.py::_REVISION": "reads Evertalk's own migrations",
     "shared/core/values/identifiers.py::_SENTENCE_START": "reads four characters",
     "bot/telegram/markup/block_tree.py::_TRAILING": "reads 64 characters",
+    "web/dashboard/sign_in/login.py::'<!--message-->.*?<!--end-->'": "reads Evertalk's own page",
+    "web/dashboard/sign_in/login.py::'<!--provider-->.*?<!--end-->'": "reads Evertalk's own page",
     "web/dashboard/setup/settings.py::_ROW": "reads Evertalk's own document",
     "web/dashboard/setup/settings.py::_LINK": "reads Evertalk's own document",
     "web/server/words.py::_MARKED": "reads Evertalk's own pages",
@@ -60,7 +62,7 @@ ADVICE = (
     "middle of a run (`(?<!\\s)\\s*+x`), or scan by code as `tagged_text` does."
 )
 LISTED = pattern_hunt.read_hunted()
-DAILY_INPUTS = 40
+DAILY_INPUTS = 12
 """Inputs for a pattern that passed a hunt with all of its 500 inputs and has not changed since."""
 
 
@@ -208,7 +210,9 @@ FORMER: dict[str, tuple[re.Pattern[str], re.Pattern[str], str]] = {
 
 
 @pytest.mark.control("S51")
-@pytest.mark.parametrize("name", FORMER)
+@pytest.mark.parametrize(
+    "name", rest_at_night(FORMER, by_day=("cited", "opened", "email", "path", "time", "link"))
+)
 def test_hunt_catches_the_former_pattern(name: str) -> None:
     former, _, method = FORMER[name]
     assert hunt(Found(name, former, method)) is not None

@@ -57,7 +57,7 @@ def test_a_sample_in_small_parts(name: str, limit: int) -> None:
 def test_growing_answer_makes_no_message_shorter_when_the_next_opens() -> None:
     """A paragraph that would move to the next message is shown there, and not before."""
     chance = Random(5)
-    for _ in range(by_night(30, else_=4)):
+    for _ in range(by_night(30, else_=1)):
         code = "```py\n" + "    x = 1\n" * chance.randint(3, 60) + "```"
         items = "".join(f"- {'item ' * chance.randint(1, 9)}\n" for _ in range(6))
         blocks = chance.choices(["word " * chance.randint(5, 150), items, code, WHOLE], k=30)
