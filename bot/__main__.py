@@ -143,7 +143,7 @@ async def _listen(app: App, service: TelegramService, settings: Settings) -> web
     """
     server = web.Application()
     service.add_routes(server)
-    server.router.add_get("/readyz", partial(_readyz, app, service))
+    server.router.add_get("/readyz", partial(_answer_readyz, app, service))
     runner = web.AppRunner(
         server, handle_signals=False, shutdown_timeout=3, access_log=None, auto_decompress=False
     )
@@ -152,7 +152,7 @@ async def _listen(app: App, service: TelegramService, settings: Settings) -> web
     return runner
 
 
-async def _readyz(app: App, service: TelegramService, request: web.Request) -> web.Response:
+async def _answer_readyz(app: App, service: TelegramService, request: web.Request) -> web.Response:
     """Answer a readiness check: 200 if the newest heartbeat was stored and the bot is warmed up, else 503."""
     database = app.heartbeat.write_state
     ready = database == "ok" and service.is_warm

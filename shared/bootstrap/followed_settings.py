@@ -137,7 +137,7 @@ class SettingsFollower:
         if (version := await self._store.load_version()) == self._version:
             return None
         try:
-            found = await self._store.load(_names_for(self._role))
+            found = await self._store.load(_list_names(self._role))
             wanted = await asyncio.to_thread(load_usable, found, self._role)
         except UNUSABLE:
             self._version = version
@@ -219,7 +219,7 @@ async def load_followed_settings(settings: Settings, *, role: Role) -> FollowedS
     pool = await open_pool(resolve_server_urls(settings)[0], size=1)
     try:
         await PostgresReadiness(pool).refuse_unknown()
-        found = await build_stored_settings(pool, settings).load(_names_for(role))
+        found = await build_stored_settings(pool, settings).load(_list_names(role))
     finally:
         await pool.close()
     return FollowedSettings(
@@ -241,6 +241,6 @@ def build_follower(pool: Pool, followed: FollowedSettings, *, role: Role) -> Cha
     return SettingsFollower(store, followed, role=role, news=news)
 
 
-def _names_for(role: Role) -> frozenset[str]:
+def _list_names(role: Role) -> frozenset[str]:
     """Return the names of settings that a process of this role uses; it decrypts no other secrets."""
     return frozenset(name for name, field in list_storable().items() if works_with(role, field))

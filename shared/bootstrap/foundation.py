@@ -158,7 +158,7 @@ class Foundation:
     def list_breakers(self) -> Mapping[str, BreakerState]:
         """Return the state of the circuit breakers by server URL."""
         others = (self.transcriber, self.speaker, self.picture_maker)
-        return _states((self.models, *(one for one in others if one is not None)))
+        return _list_states((self.models, *(one for one in others if one is not None)))
 
     async def close(self) -> None:
         """Stop the heartbeat, release leases, and close all connections."""
@@ -269,7 +269,7 @@ class HasBreakers(Protocol):
     def list_states(self) -> Mapping[str, BreakerState]: ...
 
 
-def _states(services: Sequence[HasBreakers]) -> Mapping[str, BreakerState]:
+def _list_states(services: Sequence[HasBreakers]) -> Mapping[str, BreakerState]:
     return {url: state for service in services for url, state in service.list_states().items()}
 
 
@@ -281,7 +281,7 @@ def build_health(parts: ConfiguredParts) -> Health:
     failed = settings.backups / FAILED_BACKUP_FILE if settings.backup_keep else None
     marks = _build_fingerprint(settings)
     return Health(
-        partial(_states, (models, *services)),
+        partial(_list_states, (models, *services)),
         settings.data_dir,
         narrowed=models.list_narrowed_windows,
         learned=models.list_learned,

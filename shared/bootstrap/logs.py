@@ -25,7 +25,7 @@ def configure_logs(settings: Settings, *, process: str, secrets: Iterable[Secret
     terminal and JSON elsewhere.
     """
     as_json = settings.log_format == "json" or (settings.log_format == "auto" and not sys.stderr.isatty())
-    redactor = _Redactor((*_secret_values(settings), *(secret.get_secret_value() for secret in secrets)))
+    redactor = _Redactor((*_list_secrets(settings), *(secret.get_secret_value() for secret in secrets)))
     shared: list[structlog.types.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -86,7 +86,7 @@ class _Redactor:
         return redact(value)
 
 
-def _secret_values(settings: Settings) -> list[str]:
+def _list_secrets(settings: Settings) -> list[str]:
     """Return the secrets in the settings that have at least 8 characters."""
     values = (getattr(settings, field) for field in Settings.model_fields)
     found = [value.get_secret_value() for value in values if isinstance(value, SecretStr)]

@@ -88,7 +88,7 @@ def run_process(
     board = start_watchdog(role)
     board.set_folder(str(settings.data_dir))
     freeze_loaded_objects()
-    with asyncio.Runner(loop_factory=None if role == "worker" else _loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=None if role == "worker" else _get_loop_factory()) as runner:
         board.install(runner.get_loop())
         try:
             code = runner.run(_serve(settings, role, configure, work, waiting or Waiting()))
@@ -107,7 +107,7 @@ def _begin_again() -> None:
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own program
 
 
-def _loop_factory() -> Any:
+def _get_loop_factory() -> Any:
     """Return the factory of uvloop's event loop; None if uvloop is not installed."""
     try:
         import uvloop

@@ -53,7 +53,7 @@ async def follow_settings(app: App, settings: Settings) -> None:
         for name in ("models", "reranker", "encoder", "mcp_tools")
         if (part := getattr(former, name)) is not None and part is not getattr(parts, name)
     ]
-    app.background_tasks.start(_retire(app, [former_pictures, *_closable(replaced)], answering))
+    app.background_tasks.start(_close_later(app, [former_pictures, *_find_closable(replaced)], answering))
     for follow in app.followers:
         await follow()
 
@@ -83,11 +83,11 @@ def _rebuild_services(app: App) -> None:
     )
 
 
-def _closable(parts: Sequence[Any]) -> list[Closable]:
+def _find_closable(parts: Sequence[Any]) -> list[Closable]:
     return [part for part in parts if isinstance(part, McpTools) or hasattr(part, "close")]
 
 
-async def _retire(app: App, parts: Sequence[Closable], answering: frozenset[tuple[int, int]]) -> None:
+async def _close_later(app: App, parts: Sequence[Closable], answering: frozenset[tuple[int, int]]) -> None:
     """Close replaced parts after RETIRED_SECONDS, and not before the answers that use them have ended."""
     app.retired.extend(parts)
     until = asyncio.get_running_loop().time() + RETIRED_SECONDS

@@ -49,7 +49,7 @@ def run_doctor() -> int:
         say(finding)
     if any(finding.level == "fail" for finding in found):
         return 1
-    return asyncio.run(_examine(load_settings(), say))
+    return asyncio.run(_run_checks(load_settings(), say))
 
 
 async def _load_in_force(settings: Settings, url: str) -> tuple[Settings, Sequence[Finding]]:
@@ -70,7 +70,7 @@ async def _load_in_force(settings: Settings, url: str) -> tuple[Settings, Sequen
     return in_force, [Finding("ok", f"secrets: {', '.join(f'{name} from the database' for name in names)}")]
 
 
-async def _examine(settings: Settings, say: Callable[[Finding], None]) -> int:
+async def _run_checks(settings: Settings, say: Callable[[Finding], None]) -> int:
     """Run all checks; return 0 if none failed, else 1."""
     levels = await run_checks(map(Check, HERE), settings, say=say)
     try:

@@ -187,11 +187,11 @@ async def check_mcp(settings: Settings, url: str = "") -> Sequence[Finding]:
     advice = "Correct it; docs/agents.md, MCP servers, has an example."
     findings = [Finding("warn", f"{path}: {problem}", advice) for problem in problems]
     for probed in await asyncio.gather(*(probe_servers(server) for server in servers)):
-        findings += _about_mcp(probed)
+        findings += _check_mcp(probed)
     return findings
 
 
-def _about_mcp(probed: ServerProbe) -> Iterator[Finding]:
+def _check_mcp(probed: ServerProbe) -> Iterator[Finding]:
     if not probed.reached:
         what = f"the MCP server {probed.server} cannot be used: {probed.problem}"
         yield Finding("warn", what, "Start it by hand to see its output, or remove it from the file.")
@@ -211,16 +211,16 @@ async def check_backups(settings: Settings, url: str = "") -> Sequence[Finding]:
     """
     if not settings.embedded_postgres:
         return []
-    found = [_newest_backup(settings, datetime.now(UTC))]
+    found = [_check_newest_backup(settings, datetime.now(UTC))]
     if settings.backup_copy_dir is not None:
-        found.append(_newest_copy(settings.backup_copy_dir, settings, datetime.now(UTC)))
+        found.append(_check_newest_copy(settings.backup_copy_dir, settings, datetime.now(UTC)))
     if (settings.data_dir / JOURNAL).exists():
         what = "a restore was interrupted while it replaced files"
         found.append(Finding("warn", what, "Run ./evertalk up to complete it."))
     return found
 
 
-def _newest_copy(folder: Path, settings: Settings, now: datetime) -> Finding:
+def _check_newest_copy(folder: Path, settings: Settings, now: datetime) -> Finding:
     """Return a finding about the folder for copies: whether it is missing, outdated, or on the disk of the
     data.
     """
@@ -239,7 +239,7 @@ def _newest_copy(folder: Path, settings: Settings, now: datetime) -> Finding:
     return Finding("ok", what)
 
 
-def _newest_backup(settings: Settings, now: datetime) -> Finding:
+def _check_newest_backup(settings: Settings, now: datetime) -> Finding:
     """Return a finding about the newest backup, or about the last failure of a daily one."""
     last = find_last_backup(settings, now=now)
     if (failure := read_last_failure(settings)) is not None:

@@ -85,7 +85,7 @@ async def check_compaction_hook(settings: Settings, url: str) -> Sequence[Findin
 async def check_pruning_rules(settings: Settings, url: str) -> Sequence[Finding]:
     """Check the pruning rules of the agents; no finding if all are valid."""
     found: list[Finding] = []
-    for name, config in (await _configs(url)).items():
+    for name, config in (await _load_configs(url)).items():
         try:
             if "pruning" in config:
                 prune_rules(config["pruning"])
@@ -169,7 +169,7 @@ def build_spending_finding(settings: Settings, *, used_micro: int, warned: int) 
 
 async def check_agents(settings: Settings, url: str) -> Sequence[Finding]:
     """Check the agents' configurations against the settings, models and MCP servers of this installation."""
-    configs = await _configs(url)
+    configs = await _load_configs(url)
     finding = check_agent_rows(settings, configs)
     public: dict[str, list[str]] = {}
     async with open_connection(url) as connection:
@@ -191,7 +191,7 @@ async def check_agents(settings: Settings, url: str) -> Sequence[Finding]:
     ]
 
 
-async def _configs(url: str) -> Mapping[str, Mapping[str, Any]]:
+async def _load_configs(url: str) -> Mapping[str, Mapping[str, Any]]:
     """Return the configuration of each agent by name."""
     async with open_connection(url) as connection:
         rows = await connection.fetch("SELECT name, config::text FROM agents ORDER BY name")

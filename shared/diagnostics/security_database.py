@@ -105,15 +105,15 @@ def review_database(settings: Settings, stored: DeploymentRows) -> Iterator[Find
             "After a promotion, messages acknowledged just before may be lost.",
             "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)' (docs/server.md, A standby)",
         )
-    yield from _operators(settings, stored.operators)
+    yield from _check_operators(settings, stored.operators)
     for key in stored.keys:
-        yield from _key(key)
+        yield from _check_key(key)
     for site in stored.sites:
         yield from review_site_origins(str(site["name"]), tuple(site["origins"]))
-        yield from _site(settings, site)
+        yield from _check_site(settings, site)
     for bot in stored.bots:
-        yield from _bot(bot)
-    yield from _agents(settings, stored)
+        yield from _check_bot(bot)
+    yield from _check_agents(settings, stored)
 
 
 def _record(settings: Settings, stored: DeploymentRows) -> Iterator[Finding]:
@@ -132,7 +132,7 @@ def _record(settings: Settings, stored: DeploymentRows) -> Iterator[Finding]:
         )
 
 
-def _operators(settings: Settings, operators: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+def _check_operators(settings: Settings, operators: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
     admins = [str(one["name"]) for one in operators if one["role"] == "admin"]
     if len(admins) > _MANY_ADMINS:
         yield slight(
@@ -165,7 +165,7 @@ def _operators(settings: Settings, operators: Sequence[Mapping[str, Any]]) -> It
             )
 
 
-def _key(key: Mapping[str, Any]) -> Iterator[Finding]:
+def _check_key(key: Mapping[str, Any]) -> Iterator[Finding]:
     everything = set(key["scopes"]) >= set(SCOPES)
     name = str(key["name"])
     if everything and key["is_unbound"]:
@@ -189,7 +189,7 @@ def _key(key: Mapping[str, Any]) -> Iterator[Finding]:
         )
 
 
-def _site(settings: Settings, site: Mapping[str, Any]) -> Iterator[Finding]:
+def _check_site(settings: Settings, site: Mapping[str, Any]) -> Iterator[Finding]:
     name = str(site["name"])
     config = site["config"] if isinstance(site["config"], Mapping) else {}
     personal = "public" not in (site["audience"], settings.profile)
@@ -208,7 +208,7 @@ def _site(settings: Settings, site: Mapping[str, Any]) -> Iterator[Finding]:
         )
 
 
-def _bot(bot: Mapping[str, Any]) -> Iterator[Finding]:
+def _check_bot(bot: Mapping[str, Any]) -> Iterator[Finding]:
     if bot["access"] == "open" and bot["audience"] == "personal":
         yield serious(
             f"anyone who finds @{bot['username']} can use it as your personal assistant",
@@ -217,7 +217,7 @@ def _bot(bot: Mapping[str, Any]) -> Iterator[Finding]:
         )
 
 
-def _agents(settings: Settings, stored: DeploymentRows) -> Iterator[Finding]:
+def _check_agents(settings: Settings, stored: DeploymentRows) -> Iterator[Finding]:
     """Yield findings about tools that strangers can use, and tools that can send text elsewhere."""
     servers, _ = list_servers(settings)
     places: dict[str, list[str]] = {}

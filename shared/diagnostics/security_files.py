@@ -29,25 +29,25 @@ _PINNED = re.compile(r".+(@[0-9][\w.+-]*|==[\w.+-]+)")
 def review_files(settings: Settings) -> Iterator[Finding]:
     """Yield the findings about files of a deployment."""
     folder = settings.data_dir
-    yield from _private(
+    yield from _check_private(
         folder,
         "it holds every conversation and the key that encrypts secrets",
         passing=_can_traverse(settings),
     )
-    yield from _private(folder / "secret_key", "it decrypts every stored secret")
-    yield from _private(settings.backups, "each backup holds all data")
+    yield from _check_private(folder / "secret_key", "it decrypts every stored secret")
+    yield from _check_private(settings.backups, "each backup holds all data")
     if (env := default_env_file()) is not None:
-        yield from _private(env, "it holds this deployment's keys")
-    yield from _unchangeable(folder / "workspaces", "files there are instructions to the assistant")
-    yield from _root(folder)
-    yield from _shared_account(settings)
-    yield from _backups(settings)
+        yield from _check_private(env, "it holds this deployment's keys")
+    yield from _check_unchangeable(folder / "workspaces", "files there are instructions to the assistant")
+    yield from _check_root(folder)
+    yield from _check_shared_account(settings)
+    yield from _check_backups(settings)
     if (path := find_mcp_file(settings)) is not None:
-        yield from _unchangeable(path, "programs named there are started as you")
-        yield from _tool_servers(path)
+        yield from _check_unchangeable(path, "programs named there are started as you")
+        yield from _check_tool_servers(path)
 
 
-def _mode(path: Path) -> int:
+def _read_mode(path: Path) -> int:
     """Return the permission bits of a path; 0 if it does not exist."""
     try:
         return stat.S_IMODE(path.stat().st_mode)
@@ -55,12 +55,12 @@ def _mode(path: Path) -> int:
         return 0
 
 
-def _private(path: Path, because: str, *, passing: int = 0) -> Iterator[Finding]:
+def _check_private(path: Path, because: str, *, passing: int = 0) -> Iterator[Finding]:
     """Yield a finding if other accounts can read or change a path.
 
     `passing` are permission bits that are allowed.
     """
-    mode = _mode(path)
+    mode = _read_mode(path)
     if not mode & 0o077 & ~passing:
         return
     right = f"{0o700 | passing:o}" if path.is_dir() else "600"
@@ -72,9 +72,9 @@ def _private(path: Path, because: str, *, passing: int = 0) -> Iterator[Finding]
     )
 
 
-def _unchangeable(path: Path, because: str) -> Iterator[Finding]:
+def _check_unchangeable(path: Path, because: str) -> Iterator[Finding]:
     """Yield a finding if other accounts can change a path."""
-    mode = _mode(path)
+    mode = _read_mode(path)
     if mode & 0o022:
         yield grave(
             f"other accounts on this machine can change {path} ({mode:o})",
@@ -83,7 +83,7 @@ def _unchangeable(path: Path, because: str) -> Iterator[Finding]:
         )
 
 
-def _root(folder: Path) -> Iterator[Finding]:
+def _check_root(folder: Path) -> Iterator[Finding]:
     if os.name != "posix" or os.geteuid() != 0:
         return
     yield serious(
@@ -93,7 +93,7 @@ def _root(folder: Path) -> Iterator[Finding]:
     )
 
 
-def _servers_account(settings: Settings) -> ProcessUser | None:
+def _find_servers_account(settings: Settings) -> ProcessUser | None:
     """Return the account of servers that root starts; None if it is root itself or no server is embedded."""
     if os.geteuid() != 0 or not (settings.embedded_postgres or settings.embedded_redis):
         return None
@@ -104,12 +104,12 @@ def _servers_account(settings: Settings) -> ProcessUser | None:
 
 def _can_traverse(settings: Settings) -> int:
     """Return the permission bits that the servers' account needs on the data folder."""
-    account = _servers_account(settings)
+    account = _find_servers_account(settings)
     return 0 if account is None else account.passing
 
 
-def _shared_account(settings: Settings) -> Iterator[Finding]:
-    account = _servers_account(settings)
+def _check_shared_account(settings: Settings) -> Iterator[Finding]:
+    account = _find_servers_account(settings)
     if account is not None and account.is_shared:
         yield serious(
             "the servers run as the account nobody, which other programs use, too",
@@ -118,7 +118,7 @@ def _shared_account(settings: Settings) -> Iterator[Finding]:
         )
 
 
-def _backups(settings: Settings) -> Iterator[Finding]:
+def _check_backups(settings: Settings) -> Iterator[Finding]:
     if not settings.embedded_postgres:
         yield slight(
             "Evertalk cannot see whether the database is backed up",
@@ -138,12 +138,12 @@ def _backups(settings: Settings) -> Iterator[Finding]:
     )
 
 
-def _tool_servers(path: Path) -> Iterator[Finding]:
+def _check_tool_servers(path: Path) -> Iterator[Finding]:
     servers, _ = load_servers(path)
     for server in servers:
-        yield from _server(server, path)
-    literal = [name for name in _written_secrets(path) if name]
-    if literal and _mode(path) & 0o044:
+        yield from _check_server(server, path)
+    literal = [name for name in _find_written_secrets(path) if name]
+    if literal and _read_mode(path) & 0o044:
         yield grave(
             f"other accounts can read {path}, which holds secrets of {', '.join(sorted(set(literal)))}",
             "With these secrets they can act as you at those servers.",
@@ -151,8 +151,8 @@ def _tool_servers(path: Path) -> Iterator[Finding]:
         )
 
 
-def _server(server: McpServer, path: Path) -> Iterator[Finding]:
-    if server.url.startswith("http://") and classify_host(_host(server.url)) != "here":
+def _check_server(server: McpServer, path: Path) -> Iterator[Finding]:
+    if server.url.startswith("http://") and classify_host(_parse_host(server.url)) != "here":
         yield grave(
             f"the tools of {server.name} are called over http",
             "Anyone on the network path can read the calls and answer in the server's name.",
@@ -166,11 +166,11 @@ def _server(server: McpServer, path: Path) -> Iterator[Finding]:
         )
 
 
-def _host(url: str) -> str:
+def _parse_host(url: str) -> str:
     return url.split("://", 1)[-1].split("/", 1)[0].rsplit("@", 1)[-1].rsplit(":", 1)[0]
 
 
-def _written_secrets(path: Path) -> Iterator[str]:
+def _find_written_secrets(path: Path) -> Iterator[str]:
     """Yield the names of MCP servers whose headers or environment contain plain values instead of
     variables.
     """

@@ -41,7 +41,7 @@ async def run_review(settings: Settings, *, as_json: bool, say: Callable[[str], 
         map(Check, (_check_set_up, _check_rows, _check_redis)), settings, say=risks.append
     )
     risks.sort(key=lambda risk: GRADES.index(risk.level))
-    for line in _as_json(risks) if as_json else _as_text(risks):
+    for line in _write_json(risks) if as_json else _write_text(risks):
         say(line)
     return int("grave" in levels)
 
@@ -99,13 +99,13 @@ async def _accepts_without_password(url: str) -> bool:
         await client.aclose()
 
 
-def _as_text(risks: Sequence[Finding]) -> Iterator[str]:
+def _write_text(risks: Sequence[Finding]) -> Iterator[str]:
     yield from map(str, risks)
     told = ", ".join(f"{count} {grade}" for grade, count in _count(risks).items() if count)
     yield f"\n{told or 'Nothing to change'}. docs/controls.md lists the security controls of Evertalk itself."
 
 
-def _as_json(risks: Sequence[Finding]) -> Iterator[str]:
+def _write_json(risks: Sequence[Finding]) -> Iterator[str]:
     told = [{"grade": one.level, "what": one.what, "why": one.why, "change": one.advice} for one in risks]
     yield json.dumps({"counts": _count(risks), "risks": told}, indent=2)
 

@@ -197,7 +197,7 @@ class Visitors:
         """Return all readable sites by name, at most `SITES_SECONDS` old. Raises StorageUnavailable."""
         now = time.monotonic()
         if now - self._sites_read > SITES_SECONDS:
-            read = [self._site(row) for row in (await self._store.load_sites()).values()]
+            read = [self._build_site(row) for row in (await self._store.load_sites()).values()]
             self._sites = {site.name: site for site in read if site is not None}
             self._sites_read = now
         return self._sites
@@ -206,7 +206,7 @@ class Visitors:
         """Drop the cached sites, so that the next call of `sites` reads them from the database."""
         self._sites_read = float("-inf")
 
-    def _site(self, row: SiteRow) -> Site | None:
+    def _build_site(self, row: SiteRow) -> Site | None:
         """Return the site of a row.
 
         None if its configuration cannot be read, since that may restrict access.
@@ -216,13 +216,13 @@ class Visitors:
         except BadSiteConfig as error:
             log.error("site_unreadable", site=row.name, problems=list(error.problems))
             return None
-        secrets = tuple(found for name in row.secrets if (found := self._secret(row, name)))
+        secrets = tuple(found for name in row.secrets if (found := self._decrypt_secret(row, name)))
         return Site(
             name=row.name, audience=row.audience, allowed_origins=row.allowed_origins, config=config,
             secrets=secrets,
         )  # fmt: skip
 
-    def _secret(self, row: SiteRow, name: str) -> bytes | None:
+    def _decrypt_secret(self, row: SiteRow, name: str) -> bytes | None:
         """Return a decrypted signing secret of a site; None if it cannot be decrypted."""
         if self._encryption is None:
             self._encryption = Encryption(resolve_secret_key(self.settings))
@@ -274,8 +274,8 @@ class Visitors:
         UnknownSite, BadIdentity, StillAnswering, RateLimited, StorageUnavailable, and NobodyYet for a new
         visitor whose hello does not ask for a conversation.
         """
-        network = self._network_of(request)
-        known = await self._greet(request, hello, network=network, wait=wait)
+        network = self._hash_network(request)
+        known = await self._admit(request, hello, network=network, wait=wait)
         known = await self.open(known, hello.session) or await self.open(known, "") or known
         return replace(known, network=network)
 
@@ -294,7 +294,7 @@ class Visitors:
         row = await self._store.find_conversation(known.row.address_id, wanted)
         return None if row is None else replace(known, row=row)
 
-    async def _greet(
+    async def _admit(
         self, request: web.Request, hello: wire.Hello, *, network: str | None, wait: Callable[[], float]
     ) -> Known:
         """Admit the visitor of a hello without choosing a conversation."""
@@ -304,7 +304,7 @@ class Visitors:
         cookie = self.read_cookie(request, hello.site) if self.is_own_page(request) else None
         if hello.identity is not None:
             key = hello.token if hello.token is not None else cookie
-            return await self._greet_signed(site, hello.identity, key=key, tz=hello.tz)
+            return await self._admit_signed(site, hello.identity, key=key, tz=hello.tz)
         if hello.token is not None:
             row = await self._load_by_token(hello.token, hello.site, network=network)
             return self._build_known(site, row, key=hello.token)
@@ -313,11 +313,11 @@ class Visitors:
         token = cookie or generate_token()
         is_known = cookie is not None and await self._store.find(cookie, network=network) is not None
         if not (hello.begin or is_known or site.config.verified == "required"):
-            raise NobodyYet(site, self._audience(site.audience))
+            raise NobodyYet(site, self._find_audience(site.audience))
         row = await self._find_or_create(token, site, hello.tz, network=network, wait=wait)
         return self._build_known(site, row, key=token, token=None if cookie else token)
 
-    async def _greet_signed(self, site: Site, signed: str, *, key: str | None, tz: str) -> Known:
+    async def _admit_signed(self, site: Site, signed: str, *, key: str | None, tz: str) -> Known:
         """Admit a signed-in visitor.
 
         An expired identity token counts as long as the visitor's own token is valid and belongs to the same
@@ -370,7 +370,7 @@ class Visitors:
         """
         former = key if key is not None and wire.is_token(key) else None
         done = await self._identities.identify(
-            site=site.name, place=identity.place, name=identity.name, timezone=_zone(tz), former=former,
+            site=site.name, place=identity.place, name=identity.name, timezone=_check_zone(tz), former=former,
             contact=identity.contact,
         )  # fmt: skip
         if done == "later" and former is not None:
@@ -403,7 +403,7 @@ class Visitors:
         if kind:
             # A request with an Authorization header is never identified by its cookies.
             bearer = kind.lower() == "bearer" and wire.is_token(token.strip())
-            return await self._find_by_bearer(token.strip(), self._network_of(request)) if bearer else None
+            return await self._find_by_bearer(token.strip(), self._hash_network(request)) if bearer else None
         if DASHBOARD_HEADER in request.headers:
             return None
         named = site or request.headers.get(SITE_HEADER)
@@ -411,7 +411,7 @@ class Visitors:
             known
             for name in (await self.sites() if named is None else (named,))
             if (cookie := self.read_cookie(request, name))
-            and (known := await self._find_by_bearer(cookie, self._network_of(request))) is not None
+            and (known := await self._find_by_bearer(cookie, self._hash_network(request))) is not None
         ]
         return found[0] if len(found) == 1 else None
 
@@ -472,7 +472,7 @@ class Visitors:
         origin: Origin | None = parse_origin(request.headers.get("Origin", ""))
         return origin is not None and self._proxies.is_same_origin(request, origin)
 
-    def _network_of(self, request: web.Request) -> str | None:
+    def _hash_network(self, request: web.Request) -> str | None:
         """Return a keyed hash of the client's network.
 
         None unless the profile is `public`, whose spending caps need it.
@@ -510,7 +510,7 @@ class Visitors:
                 raise IdentityRequired
             if seconds := wait():
                 raise wire.RateLimited(retry_after_seconds=seconds, what="newcomers")
-            row = await self._store.create(token, site=site.name, timezone=_zone(tz), network=network)
+            row = await self._store.create(token, site=site.name, timezone=_check_zone(tz), network=network)
         if row is None:
             raise UnknownSite(site.name)
         return row
@@ -525,15 +525,15 @@ class Visitors:
         if site.config.verified == "off" and row.identified:
             raise UnknownToken
         return Known(
-            row=row, audience=self._audience(row.audience), site=site, token=token, key=key,
+            row=row, audience=self._find_audience(row.audience), site=site, token=token, key=key,
             admitted_by=hash_token(key) if key else None,
         )  # fmt: skip
 
-    def _audience(self, said: str) -> Literal["public", "personal"]:
+    def _find_audience(self, said: str) -> Literal["public", "personal"]:
         return "public" if "public" in (self.settings.profile, said) else "personal"
 
 
-def _zone(name: str) -> str | None:
+def _check_zone(name: str) -> str | None:
     """Return the time zone's name if it is valid, else None."""
     try:
         ZoneInfo(name)

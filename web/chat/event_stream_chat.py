@@ -120,7 +120,7 @@ class _Stream:
         """Serve the stream until it is closed."""
         if not self._places.take(self._address, self._limits.sockets_per_address):
             self._end(Closed(wire.CLOSE_RATE, "too many sockets", error=TooManySockets()))
-            await self._until_closed(once=True)
+            await self._send_heartbeats(once=True)
             return
         place = self._open_place(self._known, self._send_queue, name=self._name, transport="event_stream")
         connection = self._request.protocol
@@ -128,17 +128,17 @@ class _Stream:
             if isinstance(connection, Connection):
                 connection.on_lost = lambda: self._send_queue.cut()
             await place.take(self._hello, self._limits)
-            await self._until_closed()
+            await self._send_heartbeats()
         except Closed as closed:
             self._end(closed)
-            await self._until_closed(once=True)
+            await self._send_heartbeats(once=True)
         finally:
             if isinstance(connection, Connection):
                 connection.on_lost = None
             self._places.leave(self._address)
             await place.leave()
 
-    async def _until_closed(self, *, once: bool = False) -> None:
+    async def _send_heartbeats(self, *, once: bool = False) -> None:
         """Send a heartbeat every `COMMENT_SECONDS` until the stream is closed.
 
         A heartbeat has a comment for proxies, which close silent connections, and data for browser scripts,
@@ -291,7 +291,7 @@ class StreamHandlers:
             language=_read_word(body, "locale", wire.WORDS), send=said,
             take_frame=lambda: self.limiter.frames.take(str(known.row.session_id), limits.frames),
         )  # fmt: skip
-        closed = await _receive_frames(talk, frames)
+        closed = await _carry_out_frames(talk, frames)
         if talk.signed_out:
             self.hub.publish_sign_out(known.row.session_id, known.row.address_id)
         answer: dict[str, Any] = {"frames": said.close()}
@@ -329,7 +329,7 @@ def encode_event(data: str) -> str:
     return f"id: {number}\ndata: {data}\n\n" if isinstance(number, int) else f"data: {data}\n\n"
 
 
-async def _receive_frames(talk: SocketSession, frames: list[Any]) -> Closed | None:
+async def _carry_out_frames(talk: SocketSession, frames: list[Any]) -> Closed | None:
     """Carry out frames one after the other; return the close that one of them caused, else None."""
     try:
         for frame in frames:

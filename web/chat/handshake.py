@@ -101,7 +101,7 @@ class Handshake:
             admitted_by=self._known.admitted_by, transport=self._transport,
         )  # fmt: skip
         await self._hub.join(row.session_id, subscriber)
-        await self._welcome(subscriber, hello)
+        await self._send_welcome(subscriber, hello)
 
     async def leave(self) -> None:
         """Leave the conversation; no effect if `take` has not joined it."""
@@ -110,7 +110,7 @@ class Handshake:
             self._places.leave(str(session_id))
             await asyncio.shield(self._hub.leave(session_id, self._subscriber))
 
-    async def _welcome(self, subscriber: Subscriber, hello: wire.Hello) -> None:
+    async def _send_welcome(self, subscriber: Subscriber, hello: wire.Hello) -> None:
         """Send the welcome; events that occur meanwhile are held back and sent after it. Raises Closed."""
         known = self._known
         session_id = known.row.session_id
@@ -120,7 +120,7 @@ class Handshake:
                 if head is None:
                     raise Closed(wire.CLOSE_TOKEN, "unknown session", error=UnknownToken())
                 seen = hello.last_seq if hello.session in ("", str(known.row.session_public_id)) else 0
-                resumed, events = await self._backlog(session_id, seen, head.event_seq)
+                resumed, events = await self._load_backlog(session_id, seen, head.event_seq)
                 state = dict(await self._events.load_running(session_id))
                 read = await self._events.load_read_mark(known.row.address_id)
                 measured = None
@@ -142,7 +142,7 @@ class Handshake:
             **self._offers.build(known.site, known.audience, hello.locale),
             pinned=pinned,
             ctx=None if measured is None else wire.ctx(measured),
-            state=self._state(session_id, state, public=public),
+            state=self._load_state(session_id, state, public=public),
             read=read,
             site=known.build_site_config(hello.locale),
             identified=known.row.place[-12:] if known.row.identified else "",
@@ -151,7 +151,7 @@ class Handshake:
         self._hub.mark_welcomed(session_id, head.event_seq)
         log.debug("visitor_greeted", **describe(known), resumed=resumed)
 
-    async def _backlog(
+    async def _load_backlog(
         self, session_id: int, last_seq: int, head: int
     ) -> tuple[bool, Sequence[Mapping[str, Any]]]:
         """Return True and the events that the client missed.
@@ -167,7 +167,7 @@ class Handshake:
         shown = [row for row in rows if row.event_seq <= head]
         return resumed, [wire.durable(row.event_seq, row.kind, row.payload) for row in shown]
 
-    def _state(self, session_id: int, stored: dict[str, Any], *, public: bool) -> dict[str, Any]:
+    def _load_state(self, session_id: int, stored: dict[str, Any], *, public: bool) -> dict[str, Any]:
         """Return the stored state of the conversation with the text of the running answer, which only memory
         has.
         """

@@ -110,16 +110,16 @@ class _Chat:
             await self._wait_for_close()
             return
         try:
-            await self._talk()
+            await self._serve_visitor()
         except Closed as closed:
             self._end(closed)
             await self._wait_for_close()
         finally:
             self._limiter.address_places.leave(self._address)
 
-    async def _talk(self) -> None:
+    async def _serve_visitor(self) -> None:
         """Admit the visitor and serve frames, again after each change of identity."""
-        hello = await self._hello()
+        hello = await self._receive_hello()
         request = self._request
 
         def greet(hello: wire.Hello) -> Coroutine[Any, Any, Known]:
@@ -133,7 +133,7 @@ class _Chat:
             first = await self._wait_for_somebody(nobody, hello)
             known = await admit(self._hub, greet(replace(hello, begin=True))) if first else None
         while known is not None:
-            known = await self._stay(known, hello, first)
+            known = await self._serve_connection(known, hello, first)
             first = None
 
     async def _wait_for_somebody(self, nobody: NobodyYet, hello: wire.Hello) -> str | None:
@@ -161,7 +161,7 @@ class _Chat:
                     return str(message.data)
         return None
 
-    async def _stay(self, known: Known, hello: wire.Hello, first: str | None) -> Known | None:
+    async def _serve_connection(self, known: Known, hello: wire.Hello, first: str | None) -> Known | None:
         """Serve the connection until it closes or the visitor signs in or out.
 
         Return the new identity then, else None.
@@ -176,7 +176,7 @@ class _Chat:
             await handshake.take(hello, self._limits)
             if first is not None:
                 await session.receive(first)
-            await self._listen(session)
+            await self._carry_out_frames(session)
         except IdentityChanged as anew:
             return anew.known
         finally:
@@ -185,7 +185,7 @@ class _Chat:
                 self._hub.publish_sign_out(known.row.session_id, known.row.address_id)
         return None
 
-    async def _hello(self) -> wire.Hello:
+    async def _receive_hello(self) -> wire.Hello:
         """Return the hello, which must be the first frame. Raises Closed."""
         try:
             async with asyncio.timeout(HELLO_SECONDS):
@@ -203,7 +203,7 @@ class _Chat:
             raise Closed(wire.CLOSE_BAD_HELLO, "bad hello", error=failure)
         return frame
 
-    async def _listen(self, session: SocketSession) -> None:
+    async def _carry_out_frames(self, session: SocketSession) -> None:
         """Carry out frames until the connection closes. Raises Closed and IdentityChanged."""
         async for message in self._socket:
             if self._send_queue.closing:

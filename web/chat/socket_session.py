@@ -148,14 +148,14 @@ class SocketSession:
 
         Raises IdentityChanged and Closed.
         """
-        if _bytes(data) > wire.MAX_FRAME_BYTES:
+        if _measure_bytes(data) > wire.MAX_FRAME_BYTES:
             raise Closed(
                 wire.CLOSE_TOO_BIG, f"{wire.MAX_FRAME_BYTES // 1024} KiB are the most", error=FrameTooLarge()
             )
         cid: str | None = None
         try:
             if wait := self._take_frame():
-                cid = _cid_hint(data)
+                cid = _find_cid(data)
                 raise wire.RateLimited(retry_after_seconds=wait, what="frames")
             frame = wire.read_frame(data)
             cid = getattr(frame, "cid", None)
@@ -180,11 +180,11 @@ class SocketSession:
     async def _handle(self, frame: wire.ClientFrame) -> None:
         match frame:
             case wire.Msg() | wire.Edit() | wire.DeleteAsked():
-                await self._message(frame)
+                await self._store_message(frame)
             case wire.CommandAsked():
-                self._command(frame.cid, frame.command, frame.args)
+                self._start_command(frame.cid, frame.command, frame.args)
             case wire.PinAsked(cid=cid, mid=mid, pinned=pinned):
-                self._command(cid, "pin" if pinned else "unpin", mid)
+                self._start_command(cid, "pin" if pinned else "unpin", mid)
             case wire.Stop():
                 await self._actions.stop(self._known, frame, self._send)
             case wire.Judgement():
@@ -194,7 +194,7 @@ class SocketSession:
             case wire.Resync(mid=mid):
                 await self._actions.resync(self._known, int(mid[1:]), self._send)
             case wire.Identify(identity=identity):
-                await self._identify(identity)
+                await self._change_identity(identity)
             case wire.Typing():
                 self._hub.publish_typing(str(self._known.row.session_public_id))
             case wire.Ping(n=n):
@@ -202,7 +202,7 @@ class SocketSession:
             case wire.Hello():
                 raise wire.BadFrame("hello was said already")
 
-    async def _identify(self, identity: str | None) -> None:
+    async def _change_identity(self, identity: str | None) -> None:
         """Sign the visitor in, or out if `identity` is None; always raises IdentityChanged or Closed."""
         visitors = self._visitors
         anew = (
@@ -211,7 +211,7 @@ class SocketSession:
         self.signed_out = identity is None and self._known.row.identified
         raise IdentityChanged(await admit(self._hub, anew))
 
-    async def _message(self, frame: wire.Msg | wire.Edit | wire.DeleteAsked) -> None:
+    async def _store_message(self, frame: wire.Msg | wire.Edit | wire.DeleteAsked) -> None:
         """Store a new, edited or deleted message.
 
         Its sender gets the acknowledgement before other clients see it.
@@ -245,7 +245,7 @@ class SocketSession:
         await self._intake.delete(self._known, seq=frame.seq)
         self._send(wire.delete_ack(frame.cid, frame.seq))
 
-    def _command(self, cid: str, name: str, args: str | Mapping[str, Any]) -> None:
+    def _start_command(self, cid: str, name: str, args: str | Mapping[str, Any]) -> None:
         self._commands.start(
             self._known, cid=cid, name=name, args=args, language=self._language, send=self._send
         )
@@ -255,13 +255,13 @@ OpenSession = Callable[..., SocketSession]
 """Callable that creates the session of a client; its services are already bound."""
 
 
-def _bytes(data: str | Mapping[str, Any]) -> int:
+def _measure_bytes(data: str | Mapping[str, Any]) -> int:
     """Return the size of a frame in UTF-8 bytes."""
     text = data if isinstance(data, str) else wire.encode(data)
     return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
 
-def _cid_hint(data: str | Mapping[str, Any]) -> str | None:
+def _find_cid(data: str | Mapping[str, Any]) -> str | None:
     """Return the cid of a refused frame, so that the browser can mark its message.
 
     None if it cannot be read.

@@ -240,31 +240,31 @@ def read_frame(data: str | Mapping[str, Any]) -> ClientFrame:
     frame = read_object(data) if isinstance(data, str) else data
     kind = frame.get("t")
     if not isinstance(kind, str):
-        raise BadFrame("a frame needs a text `t`", cid=_cid_of(frame))
+        raise BadFrame("a frame needs a text `t`", cid=_find_cid(frame))
     if (read := _READERS.get(kind)) is not None:
         return read(frame)
     match kind:
         case "msg":
-            cid = _pattern(frame, "cid", _CID)
+            cid = _parse_pattern(frame, "cid", _CID)
             return Msg(cid=cid, text=_clean_text(frame, cid), attachments=files(frame, cid))
         case "edit":
-            cid, mid = _pattern(frame, "cid", _CID), _pattern(frame, "mid", _MESSAGE)
+            cid, mid = _parse_pattern(frame, "cid", _CID), _parse_pattern(frame, "mid", _MESSAGE)
             return Edit(cid=cid, seq=int(mid[1:]), text=_clean_text(frame, cid))
         case "delete":
-            cid, mid = _pattern(frame, "cid", _CID), _pattern(frame, "mid", _MESSAGE)
+            cid, mid = _parse_pattern(frame, "cid", _CID), _parse_pattern(frame, "mid", _MESSAGE)
             return DeleteAsked(cid=cid, seq=int(mid[1:]))
         case "stop":
-            return Stop(mid=_pattern(frame, "mid", _MID) if frame.get("mid") else None)
+            return Stop(mid=_parse_pattern(frame, "mid", _MID) if frame.get("mid") else None)
         case "read":
-            return Read(seq=_integer(frame, "seq"))
+            return Read(seq=_parse_integer(frame, "seq"))
         case "resync":
-            return Resync(mid=_pattern(frame, "mid", _TURN))
+            return Resync(mid=_parse_pattern(frame, "mid", _TURN))
         case "identify":
-            return Identify(identity=_identity(frame))
+            return Identify(identity=_parse_identity(frame))
         case "typing":
             return Typing()
         case "ping":
-            return Ping(n=_integer(frame, "n"))
+            return Ping(n=_parse_integer(frame, "n"))
         case _:
             return Unknown(t=kind[:40])
 
@@ -272,7 +272,7 @@ def read_frame(data: str | Mapping[str, Any]) -> ClientFrame:
 def read_object(data: str | bytes) -> dict[str, Any]:
     """Return a JSON object; NaN and Infinity are refused. Raises BadFrame."""
     try:
-        value = json.loads(data, parse_constant=_no_constant)
+        value = json.loads(data, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         raise BadFrame("not JSON") from None
     if not isinstance(value, dict):
@@ -304,37 +304,37 @@ def is_token(token: str) -> bool:
     return _TOKEN.fullmatch(token) is not None
 
 
-def _no_constant(name: str) -> Never:
+def _refuse_constant(name: str) -> Never:
     raise ValueError(name)
 
 
-def _hello(frame: Mapping[str, Any]) -> Hello:
+def _parse_hello(frame: Mapping[str, Any]) -> Hello:
     token = frame.get("token")
     if token is not None and (not isinstance(token, str) or len(token) > 256):
         raise BadFrame("`token` is not a token")
     return Hello(
-        version=_integer(frame, "v"),
-        site=_pattern(frame, "site", _SITE),
-        last_seq=_integer(frame, "last_seq"),
+        version=_parse_integer(frame, "v"),
+        site=_parse_pattern(frame, "site", _SITE),
+        last_seq=_parse_integer(frame, "last_seq"),
         token=token or None,
-        locale=_hint(frame, "locale"),
-        tz=_hint(frame, "tz"),
-        session=_hint(frame, "session"),
-        identity=_identity(frame),
+        locale=_parse_hint(frame, "locale"),
+        tz=_parse_hint(frame, "tz"),
+        session=_parse_hint(frame, "session"),
+        identity=_parse_identity(frame),
         begin=frame.get("begin") is not False,
     )
 
 
-def _identity(frame: Mapping[str, Any]) -> str | None:
+def _parse_identity(frame: Mapping[str, Any]) -> str | None:
     """Return the identity token of a frame; None if missing or empty. Its length is checked later."""
     identity = frame.get("identity")
     if identity is not None and not isinstance(identity, str):
-        raise BadFrame("`identity` is not text", cid=_cid_of(frame))
+        raise BadFrame("`identity` is not text", cid=_find_cid(frame))
     return identity or None
 
 
-def _command(frame: Mapping[str, Any]) -> CommandAsked:
-    cid = _pattern(frame, "cid", _CID)
+def _parse_command(frame: Mapping[str, Any]) -> CommandAsked:
+    cid = _parse_pattern(frame, "cid", _CID)
     args = frame.get("args", "")
     if args is None:
         args = ""
@@ -342,27 +342,29 @@ def _command(frame: Mapping[str, Any]) -> CommandAsked:
         raise BadFrame("`args` is text or an object", cid=cid)
     if isinstance(args, str):
         args = _clean_text(frame, cid, field="args") if args else ""
-    return CommandAsked(cid=cid, command=_pattern(frame, "command", _COMMAND), args=args)
+    return CommandAsked(cid=cid, command=_parse_pattern(frame, "command", _COMMAND), args=args)
 
 
 def _pin(frame: Mapping[str, Any]) -> PinAsked:
     pinned = frame.get("pinned")
     if not isinstance(pinned, bool):
-        raise BadFrame("`pinned` is true or false", cid=_cid_of(frame))
-    return PinAsked(cid=_pattern(frame, "cid", _CID), mid=_pattern(frame, "mid", _MID), pinned=pinned)
+        raise BadFrame("`pinned` is true or false", cid=_find_cid(frame))
+    return PinAsked(
+        cid=_parse_pattern(frame, "cid", _CID), mid=_parse_pattern(frame, "mid", _MID), pinned=pinned
+    )
 
 
-def _judgement(frame: Mapping[str, Any]) -> Judgement:
-    cid, value, text = _pattern(frame, "cid", _CID), frame.get("value"), frame.get("text", "")
+def _parse_judgement(frame: Mapping[str, Any]) -> Judgement:
+    cid, value, text = _parse_pattern(frame, "cid", _CID), frame.get("value"), frame.get("text", "")
     if isinstance(value, bool) or value not in (1, 0, -1):
         raise BadFrame("`value` is 1, 0 or -1", cid=cid)
     if not isinstance(text, str):
         raise BadFrame("`text` is not text", cid=cid)
-    return Judgement(cid=cid, mid=_pattern(frame, "mid", _MID), value=value, text=text)
+    return Judgement(cid=cid, mid=_parse_pattern(frame, "mid", _MID), value=value, text=text)
 
 
 _READERS: Mapping[str, Callable[[Mapping[str, Any]], ClientFrame]] = {
-    "hello": _hello, "command": _command, "pin": _pin, "feedback": _judgement,
+    "hello": _parse_hello, "command": _parse_command, "pin": _pin, "feedback": _parse_judgement,
 }  # fmt: skip
 
 
@@ -383,29 +385,29 @@ def files(frame: Mapping[str, Any], cid: str | None = None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(ids))
 
 
-def _pattern(frame: Mapping[str, Any], name: str, pattern: re.Pattern[str]) -> str:
+def _parse_pattern(frame: Mapping[str, Any], name: str, pattern: re.Pattern[str]) -> str:
     """Return a text field that matches a pattern. Raises BadFrame."""
     value = frame.get(name)
     if not isinstance(value, str) or pattern.fullmatch(value) is None:
-        raise BadFrame(f"`{name}` is missing or malformed", cid=_cid_of(frame))
+        raise BadFrame(f"`{name}` is missing or malformed", cid=_find_cid(frame))
     return value
 
 
-def _integer(frame: Mapping[str, Any], name: str) -> int:
+def _parse_integer(frame: Mapping[str, Any], name: str) -> int:
     """Return a field that is a whole number from 0 to 2**53 - 1. Raises BadFrame."""
     value = frame.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _MAX_INTEGER:
-        raise BadFrame(f"`{name}` is not a whole number", cid=_cid_of(frame))
+        raise BadFrame(f"`{name}` is not a whole number", cid=_find_cid(frame))
     return value
 
 
-def _hint(frame: Mapping[str, Any], name: str) -> str:
+def _parse_hint(frame: Mapping[str, Any], name: str) -> str:
     """Return an optional hint such as a locale; empty if it is missing or malformed."""
     value = frame.get(name, "")
     return value if isinstance(value, str) and WORDS.fullmatch(value) else ""
 
 
-def _cid_of(frame: Mapping[str, Any]) -> str | None:
+def _find_cid(frame: Mapping[str, Any]) -> str | None:
     """Return the cid of a frame; None without a valid one."""
     cid = frame.get("cid")
     return cid if isinstance(cid, str) and _CID.fullmatch(cid) else None
@@ -545,12 +547,12 @@ def ctx(measured: ContextMeasured) -> Frame:
         "status": measured.status,
         "parts": dict(measured.parts),
         "stale": False,
-        "next": _next_summary(measured),
+        "next": _describe_next_summary(measured),
     }
     return {**frame, "estimated": True} if measured.estimated else frame
 
 
-def _next_summary(measured: ContextMeasured) -> Frame:
+def _describe_next_summary(measured: ContextMeasured) -> Frame:
     """Return in how many turns the next automatic summary comes, or why none will."""
     if measured.summary_withheld:
         return {"withheld": measured.summary_withheld}

@@ -56,7 +56,7 @@ async def check_api_key(request: web.Request, handler: Handler) -> web.StreamRes
 
     Raises HttpRefusal with status 401 or 403, and RateLimited.
     """
-    token = _token(request)
+    token = _find_key(request)
     if token is None or request.match_info.http_exception is not None:
         return await handler(request)
     auth = request.app[API]
@@ -138,7 +138,7 @@ NOWHERE = 0
 NAME_THE_SESSION = "Name a conversation that this key may reach, by the id that it had when it was made."
 
 
-def _token(request: web.Request) -> str | None:
+def _find_key(request: web.Request) -> str | None:
     """Return the API key in the Authorization header; None if there is none."""
     kind, _, token = request.headers.get("Authorization", "").partition(" ")
     token = token.strip()

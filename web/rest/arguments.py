@@ -97,11 +97,11 @@ def arguments_of(operation: Operation) -> tuple[Parameter, ...]:
                 for name, hint in spread.items()
             ]
         else:
-            found.append(_argument(one, hints[one.name], parts, usual))
+            found.append(_describe_argument(one, hints[one.name], parts, usual))
     return tuple(found)
 
 
-def _argument(one: inspect.Parameter, hint: Any, parts: Any, usual: Place) -> Parameter:
+def _describe_argument(one: inspect.Parameter, hint: Any, parts: Any, usual: Place) -> Parameter:
     """Return a parameter of a signature; positional ones are parts of the path, named in `parts`."""
     marks = getattr(hint, "__metadata__", ())
     shape = next((mark for mark in marks if isinstance(mark, Shape)), None)
@@ -171,16 +171,16 @@ def _validate(operation: Operation, given: Json, places: Mapping[str, Place] | N
         place = "body" if places is None else places[str(first["loc"][0])]
         if place == "path":
             raise HttpRefusal(404, "not_found", operation.missing) from None
-        raise BadField(_refusal(first, model), place=place) from None
+        raise BadField(_explain_refusal(first, model), place=place) from None
     missing = {one.name for one in arguments_of(operation) if one.spread} - found.model_fields_set
     return {name: value for name, value in found.__dict__.items() if name not in missing}
 
 
-def _refusal(error: Any, model: type[BaseModel]) -> str:
+def _explain_refusal(error: Any, model: type[BaseModel]) -> str:
     """Return the sentence that says what is wrong with a field."""
     name, *inside = error["loc"]
     place = "".join(char for char in ".".join(map(str, error["loc"]))[:80] if char.isprintable())
-    fields = _fields_of(model)
+    fields = _describe_fields(model)
     if error["type"] == "extra_forbidden":
         known = "" if inside else f"; known are {', '.join(fields['properties'])}"
         return f"There is no field `{place}`{known}."
@@ -195,7 +195,7 @@ def _refusal(error: Any, model: type[BaseModel]) -> str:
 
 
 @functools.cache
-def _fields_of(model: type[BaseModel]) -> Json:
+def _describe_fields(model: type[BaseModel]) -> Json:
     """Return the JSON schema of a model; cached, so that invalid requests cost no more than valid ones."""
     return model.model_json_schema(schema_generator=Untitled)
 

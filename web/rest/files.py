@@ -97,13 +97,13 @@ async def send_csv(
     headers: Mapping[str, str],
 ) -> web.StreamResponse:
     """Send rows as a CSV file to download; `name` is without suffix and must not contain text of users."""
-    pieces = _pieces(columns, rows)
+    pieces = _write_pieces(columns, rows)
     return await send_file(
         request, pieces, name=f"{name}.csv", kind="text/csv; charset=utf-8", headers=headers, seconds=None
     )
 
 
-async def _pieces(columns: Sequence[str], rows: AsyncIterator[Sequence[object]]) -> AsyncIterator[str]:
+async def _write_pieces(columns: Sequence[str], rows: AsyncIterator[Sequence[object]]) -> AsyncIterator[str]:
     """Yield the CSV file in pieces of about PIECE_CHARS."""
     written, chars = [_MARK + csv_line(columns)], 0
     async for row in rows:

@@ -54,7 +54,7 @@ _COMMANDS = commands_for(channel="web", audience="personal", demo=True, speaks=T
 def document(operations: Sequence[Operation]) -> dict[str, Any]:
     """Return the OpenAPI document of these operations; takes a moment, since it builds every model."""
     described = [one for one in operations if one.group]
-    bodies = {one: kind for one in described if (kind := _body_of(one)) is not None}
+    bodies = {one: kind for one in described if (kind := _find_body(one)) is not None}
     sent = [Error, *(kind for one in described for kind in (*one.answers.values(), *one.events.values()))]
     inputs: list[Any] = [(id(kind), "serialization", TypeAdapter(kind)) for kind in sent if kind]
     inputs += [(id(kind), "validation", TypeAdapter(kind)) for kind in bodies.values()]
@@ -69,8 +69,8 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
     for one in described:
         place, method = paths.setdefault(one.path, {}), one.method.lower()
         body = schemas.get(id(bodies[one])) if one in bodies else None
-        told = _operation(one, schemas, body)
-        place[method] = _together(place[method], told) if method in place else told
+        told = _describe_operation(one, schemas, body)
+        place[method] = _merge_operations(place[method], told) if method in place else told
     return {
         "openapi": VERSION,
         "info": {
@@ -89,7 +89,7 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
                     "scheme": "bearer",
                     "description": "Token of a visitor, as `hello` or `POST /recover` returns it.",
                 },
-                "key": {"type": "http", "scheme": "bearer", "description": _key_words()},
+                "key": {"type": "http", "scheme": "bearer", "description": _describe_key()},
                 "operator": {"type": "apiKey", "in": "cookie", "name": "evertalk_operator"},
             },
         },
@@ -108,7 +108,7 @@ def _describe_defaults(schema: Schema) -> None:
             shape["description"] = f"{words}; default {default!r}" if words else f"default {default!r}"
 
 
-def _body_of(one: Operation) -> Any:
+def _find_body(one: Operation) -> Any:
     """Return the type of the whole body: a named shape, or a model of the handler's fields.
 
     None without a body.
@@ -120,17 +120,17 @@ def _body_of(one: Operation) -> Any:
     return model_of.__wrapped__(one, body=True) if inside else None
 
 
-def _operation(one: Operation, schemas: Mapping[int, Schema], body: Schema | None) -> dict[str, Any]:
+def _describe_operation(one: Operation, schemas: Mapping[int, Schema], body: Schema | None) -> dict[str, Any]:
     """Return the description of one operation."""
     described: dict[str, Any] = {
         "operationId": one.name,
         "summary": one.summary,
-        "description": "\n\n".join(filter(None, (one.description, _who(one)))),
+        "description": "\n\n".join(filter(None, (one.description, _describe_callers(one)))),
         "tags": [one.group],
-        "security": _security(one),
-        "responses": {**_answers(one, schemas), **_refusals(one, body)},
+        "security": _describe_security(one),
+        "responses": {**_describe_answers(one, schemas), **_describe_refusals(one, body)},
     }
-    if parameters := _parameters(one):
+    if parameters := _describe_parameters(one):
         described["parameters"] = parameters
     if one.takes != JSON:
         body = {"type": "string", "format": "binary"}
@@ -139,7 +139,7 @@ def _operation(one: Operation, schemas: Mapping[int, Schema], body: Schema | Non
     return described
 
 
-def _together(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+def _merge_operations(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     """Return one description for two operations at the same address, for its visitor and for operators."""
     parameters = {(each["in"], each["name"]): each for each in first["parameters"]}
     for each in second["parameters"]:
@@ -158,7 +158,7 @@ def _together(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _who(one: Operation) -> str:
+def _describe_callers(one: Operation) -> str:
     """Return the sentence that says who may call an operation."""
     may = ["everyone"] if one.anyone else []
     may += ["visitors, in their own conversation"] if one.visitor else []
@@ -167,21 +167,21 @@ def _who(one: Operation) -> str:
     return f"Allowed for {'; '.join(may)}."
 
 
-def _security(one: Operation) -> list[dict[str, list[str]]]:
+def _describe_security(one: Operation) -> list[dict[str, list[str]]]:
     ways: list[dict[str, list[str]]] = [{}] if one.anyone else []
     ways += [{"visitor": []}] if one.visitor else []
     ways += [{"key": [one.scope]}] if one.scope else []
     return [*ways, {"operator": [one.role]}] if one.role else ways
 
 
-def _parameters(one: Operation) -> list[dict[str, Any]]:
+def _describe_parameters(one: Operation) -> list[dict[str, Any]]:
     asked = {each.wire_name: each.place for each in arguments_of(one) if each.place != "body"}
     parameters: list[dict[str, Any]] = [_OF] if one.names_session else []
     if not asked:
         return parameters
     schema = model_of.__wrapped__(one, body=False).model_json_schema(schema_generator=Untitled)
     for name, place in asked.items():
-        shape = _given(schema["properties"][name])
+        shape = _simplify_parameter(schema["properties"][name])
         if (one.name, place) == ("runCommand", "path"):
             shape["enum"] = [command.name for command in _COMMANDS]
         words = shape.pop("description", "")
@@ -191,18 +191,20 @@ def _parameters(one: Operation) -> list[dict[str, Any]]:
     return parameters
 
 
-def _given(schema: Schema) -> Schema:
+def _simplify_parameter(schema: Schema) -> Schema:
     """Return the schema of a parameter without null and default."""
     shape = {key: value for key, value in schema.items() if key != "default"}
     kinds = [kind for kind in shape.pop("anyOf", ()) if kind != {"type": "null"}]
     return shape | (kinds[0] if len(kinds) == 1 else {"anyOf": kinds} if kinds else {})
 
 
-def _answers(one: Operation, schemas: Mapping[int, Schema]) -> dict[str, Any]:
+def _describe_answers(one: Operation, schemas: Mapping[int, Schema]) -> dict[str, Any]:
     answers: dict[str, Any] = {}
     for status, kind in one.answers.items():
         types = (one.media,) if isinstance(one.media, str) else one.media
-        content: Schema = {media: {"schema": schemas[id(kind)] if kind else _file(media)} for media in types}
+        content: Schema = {
+            media: {"schema": schemas[id(kind)] if kind else _describe_file(media)} for media in types
+        }
         told = {201: "made", 202: "accepted; the answer comes"}.get(status, "done")
         if one.events and status == min(one.answers):
             content[_EVENTS] = {"schema": {"type": "string"}}
@@ -212,14 +214,14 @@ def _answers(one: Operation, schemas: Mapping[int, Schema]) -> dict[str, Any]:
     return answers
 
 
-def _file(media: str) -> Schema:
+def _describe_file(media: str) -> Schema:
     """Return the schema of a file: text, a JSON object with any fields, or bytes."""
     if media == JSON:
         return {"type": "object", "additionalProperties": True, "description": "the file as one JSON object"}
     return {"type": "string"} if media.startswith("text/") else {"type": "string", "format": "binary"}
 
 
-def _refusals(one: Operation, body: Schema | None) -> dict[str, Any]:
+def _describe_refusals(one: Operation, body: Schema | None) -> dict[str, Any]:
     statuses = {400, 403, 408, 429, 503, *one.refusals}
     statuses |= set() if one.anyone and one.scope is None else {401}
     statuses |= {413, 415} if body or one.takes != JSON else set()
@@ -240,6 +242,6 @@ def _add_arguments(fields: dict[str, Schema]) -> None:
             )
 
 
-def _key_words() -> str:
+def _describe_key() -> str:
     scopes = "\n".join(f"* `{scope}`: {told}" for scope, told in SCOPES.items())
     return f"a key of `./evertalk key create`, with scopes:\n\n{scopes}"

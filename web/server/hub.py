@@ -440,7 +440,7 @@ class Hub:
     def publish_sign_out(self, session_id: int, address_id: int) -> None:
         """Announce a sign-out, and make other clients of the address reconnect with their own rights."""
         self._enqueue_announcement(ALL_PROCESSES, {**LEFT, "session": session_id, "place": address_id})
-        self._redirect(session_id, address_id, "signed out")
+        self._close_address(session_id, address_id, "signed out")
 
     def _add_delta(self, session_id: int, delta: Delta) -> None:
         """Add a piece of a running answer, and send collected pieces when they are due."""
@@ -587,7 +587,7 @@ class Hub:
         elif kind == TELEGRAM_CHAT_MOVED["t"]:
             self._tasks.start(self._check_moved())
         elif kind == LEFT["t"]:
-            self._redirect(message["session"], message["place"], "signed out")
+            self._close_address(message["session"], message["place"], "signed out")
         elif isinstance(event_seq, int):
             self.advance_to(session_id, event_seq)
         elif kind == WANTED["t"]:
@@ -687,9 +687,9 @@ class Hub:
             return
         for session_id, address_id in here:
             if leads.get(address_id, session_id) != session_id:
-                self._redirect(session_id, address_id, "moved")
+                self._close_address(session_id, address_id, "moved")
 
-    def _redirect(self, session_id: int, address_id: int, reason: str) -> None:
+    def _close_address(self, session_id: int, address_id: int, reason: str) -> None:
         """Close all connections of one address with `reason`, so that its clients reconnect at once."""
         channel = self._channels.get(session_id)
         for subscriber in tuple(channel.subscribers) if channel is not None else ():
@@ -743,7 +743,7 @@ class Replies:
 
     def __init__(self, sessions: SessionAnswerer, hub: Hub) -> None:
         self._hub = hub
-        self._answering = TurnDispatcher(sessions, channel="web", orphan=self._orphan)
+        self._answering = TurnDispatcher(sessions, channel="web", orphan=self._open_orphan_sink)
         self.start = self._answering.start
         self.begin_to_close = self._answering.stop_accepting
         self.close = self._answering.close
@@ -756,5 +756,5 @@ class Replies:
         """
         self._answering.dispatch(session_id, partial(SessionBroadcast, self._hub, session_id))
 
-    async def _orphan(self, session_id: int) -> OpenReplySink:
+    async def _open_orphan_sink(self, session_id: int) -> OpenReplySink:
         return partial(SessionBroadcast, self._hub, session_id)

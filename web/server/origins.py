@@ -73,7 +73,7 @@ class Proxies:
         ]
         address = request.remote or "unknown"
         while hops and self._is_trusted(address):
-            address = _plain_address(hops.pop())
+            address = _strip_address(hops.pop())
         return address
 
     def client_key(self, request: web.Request) -> str:
@@ -90,7 +90,7 @@ class Proxies:
         if not self.is_direct_and_unknown(address):
             return None
         try:
-            found = ipaddress.ip_address(_plain_address(address))
+            found = ipaddress.ip_address(_strip_address(address))
         except ValueError:
             return None
         return str(ipaddress.ip_network((found, 32 if found.version == 4 else 56), strict=False))
@@ -100,10 +100,10 @@ class Proxies:
 
         Numeric addresses and local names count as this server, and so does any name from a trusted proxy.
         """
-        name = _host_name(request.host)
+        name = _parse_host_name(request.host)
         if self._public is not None and name == self._public.host:
             return True
-        if is_local_name(name) or _is_figures(name):
+        if is_local_name(name) or _is_numeric_address(name):
             return True
         return self._is_trusted(request.remote or "")
 
@@ -152,7 +152,7 @@ class Proxies:
 
     def _is_trusted(self, address: str) -> bool:
         try:
-            found = ipaddress.ip_address(_plain_address(address))
+            found = ipaddress.ip_address(_strip_address(address))
         except ValueError:
             return False
         return any(found in network for network in self._trusted)
@@ -161,7 +161,7 @@ class Proxies:
 def network_key(address: str) -> str:
     """Return the key of an address for limits: IPv4 unchanged, IPv6 as the /56 network of one customer."""
     try:
-        found = ipaddress.ip_address(_plain_address(address))
+        found = ipaddress.ip_address(_strip_address(address))
     except ValueError:
         return address
     if found.version == 4:
@@ -175,7 +175,7 @@ def public_url_origin(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _plain_address(text: str) -> str:
+def _strip_address(text: str) -> str:
     """Return an address without port, brackets, and the IPv6 prefix of an IPv4 address."""
     if text.startswith("["):
         text = text[1:].partition("]")[0]
@@ -184,13 +184,13 @@ def _plain_address(text: str) -> str:
     return text.removeprefix("::ffff:")[:64]
 
 
-def _host_name(host: str) -> str:
+def _parse_host_name(host: str) -> str:
     """Return the name in a Host header without port; for an invalid header a name that matches none."""
     found = _HOST.fullmatch(host.lower())
     return found[1].strip("[]").rstrip(".") if found else "unreadable.invalid"
 
 
-def _is_figures(name: str) -> bool:
+def _is_numeric_address(name: str) -> bool:
     """Return whether a name is a numeric address."""
     try:
         ipaddress.ip_address(name)
@@ -204,7 +204,7 @@ def _is_loopback(address: str) -> bool:
     if address == "":
         return True  # a unix socket
     try:
-        return ipaddress.ip_address(_plain_address(address)).is_loopback
+        return ipaddress.ip_address(_strip_address(address)).is_loopback
     except ValueError:
         return False
 

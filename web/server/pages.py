@@ -83,7 +83,7 @@ class Files:
         ).hexdigest()[:16]
         self._files = {name: _file(name, body) for name, body in bodies.items()}
         self._packed = {name: _file(name, body) for name, body in packed.items()}
-        self.widget = self._pointing_at_digest("widget.js")
+        self.widget = self._read_with_digest("widget.js")
         parts = {one: words.get(f"locales/{one}/chat_parts.json", {}) for one in self.languages}
         spoken = {one: said.get("page", {}) for one, said in parts.items()}
         self._said = {one: spoken.get("en", {}) | said for one, said in spoken.items()}
@@ -97,14 +97,14 @@ class Files:
 
     def page(self, name: str, accepted: str) -> File | None:
         """Return a page in the language of an `Accept-Language` header; None if there is no such page."""
-        found, language = self._pointing_at_digest(name), choose_language(accepted, self.languages)
+        found, language = self._read_with_digest(name), choose_language(accepted, self.languages)
         if found is None:
             return None
         words = self._said.get(language, {}) | {"language": language}
         text = re.sub(r"\[\[(\w+)\]\]", lambda hole: html.escape(words[hole[1]]), found.body.decode())
         return _file(name, text.encode())
 
-    def _pointing_at_digest(self, name: str) -> File | None:
+    def _read_with_digest(self, name: str) -> File | None:
         """Return a bundled file whose addresses contain the digest; None if there is no such file."""
         found = self._packed.get(name)
         if found is None:
@@ -115,7 +115,7 @@ class Files:
 
 def choose_language(accepted: str, languages: Collection[str]) -> str:
     """Return the available language that the header prefers most; English if none is available."""
-    asked = sorted(map(_quality, accepted[:1000].split(",")), key=lambda one: -one[0])
+    asked = sorted(map(_parse_quality, accepted[:1000].split(",")), key=lambda one: -one[0])
     for _, tag in asked:
         language = match_language(tag, languages)
         if language != ENGLISH or tag.lower().startswith(ENGLISH):
@@ -123,7 +123,7 @@ def choose_language(accepted: str, languages: Collection[str]) -> str:
     return ENGLISH
 
 
-def _quality(accepted: str) -> tuple[float, str]:
+def _parse_quality(accepted: str) -> tuple[float, str]:
     """Return weight and tag of an entry such as `de-AT;q=0.8`; weight 0 if it is malformed."""
     tag, _, quality = accepted.strip().partition(";q=")
     try:

@@ -131,9 +131,9 @@ class SendQueue:
         # A task runs only while frames wait, so an idle connection costs none.
         if not self._sending:
             self._sending = True
-            self._spawn(self._drain())
+            self._spawn(self._send_waiting())
 
-    async def _drain(self) -> None:
+    async def _send_waiting(self) -> None:
         """Send the waiting frames, then close the connection if that was requested."""
         try:
             while self._frames:

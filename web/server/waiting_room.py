@@ -27,8 +27,8 @@ async def open_waiting_room(settings: Settings, state: Callable[[], str]) -> Asy
     that is only logged.
     """
     app = web.Application()
-    app.router.add_get("/healthz", _healthz)
-    app.router.add_get("/readyz", lambda request: _readyz(state()))
+    app.router.add_get("/healthz", _answer_healthz)
+    app.router.add_get("/readyz", lambda request: _answer_readyz(state()))
     app.router.add_route("*", "/{path:.*}", _refuse)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
     await runner.setup()
@@ -42,11 +42,11 @@ async def open_waiting_room(settings: Settings, state: Callable[[], str]) -> Asy
         await runner.cleanup()
 
 
-async def _healthz(request: web.Request) -> web.Response:
+async def _answer_healthz(request: web.Request) -> web.Response:
     return web.json_response({"status": "ok"}, headers={"Cache-Control": "no-store"})
 
 
-async def _readyz(state: str) -> web.Response:
+async def _answer_readyz(state: str) -> web.Response:
     answer = {"status": "not ready", "database": state}
     return web.json_response(answer, status=503, headers={"Cache-Control": "no-store"})
 

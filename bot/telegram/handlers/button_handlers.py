@@ -159,7 +159,7 @@ class ButtonHandlers:
             ButtonAction.ANSWER_EDITED: self._retry,
             ButtonAction.CONTINUE: self._go_on,
             ButtonAction.SHORTER: self._shorten,
-            ButtonAction.VIEW_SUMMARY: self._view_summary,
+            ButtonAction.VIEW_SUMMARY: self._send_summary,
             ButtonAction.UNDO_SUMMARY: self._undo_summary,
             ButtonAction.SETTING: self._change_setting,
             ButtonAction.CLOSE: self._close,
@@ -245,7 +245,7 @@ class ButtonHandlers:
         if press.action is ButtonAction.ANSWER_EDITED and pressed_id is not None:
             await self._notifier.delete(get_chat_target(chat), pressed_id)
 
-    async def _view_summary(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> None:
+    async def _send_summary(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> None:
         """Send the text of the newest summary.
 
         A press on an older summary's button is answered as outdated.

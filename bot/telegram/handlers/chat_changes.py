@@ -46,7 +46,7 @@ class ChatChanges:
         router = Router(name="chat_changes")
         router.my_chat_member.register(self._join, ChatMemberUpdatedFilter(JOIN_TRANSITION))
         router.my_chat_member.register(self._leave, ChatMemberUpdatedFilter(LEAVE_TRANSITION))
-        router.my_chat_member.register(self._stay, ChatMemberUpdatedFilter(IS_MEMBER >> IS_MEMBER))
+        router.my_chat_member.register(self._mark_reachable, ChatMemberUpdatedFilter(IS_MEMBER >> IS_MEMBER))
         router.message.register(self._migrate_to, F.migrate_to_chat_id)
         router.message.register(self._migrate_from, F.migrate_from_chat_id)
         for observer in (router.message, router.channel_post):
@@ -60,7 +60,7 @@ class ChatChanges:
 
         In a group or channel, also decide whether it has access, and reply.
         """
-        await self._stay(change)
+        await self._mark_reachable(change)
         if change.chat.type != "private":
             chat_ref, by = build_chat_ref(change.chat), build_author(change.from_user)
             decision = await self._admission.policy.handle_added(chat_ref, by)
@@ -70,7 +70,7 @@ class ChatChanges:
         """Mark a chat as unreachable after the bot was removed or blocked."""
         await self._chats.set_reachable(self._bot_id, change.chat.id, reachable=False)
 
-    async def _stay(self, change: ChatMemberUpdated) -> None:
+    async def _mark_reachable(self, change: ChatMemberUpdated) -> None:
         """Mark a chat as reachable after the bot's rights changed, since calls refused before may now
         succeed.
         """

@@ -243,7 +243,7 @@ class SecretaryMessages:
                 pictures = [await self._store_picture(chat, page.bytes, page.mime) for page in pages]
                 return (Text(text=file_text(name, text[:MOST_FILE_CHARS])), *pictures)
             case Recording() as recording:
-                heard = await self._hear(chat, recording)
+                heard = await self._transcribe_recording(chat, recording)
                 if heard is not None:
                     return (Text(text=file_text(media.name or media.kind, heard)),)
             case CannotRead(reason=unreadable):
@@ -251,7 +251,7 @@ class SecretaryMessages:
         await self._tell(link, "draft_unread", name=escape_markdown(message.sender.name))
         return (self._build_unread(media, reason),)
 
-    async def _hear(self, chat: CustomerChat, recording: Recording) -> str | None:
+    async def _transcribe_recording(self, chat: CustomerChat, recording: Recording) -> str | None:
         """Return the transcript of a recording; None if the recording could not be transcribed."""
         assert self._hearing is not None, "only then recordings are read"
         kept = await self._context.stores.attachments.store(

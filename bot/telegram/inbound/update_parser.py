@@ -113,7 +113,7 @@ def _parse(update: Update, number: int, bot: BotIdentity) -> IncomingUpdate:
         return _parse_message(message, update, bot, edited=False)
     if edited is not None:
         return _parse_message(edited, update, bot, edited=True)
-    reason = _reason_of_no_use(update, bot)
+    reason = _explain_no_use(update, bot)
     return IgnoredUpdate(update_id=number, reason=reason) if reason else update
 
 
@@ -161,7 +161,7 @@ def find_chat(update: Update) -> Chat | None:
     return event.chat if event is not None else None
 
 
-def _reason_of_no_use(update: Update, bot: BotIdentity) -> str:
+def _explain_no_use(update: Update, bot: BotIdentity) -> str:
     """Return why no router handles the update, for the log; empty if one does."""
     if (message := update.message or update.channel_post) is not None:
         pinned_by_nobody = message.pinned_message is not None and parse_author(message) is None
@@ -246,7 +246,7 @@ def _parse_message(
     message: types.Message, update: Update, bot: BotIdentity, *, edited: bool
 ) -> IncomingMessage | IgnoredUpdate:
     number = update.update_id
-    why = _reason_to_ignore(message, bot, edited=edited)
+    why = _explain_ignored(message, bot, edited=edited)
     sender = parse_author(message)
     if why or sender is None:
         return IgnoredUpdate(update_id=number, reason=why or "from nobody")
@@ -321,7 +321,7 @@ def parse_author(message: types.Message) -> MessageAuthor | None:
     )
 
 
-def _reason_to_ignore(message: types.Message, bot: BotIdentity, *, edited: bool) -> str:
+def _explain_ignored(message: types.Message, bot: BotIdentity, *, edited: bool) -> str:
     """Return why a message is ignored, for the log; empty if it is not."""
     if message.via_bot is not None and message.via_bot.id == bot.bot_id:
         return "an answer of this bot, sent inline"

@@ -59,18 +59,20 @@ def make_parser() -> MarkdownIt:
     """
     made = MarkdownIt("commonmark", {"html": False, "tasklists": True, "maxNesting": MAX_NESTING})
     made.enable(["table", "strikethrough"]).disable(["reference", "lheading", "html_block", "html_inline"])
-    # `_spans` decides which addresses become links, and shows the others as text.
+    # `_list_spans` decides which addresses become links, and shows the others as text.
     made.validateLink = lambda url: True  # type: ignore[method-assign]
     made.normalizeLink = lambda url: url  # type: ignore[method-assign]
     made.normalizeLinkText = lambda url: url  # type: ignore[assignment, method-assign]
-    made.block.ruler.at("table", _narrow_table, {"alt": ["paragraph", "reference"]})
-    made.inline.ruler.at("emphasis", _emphasis)
-    made.inline.ruler.before("escape", "math", _math)
-    made.block.ruler.before("fence", "math_block", _math_block, {"alt": ["paragraph", "blockquote", "list"]})
+    made.block.ruler.at("table", _parse_narrow_table, {"alt": ["paragraph", "reference"]})
+    made.inline.ruler.at("emphasis", _parse_emphasis)
+    made.inline.ruler.before("escape", "math", _parse_math)
+    made.block.ruler.before(
+        "fence", "math_block", _parse_math_block, {"alt": ["paragraph", "blockquote", "list"]}
+    )
     return made
 
 
-def _narrow_table(state: StateBlock, first: int, last: int, silent: bool) -> bool:
+def _parse_narrow_table(state: StateBlock, first: int, last: int, silent: bool) -> bool:
     """Parse a table of at most MAX_COLUMNS columns; return whether there was one."""
     columns = state.src.count("|", state.bMarks[first], state.eMarks[first])
     began = len(state.tokens)
@@ -102,7 +104,7 @@ def _widen_table(state: StateBlock, tokens: list[Token]) -> list[Token]:
             cells = cells_by_row[row][width:]
             padded = cells + [""] * (widest - width - len(cells))
             tag = "td" if any(one.type == "tbody_open" for one in made) else "th"
-            made += [part for cell in padded for part in _cell(tag, cell, row, token.level)]
+            made += [part for cell in padded for part in _build_cell(tag, cell, row, token.level)]
         made.append(token)
     return made
 
@@ -119,12 +121,12 @@ def _split_row(state: StateBlock, number: int) -> list[str]:
     return [*cells[: MAX_COLUMNS - 1], " | ".join(beyond)] if beyond else cells
 
 
-def _cell(tag: str, content: str, row: int, level: int) -> tuple[Token, ...]:
+def _build_cell(tag: str, content: str, row: int, level: int) -> tuple[Token, ...]:
     inline = Token("inline", "", 0, content=content, children=[], map=[row, row + 1], level=level + 1)
     return Token(f"{tag}_open", tag, 1, level=level), inline, Token(f"{tag}_close", tag, -1, level=level)
 
 
-def _emphasis(state: StateInline, silent: bool) -> bool:
+def _parse_emphasis(state: StateInline, silent: bool) -> bool:
     """Parse a run of `*` or `_`; return whether there was one.
 
     Unlike in CommonMark, 2*3*4 and __init__.py stay as they are, and CJK text needs no spaces around
@@ -188,7 +190,7 @@ def _allows_emphasis_beside(char: str) -> bool:
     return char.isspace() or _is_mark(char) or unicodedata.east_asian_width(char) in "WF"
 
 
-def _math(state: StateInline, silent: bool) -> bool:
+def _parse_math(state: StateInline, silent: bool) -> bool:
     """Parse a formula in a line, whose text stays as written; return whether there was one."""
     if state.src[state.pos] not in "\\$":
         return False
@@ -219,14 +221,14 @@ def _is_formula(tex: str, opening: str, after: str) -> bool:
     return opening != "$" or (tex == tex.strip() and not after.isdigit() and not tex.isdigit())
 
 
-def _math_block(state: StateBlock, first: int, last: int, silent: bool) -> bool:
+def _parse_math_block(state: StateBlock, first: int, last: int, silent: bool) -> bool:
     r"""Parse a formula from `$$` or `\[` at the start of a line to the closing sign at the end of a line.
 
     Return whether there was one.
     """
     if state.is_code_block(first):
         return False
-    line = _line(state, first)
+    line = _get_line(state, first)
     closing = _MATH_FENCES.get(line[:2])
     if closing is None or (line[2:].find(closing) not in (-1, len(line) - 4)):
         return False
@@ -235,14 +237,14 @@ def _math_block(state: StateBlock, first: int, last: int, silent: bool) -> bool:
         return False
     if not silent:
         token = state.push("math_block", "", 0)
-        token.content = "\n".join(_line(state, n) for n in range(first, end + 1))
+        token.content = "\n".join(_get_line(state, n) for n in range(first, end + 1))
         token.info = token.content[2:-2].strip()
         token.map = [first, end + 1]
         state.line = end + 1
     return True
 
 
-def _line(state: StateBlock, number: int) -> str:
+def _get_line(state: StateBlock, number: int) -> str:
     return state.src[state.bMarks[number] + state.tShift[number] : state.eMarks[number]].rstrip()
 
 
@@ -252,7 +254,7 @@ def _is_outside(state: StateBlock, number: int) -> bool:
 
 
 def _is_closing_line(state: StateBlock, number: int, first: int, closing: str) -> bool:
-    line = _line(state, number)
+    line = _get_line(state, number)
     return line.endswith(closing) and (number > first or len(line) >= 5)
 
 
@@ -291,11 +293,11 @@ def _is_row(line: str) -> bool:
 def _completes_table(lines: Sequence[str]) -> bool:
     if len(lines) < 2 or not _is_row(lines[-1]) or set(lines[-1]) - set("|-: \t>"):
         return False
-    header, below = (_cells(line) for line in lines[-2:])
+    header, below = (_split_cells(line) for line in lines[-2:])
     return len(header) == len(below) and all("-" in cell for cell in below)
 
 
-def _cells(line: str) -> list[str]:
+def _split_cells(line: str) -> list[str]:
     return _PIPE.split(line.strip(_AROUND).removeprefix("|").removesuffix("|"))
 
 
@@ -400,7 +402,7 @@ _STYLES = {"strong_open": "bold", "em_open": "italic", "s_open": "strikethrough"
 def parse_spans(tokens: Sequence[Token]) -> TextSpans:
     """Return the text spans of inline tokens; neighbours with equal style and link are merged."""
     merged: list[TextSpan] = []
-    for span in _spans(tokens):
+    for span in _list_spans(tokens):
         last = merged[-1] if merged else None
         if last and not span.tex and not last.tex and (last.styles, last.url) == (span.styles, span.url):
             merged[-1] = TextSpan(text=last.text + span.text, styles=last.styles, url=last.url)
@@ -409,7 +411,7 @@ def parse_spans(tokens: Sequence[Token]) -> TextSpans:
     return tuple(piece for span in merged for piece in _defuse_links(span))
 
 
-def _spans(tokens: Sequence[Token]) -> list[TextSpan]:
+def _list_spans(tokens: Sequence[Token]) -> list[TextSpan]:
     """Return the text spans of inline tokens as a flat list, since emphasis can be nested without limit."""
     found: list[TextSpan] = []
     stack: list[TextStyles] = [frozenset()]
@@ -429,13 +431,13 @@ def _spans(tokens: Sequence[Token]) -> list[TextSpan]:
                     address, "".join(span.text for span in found[start:]), stack[-1]
                 )
             case "image":
-                found += _image(token, stack[-1], url)
+                found += _convert_image(token, stack[-1], url)
             case _:
-                found.append(_span(token, stack[-1], url))
+                found.append(_build_span(token, stack[-1], url))
     return found
 
 
-def _span(token: Token, styles: TextStyles, url: str | None) -> TextSpan:
+def _build_span(token: Token, styles: TextStyles, url: str | None) -> TextSpan:
     match token.type:
         case "softbreak" | "hardbreak":
             return TextSpan(text="\n", styles=styles, url=url)
@@ -448,7 +450,7 @@ def _span(token: Token, styles: TextStyles, url: str | None) -> TextSpan:
             return TextSpan(text=token.content, styles=styles, url=url)
 
 
-def _image(token: Token, styles: TextStyles, url: str | None) -> Iterator[TextSpan]:
+def _convert_image(token: Token, styles: TextStyles, url: str | None) -> Iterator[TextSpan]:
     """Yield the label of an image, as a link if its address can be one, else with the address after it."""
     address = str(token.attrGet("src") or "")
     label = "🖼 " + (token.content or "image")
@@ -552,7 +554,7 @@ def parse_blocks(markdown: str, *, live: bool = False) -> tuple[MarkdownBlock, .
     tokens = _parse(source, live=live)
     if any(token.level >= MAX_NESTING - 1 for token in tokens):
         return (ParagraphBlock(spans=(TextSpan(text=source.strip()),)),)
-    return _blocks(_nest(tokens), source.split("\n"))
+    return _build_blocks(_build_tree(tokens), source.split("\n"))
 
 
 def _parse(source: str, *, live: bool) -> list[Token]:
@@ -572,7 +574,7 @@ def _parse(source: str, *, live: bool) -> list[Token]:
     return tokens
 
 
-def _nest(tokens: Sequence[Token]) -> list[TokenNode]:
+def _build_tree(tokens: Sequence[Token]) -> list[TokenNode]:
     """Return flat tokens as a tree."""
     top: list[TokenNode] = []
     stack = [top]
@@ -587,11 +589,11 @@ def _nest(tokens: Sequence[Token]) -> list[TokenNode]:
     return top
 
 
-def _blocks(nodes: Sequence[TokenNode], lines: Sequence[str]) -> tuple[MarkdownBlock, ...]:
-    return tuple(block for node in nodes for block in _block(node, lines))
+def _build_blocks(nodes: Sequence[TokenNode], lines: Sequence[str]) -> tuple[MarkdownBlock, ...]:
+    return tuple(block for node in nodes for block in _build_block(node, lines))
 
 
-def _block(node: TokenNode, lines: Sequence[str]) -> Iterator[MarkdownBlock]:
+def _build_block(node: TokenNode, lines: Sequence[str]) -> Iterator[MarkdownBlock]:
     token, spaced = node.token, _is_spaced(node.token, lines)
     match token.type:
         case "paragraph_open":
@@ -600,18 +602,18 @@ def _block(node: TokenNode, lines: Sequence[str]) -> Iterator[MarkdownBlock]:
             yield HeadingBlock(level=int(token.tag[1]), spans=_read(node.children), spaced=spaced)
         case "fence" | "code_block":
             yield CodeBlock(
-                text=token.content.removesuffix("\n"), language=_language(token.info), spaced=spaced
+                text=token.content.removesuffix("\n"), language=_find_language(token.info), spaced=spaced
             )
         case "math_block":
             yield FormulaBlock(text=token.content, tex=token.info, spaced=spaced)
         case "hr":
             yield DividerBlock(spaced=spaced)
         case "table_open":
-            yield _table(node, spaced)
+            yield _build_table(node, spaced)
         case "bullet_list_open" | "ordered_list_open":
-            yield _listing(node, lines, spaced)
+            yield _build_list(node, lines, spaced)
         case "blockquote_open":
-            yield QuoteBlock(blocks=_blocks(node.children, lines), spaced=spaced)
+            yield QuoteBlock(blocks=_build_blocks(node.children, lines), spaced=spaced)
 
 
 def _is_spaced(token: Token, lines: Sequence[str]) -> bool:
@@ -620,16 +622,16 @@ def _is_spaced(token: Token, lines: Sequence[str]) -> bool:
     return 0 <= above < len(lines) and not lines[above].strip(" \t>")
 
 
-def _language(info: str) -> str | None:
+def _find_language(info: str) -> str | None:
     """Return the language of a code block from its info string; None if it has none."""
     found = _LANGUAGE.match(info.strip().lstrip("{."))
     return found.group() if found else None
 
 
-def _listing(node: TokenNode, lines: Sequence[str], spaced: bool) -> ListBlock:
+def _build_list(node: TokenNode, lines: Sequence[str], spaced: bool) -> ListBlock:
     items = tuple(
         ListItem(
-            blocks=_blocks(child.children, lines),
+            blocks=_build_blocks(child.children, lines),
             checked=child.token.meta.get("checked"),
             spaced=_is_spaced(child.token, lines),
         )
@@ -640,16 +642,16 @@ def _listing(node: TokenNode, lines: Sequence[str], spaced: bool) -> ListBlock:
     return ListBlock(items=items, start=int(node.children[0].token.info), spaced=spaced)
 
 
-def _table(node: TokenNode, spaced: bool) -> TableBlock:
+def _build_table(node: TokenNode, spaced: bool) -> TableBlock:
     rows = [row for section in node.children for row in section.children]
     return TableBlock(
-        aligns=tuple(_align(cell.token) for cell in rows[0].children),
+        aligns=tuple(_find_alignment(cell.token) for cell in rows[0].children),
         rows=tuple(tuple(_read(cell.children) for cell in row.children) for row in rows),
         spaced=spaced,
     )
 
 
-def _align(token: Token) -> str:
+def _find_alignment(token: Token) -> str:
     return str(token.attrGet("style") or "text-align:left").removeprefix("text-align:")
 
 

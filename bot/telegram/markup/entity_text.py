@@ -83,19 +83,19 @@ def measure_width(text: str) -> int:
     columns, start = 0, 0
     for at in range(1, len(text) + 1):
         if is_grapheme_boundary(text, at):
-            columns += _cluster_width(text[start:at])
+            columns += _measure_grapheme(text[start:at])
             start = at
     return columns
 
 
-def _cluster_width(cluster: str) -> int:
+def _measure_grapheme(cluster: str) -> int:
     """Return the columns of one grapheme."""
     if _EMOJI_STYLE in cluster or _is_flag(cluster[0]):
         return min(2, 2 * len(cluster))
-    return max(_char_width(char) for char in cluster)
+    return max(_measure_char(char) for char in cluster)
 
 
-def _char_width(char: str) -> int:
+def _measure_char(char: str) -> int:
     if unicodedata.category(char) in ("Mn", "Me", "Cf", "Cc"):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
@@ -164,7 +164,7 @@ def render_table(table: TableBlock) -> str:
     """Return a table as lines of text with padded columns."""
     rows = [[render_cell(cell) for cell in row] for row in table.rows]
     widths = [min(MAX_COLUMN_CHARS, max(map(measure_width, column))) for column in zip(*rows, strict=True)]
-    lines = [_line(row, widths, table.aligns) for row in rows]
+    lines = [_build_row_line(row, widths, table.aligns) for row in rows]
     rule = "-+-".join("-" * max(columns, 1) for columns in widths)
     return "\n".join([lines[0], rule, *lines[1:]])
 
@@ -174,14 +174,14 @@ def render_cell(spans: TextSpans) -> str:
     return " ".join("".join(span.text for span in spans).split())
 
 
-def _line(row: Sequence[str], widths: Sequence[int], aligns: Sequence[str]) -> str:
+def _build_row_line(row: Sequence[str], widths: Sequence[int], aligns: Sequence[str]) -> str:
     """Return a table row as a line of text; empty cells at its end are left out."""
     filled = max((n for n, cell in enumerate(row, start=1) if cell), default=0)
-    cells = (_pad(*each) for each in zip(row[:filled], widths, aligns, strict=False))
+    cells = (_pad_cell(*each) for each in zip(row[:filled], widths, aligns, strict=False))
     return _BETWEEN.join(cells).rstrip()
 
 
-def _pad(cell: str, columns: int, align: str) -> str:
+def _pad_cell(cell: str, columns: int, align: str) -> str:
     missing = max(0, columns - measure_width(cell))
     left = {"right": missing, "center": missing // 2}.get(align, 0)
     return " " * left + cell + " " * (missing - left)
@@ -232,7 +232,7 @@ def render(markdown: str, *, live: bool = False) -> RenderedText:
     With `live`, the text is still being written: open markers are closed, and a last line that may become
     markup is left out.
     """
-    return _assemble(_EntityWriter().blocks(parse_blocks(markdown, live=live), indent="", depth=0))
+    return _join_runs(_EntityWriter().blocks(parse_blocks(markdown, live=live), indent="", depth=0))
 
 
 class _EntityWriter:
@@ -262,7 +262,7 @@ class _EntityWriter:
             case ListBlock():
                 yield from self._listing(block, indent=indent, rest=rest, depth=depth)
             case HeadingBlock(spans=spans):
-                yield from self._lines(_bold(spans), indent, rest)
+                yield from self._lines(_make_bold(spans), indent, rest)
             case ParagraphBlock(spans=spans):
                 yield from self._lines(spans, indent, rest)
             case FormulaBlock(text=text):
@@ -328,7 +328,7 @@ class _EntityWriter:
             yield StyledRun(text=span.text.replace("\n", "\n" + rest), marks=_make_marks(span))
 
 
-def _bold(spans: TextSpans) -> TextSpans:
+def _make_bold(spans: TextSpans) -> TextSpans:
     """Return the spans in bold, except code."""
     return tuple(
         span
@@ -364,7 +364,7 @@ def _make_marks(span: TextSpan) -> frozenset[EntityMark]:
     return marks | {EntityMark(type="text_link", url=span.url)} if span.url else marks
 
 
-def _assemble(runs: Iterable[StyledRun]) -> RenderedText:
+def _join_runs(runs: Iterable[StyledRun]) -> RenderedText:
     """Return the runs as one text without surrounding whitespace.
 
     A formatted beginning keeps its indentation. Empty if nothing is visible.

@@ -72,7 +72,7 @@ def build_rich_blocks(markdown: str) -> tuple[RichBlock, ...] | None:
     if not any(map(_is_worth_it, tree)) or not all(map(_is_possible, tree)):
         return None
     blocks = tuple(map(_block, tree))
-    return blocks if _size(blocks).fits else None
+    return blocks if _estimate_size(blocks).fits else None
 
 
 def _fold(blocks: Sequence[MarkdownBlock]) -> tuple[FoldedBlock, ...]:
@@ -83,7 +83,7 @@ def _fold(blocks: Sequence[MarkdownBlock]) -> tuple[FoldedBlock, ...]:
     folded: list[FoldedBlock] = []
     rest = list(blocks)
     while rest:
-        found = _details(rest)
+        found = _split_details(rest)
         if found is None:
             folded.append(rest.pop(0))
         else:
@@ -92,7 +92,7 @@ def _fold(blocks: Sequence[MarkdownBlock]) -> tuple[FoldedBlock, ...]:
     return tuple(folded)
 
 
-def _details(blocks: Sequence[MarkdownBlock]) -> tuple[DetailsBlock, list[MarkdownBlock]] | None:
+def _split_details(blocks: Sequence[MarkdownBlock]) -> tuple[DetailsBlock, list[MarkdownBlock]] | None:
     """Return the folded block at the beginning, and the blocks after it; None if there is none."""
     opening = _OPENING.match(_text(blocks[0]))
     end = _find_closing_block(blocks) if opening else None
@@ -102,8 +102,8 @@ def _details(blocks: Sequence[MarkdownBlock]) -> tuple[DetailsBlock, list[Markdo
     inner[-1] = _cut(inner[-1], 0, _CLOSING.search(_text(inner[-1])))
     first = inner[0]
     assert isinstance(first, ParagraphBlock)
-    summary = _slice(first.spans, *opening.span("summary")) if opening["summary"] else ()
-    inner[0] = replace(first, spans=_slice(first.spans, opening.end(), len(_text(first))))
+    summary = _slice_spans(first.spans, *opening.span("summary")) if opening["summary"] else ()
+    inner[0] = replace(first, spans=_slice_spans(first.spans, opening.end(), len(_text(first))))
     details = DetailsBlock(
         summary=summary or (TextSpan(text="…"),),
         blocks=_fold([block for block in inner if not isinstance(block, ParagraphBlock) or block.spans]),
@@ -130,10 +130,10 @@ def _text(block: MarkdownBlock) -> str:
 def _cut(block: MarkdownBlock, start: int, found: re.Match[str] | None) -> MarkdownBlock:
     if not isinstance(block, ParagraphBlock) or found is None:
         return block
-    return replace(block, spans=_slice(block.spans, start, found.start()))
+    return replace(block, spans=_slice_spans(block.spans, start, found.start()))
 
 
-def _slice(spans: TextSpans, start: int, end: int) -> TextSpans:
+def _slice_spans(spans: TextSpans, start: int, end: int) -> TextSpans:
     """Return the spans between two indexes of their joined text."""
     pieces, at = [], 0
     for span in spans:
@@ -182,9 +182,9 @@ def _is_possible(block: FoldedBlock) -> bool:
 def _block(block: FoldedBlock) -> RichBlock:
     match block:
         case ParagraphBlock(spans=spans):
-            return {"type": "paragraph", "text": _rich(spans)}
+            return {"type": "paragraph", "text": _build_rich_text(spans)}
         case HeadingBlock(spans=spans, level=level):
-            return {"type": "heading", "text": _rich(spans), "size": level}
+            return {"type": "heading", "text": _build_rich_text(spans), "size": level}
         case CodeBlock(text=text, language=language):
             return {"type": "pre", "text": text} | ({"language": language} if language else {})
         case FormulaBlock(tex=tex):
@@ -201,15 +201,17 @@ def _block(block: FoldedBlock) -> RichBlock:
         case QuoteBlock(blocks=blocks):
             return {"type": "blockquote", "blocks": list(map(_block, blocks))}
         case DetailsBlock(summary=summary, blocks=inner, is_open=is_open):
-            return {"type": "details", "summary": _rich(summary), "blocks": list(map(_block, inner))} | (
-                {"is_open": True} if is_open else {}
-            )
+            return {
+                "type": "details",
+                "summary": _build_rich_text(summary),
+                "blocks": list(map(_block, inner)),
+            } | ({"is_open": True} if is_open else {})
 
 
 def _rows(table: TableBlock) -> Iterator[list[RichBlock]]:
     for number, row in enumerate(table.rows):
         yield [
-            {"text": _rich(cell), "align": align, "valign": "middle"}
+            {"text": _build_rich_text(cell), "align": align, "valign": "middle"}
             | ({} if number else {"is_header": True})
             for cell, align in zip(row, table.aligns, strict=True)
         ]
@@ -224,7 +226,7 @@ def _item(listing: ListBlock, number: int, item: ListItem) -> RichBlock:
     return fields
 
 
-def _rich(spans: TextSpans) -> Any:
+def _build_rich_text(spans: TextSpans) -> Any:
     """Return spans as a `RichText` of the Bot API: a string, an object, or a list of both."""
     pieces = [_piece(span) for span in spans]
     return pieces[0] if len(pieces) == 1 else pieces or ""
@@ -240,7 +242,7 @@ def _piece(span: TextSpan) -> Any:
     return {"type": "url", "text": piece, "url": span.url} if span.url else piece
 
 
-def _size(value: Any, depth: int = 0) -> _Size:
+def _estimate_size(value: Any, depth: int = 0) -> _Size:
     """Return the largest size that Telegram could count for a value.
 
     Every object counts as a level; every block, list item and table row counts as a block.
@@ -250,11 +252,13 @@ def _size(value: Any, depth: int = 0) -> _Size:
     if isinstance(value, dict):
         texts = (each for key, each in value.items() if key not in ("type", "align", "valign", "language"))
         return _sum(
-            depth, ("blocks" in value or _is_block(value)), (_size(each, depth + 1) for each in texts)
+            depth,
+            ("blocks" in value or _is_block(value)),
+            (_estimate_size(each, depth + 1) for each in texts),
         )
     if isinstance(value, list | tuple):
         is_row = bool(value) and isinstance(value[0], dict) and "valign" in value[0]
-        return _sum(depth, is_row, (_size(each, depth) for each in value))
+        return _sum(depth, is_row, (_estimate_size(each, depth) for each in value))
     return _Size(depth=depth)
 
 

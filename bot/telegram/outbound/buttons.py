@@ -133,21 +133,23 @@ def build_answer_buttons(chat: ChatRow, turn: int, state: str) -> InlineKeyboard
     Continue; None if no button is left.
     """
     if state == "running":
-        return _row(chat, turn, ("stop", ButtonAction.STOP))
+        return _build_row(chat, turn, ("stop", ButtonAction.STOP))
     if state == "cut" and chat.chat_id < 0:
-        return _row(chat, turn, ("longer", ButtonAction.CONTINUE))
+        return _build_row(chat, turn, ("longer", ButtonAction.CONTINUE))
     if chat.chat_id < 0:
         return None
     if state == "cut":
-        return _row(chat, turn, ("longer", ButtonAction.CONTINUE), ("regenerate", ButtonAction.REGENERATE))
+        return _build_row(
+            chat, turn, ("longer", ButtonAction.CONTINUE), ("regenerate", ButtonAction.REGENERATE)
+        )
     if state == "answered":
-        return _row(
+        return _build_row(
             chat, turn,
             ("regenerate", ButtonAction.REGENERATE),
             ("shorter", ButtonAction.SHORTER),
             ("longer", ButtonAction.CONTINUE),
         )  # fmt: skip
-    return _row(chat, turn, ("regenerate", ButtonAction.REGENERATE))
+    return _build_row(chat, turn, ("regenerate", ButtonAction.REGENERATE))
 
 
 def build_rating_buttons(chat: ChatRow, handover_id: int) -> InlineKeyboardMarkup | None:
@@ -155,11 +157,15 @@ def build_rating_buttons(chat: ChatRow, handover_id: int) -> InlineKeyboardMarku
     if chat.chat_id < 0:
         return None
     stars = range(1, 6)
-    return build_keyboard([[_button(chat, handover_id, f"{n} ★", ButtonAction.RATE, str(n)) for n in stars]])
+    return build_keyboard(
+        [[_build_button(chat, handover_id, f"{n} ★", ButtonAction.RATE, str(n)) for n in stars]]
+    )
 
 
 def build_summary_buttons(chat: ChatRow, compaction_id: int) -> InlineKeyboardMarkup | None:
-    return _row(chat, compaction_id, ("view", ButtonAction.VIEW_SUMMARY), ("undo", ButtonAction.UNDO_SUMMARY))
+    return _build_row(
+        chat, compaction_id, ("view", ButtonAction.VIEW_SUMMARY), ("undo", ButtonAction.UNDO_SUMMARY)
+    )
 
 
 def build_note_buttons(
@@ -180,14 +186,15 @@ def build_note_buttons(
     """
     texts = get_chat_texts(chat)
     bins = [
-        _button(chat, note_id, f"🗑 {number}", ButtonAction.ARCHIVE_NOTE, mark) for number, note_id in notes
+        _build_button(chat, note_id, f"🗑 {number}", ButtonAction.ARCHIVE_NOTE, mark)
+        for number, note_id in notes
     ]
-    rows = _number_rows(bins)
+    rows = _arrange_rows(bins)
     if undo is not None:
-        rows.append([_button(chat, undo, texts.say("undo"), ButtonAction.RESTORE_NOTE, mark)])
+        rows.append([_build_button(chat, undo, texts.say("undo"), ButtonAction.RESTORE_NOTE, mark)])
     paging = [("previous", back), ("following", on), ("all_notes", 0 if all_notes else None)]
     rows.append(
-        [_button(chat, at, texts.say(key), ButtonAction.PAGE) for key, at in paging if at is not None]
+        [_build_button(chat, at, texts.say(key), ButtonAction.PAGE) for key, at in paging if at is not None]
     )
     return build_keyboard(rows)
 
@@ -201,15 +208,19 @@ def build_search_buttons(
     """
     texts = get_chat_texts(chat)
     numbers = [
-        _button(chat, int(hit.mid[1:]), f"→ {number}", ButtonAction.OPEN_RESULT, str(hit.key.session_id))
+        _build_button(
+            chat, int(hit.mid[1:]), f"→ {number}", ButtonAction.OPEN_RESULT, str(hit.key.session_id)
+        )
         for number, hit in enumerate(() if linked else found.hits, 1)
     ]
-    paging = [] if is_first_page else [_button(chat, 0, texts.say("previous"), ButtonAction.OLDER_RESULTS)]
+    paging = (
+        [] if is_first_page else [_build_button(chat, 0, texts.say("previous"), ButtonAction.OLDER_RESULTS)]
+    )
     if found.next is not None:
         at, _, rest = str(found.next).partition("-")
         word = rest.replace("-", "_")
-        paging.append(_button(chat, int(at), texts.say("following"), ButtonAction.OLDER_RESULTS, word))
-    return build_keyboard([*_number_rows(numbers), paging])
+        paging.append(_build_button(chat, int(at), texts.say("following"), ButtonAction.OLDER_RESULTS, word))
+    return build_keyboard([*_arrange_rows(numbers), paging])
 
 
 def build_place_buttons(chat: ChatRow, places: Sequence[Place]) -> InlineKeyboardMarkup | None:
@@ -220,7 +231,7 @@ def build_place_buttons(chat: ChatRow, places: Sequence[Place]) -> InlineKeyboar
     rows = []
     for place in places:
         label = f"→ {place.number}  {place.label}".rstrip()
-        rows.append([_button(chat, place.seq, label, ButtonAction.OPEN_RESULT, str(place.session_id))])
+        rows.append([_build_button(chat, place.seq, label, ButtonAction.OPEN_RESULT, str(place.session_id))])
     return build_keyboard(rows)
 
 
@@ -231,7 +242,10 @@ def build_reminder_buttons(chat: ChatRow, waiting: Sequence[Reminder]) -> Inline
         pause = ("▶", "resume") if one.paused else ("⏸", "pause")
         actions = [pause, ("🗑", "cancel")] if one.repeat else [("🗑", "cancel")]
         rows.append(
-            [_button(chat, one.id, f"{sign} {number}", ButtonAction.REMINDER, verb) for sign, verb in actions]
+            [
+                _build_button(chat, one.id, f"{sign} {number}", ButtonAction.REMINDER, verb)
+                for sign, verb in actions
+            ]
         )
     return build_keyboard(rows)
 
@@ -242,7 +256,7 @@ def build_choice_buttons(
     """Return one button for each choice of a command, one below the other."""
     return build_keyboard(
         [
-            [_button(chat, 0, one.label, ButtonAction.CHOOSE, f"{command}={hash_choice(one.args)}")]
+            [_build_button(chat, 0, one.label, ButtonAction.CHOOSE, f"{command}={hash_choice(one.args)}")]
             for one in choices
         ]
     )
@@ -258,21 +272,23 @@ def build_erase_buttons(chat: ChatRow) -> InlineKeyboardMarkup | None:
     texts = get_chat_texts(chat)
     return build_keyboard(
         [
-            [_button(chat, 0, texts.say("forget_all"), ButtonAction.ERASE_ALL)],
-            [_button(chat, 0, texts.say("cancel"), ButtonAction.CANCEL_ERASURE)],
+            [_build_button(chat, 0, texts.say("forget_all"), ButtonAction.ERASE_ALL)],
+            [_build_button(chat, 0, texts.say("cancel"), ButtonAction.CANCEL_ERASURE)],
         ]
     )
 
 
 def build_edit_buttons(chat: ChatRow, turn: int) -> InlineKeyboardMarkup | None:
     """Return the buttons below an offer to answer an edited question again."""
-    return _row(chat, turn, ("edited_yes", ButtonAction.ANSWER_EDITED), ("edited_no", ButtonAction.CLOSE))
+    return _build_row(
+        chat, turn, ("edited_yes", ButtonAction.ANSWER_EDITED), ("edited_no", ButtonAction.CLOSE)
+    )
 
 
 def build_uncertain_buttons(chat: ChatRow, notice_id: int, round_number: int) -> InlineKeyboardMarkup | None:
     """Return the button that sends an uncertain answer again; `round_number` makes older buttons outdated."""
     label = get_chat_texts(chat).say("bring")
-    return build_keyboard([[_button(chat, notice_id, label, ButtonAction.RESEND, str(round_number))]])
+    return build_keyboard([[_build_button(chat, notice_id, label, ButtonAction.RESEND, str(round_number))]])
 
 
 def build_access_buttons(texts: Catalogue, chat_id: int) -> InlineKeyboardMarkup | None:
@@ -308,17 +324,17 @@ def build_settings_buttons(chat: ChatRow, *, offered: frozenset[str]) -> InlineK
         if name in offered:
             now, then = ("on", "off") if is_setting_on(chat, name) else ("off", "on")
             label = texts.say(f"setting_{name}", value=texts.say(now))
-            rows.append([_button(chat, 0, label, ButtonAction.SETTING, f"{name}={then}")])
+            rows.append([_build_button(chat, 0, label, ButtonAction.SETTING, f"{name}={then}")])
     language = texts.say("setting_language", value=name_language(texts.language))
-    rows.append([_button(chat, 0, language, ButtonAction.SETTING, f"language={CHOOSE}")])
-    rows.append([_button(chat, 0, texts.say("close"), ButtonAction.CLOSE)])
+    rows.append([_build_button(chat, 0, language, ButtonAction.SETTING, f"language={CHOOSE}")])
+    rows.append([_build_button(chat, 0, texts.say("close"), ButtonAction.CLOSE)])
     return build_keyboard(rows)
 
 
 def build_language_buttons(chat: ChatRow) -> InlineKeyboardMarkup | None:
     """Return one button per language with its own name, two in a row."""
     buttons = [
-        _button(chat, 0, name_language(language), ButtonAction.SETTING, f"language={language}")
+        _build_button(chat, 0, name_language(language), ButtonAction.SETTING, f"language={language}")
         for language in list_languages()
     ]
     return build_keyboard([buttons[at : at + 2] for at in range(0, len(buttons), 2)])
@@ -329,18 +345,20 @@ def is_setting_on(chat: ChatRow, name: str) -> bool:
     return bool(chat.settings.get(name, name in ON_BY_DEFAULT))
 
 
-def _row(chat: ChatRow, subject: int, *buttons: tuple[str, ButtonAction]) -> InlineKeyboardMarkup | None:
+def _build_row(
+    chat: ChatRow, subject: int, *buttons: tuple[str, ButtonAction]
+) -> InlineKeyboardMarkup | None:
     """Return a keyboard of one row; each button is a pair of the key of its label and its action."""
     say = get_chat_texts(chat).say
-    return build_keyboard([[_button(chat, subject, say(key), action) for key, action in buttons]])
+    return build_keyboard([[_build_button(chat, subject, say(key), action) for key, action in buttons]])
 
 
-def _button(
+def _build_button(
     chat: ChatRow, subject: int, label: str, action: ButtonAction, word: str = ""
 ) -> InlineKeyboardButton:
     return build_button(chat.address_id, subject, label, action, word)
 
 
-def _number_rows(buttons: Sequence[InlineKeyboardButton]) -> list[Sequence[InlineKeyboardButton]]:
+def _arrange_rows(buttons: Sequence[InlineKeyboardButton]) -> list[Sequence[InlineKeyboardButton]]:
     """Return the buttons in rows of `BUTTONS_PER_ROW`."""
     return [buttons[at : at + BUTTONS_PER_ROW] for at in range(0, len(buttons), BUTTONS_PER_ROW)]

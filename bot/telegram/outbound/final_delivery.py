@@ -233,7 +233,7 @@ class FinalDelivery:
         if sender is None or sender.get_hold_seconds(chat.chat_id) > patience:
             raise _DeliverLater
         if ended.error_code == ANSWERED_TOGETHER:
-            await self._withdraw(chat, ended, sender)
+            await self._delete_earlier_answers(chat, ended, sender)
             return
         if await self._skip_repeated_notice(chat, ended):
             return
@@ -516,7 +516,7 @@ class FinalDelivery:
             raise _DeliverLater
         await self._store.drop_surplus(*answer.key, count=count)
 
-    async def _withdraw(self, chat: ChatRow, ended: EndedTurn, sender: Sender) -> None:
+    async def _delete_earlier_answers(self, chat: ChatRow, ended: EndedTurn, sender: Sender) -> None:
         """Delete the messages of a turn that an operator answered together with a later turn."""
         known = [row.remote_id for row in ended.parts if row.state == "sent" and row.remote_id is not None]
         if known and isinstance(await sender.delete(chat.chat_id, known), CallNotSent | CallUnknown):

@@ -119,7 +119,7 @@ class NativeDraft:
         That is the case if Telegram refuses drafts, or if the text outgrows one message.
         """
         while not self._over.is_set():
-            part = self._view()
+            part = self._build_text()
             if part is None:
                 return False
             now = self._clock.now()
@@ -138,7 +138,7 @@ class NativeDraft:
             await self._pause(pause)
         return True
 
-    def _view(self) -> MessagePart | None:
+    def _build_text(self) -> MessagePart | None:
         """Return the text to show, empty while there is none.
 
         None if the draft needs more than one message.

@@ -430,10 +430,10 @@ class StreamingReply:
             at = draft.get_next_edit_time(self._context.clock.now())
             self._is_idle = at is None
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._seconds_until(at)):
+                async with asyncio.timeout(self._measure_seconds_until(at)):
                     await self._draft_changed.wait()
 
-    def _seconds_until(self, at: float | None) -> float | None:
+    def _measure_seconds_until(self, at: float | None) -> float | None:
         """Return the real seconds until `at`; None, meaning no timeout, if `at` is None."""
         return None if at is None else self._context.clock.to_real_seconds(at - self._context.clock.now())
 

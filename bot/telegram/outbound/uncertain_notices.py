@@ -255,7 +255,7 @@ class UncertainNotices:
         match outcome:
             case MessageSent(message_id=message_id):
                 if not await self._store.mark_shown(notice, chat_id=chat.chat_id, message_id=message_id):
-                    await self._withdraw(chat, message_id)
+                    await self._delete_second_notice(chat, message_id)
             case CallUnknown(reason=reason) | CallRejected(reason=reason):
                 log.warning("notice_delivery_unknown", session_id=notice.session_id, turn=notice.turn,
                             reason=reason)  # fmt: skip
@@ -271,7 +271,7 @@ class UncertainNotices:
                 pass
         self._outcomes.pop(notice.id, None)
 
-    async def _withdraw(self, chat: ChatRow, message_id: int) -> None:
+    async def _delete_second_notice(self, chat: ChatRow, message_id: int) -> None:
         """Delete a notice that this process sent although another one has sent it meanwhile."""
         if (sender := self._context.senders.get(chat.bot_id)) is not None:
             await sender.delete(chat.chat_id, [message_id])

@@ -282,11 +282,11 @@ def make_steady_clock() -> Callable[[], datetime]:
 
     Otherwise, a system clock set back by an hour would make a buffered message wait for an hour.
     """
-    began, since = datetime.now(UTC), _seconds()
-    return lambda: began + timedelta(seconds=_seconds() - since)
+    began, since = datetime.now(UTC), _read_boot_clock()
+    return lambda: began + timedelta(seconds=_read_boot_clock() - since)
 
 
-def _seconds() -> float:
+def _read_boot_clock() -> float:
     """Return seconds of the boot-time clock, which includes time asleep.
 
     The monotonic clock where it is missing.

@@ -363,8 +363,8 @@ class TelegramService:
         command_handlers = CommandHandlers(
             context, notifier=notifier, commands=app.commands, exporter=app.exporter,
             quick_actions=quick_actions, admins=admins, memory_list=memory_list,
-            search_results=search_results, topics=topics, demo=app.models.offline, offered=self._offered,
-            start=start,
+            search_results=search_results, topics=topics, demo=app.models.offline,
+            offered=self._offered_settings, start=start,
         )  # fmt: skip
         access_requests = self._access_requests[bot_id] = AccessRequests(
             context, notifier=notifier, alert_chats=self._settings.alert_telegram_chats
@@ -376,7 +376,7 @@ class TelegramService:
         button_handlers = ButtonHandlers(
             context, access=button_access, notifier=notifier, commands=app.commands, sessions=app.sessions,
             quick_actions=quick_actions, memory_list=memory_list, search_results=search_results,
-            erasure=app.erasure, delivery=self._delivery, offered=self._offered,
+            erasure=app.erasure, delivery=self._delivery, offered=self._offered_settings,
         )  # fmt: skip
         inline = InlineQueryHandler(
             context, access_policy=access_policy, notifier=notifier, sessions=app.sessions, answer=answer,
@@ -443,7 +443,7 @@ class TelegramService:
             texts=DeliveryTexts(self._contexts.get),
             keyboard=build_answer_buttons,
             files=self._stores.attachments.load_body,
-            offered=self._offered,
+            offered=self._offered_settings,
             want_voice_note=self._stores.speech.request_note if self._app.speaking else None,
             most_messages=self._settings.telegram_messages,
             reacts=self._settings.telegram_reactions,
@@ -452,7 +452,7 @@ class TelegramService:
         )
 
     @property
-    def _offered(self) -> frozenset[str]:
+    def _offered_settings(self) -> frozenset[str]:
         """Names of the settings that people can change for a chat.
 
         `drafts` and `rich` are included only if the operator allows them.
