@@ -39,15 +39,8 @@ def audience_of(word: str) -> Audience:
     return "personal" if word == "personal" else "public"
 
 
-def build_command_entry(command: Command, language: str = "", *, typed: bool = False) -> dict[str, Any]:
-    """Return a command as JSON fields of a list.
-
-    `typed` adds the JSON schema of the arguments, for programs; otherwise the section for a menu is added.
-    """
-    entry: dict[str, Any] = {"name": command.name, "description": command.describe(language)}
-    if command.args:
-        entry["args"] = command.args
-    if not typed:
-        return {**entry, "section": catalogue("commands", language).say(f"section_{command.section}")}
-    required = [one.name for one in command.arguments if one.required]
-    return {**entry, "arguments": command.schema(), "required": required}
+def build_command_entry(command: Command, language: str = "") -> dict[str, Any]:
+    """Return a command as JSON fields of a menu, with the title of its section in the language."""
+    args = {"args": command.args} if command.args else {}
+    section = catalogue("commands", language).say(f"section_{command.section}")
+    return {"name": command.name, "description": command.describe(language), **args, "section": section}

@@ -29,9 +29,9 @@ from web.auth.visitors import Visitors
 from web.chat import event_stream_chat, long_poll
 from web.ports import Readiness
 from web.protocol import wire
+from web.protocol.answers import to_json
 from web.rest import kinds
 from web.rest.calls import Call
-from web.rest.kinds import to_json
 from web.rest.operation import Operation, OperationRouter, Reply
 from web.security import cross_origin_headers
 from web.server.pages import ASK_AGAIN, FOR_EVER, File, Files, serve

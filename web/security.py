@@ -5,6 +5,7 @@ pages.
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -37,6 +38,7 @@ from shared.services.voice.speaking import NothingToSpeak, NotSpoken
 from web.auth.site_tokens import BadIdentity, StillAnswering
 from web.auth.visitors import VISITORS, UnknownSite, UnknownToken
 from web.protocol import wire
+from web.protocol.answers import to_plain
 from web.server.http_server import HEADERS, Connection
 from web.server.origins import PROXIES, parse_origin
 from web.server.pages import FILES
@@ -247,7 +249,8 @@ def error_response(
     body: dict[str, Any] = {"code": code, "message": message, "request_id": request[REQUEST_ID]}
     if details:
         body["details"] = dict(details)
-    return web.json_response(body, status=status, headers={**(headers or {}), "Cache-Control": "no-store"})
+    headers = {**(headers or {}), "Cache-Control": "no-store"}
+    return web.json_response(text=json.dumps(body, default=to_plain), status=status, headers=headers)
 
 
 def _refuse_foreign_names(request: web.Request) -> None:

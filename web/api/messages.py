@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired, cast
 from uuid import UUID
 
 from aiohttp import web
@@ -32,11 +32,12 @@ from web.auth.visitors import Known
 from web.chat.message_intake import MessageIntake
 from web.command_offer import CommandOffer
 from web.protocol import wire
+from web.protocol.answers import ABSENT, Absent
 from web.rest.api_key_auth import API, KEY, NOWHERE, record
 from web.rest.arguments import BadField, In
 from web.rest.calls import Call, json_reply, unauthorized_error
 from web.rest.kinds import (
-    Accepted,
+    AcceptedMessage,
     Cid,
     Digits,
     FoundMessage,
@@ -47,6 +48,7 @@ from web.rest.kinds import (
     NamedMid,
     describe,
     read_cid,
+    show_hit,
 )
 from web.rest.operation import OperationRouter, Reply
 from web.security import REQUEST_ID, HttpRefusal, cross_origin_headers
@@ -61,7 +63,13 @@ STREAM_SECONDS = 600.0
 ID_CHARS = 200
 SessionId = Annotated[str, describe("public id of a conversation", json_schema_extra={"format": "uuid"})]
 ShortText = Annotated[str | None, Field(max_length=64)]
-OpenedSession = TypedDict("OpenedSession", {"session_id": UUID, "site": str, "created": bool})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedSession:
+    session_id: UUID
+    site: str
+    created: bool
 
 
 @with_config(ConfigDict(extra="allow"))
@@ -90,25 +98,79 @@ class Event(TypedDict):
     ]
 
 
-class Answered(Accepted):
-    answer: NotRequired[Event]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered(AcceptedMessage):
+    answer: Event | Absent = ABSENT
 
 
-Delta = TypedDict("Delta", {"mid": str, "turn": int, "attempt": int, "off": int, "text": str})
-Done = TypedDict("Done", {"turn": int, "state": Literal["done", "waiting"]})
-Messages = TypedDict("Messages", {"messages": list[Event], "before": int | None})
-Events = TypedDict("Events", {"events": list[Event], "next": int, "head": int, "log_epoch": int})
-History = TypedDict("History", {"events": list[Event], "before": int | None, "after": int | None})
-SaidBefore = TypedDict("SaidBefore", {"mid": str, "role": str, "text": str, "at": datetime, "turn": int})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerDelta:
+    mid: str
+    turn: int
+    attempt: int
+    off: int
+    text: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    turn: int
+    state: Literal["done", "waiting"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Messages:
+    messages: list[Event]
+    before: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Events:
+    events: list[Event]
+    next: int
+    head: int
+    log_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    events: list[Event]
+    before: int | None
+    after: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaidBefore:
+    mid: str
+    role: str
+    text: str
+    at: datetime
+    turn: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Version(SaidBefore):
+    chars: (
+        Annotated[int, describe("full length of a long text, of which only the beginning is here")] | Absent
+    ) = ABSENT
     answers: list[SaidBefore]
 
 
-Deleted = TypedDict("Deleted", {"mid": str, "event_seq": int})
-Former = TypedDict("Former", {"versions": list[Version]})
-Found = TypedDict("Found", {"hits": list[FoundMessage], "next": str | None})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deleted:
+    mid: str
+    event_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Former:
+    versions: list[Version]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundMessages:
+    hits: list[FoundMessage]
+    next: str | None
 
 
 class Following:
@@ -118,7 +180,7 @@ class Following:
         self._events = events
         self.known = known
         self.accepted = accepted
-        self.state = "waiting"
+        self.state: Literal["waiting", "done"] = "waiting"
         """`waiting`, then `done` once the turn has ended."""
 
     @property
@@ -193,13 +255,13 @@ class SessionMessageHandlers:
         )
         if opened is None:
             raise HttpRefusal(404, "unknown_place", "There is no such site or agent for this key.")
-        shown = {"session_id": opened.public_id, "site": opened.site, "created": opened.created}
+        shown = OpenedSession(session_id=opened.public_id, site=opened.site, created=opened.created)
         return await json_reply(call.request, shown, status=201 if opened.created else 200)
 
     @router.on(
-        "POST /sessions/{id}/messages", answers={200: Answered, 202: Accepted}, rate="",
+        "POST /sessions/{id}/messages", answers={200: Answered, 202: AcceptedMessage}, rate="",
         scope="messages:write", strict=True, refusals=(404, 409, 413, 422, 503), body="NewMessage",
-        events={"accepted": Accepted, "delta": Delta, "message": Event, "done": Done},
+        events={"accepted": AcceptedMessage, "delta": AnswerDelta, "message": Event, "done": Done},
     )  # fmt: skip
     async def write_message(
         self,
@@ -263,7 +325,6 @@ class SessionMessageHandlers:
 
     @router.on(
         "POST /sessions/{id}/messages/{mid}/edit",
-        Accepted,
         status=202,
         rate="",
         scope="messages:write",
@@ -282,7 +343,7 @@ class SessionMessageHandlers:
         ],
         cid: Cid | None = None,
         key: IdempotencyKey = None,
-    ) -> Reply:
+    ) -> AcceptedMessage:
         """Edit a message, and answer the last again.
 
         The former text stays in the log, see `former`. From then on the assistant reads the new text. An
@@ -302,10 +363,10 @@ class SessionMessageHandlers:
         return _accepted(accepted)
 
     @router.on(
-        "DELETE /sessions/{id}/messages/{mid}", Deleted, rate="", scope="messages:write",
+        "DELETE /sessions/{id}/messages/{mid}", rate="", scope="messages:write",
         refusals=(404, 409, 503), missing="There is no such message in this conversation.",
     )  # fmt: skip
-    async def erase_message(self, call: Call, session: SessionId, mid: NamedMid) -> Reply:
+    async def erase_message(self, call: Call, session: SessionId, mid: NamedMid) -> Deleted:
         """Delete a message of the person.
 
         Erases its text, files and former texts, and notes and passages that were taken from it. Answers stay.
@@ -317,32 +378,27 @@ class SessionMessageHandlers:
         limits = self.limiter.limits_for(request)
         await self.intake.check_rate(limits, known, cid=secrets.token_hex(16), address=address, chars=0)
         await record(request, "messages.delete", about=f"session:{known.row.session_public_id}")
-        return {"mid": f"m{mid}", "event_seq": await self.intake.delete(known, seq=mid)}
+        return Deleted(mid=f"m{mid}", event_seq=await self.intake.delete(known, seq=mid))
 
-    @router.on(
-        "GET /sessions/{id}/messages/{mid}",
-        SaidBefore,
-        missing="There is no such message in this conversation.",
-    )
-    async def show_message(self, call: Call, session: SessionId, mid: NamedMid) -> Reply:
+    @router.on("GET /sessions/{id}/messages/{mid}", missing="There is no such message in this conversation.")
+    async def show_message(self, call: Call, session: SessionId, mid: NamedMid) -> SaidBefore | None:
         """Get the full text of a message.
 
         Lists and events have only the beginning of a long message, and its length as `chars`.
         """
-        return await self.history.load_message(call.session_id, mid)
+        found = await self.history.load_message(call.session_id, mid)
+        return None if found is None else SaidBefore(**found)
 
     @router.on(
-        "GET /sessions/{id}/messages/{mid}/former",
-        Former,
-        missing="There is no such message in this conversation.",
+        "GET /sessions/{id}/messages/{mid}/former", missing="There is no such message in this conversation."
     )
-    async def list_former(self, call: Call, session: SessionId, mid: NamedMid) -> Reply:
+    async def list_former(self, call: Call, session: SessionId, mid: NamedMid) -> Former | None:
         """List former texts of a message, oldest first.
 
         Each has the answers that it received.
         """
         versions = await self.history.list_versions(call.session_id, mid)
-        return None if versions is None else {"versions": versions}
+        return None if versions is None else Former(versions=list(map(_version, versions)))
 
     @router.on(
         "POST /sessions/{id}/messages/{mid}/speech", scope="messages:write", rate="commands",
@@ -366,7 +422,7 @@ class SessionMessageHandlers:
         headers = {"Content-Type": "audio/mpeg", **await cross_origin_headers(call.request)}
         return web.Response(body=body, headers=headers)
 
-    @router.on("GET /sessions/{id}/messages", Messages)
+    @router.on("GET /sessions/{id}/messages")
     async def list_messages(
         self,
         call: Call,
@@ -374,16 +430,16 @@ class SessionMessageHandlers:
         *,
         limit: Limit = 50,
         before: Annotated[int | None, Digits(1), describe("`before` of the page of newer messages")] = None,
-    ) -> Reply:
+    ) -> Messages:
         """List the newest messages, oldest first.
 
         Pass `before` of an answer to get the page of older messages; null if there is none.
         """
         rows = await self.events.list_messages_before(call.session_id, before, limit=limit)
         earlier = rows[0].event_seq if len(rows) == limit else None
-        return {"messages": [_message_payload(call.person, row) for row in rows], "before": earlier}
+        return Messages(messages=[_event(call.person, row) for row in rows], before=earlier)
 
-    @router.on("GET /sessions/{id}/events", Events)
+    @router.on("GET /sessions/{id}/events")
     async def list_events(
         self,
         call: Call,
@@ -391,7 +447,7 @@ class SessionMessageHandlers:
         *,
         limit: Limit = 100,
         after: Annotated[int, Digits(), describe("number of the last event that the client has")] = 0,
-    ) -> Reply:
+    ) -> Events:
         """List events after a number, for polling.
 
         Event numbers have no gaps. If `log_epoch` has grown, a backup was restored: start again at 0.
@@ -399,14 +455,14 @@ class SessionMessageHandlers:
         events = self.events
         head = await events.load_head(call.session_id)
         rows = await events.list_after(call.session_id, after, limit=limit)
-        return {
-            "events": [_message_payload(call.person, row) for row in rows],
-            "next": rows[-1].event_seq if rows else after,
-            "head": head.event_seq if head else 0,
-            "log_epoch": head.log_epoch if head else 0,
-        }
+        return Events(
+            events=[_event(call.person, row) for row in rows],
+            next=rows[-1].event_seq if rows else after,
+            head=head.event_seq if head else 0,
+            log_epoch=head.log_epoch if head else 0,
+        )
 
-    @router.on("GET /sessions/{id}/history", History)
+    @router.on("GET /sessions/{id}/history")
     async def show_history(
         self,
         call: Call,
@@ -423,7 +479,7 @@ class SessionMessageHandlers:
             Moment, describe("time such as 2026-11-03T00:00:00Z; returns the first events since then")
         ] = None,
         around: Annotated[Mid, describe("`mid` of a message; returns the events from it on")] = None,
-    ) -> Reply:
+    ) -> History:
         """List messages, command results and active summaries, oldest first.
 
         Select the position by one of `before`, `after`, `since` and `around`; the default is the end. Pass
@@ -444,10 +500,10 @@ class SessionMessageHandlers:
             page = await history.list_before(of, before, limit=limit, summaries=summaries)
         if page is None:
             raise HttpRefusal(404, "unknown_message", "There is no such message in this conversation.")
-        shown = [_message_payload(call.person, row) for row in page.events]
-        return {"events": shown, "before": page.before, "after": page.after}
+        shown = [_event(call.person, row) for row in page.events]
+        return History(events=shown, before=page.before, after=page.after)
 
-    @router.on("GET /sessions/{id}/search", Found)
+    @router.on("GET /sessions/{id}/search")
     async def search_messages(
         self,
         call: Call,
@@ -458,7 +514,7 @@ class SessionMessageHandlers:
         before: Annotated[
             str | None, describe("`next` of the preceding page", json_schema_extra={"maxLength": 60})
         ] = None,
-    ) -> Reply:
+    ) -> FoundMessages:
         """Search messages, newest first.
 
         Finds messages with all words, including summarised ones.
@@ -472,7 +528,9 @@ class SessionMessageHandlers:
         found = await self.message_search.search(
             call.session_id, wire.clean(q), before=key, limit=limit, linked=call.person.audience != "public"
         )
-        return {"hits": [wire.hit_payload(hit) for hit in found.hits], "next": found.next and str(found.next)}
+        return FoundMessages(
+            hits=list(map(show_hit, found.hits)), next=None if found.next is None else str(found.next)
+        )
 
     async def _wait_for_answer(
         self, request: web.Request, following: Following, seconds: float
@@ -488,8 +546,19 @@ class SessionMessageHandlers:
         if answer is None:
             return await json_reply(request, shown, status=202)
         if answer.get("error") == ContextBudgetExceeded.code:
-            raise HttpRefusal(422, ContextBudgetExceeded.code, answer["text"], advice=answer["text"], **shown)
-        return await json_reply(request, {**shown, "answer": answer})
+            told: dict[str, Any] = {"mid": shown.mid, "turn": shown.turn, "event_seq": shown.event_seq}
+            told |= {"dup": True} if following.accepted.repeated else {}
+            raise HttpRefusal(422, ContextBudgetExceeded.code, answer["text"], advice=answer["text"], **told)
+        return await json_reply(
+            request,
+            Answered(
+                mid=shown.mid,
+                turn=shown.turn,
+                event_seq=shown.event_seq,
+                dup=shown.dup,
+                answer=cast("Event", answer),
+            ),
+        )
 
     async def _stream(self, request: web.Request, following: Following) -> web.StreamResponse:
         """Stream the events of a turn until it ends, the client disconnects or STREAM_SECONDS pass.
@@ -519,7 +588,7 @@ class SessionMessageHandlers:
             answer = await self._read_stored_answer(request, following, asyncio.get_running_loop().time())
             if answer is not None:
                 await stream.send("message", answer)
-        await stream.send("done", {"turn": following.accepted.turn, "state": following.state})
+        await stream.send("done", Done(turn=following.accepted.turn, state=following.state))
         return await stream.end()
 
     async def _known_answer(self, request: web.Request, following: Following) -> dict[str, Any] | None:
@@ -552,14 +621,21 @@ class SessionMessageHandlers:
             return None
         rows = await self.events.list_after(accepted.session_id, number - 1, limit=1)
         following.state = "done"
-        return dict(_message_payload(following.known, rows[0])) if rows else None
+        return dict(_event(following.known, rows[0])) if rows else None
 
 
-def _accepted(accepted: Stored) -> dict[str, Any]:
-    shown = {"mid": accepted.mid, "turn": accepted.turn, "event_seq": accepted.event_seq}
-    return {**shown, "dup": True} if accepted.repeated else shown
+def _accepted(accepted: Stored) -> AcceptedMessage:
+    return AcceptedMessage(
+        mid=accepted.mid, turn=accepted.turn, event_seq=accepted.event_seq, dup=accepted.repeated or ABSENT
+    )
 
 
-def _message_payload(known: Known, row: Any) -> Mapping[str, Any]:
+def _version(former: Mapping[str, Any]) -> Version:
+    answers = [SaidBefore(**answer) for answer in former["answers"]]
+    return Version(**{**former, "answers": answers})
+
+
+def _event(known: Known, row: Any) -> Event:
+    """Return a stored event as its screens get it."""
     frame = wire.durable(row.event_seq, row.kind, row.payload)
-    return wire.for_public(frame) if known.audience == "public" else frame
+    return cast("Event", wire.for_public(frame) if known.audience == "public" else frame)

@@ -16,9 +16,10 @@ from shared.core.identity.recovery import CHARS, code_hash, code_of, plain_code
 from shared.core.values.errors import StorageUnavailable
 from web.auth.visitors import Visitors
 from web.protocol import wire
+from web.protocol.answers import to_json
 from web.rest.arguments import Json, Shape
 from web.rest.calls import Call, json_reply
-from web.rest.kinds import Cut, SiteName, describe, to_json
+from web.rest.kinds import Cut, SiteName, describe
 from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal, cross_origin_headers
 from web.server.client_limiter import ClientLimiter

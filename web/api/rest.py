@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any
 from uuid import UUID
-
-from typing_extensions import TypedDict
 
 from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.adapters.postgres.people.api_keys import ApiKey
@@ -15,27 +13,65 @@ from shared.adapters.postgres.turns.events import PostgresEvents
 from shared.core.commands.commands import ONLY_IN_PERSON
 from shared.core.commands.commands import Command as OfferedCommand
 from web.auth.visitors import Site, Visitors
-from web.command_offer import CommandOffer, build_command_entry
+from web.command_offer import CommandOffer
+from web.protocol.answers import ABSENT, Absent
 from web.rest.api_key_auth import KEY
 from web.rest.arguments import BadField
 from web.rest.calls import Call
 from web.rest.kinds import Limit, describe, read_mid
-from web.rest.operation import OperationRouter, Reply
+from web.rest.operation import OperationRouter
 
 router = OperationRouter("conversations")
 Arguments = Annotated[dict[str, Any], describe("JSON schemas of the arguments, by name")]
-Command = TypedDict("Command", {
-    "name": str, "description": str, "arguments": Arguments, "required": list[str],
-    "args": NotRequired[Annotated[str, describe("arguments as typed after the command")]],
-})  # fmt: skip
-Commands = TypedDict("Commands", {"commands": list[Command]})
-Said = TypedDict("Said", {"role": str, "text": str, "at": datetime})
-Earlier = TypedDict("Earlier", {
-    "session_id": str, "channel": str, "archived_at": datetime, "messages": list[Said],
-})  # fmt: skip
-Archived = TypedDict("Archived", {"sessions": list[Earlier]})
-Original = TypedDict("Original", {"mid": str, "role": str, "text": str, "at": datetime, "turn": int})
-Originals = TypedDict("Originals", {"messages": list[Original], "before": NotRequired[str | None]})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedCommand:
+    name: str
+    description: str
+    arguments: Arguments
+    required: list[str]
+    args: Annotated[str, describe("arguments as typed after the command")] | Absent = ABSENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commands:
+    commands: list[ListedCommand]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedMessage:
+    role: str
+    text: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earlier:
+    session_id: str
+    channel: str
+    archived_at: datetime
+    messages: list[ArchivedMessage]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archived:
+    sessions: list[Earlier]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Original:
+    mid: str
+    role: str
+    text: str
+    at: datetime
+    turn: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Originals:
+    messages: list[Original]
+    before: str | Absent | None = ABSENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +83,8 @@ class CommandListHandlers:
     account_links: PostgresAccountLinks
     events: PostgresEvents
 
-    @router.on("GET /commands", Commands, group="commands", anyone=True, visitor=True, scope="commands:run")
-    async def list_commands(self, call: Call) -> Reply:
+    @router.on("GET /commands", group="commands", anyone=True, visitor=True, scope="commands:run")
+    async def list_commands(self, call: Call) -> Commands:
         """List commands and their arguments."""
         request = call.request
         known = None if KEY in request else await self.visitors.find_caller(request)
@@ -56,7 +92,7 @@ class CommandListHandlers:
             offered = self.commands.list_for(known.audience, site=known.site)
         else:
             offered = await self._for_anyone(request.get(KEY))
-        return {"commands": [build_command_entry(command, call.language, typed=True) for command in offered]}
+        return Commands(commands=[_command(one, call.language) for one in offered])
 
     async def _for_anyone(self, key: ApiKey | None) -> tuple[OfferedCommand, ...]:
         """Return the commands for callers without a conversation; with an API key, those of its site.
@@ -73,30 +109,30 @@ class CommandListHandlers:
         return tuple(one for one in offered if key is None or one.name not in ONLY_IN_PERSON)
 
     @router.on(
-        "GET /archived", Archived, visitor=True, scope="sessions:read", rate="commands", refusals=(404,),
+        "GET /archived", visitor=True, scope="sessions:read", rate="commands", refusals=(404,),
         missing="There is nothing here.",
     )  # fmt: skip
-    async def list_archived(self, call: Call) -> Reply:
+    async def list_archived(self, call: Call) -> Archived | None:
         """List conversations that /link continued on another channel."""
         if call.person.audience == "public":
             return None
         found = await self.account_links.list_archived(call.session_id)
-        return {
-            "sessions": [
-                {
-                    "session_id": one.public_id,
-                    "channel": one.channel,
-                    "archived_at": one.archived_at,
-                    "messages": [
-                        {"role": each.author, "text": each.text, "at": each.at} for each in one.messages
+        return Archived(
+            sessions=[
+                Earlier(
+                    session_id=one.public_id,
+                    channel=one.channel,
+                    archived_at=one.archived_at,
+                    messages=[
+                        ArchivedMessage(role=each.author, text=each.text, at=each.at) for each in one.messages
                     ],
-                }
+                )
                 for one in found
             ]
-        }
+        )
 
     @router.on(
-        "GET /compactions/{id}/messages", Originals, visitor=True, scope="sessions:read", rate="reads",
+        "GET /compactions/{id}/messages", visitor=True, scope="sessions:read", rate="reads",
         refusals=(404,), missing="There is no such summary in this conversation.",
     )  # fmt: skip
     async def list_originals(
@@ -108,7 +144,7 @@ class CommandListHandlers:
         before: Annotated[
             str, describe("`before` of the page of newer messages", json_schema_extra={"maxLength": 30})
         ] = "",
-    ) -> Reply:
+    ) -> Originals | None:
         """List the messages that a summary replaces.
 
         Pass `before` of an answer to get the page of older messages; null if there is none.
@@ -120,4 +156,16 @@ class CommandListHandlers:
         except ValueError as error:
             raise BadField(f"`before` is {error}.") from None
         found = await self.events.list_hidden_messages(call.session_id, summary, limit=limit, before_seq=seq)
-        return None if found is None else {"messages": found.messages, "before": found.before}
+        if found is None:
+            return None
+        return Originals(messages=[Original(**one) for one in found.messages], before=found.before)
+
+
+def _command(command: OfferedCommand, language: str) -> ListedCommand:
+    return ListedCommand(
+        name=command.name,
+        description=command.describe(language),
+        arguments=command.schema(),
+        required=[one.name for one in command.arguments if one.required],
+        args=command.args or ABSENT,
+    )

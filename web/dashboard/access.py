@@ -18,8 +18,8 @@ from shared.config.settings import BadSettings, Settings
 from shared.core.identity.operators import StaleOperator, UnknownOperator
 from shared.core.values.errors import EvertalkError, StorageUnavailable
 from web.dashboard.requests import FORM_BYTES, read_json
+from web.protocol.answers import to_json
 from web.rest.arguments import BadField, read_arguments
-from web.rest.kinds import to_json
 from web.rest.operation import HandlerTable, Operation
 from web.security import REQUEST_ID, SAFE_METHODS, HttpRefusal, status_of
 from web.server.origins import Proxies

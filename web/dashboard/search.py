@@ -6,23 +6,31 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 from uuid import UUID
 
-from typing_extensions import TypedDict
-
 from shared.adapters.postgres.dashboard.session_queries import SessionInsights
 from shared.adapters.postgres.memory.search import PostgresMessageSearch
 from shared.core.memory.search import QUERY_CHARS, MessageHit, SearchKey
 from web.dashboard.access import AuthedRequest
-from web.protocol.wire import hit_payload
 from web.rest.arguments import BadField
-from web.rest.kinds import Cursor, FoundMessage, describe
-from web.rest.operation import OperationRouter, Reply
+from web.rest.kinds import Cursor, FoundMessage, describe, show_hit
+from web.rest.operation import OperationRouter
 
 router = OperationRouter()
-FoundSession = TypedDict("FoundSession", {
-    "id": UUID, "hits": list[FoundMessage], "person_id": UUID, "person": str | None, "kind": str,
-    "anonymous": bool,
-})  # fmt: skip
-FoundConversations = TypedDict("FoundConversations", {"sessions": list[FoundSession], "next": str | None})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundSession:
+    id: UUID
+    hits: list[FoundMessage]
+    person_id: UUID
+    person: str | None
+    kind: str
+    anonymous: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundConversations:
+    sessions: list[FoundSession]
+    next: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +40,7 @@ class SearchHandlers:
     message_search: PostgresMessageSearch
     session_insights: SessionInsights
 
-    @router.on(
-        "GET /search", FoundConversations, role="viewer", refusals=(404,),
-        missing="There is no such conversation.",
-    )  # fmt: skip
+    @router.on("GET /search", role="viewer", refusals=(404,), missing="There is no such conversation.")
     async def search_conversations(
         self,
         authed: AuthedRequest,
@@ -45,7 +50,7 @@ class SearchHandlers:
             str, describe("public id of a single conversation", json_schema_extra={"format": "uuid"})
         ] = "",
         cursor: Cursor = "",
-    ) -> Reply:
+    ) -> FoundConversations | None:
         """Search messages of all conversations, last active first.
 
         Each conversation has its newest matching messages; with `session`, a page of them. The search is
@@ -64,9 +69,9 @@ class SearchHandlers:
         else:
             everywhere, key = await search.search_all(q, before=key)
             found = [_found(one.session, one.hits, **one.person) for one in everywhere]
-        read = [one["id"] for one in found if one["hits"]]
+        read = [str(one.id) for one in found if one.hits]
         await authed.record("read.search", session, sessions=read)
-        return {"sessions": found, "next": key and str(key)}
+        return FoundConversations(sessions=found, next=None if key is None else str(key))
 
     async def _find_session(self, session: str) -> tuple[int, dict[str, Any]] | None:
         try:
@@ -75,5 +80,5 @@ class SearchHandlers:
             return None
 
 
-def _found(session: str, hits: tuple[MessageHit, ...], **person: Any) -> dict[str, Any]:
-    return {"id": session, **person, "hits": [hit_payload(hit) for hit in hits]}
+def _found(session: str, hits: tuple[MessageHit, ...], **person: Any) -> FoundSession:
+    return FoundSession(id=UUID(session), hits=list(map(show_hit, hits)), **person)

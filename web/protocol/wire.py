@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Never
 
 from shared.core.commands.public_messages import advice_for_public
-from shared.core.memory.search import MessageHit
-from shared.core.session.turns import Accepted, ContextMeasured, Organizing, RunEnded, iso, shorten_message
+from shared.core.session.turns import Accepted, ContextMeasured, Organizing, RunEnded, shorten_message
 from shared.core.values.errors import BadInput, EvertalkError, UnreadableMessage
 
 VERSION = 1
@@ -624,16 +623,3 @@ def welcome(
     if identified:
         frame["identified"] = identified
     return {**frame, "token": token} if token else frame
-
-
-def hit_payload(hit: MessageHit) -> dict[str, Any]:
-    """Return the JSON fields of a search hit."""
-    return {
-        "mid": hit.mid,
-        "session_id": hit.session,
-        "here": hit.here,
-        "turn": hit.turn,
-        "role": hit.author,
-        "at": iso(hit.at),
-        "excerpt": [{"text": part.text, "hit": part.hit} for part in hit.excerpt],
-    }

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.json_schema import GenerateJsonSchema
 
 from shared.core.values.errors import BadInput
+from web.protocol.answers import ABSENT, wire_name
 from web.rest.operation import Operation
 from web.security import HttpRefusal
 
@@ -66,9 +67,22 @@ class Untitled(GenerateJsonSchema):
         return False
 
     def field_is_required(self, field: Any, *given: Any, **more: Any) -> bool:
-        """Return whether a field is required; in answers every field is, even one with a default."""
-        sent = self.mode == "serialization" and field["type"] == "dataclass-field"
-        return sent or super().field_is_required(field, *given, **more)
+        """Return whether a field is required: in an answer each one whose default is not `ABSENT`."""
+        if self.mode == "serialization" and field["type"] == "dataclass-field":
+            return field["schema"].get("default") is not ABSENT
+        return super().field_is_required(field, *given, **more)
+
+    def default_schema(self, schema: Any) -> Any:
+        """Return the schema of a value with a default; `ABSENT` is none that can be sent."""
+        absent = schema.get("default") is ABSENT
+        return self.generate_inner(schema["schema"]) if absent else super().default_schema(schema)
+
+    def dataclass_args_schema(self, schema: Any) -> Any:
+        """Return the schema of a dataclass; the field `from_` of an answer is sent as `from`."""
+        if self.mode == "serialization":
+            fields = [{**one, "serialization_alias": wire_name(one["name"])} for one in schema["fields"]]
+            schema = {**schema, "fields": fields}
+        return super().dataclass_args_schema(schema)
 
 
 class BadField(BadInput):
@@ -110,7 +124,7 @@ def _describe_argument(one: inspect.Parameter, hint: Any, parts: Any, usual: Pla
     else:
         mark = next((mark for mark in marks if isinstance(mark, In)), In(usual))
     return Parameter(
-        name=one.name, place=mark.place, wire_name=mark.name or one.name.rstrip("_"), hint=hint,
+        name=one.name, place=mark.place, wire_name=mark.name or wire_name(one.name), hint=hint,
         default=... if one.default is inspect.Parameter.empty else one.default, shape=shape,
     )  # fmt: skip
 

@@ -14,9 +14,9 @@ from shared.core.values.errors import UnknownSession
 from web.auth.visitors import Known, Visitors
 from web.ports import Readiness
 from web.protocol import wire
+from web.protocol.answers import to_json
 from web.rest.api_key_auth import KEY, find_by_key
 from web.rest.arguments import arguments_of, read_arguments
-from web.rest.kinds import to_json
 from web.rest.operation import HandlerTable, Operation
 from web.security import HttpRefusal, cross_origin_headers, preflight, read_json
 from web.server.client_limiter import ClientLimiter

@@ -6,14 +6,15 @@ import asyncio
 import csv
 import io
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Annotated, NotRequired
+from dataclasses import dataclass
+from typing import Annotated
 
 import structlog
 from aiohttp import web
-from typing_extensions import TypedDict
 
 from shared.core.privacy.export import ExportFormat
 from shared.core.values.errors import EvertalkError
+from web.protocol.answers import ABSENT, Absent
 from web.rest.arguments import In
 from web.rest.kinds import describe
 
@@ -29,12 +30,21 @@ FileName = Annotated[
     In("header", NAME_HEADER),
     describe("file name, percent-encoded", json_schema_extra={"maxLength": 2_000}),
 ]
-Attachment = TypedDict("Attachment", {
-    "id": str, "name": str, "mime": str, "size": int, "url": str, "width": NotRequired[int],
-    "height": NotRequired[int],
-    "cut": NotRequired[Annotated[bool, describe("true if only the beginning of the file is read")]],
-    "heard": NotRequired[Annotated[str, describe("transcript of a recording, added to the message")]],
-})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    id: str
+    name: str
+    mime: str
+    size: int
+    url: str
+    width: int | Absent = ABSENT
+    height: int | Absent = ABSENT
+    cut: Annotated[bool, describe("true if only the beginning of the file is read")] | Absent = ABSENT
+    heard: Annotated[str, describe("transcript of a recording, added to the message")] | Absent = ABSENT
+
+
 EXPORT_SECONDS = 600.0
 """Seconds for a whole download."""
 WRITE_SECONDS = 30.0

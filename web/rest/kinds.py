@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
-from dataclasses import asdict, is_dataclass
-from datetime import UTC, date, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Annotated, Any, NotRequired
 from uuid import UUID
 
@@ -14,14 +13,21 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import core_schema
 from typing_extensions import TypedDict
 
-from shared.core.session.turns import iso
+from shared.core.memory.search import MessageHit
+from web.protocol.answers import ABSENT, Absent
 from web.protocol.wire import SITE_PATTERN
 from web.rest.arguments import BadField, In
 
 Thing = dict[str, Any]
 """Object whose fields are not described."""
 
-Success = TypedDict("Success", {"success": bool, "result": NotRequired[str]})
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Success:
+    success: bool
+    result: str | Absent = ABSENT
+
+
 Details = TypedDict("Details", {"advice": NotRequired[str], "retry_after": NotRequired[float]})
 Error = TypedDict("Error", {
     "code": Annotated[str, Field(description="stable error code for programs")],
@@ -30,35 +36,48 @@ Error = TypedDict("Error", {
         Annotated[Details, Field(description="`advice`: what to do next; `retry_after`: seconds to wait")]
     ],
 })  # fmt: skip
-Accepted = TypedDict("Accepted", {
-    "mid": str, "turn": int, "event_seq": int,
-    "dup": NotRequired[Annotated[bool, Field(description="true if the same `cid` was accepted earlier")]],
-})  # fmt: skip
-ExcerptPart = TypedDict("ExcerptPart", {"text": str, "hit": bool})
-FoundMessage = TypedDict("FoundMessage", {
-    "mid": str, "session_id": UUID,
-    "here": Annotated[bool, Field(description="false for a message from before a `/link`")],
-    "turn": int, "role": str, "at": datetime, "excerpt": list[ExcerptPart],
-})  # fmt: skip
 
 
-DONE: Success = {"success": True}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptedMessage:
+    mid: str
+    turn: int
+    event_seq: int
+    dup: Annotated[bool, Field(description="true if the same `cid` was accepted earlier")] | Absent = ABSENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExcerptPart:
+    text: str
+    hit: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundMessage:
+    mid: str
+    session_id: UUID
+    here: Annotated[bool, Field(description="false for a message from before a `/link`")]
+    turn: int
+    role: str
+    at: datetime
+    excerpt: list[ExcerptPart]
+
+
+def show_hit(hit: MessageHit) -> FoundMessage:
+    """Return a message that a search found, as answers have it."""
+    return FoundMessage(
+        mid=hit.mid,
+        session_id=UUID(hit.session),
+        here=hit.here,
+        turn=hit.turn,
+        role=hit.author,
+        at=hit.at,
+        excerpt=[ExcerptPart(text=part.text, hit=part.hit) for part in hit.excerpt],
+    )
+
+
+DONE = Success(success=True)
 """Answer of an operation that returns nothing else."""
-
-
-def to_json(value: Any) -> str:
-    """Return the JSON of an answer, which may contain dataclasses, dates and UUIDs."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return iso(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    if isinstance(value, UUID | date):
-        return str(value)
-    raise TypeError(f"{type(value)} cannot be told")
 
 
 def describe(words: str, **limits: Any) -> Any:

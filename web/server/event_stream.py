@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import web
 
+from web.protocol.answers import to_json
 from web.server.http_server import HEADERS
 
 MEDIA_TYPE = "text/event-stream"
@@ -55,11 +55,9 @@ class EventStream:
         async with asyncio.timeout(SEND_SECONDS):
             await self._response.prepare(self._request)
 
-    async def send(self, event: str, data: Mapping[str, Any]) -> None:
-        """Send an event with its data as JSON."""
-        await self._write(
-            f"event: {event}\ndata: {json.dumps(data, ensure_ascii=False, separators=(',', ':'))}\n\n"
-        )
+    async def send(self, event: str, data: Any) -> None:
+        """Send an event with its data as JSON; `data` is a mapping, or the dataclass of an answer."""
+        await self._write(f"event: {event}\ndata: {to_json(data)}\n\n")
 
     async def beat(self) -> None:
         """Send a comment as heartbeat; clients skip it, and proxies keep the connection open."""

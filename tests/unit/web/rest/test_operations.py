@@ -13,8 +13,9 @@ from aiohttp.test_utils import make_mocked_request
 from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
+from web.protocol.answers import ABSENT, Absent, to_json
 from web.rest.arguments import BadField, In, read_arguments
-from web.rest.kinds import Cut, Digits, Limit, Since, to_json
+from web.rest.kinds import Cut, Digits, Limit, Since
 from web.rest.openapi import document
 from web.rest.operation import Operation, OperationRouter, Reply
 from web.security import HttpRefusal
@@ -204,10 +205,36 @@ def test_answer_has_the_shape_that_the_handler_returns() -> None:
     described = document(typed)
     whole, part = (described["components"]["schemas"][name] for name in ("Whole", "Part"))
 
-    assert [one.answers for one in typed] == [{201: Whole}, {200: Shown}, {200: None}]
+    assert [one.answers for one in typed][:3] == [{201: Whole}, {200: Shown}, {200: None}]
     assert (whole["required"], part["required"]) == (["parts", "next"], ["id"])
     assert "description" not in whole
 
 
 async def test_dataclass_of_an_answer_is_written_with_all_fields() -> None:
     assert to_json(await see_whole(None)) == f'{{"parts":[{{"id":"{THING}"}}],"next":null}}'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filed:
+    from_: str
+    note: Annotated[str, Field(description="what it says")] | Absent = ABSENT
+    name: str | Absent | None = ABSENT
+
+
+@typed.on("GET /filed")
+async def see_filed(call: Any) -> Filed:
+    """Filed thing."""
+    return Filed(from_="desk")
+
+
+def test_absent_field_of_an_answer_is_optional_and_never_null() -> None:
+    filed = document(typed)["components"]["schemas"]["Filed"]
+
+    assert filed["required"] == ["from"]
+    assert filed["properties"]["note"] == {"type": "string", "description": "what it says"}
+    assert filed["properties"]["name"] == {"anyOf": [{"type": "string"}, {"type": "null"}]}
+
+
+async def test_absent_field_is_left_out_of_the_answer() -> None:
+    assert to_json(await see_filed(None)) == '{"from":"desk"}'
+    assert to_json(Filed(from_="a", note="", name=None)) == '{"from":"a","note":"","name":null}'
