@@ -23,7 +23,7 @@ from shared.config.agents import (
     resolve_effective_config,
 )
 from shared.config.settings import Settings
-from shared.core.compaction.summary_diff import compare_lines
+from shared.core.compaction.summary_diff import DiffLine, compare_lines
 from shared.core.presets.catalog import PRESETS
 from shared.core.session.budget import ContextBudget
 from shared.core.session.turns import iso
@@ -33,7 +33,7 @@ from shared.services.admin.playground import Playground, Said
 from web.dashboard.access import AuthedRequest
 from web.dashboard.requests import NewName, Seen, build_stale_refusal, parse_version
 from web.rest.kinds import describe
-from web.rest.operation import OperationRouter, Reply
+from web.rest.operation import OperationRouter
 from web.security import HttpRefusal
 
 if TYPE_CHECKING:
@@ -44,54 +44,120 @@ router = OperationRouter()
 Name = Annotated[str, describe("name of an agent", json_schema_extra={"minLength": 1, "maxLength": 40})]
 Version = Annotated[int, Field(ge=1, lt=2**63, description="version of the config")]
 
-ListedAgent = TypedDict("ListedAgent", {
-    "name": str, "version": int, "sessions": int, "sites": list[str], "bots": list[str],
-    "called": str | None, "persona": bool, "model": str | None, "preset": str, "overrides": int,
-    "audience": str | None,
-})  # fmt: skip
-Agents = TypedDict("Agents", {"agents": list[ListedAgent]})
-Made = TypedDict("Made", {"name": str})
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedAgent:
+    name: str
+    version: int
+    sessions: int
+    sites: list[str]
+    bots: list[str]
+    called: str | None
+    persona: bool
+    model: str | None
+    preset: str
+    overrides: int
+    audience: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agents:
+    agents: list[ListedAgent]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    name: str
+
 
 Config = Annotated[dict[str, Any], describe("config of an agent; docs/agents.md describes its fields")]
 Value = Annotated[Any, describe("value of a setting: text, number, true or false, list, or null")]
-AgentVersionMade = TypedDict("AgentVersionMade", {"version": int, "by": str | None, "at": str})
-AgentVersions = TypedDict("AgentVersions", {"versions": list[AgentVersionMade]})
-ConfigLine = TypedDict("ConfigLine", {"change": Literal["same", "added", "removed"], "text": str})
-AgentVersion = TypedDict("AgentVersion", {
-    "version": int, "config": Config,
-    "lines": Annotated[list[ConfigLine], describe("difference to the current config, line by line")],
-})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentVersionMade:
+    version: int
+    by: str | None
+    at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentVersions:
+    versions: list[AgentVersionMade]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentVersion:
+    version: int
+    config: Config
+    lines: Annotated[list[DiffLine], describe("difference to the current config, line by line")]
+
+
 SiteName = Annotated[str, Field(min_length=1, max_length=40)]
-SiteGiven = TypedDict("SiteGiven", {
-    "site": str, "moved": Annotated[int, describe("number of existing conversations that changed agent")],
-})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteGiven:
+    site: str
+    moved: Annotated[int, describe("number of existing conversations that changed agent")]
+
+
 Utterance = TypedDict("Utterance", {
     "role": Literal["user", "assistant"],
     "text": Annotated[str, Field(min_length=1, max_length=100_000)],
 })  # fmt: skip
 Talk = Annotated[list[Utterance], Field(min_length=1, max_length=200)]
-ToolCall = TypedDict("ToolCall", {"name": str, "arguments": Config})
-PlaygroundReply = TypedDict("PlaygroundReply", {
-    "text": str, "model": str, "tools": list[ToolCall], "context_tokens": int,
-    "cost_micro": Annotated[int | None, describe("cost in micro-dollars; null if the price is unknown")],
-})  # fmt: skip
-EffectiveSetting = TypedDict("EffectiveSetting", {
-    "name": str, "value": Value, "inherited": Value, "deployment": Value,
-    "from": Literal["agent", "preset", "deployment"],
-})  # fmt: skip
-EffectiveAgent = TypedDict("EffectiveAgent", {
-    "preset": str, "settings": list[EffectiveSetting], "budget": ContextBudget, "tools": list[str],
-    "prompt": str, "prompt_tokens": int,
-})  # fmt: skip
-AgentJudged = TypedDict("AgentJudged", {
-    "problems": list[str], "remarks": list[str], "effective": EffectiveAgent | None,
-})  # fmt: skip
-AgentTool = TypedDict("AgentTool", {
-    "name": str, "description": str,
-    "server": Annotated[str, describe("name of the MCP server; empty for a built-in tool")],
-})  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    name: str
+    arguments: Config
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaygroundReply:
+    text: str
+    model: str
+    tools: list[ToolCall]
+    context_tokens: int
+    cost_micro: Annotated[int | None, describe("cost in micro-dollars; null if the price is unknown")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectiveSetting:
+    name: str
+    value: Value
+    inherited: Value
+    deployment: Value
+    from_: Literal["agent", "preset", "deployment"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectiveAgent:
+    preset: str
+    settings: list[EffectiveSetting]
+    budget: ContextBudget
+    tools: list[str]
+    prompt: str
+    prompt_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentJudged:
+    problems: list[str]
+    remarks: list[str]
+    effective: EffectiveAgent | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentTool:
+    name: str
+    description: str
+    server: Annotated[str, describe("name of the MCP server; empty for a built-in tool")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedAgent(AgentJudged):
     name: str
     config: Config
@@ -102,6 +168,7 @@ class ChangedAgent(AgentJudged):
     presets: list[str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Agent(ChangedAgent):
     models: list[str]
     tools: list[AgentTool]
@@ -120,21 +187,19 @@ class AgentHandlers:
     sites: PostgresSites
     stored_settings: PostgresStoredSettings
 
-    @router.on("GET /agents", Agents, role="viewer")
-    async def list_agents(self, authed: AuthedRequest) -> Reply:
+    @router.on("GET /agents", role="viewer")
+    async def list_agents(self, authed: AuthedRequest) -> Agents:
         """List agents and the sites they answer."""
-        return {"agents": [_listed(row, self.settings) for row in await self.agents.list_all()]}
+        return Agents(agents=[_listed(row, self.settings) for row in await self.agents.list_all()])
 
-    @router.on(
-        "POST /agents", Made, status=201, role="admin", body="NewName", strict=True, refusals=(409,)
-    )  # fmt: skip
-    async def make_agent(self, authed: AuthedRequest, *, name: NewName) -> Reply:
+    @router.on("POST /agents", status=201, role="admin", body="NewName", strict=True, refusals=(409,))
+    async def make_agent(self, authed: AuthedRequest, *, name: NewName) -> Made:
         """Create an agent with the deployment's settings."""
         await self.agent_service.create_agent(name, by=authed.operator.name)
-        return {"name": name}
+        return Made(name=name)
 
-    @router.on("GET /agents/{name}", Agent, role="viewer")
-    async def agent(self, authed: AuthedRequest, name: Name) -> Reply:
+    @router.on("GET /agents/{name}", role="viewer")
+    async def agent(self, authed: AuthedRequest, name: Name) -> Agent:
         """Get an agent with its effective settings and budget.
 
         If the stored config is invalid, `effective` is null and `problems` lists the reasons.
@@ -146,33 +211,38 @@ class AgentHandlers:
         if self.playground is not None:
             known = {**self.playground.list_tools(), **known}
         tools = [
-            {"name": name, "description": tool.description, "server": server}
+            AgentTool(name=name, description=tool.description, server=server)
             for name, (tool, server) in known.items()
         ]
         others = [site.name for site in await self.sites.list_all() if site.name not in row.sites]
-        more = {
-            "models": sorted(ground.models), "tools": tools, "servers": sorted(ground.servers or ()),
-            "other_sites": others,
-        }  # fmt: skip
-        return {**_whole(row), **judged, **more}
+        return Agent(
+            **_stored(row),
+            problems=judged.problems,
+            remarks=judged.remarks,
+            effective=judged.effective,
+            models=sorted(ground.models),
+            tools=tools,
+            servers=sorted(ground.servers or ()),
+            other_sites=others,
+        )
 
     @router.on(
-        "POST /agents/{name}/check", AgentJudged, role="admin", body="AgentSettings", strict=True,
+        "POST /agents/{name}/check", role="admin", body="AgentSettings", strict=True,
         refusals=(404, 413, 503),
     )  # fmt: skip
-    async def check_agent(self, authed: AuthedRequest, name: Name, *, config: Config) -> Reply:
+    async def check_agent(self, authed: AuthedRequest, name: Name, *, config: Config) -> AgentJudged:
         """Validate a config and calculate its limits."""
         row = await find_agent(self.agents, name)
         check_size(config)
         return await asyncio.to_thread(_judged, config, await self._ground(config, stored=row.config))
 
     @router.on(
-        "PUT /agents/{name}", ChangedAgent, role="admin", body="AgentSettings", strict=True,
+        "PUT /agents/{name}", role="admin", body="AgentSettings", strict=True,
         refusals=(404, 409, 413, 422, 428, 503),
     )  # fmt: skip
     async def change_agent(
         self, authed: AuthedRequest, name: Name, *, config: Config, if_match: Seen = ""
-    ) -> Reply:
+    ) -> ChangedAgent:
         """Change an agent.
 
         The change takes effect with the next message.
@@ -184,14 +254,18 @@ class AgentHandlers:
         except BadAgentConfig as error:
             raise _build_config_refusal(error.problems) from None
         except StaleAgent:
-            theirs = _whole(await find_agent(self.agents, name))
+            theirs = _stored(await find_agent(self.agents, name))
             raise build_stale_refusal(yours=config, theirs=theirs) from None
         judged = await asyncio.to_thread(_judged, config, ground)
-        return {**_whole(await find_agent(self.agents, name)), **judged}
+        return ChangedAgent(
+            **_stored(await find_agent(self.agents, name)),
+            problems=judged.problems,
+            remarks=judged.remarks,
+            effective=judged.effective,
+        )
 
     @router.on(
         "POST /agents/{name}/sites",
-        SiteGiven,
         role="admin",
         body="SiteForAgent",
         strict=True,
@@ -199,20 +273,22 @@ class AgentHandlers:
     )
     async def give_site(
         self, authed: AuthedRequest, name: Name, *, site: SiteName, existing: bool = False
-    ) -> Reply:
+    ) -> SiteGiven:
         """Assign an agent to a site.
 
         New conversations use the agent; with `existing`, current ones do as well.
         """
         by = authed.operator.name
         moved = await self.agent_service.assign_site(name, site, existing=existing, by=by)
-        return {"site": site, "moved": moved}
+        return SiteGiven(site=site, moved=moved)
 
     @router.on(
-        "POST /agents/{name}/try", PlaygroundReply, role="admin", body="PlaygroundTalk", strict=True,
+        "POST /agents/{name}/try", role="admin", body="PlaygroundTalk", strict=True,
         refusals=(404, 409, 413, 422, 503),
     )  # fmt: skip
-    async def try_agent(self, authed: AuthedRequest, name: Name, *, config: Config, messages: Talk) -> Reply:
+    async def try_agent(
+        self, authed: AuthedRequest, name: Name, *, config: Config, messages: Talk
+    ) -> PlaygroundReply:
         """Try a draft config in a test conversation.
 
         Only the cost is stored. Tools that change anything are not run.
@@ -223,8 +299,8 @@ class AgentHandlers:
             raise HttpRefusal(503, "unavailable", "Nothing can be changed from here just now.")
         ground = await self._ground(config, stored=row.config)
         judged = await asyncio.to_thread(_judged, config, ground)
-        if judged["problems"]:
-            raise _build_config_refusal(judged["problems"])
+        if judged.problems:
+            raise _build_config_refusal(judged.problems)
         if messages[-1]["role"] != "user":
             raise HttpRefusal(422, "bad_input", "The last message is the person's.")
         await authed.record("agent.tried", name)
@@ -236,29 +312,30 @@ class AgentHandlers:
         except (ModelError, ContextBudgetExceeded) as error:
             reason = error.form_reason if isinstance(error, ModelError) else str(error)
             raise HttpRefusal(409, error.code, "The model did not answer.", reason=reason) from None
-        tools = [{"name": call.name, "arguments": dict(call.input)} for call in answer.tools]
-        return {
-            "text": answer.text,
-            "model": answer.model,
-            "tools": tools,
-            "context_tokens": answer.context_tokens,
-            "cost_micro": answer.cost_micro,
-        }
+        return PlaygroundReply(
+            text=answer.text,
+            model=answer.model,
+            tools=[ToolCall(name=call.name, arguments=dict(call.input)) for call in answer.tools],
+            context_tokens=answer.context_tokens,
+            cost_micro=answer.cost_micro,
+        )
 
-    @router.on("GET /agents/{name}/versions", AgentVersions, role="viewer", refusals=(404,))
-    async def agent_versions(self, authed: AuthedRequest, name: Name) -> Reply:
+    @router.on("GET /agents/{name}/versions", role="viewer", refusals=(404,))
+    async def agent_versions(self, authed: AuthedRequest, name: Name) -> AgentVersions:
         """List former versions of an agent, newest first.
 
         The list is empty before the first change.
         """
         found = await self.agents.list_versions((await find_agent(self.agents, name)).id)
-        return {"versions": [{"version": version, "by": by, "at": iso(at)} for version, by, at in found]}
+        return AgentVersions(
+            versions=[AgentVersionMade(version=version, by=by, at=iso(at)) for version, by, at in found]
+        )
 
     @router.on(
-        "GET /agents/{name}/versions/{version}", AgentVersion, role="viewer",
+        "GET /agents/{name}/versions/{version}", role="viewer",
         missing="There is nothing at this address.",
     )  # fmt: skip
-    async def agent_version(self, authed: AuthedRequest, name: Name, version: Version) -> Reply:
+    async def agent_version(self, authed: AuthedRequest, name: Name, version: Version) -> AgentVersion | None:
         """Get a former version with its difference to now.
 
         To return to it, store its config as the current one.
@@ -268,7 +345,7 @@ class AgentHandlers:
         if config is None:
             return None
         lines = await asyncio.to_thread(_changes, config, row.config)
-        return {"version": version, "config": config, "lines": lines}
+        return AgentVersion(version=version, config=dict(config), lines=lines)
 
     async def _ground(
         self, config: Mapping[str, Any], *, stored: Mapping[str, Any] | None = None
@@ -287,8 +364,8 @@ class AgentHandlers:
         )
 
 
-def _changes(former: Mapping[str, Any], now: Mapping[str, Any]) -> list[dict[str, str]]:
-    return [dataclasses.asdict(line) for line in compare_lines(_lines(former), _lines(now))]
+def _changes(former: Mapping[str, Any], now: Mapping[str, Any]) -> list[DiffLine]:
+    return list(compare_lines(_lines(former), _lines(now)))
 
 
 def _lines(config: Mapping[str, Any]) -> list[str]:
@@ -308,54 +385,63 @@ async def find_agent(agents: PostgresAgents, name: str) -> AgentRow:
     return row
 
 
-def _judged(config: Mapping[str, Any], ground: AgentDefaults) -> dict[str, Any]:
+def _judged(config: Mapping[str, Any], ground: AgentDefaults) -> AgentJudged:
     try:
         remarks = check_config(config, ground)
     except BadAgentConfig as error:
-        return {"problems": list(error.problems), "remarks": [], "effective": None}
-    return {"problems": [], "remarks": list(remarks), "effective": _numbers(config, ground)}
+        return AgentJudged(problems=list(error.problems), remarks=[], effective=None)
+    return AgentJudged(problems=[], remarks=list(remarks), effective=_effective(config, ground))
 
 
-def _numbers(config: Mapping[str, Any], ground: AgentDefaults) -> dict[str, Any]:
-    found: EffectiveConfig = resolve_effective_config(config, ground)
-    own = config.get("context") or {}
-    settings = []
+def _effective(config: Mapping[str, Any], ground: AgentDefaults) -> EffectiveAgent:
+    found = resolve_effective_config(config, ground)
+    return EffectiveAgent(
+        preset=config.get("preset") or ground.policy.name,
+        settings=_settings(found, ground, own=config.get("context") or {}),
+        budget=found.budget,
+        tools=list(found.tools),
+        prompt=found.prompt,
+        prompt_tokens=found.prompt_tokens,
+    )
+
+
+def _settings(
+    found: EffectiveConfig, ground: AgentDefaults, *, own: Mapping[str, Any]
+) -> list[EffectiveSetting]:
+    """Return the numbers of the policy, each with its source; `own` are those that the agent sets."""
     inherited, deployment = found.inherited.to_settings(), ground.policy.to_settings()
-    for name, value in found.policy.to_settings().items():
-        usual = deployment[name]
-        source = "agent" if name in own else "preset" if value != usual else "deployment"
-        settings.append(
-            {
-                "name": name,
-                "value": value,
-                "inherited": inherited[name],
-                "deployment": usual,
-                "from": source,
-            }
+    return [
+        EffectiveSetting(
+            name=name,
+            value=value,
+            inherited=inherited[name],
+            deployment=deployment[name],
+            from_="agent" if name in own else "preset" if value != deployment[name] else "deployment",
         )
-    return {
-        "preset": config.get("preset") or ground.policy.name,
-        "settings": settings,
-        "budget": dataclasses.asdict(found.budget),
-        "tools": list(found.tools),
-        "prompt": found.prompt,
-        "prompt_tokens": found.prompt_tokens,
-    }
+        for name, value in found.policy.to_settings().items()
+    ]
 
 
-def _whole(row: AgentRow) -> dict[str, Any]:
+def _stored(row: AgentRow) -> dict[str, Any]:
+    """Return the fields of `ChangedAgent` that are stored."""
     return {
         "name": row.name, "config": dict(row.config), "version": row.version, "sessions": row.sessions,
         "sites": list(row.sites), "bots": list(row.bots), "presets": sorted(PRESETS),
     }  # fmt: skip
 
 
-def _listed(row: AgentRow, settings: Settings) -> dict[str, Any]:
+def _listed(row: AgentRow, settings: Settings) -> ListedAgent:
     config = row.config
-    return {
-        "name": row.name, "version": row.version, "sessions": row.sessions, "sites": list(row.sites),
-        "bots": list(row.bots), "called": config.get("name"), "persona": bool(config.get("persona")),
-        "model": config.get("model") or settings.model or None,
-        "preset": config.get("preset") or settings.preset, "overrides": len(config.get("context") or {}),
-        "audience": config.get("audience"),
-    }  # fmt: skip
+    return ListedAgent(
+        name=row.name,
+        version=row.version,
+        sessions=row.sessions,
+        sites=list(row.sites),
+        bots=list(row.bots),
+        called=config.get("name"),
+        persona=bool(config.get("persona")),
+        model=config.get("model") or settings.model or None,
+        preset=config.get("preset") or settings.preset,
+        overrides=len(config.get("context") or {}),
+        audience=config.get("audience"),
+    )

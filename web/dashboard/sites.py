@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 from aiohttp import web
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from shared.config.bots import DEFAULT_AGENT
 from shared.config.settings import BadSettings, Settings, resolve_secret_key
@@ -24,7 +23,6 @@ from shared.config.sites import (
     build_site_form,
     read_site_config,
 )
-from shared.core.session.turns import iso
 from shared.services.admin.site_service import SiteService, StaleSite, UnknownSiteAgent
 from web.dashboard.access import HEADERS, AuthedRequest
 from web.dashboard.agents import Made
@@ -49,24 +47,67 @@ _PREVIEW_POLICY = (
 Language = Annotated[Any, Field(json_schema_extra={"type": "string", "maxLength": 40})]
 Name = Annotated[str, describe("name of a site", json_schema_extra={"minLength": 1, "maxLength": 64})]
 
-ListedSite = TypedDict("ListedSite", {
-    "name": str, "agent": str, "audience": str, "origins": list[str], "verified": str, "title": str | None,
-    "visitors": int, "version": int,
-})  # fmt: skip
-Sites = TypedDict("Sites", {"sites": list[ListedSite]})
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedSite:
+    name: str
+    agent: str
+    audience: str
+    origins: list[str]
+    verified: str
+    title: str | None
+    visitors: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sites:
+    sites: list[ListedSite]
+
+
 SiteSettings = Annotated[
     dict[str, Any], describe("agent, audience, origins and texts of the site; docs/widget.md lists them")
 ]
-SiteSecretId = TypedDict("SiteSecretId", {"id": str, "created_at": datetime})
-RefusedOrigin = TypedDict("RefusedOrigin", {"origin": str, "count": int, "last_at": datetime})
-SiteWhole = TypedDict("SiteWhole", {
-    "name": str, "settings": SiteSettings, "version": int, "visitors": int, "secrets": list[SiteSecretId],
-    "refused": list[RefusedOrigin], "snippet": str, "agents": list[str],
-})  # fmt: skip
-SiteLook = Annotated[dict[str, Any], describe("public settings of the widget, as a page receives them")]
-SiteJudged = TypedDict("SiteJudged", {"problems": list[str], "look": SiteLook | None})
 
-SiteSecret = TypedDict("SiteSecret", {"id": str, "secret": str})
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteSecretId:
+    id: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedOrigin:
+    origin: str
+    count: int
+    last_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteWhole:
+    name: str
+    settings: SiteSettings
+    version: int
+    visitors: int
+    secrets: list[SiteSecretId]
+    refused: list[RefusedOrigin]
+    snippet: str
+    agents: list[str]
+
+
+SiteLook = Annotated[dict[str, Any], describe("public settings of the widget, as a page receives them")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteJudged:
+    problems: list[str]
+    look: SiteLook | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteSecret:
+    id: str
+    secret: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,13 +129,13 @@ class SiteHandlers:
         headers = {**HEADERS, "Content-Security-Policy": policy}
         return web.Response(text=text, content_type="text/html", headers=headers)
 
-    @router.on("GET /sites", Sites, role="viewer")
-    async def list_sites(self, authed: AuthedRequest) -> Reply:
+    @router.on("GET /sites", role="viewer")
+    async def list_sites(self, authed: AuthedRequest) -> Sites:
         """List sites."""
-        return {"sites": [_listed(row) for row in await self.sites.list_all()]}
+        return Sites(sites=[_listed(row) for row in await self.sites.list_all()])
 
-    @router.on("POST /sites", Made, status=201, role="admin", body="NewName", strict=True, refusals=(409,))
-    async def make_site(self, authed: AuthedRequest, *, name: NewName) -> Reply:
+    @router.on("POST /sites", status=201, role="admin", body="NewName", strict=True, refusals=(409,))
+    async def make_site(self, authed: AuthedRequest, *, name: NewName) -> Made:
         """Create a site.
 
         Pages can use it once it has allowed origins.
@@ -104,20 +145,20 @@ class SiteHandlers:
             await self.site_service.add_site(name, form, by=authed.operator.name)
         except UnknownSiteAgent as error:
             raise HttpRefusal(409, "no_default_agent", error.problems[0]) from None
-        return {"name": name}
+        return Made(name=name)
 
-    @router.on("GET /sites/{name}/settings", SiteWhole, role="viewer")
-    async def site(self, authed: AuthedRequest, name: Name) -> Reply:
+    @router.on("GET /sites/{name}/settings", role="viewer")
+    async def site(self, authed: AuthedRequest, name: Name) -> SiteWhole:
         """Get a site with settings, secret ids and snippet."""
         return await self._whole(await self._row(name))
 
     @router.on(
-        "POST /sites/{name}/check", SiteJudged, role="viewer", body="SiteSettings", strict=True,
+        "POST /sites/{name}/check", role="viewer", body="SiteSettings", strict=True,
         refusals=(404, 413),
     )  # fmt: skip
     async def check_site(
         self, authed: AuthedRequest, name: Name, *, settings: SiteSettings, language: Language = "en"
-    ) -> Reply:
+    ) -> SiteJudged:
         """Validate site settings and preview them."""
         await self._row(name)
         problems = await self._problems(settings)
@@ -127,10 +168,10 @@ class SiteHandlers:
         look = None
         if not problems and isinstance(language, str):
             look = build_public_config(read_site_config(config), language[:40])
-        return {"problems": problems, "look": look}
+        return SiteJudged(problems=problems, look=look)
 
     @router.on(
-        "PUT /sites/{name}/settings", SiteWhole, role="admin", body="SiteSettings", strict=True,
+        "PUT /sites/{name}/settings", role="admin", body="SiteSettings", strict=True,
         refusals=(404, 409, 413, 422, 428),
     )  # fmt: skip
     async def change_site(
@@ -141,7 +182,7 @@ class SiteHandlers:
         settings: SiteSettings,
         language: Language = "en",
         if_match: Seen = "",
-    ) -> Reply:
+    ) -> SiteWhole:
         """Change a site.
 
         Takes effect within ten seconds.
@@ -158,14 +199,14 @@ class SiteHandlers:
             raise build_stale_refusal(yours=settings, theirs=theirs) from None
         return await self._whole(await self._row(name))
 
-    @router.on("POST /sites/{name}/origins", SiteWhole, role="admin", body="SiteOrigin", refusals=(404, 422))
+    @router.on("POST /sites/{name}/origins", role="admin", body="SiteOrigin", refusals=(404, 422))
     async def allow_origin(
         self,
         authed: AuthedRequest,
         name: Name,
         *,
         origin: Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 300})],
-    ) -> Reply:
+    ) -> SiteWhole:
         """Allow an origin to use a site.
 
         Takes effect within ten seconds.
@@ -177,8 +218,8 @@ class SiteHandlers:
             raise HttpRefusal(422, error.code, words) from None
         return await self._whole(await self._row(name))
 
-    @router.on("POST /sites/{name}/secrets", SiteSecret, role="admin", refusals=(404, 409, 503))
-    async def make_site_secret(self, authed: AuthedRequest, name: Name) -> Reply:
+    @router.on("POST /sites/{name}/secrets", role="admin", refusals=(404, 409, 503))
+    async def make_site_secret(self, authed: AuthedRequest, name: Name) -> SiteSecret:
         """Create a secret that signs visitors' identities.
 
         The secret is returned only once.
@@ -189,10 +230,10 @@ class SiteHandlers:
         except OSError as error:
             raise BadSettings(()) from error
         made = await self.site_service.add_secret(name, key, by=authed.operator.name)
-        return {"id": made.id, "secret": made.secret}
+        return SiteSecret(id=made.id, secret=made.secret)
 
     @router.on(
-        "DELETE /sites/{name}/secrets/{id}", Success, role="admin", refusals=(404,),
+        "DELETE /sites/{name}/secrets/{id}", role="admin", refusals=(404,),
         missing="There is no such secret.",
     )  # fmt: skip
     async def revoke_site_secret(
@@ -202,7 +243,7 @@ class SiteHandlers:
         secret: Annotated[
             str, describe("id of a secret", json_schema_extra={"minLength": 1, "maxLength": 40})
         ],
-    ) -> Reply:
+    ) -> Success | None:
         """Revoke a secret.
 
         Visitors who were signed in with it must sign in again.
@@ -223,27 +264,32 @@ class SiteHandlers:
             return list(error.problems)
         return []
 
-    async def _whole(self, row: SiteView) -> dict[str, Any]:
+    async def _whole(self, row: SiteView) -> SiteWhole:
         found = await self.sites.list_secrets(row.name)
         place = html.escape(self.settings.base_url.rstrip("/"), quote=True)
-        return {
-            "name": row.name,
-            "settings": build_site_form(row),
-            "version": row.version,
-            "visitors": row.visitors,
-            "secrets": [{"id": secret_id, "created_at": iso(at)} for secret_id, at in found],
-            "refused": [
-                {"origin": one.origin, "count": one.refused, "last_at": iso(one.last_at)}
+        return SiteWhole(
+            name=row.name,
+            settings=build_site_form(row),
+            version=row.version,
+            visitors=row.visitors,
+            secrets=[SiteSecretId(id=secret_id, created_at=at) for secret_id, at in found],
+            refused=[
+                RefusedOrigin(origin=one.origin, count=one.refused, last_at=one.last_at)
                 for one in await self.sites.list_refused_origins(row.name)
             ],
-            "snippet": f'<script src="{place}/widget.js" data-site="{row.name}" async></script>',
-            "agents": [agent.name for agent in await self.agents.list_all()],
-        }
+            snippet=f'<script src="{place}/widget.js" data-site="{row.name}" async></script>',
+            agents=[agent.name for agent in await self.agents.list_all()],
+        )
 
 
-def _listed(row: SiteView) -> dict[str, Any]:
-    return {
-        "name": row.name, "agent": row.agent, "audience": row.audience, "origins": list(row.origins),
-        "verified": row.config.get("verified", "off"), "title": row.config.get("title"),
-        "visitors": row.visitors, "version": row.version,
-    }  # fmt: skip
+def _listed(row: SiteView) -> ListedSite:
+    return ListedSite(
+        name=row.name,
+        agent=row.agent,
+        audience=row.audience,
+        origins=list(row.origins),
+        verified=row.config.get("verified", "off"),
+        title=row.config.get("title"),
+        visitors=row.visitors,
+        version=row.version,
+    )
