@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import Annotated, Literal, NotRequired
+from dataclasses import dataclass
+from typing import Annotated, Literal, cast
 from urllib.parse import unquote
 from uuid import UUID
 
@@ -31,16 +31,16 @@ from shared.services.tools.handover_actions import (
     MOST_CHOSEN,
     ActingOperator,
     Action,
-    ActionResult,
     HandoverActions,
     HandoverMove,
 )
 from web.dashboard.access import AuthedRequest
 from web.dashboard.api import SessionId
 from web.ports import FileUploads
+from web.protocol.answers import ABSENT, Absent
 from web.rest.files import MOST_AT_ONCE, Attachment, FileName
-from web.rest.kinds import DONE, Accepted, FileId, Id, Moment, Success, describe
-from web.rest.operation import OperationRouter, Reply
+from web.rest.kinds import DONE, AcceptedMessage, FileId, Id, Moment, Success, describe
+from web.rest.operation import OperationRouter
 from web.security import HttpRefusal
 from web.server.client_limiter import ClientLimiter
 
@@ -59,48 +59,90 @@ Cid = Annotated[
     Field(min_length=1, max_length=CID_CHARS, title=f"an id of your own of at most {CID_CHARS} characters"),
 ]
 Words = Annotated[str, Field(min_length=1, max_length=NOTE_CHARS, pattern=r"\S")]
-HandoverChoices = TypedDict("HandoverChoices", {
-    "assignees": list[str], "labels": list[str], "canned": list[CannedReply],
-    "macros": list[Macro],
-})  # fmt: skip
-PrivateNote = TypedDict("PrivateNote", {"id": UUID})
-_SAID = ("page", "browser", "language", "timezone", "email")
-Contact = TypedDict("Contact", {
-    "page": str, "browser": str, "language": str, "timezone": str, "email": str,
-    "attributes": Annotated[dict[str, str], describe("attributes that the site has signed for this person")],
-})  # fmt: skip
-Handovers = TypedDict("Handovers", {"enabled": bool, "handovers": list[Listed]})
-HandoverMoved = TypedDict("HandoverMoved", {
-    "state": Literal["bot", "waiting", "human"], "changed": bool,
-    "name": NotRequired[Annotated[str, Field(description="name of the assigned operator")]],
-})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoverChoices:
+    assignees: tuple[str, ...]
+    labels: tuple[str, ...]
+    canned: tuple[CannedReply, ...]
+    macros: tuple[Macro, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivateNote:
+    id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contact:
+    page: str
+    browser: str
+    language: str
+    timezone: str
+    email: str
+    attributes: Annotated[dict[str, str], describe("attributes that the site has signed for this person")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handovers:
+    enabled: bool
+    handovers: Sequence[Listed]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoverMoved:
+    state: Literal["bot", "waiting", "human"]
+    changed: bool
+    name: Annotated[str, Field(description="name of the assigned operator")] | Absent = ABSENT
+
+
 ChosenConversation = TypedDict("ChosenConversation", {
     "session": Annotated[UUID, describe("id of the conversation", strict=False)],
     "version": Annotated[int, describe("version of the handover that the caller has read", ge=0)],
 })  # fmt: skip
-MovedConversation = TypedDict("MovedConversation", {
-    "session": UUID, "changed": bool,
-    "error": NotRequired[Annotated[str, Field(description="code of the refusal")]],
-    "reason": NotRequired[Annotated[str, Field(description="reason of the refusal")]],
-})  # fmt: skip
-HandoversMoved = TypedDict("HandoversMoved", {"conversations": list[MovedConversation]})
-MacroOutcome = TypedDict("MacroOutcome", {
-    "session": UUID,
-    "outcome": Annotated[
-        Literal["done", "already_resolved", "refused"],
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedConversation:
+    session: UUID
+    changed: bool
+    error: Annotated[str, Field(description="code of the refusal")] | Absent = ABSENT
+    reason: Annotated[str, Field(description="reason of the refusal")] | Absent = ABSENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoversMoved:
+    conversations: list[MovedConversation]
+
+
+MacroEnd = Literal["done", "already_resolved", "refused"]
+"""Outcome of a macro on one conversation; a move alone can leave it `unchanged`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MacroOutcome:
+    session: UUID
+    outcome: Annotated[
+        MacroEnd,
         Field(description="a conversation that was no longer open is `already_resolved` and unchanged"),
-    ],
-    "error": NotRequired[Annotated[str, Field(description="code of the refusal")]],
-    "reason": NotRequired[Annotated[str, Field(description="reason of the refusal")]],
-})  # fmt: skip
-MacroRuns = TypedDict("MacroRuns", {"conversations": list[MacroOutcome]})
+    ]
+    error: Annotated[str, Field(description="code of the refusal")] | Absent = ABSENT
+    reason: Annotated[str, Field(description="reason of the refusal")] | Absent = ABSENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MacroRuns:
+    conversations: list[MacroOutcome]
 
 
 MacroName = Annotated[str, Field(pattern=rf"^{CANNED_NAME.pattern}$")]
-MacroDone = TypedDict("MacroDone", {
-    "state": Literal["bot", "waiting", "human"],
-    "name": NotRequired[Annotated[str, Field(description="name of the assigned operator")]],
-})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MacroDone:
+    state: Literal["bot", "waiting", "human"]
+    name: Annotated[str, Field(description="name of the assigned operator")] | Absent = ABSENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,20 +156,14 @@ class HandoverHandlers:
     handovers: HandoverService | None
     actions: HandoverActions | None
 
-    @router.on("GET /handovers", Handovers, role="viewer")
-    async def list_handovers(self, authed: AuthedRequest, *, state: Which = None) -> Reply:
+    @router.on("GET /handovers", role="viewer")
+    async def list_handovers(self, authed: AuthedRequest, *, state: Which = None) -> Handovers:
         """List hand-overs, longest waiting first."""
         found = await self._handovers().list_handovers(state)
         await authed.record_reading("handovers")
-        return {"enabled": self.settings.has_handover, "handovers": found}
+        return Handovers(enabled=self.settings.has_handover, handovers=found)
 
-    @router.on(
-        "POST /sessions/{id}/handover",
-        HandoverMoved,
-        role="operator",
-        body="HandoverMove",
-        missing=_NO_SESSION,
-    )
+    @router.on("POST /sessions/{id}/handover", role="operator", body="HandoverMove", missing=_NO_SESSION)
     async def move_handover(
         self,
         authed: AuthedRequest,
@@ -149,7 +185,7 @@ class HandoverHandlers:
         labels: Annotated[
             list[str] | None, describe("complete list of labels; it replaces the current one", max_length=50)
         ] = None,
-    ) -> Reply:
+    ) -> HandoverMoved | None:
         """Take, assign, snooze, label, resolve or return a conversation.
 
         Repeating the call has no effect. An admin may also return, resolve and snooze the conversation of
@@ -160,11 +196,9 @@ class HandoverHandlers:
         move = HandoverMove(action=action, operator=operator, until=until, labels=tuple(labels or ()))
         with _refusing():
             moved = await self._actions().move(session_id, move, version=version, by=self._acting(authed))
-        return {"state": moved.state, "changed": moved.event_seq > 0} | (
-            {"name": moved.name} if moved.name else {}
-        )
+        return HandoverMoved(state=moved.state, changed=moved.event_seq > 0, name=moved.name or ABSENT)
 
-    @router.on("POST /handovers/moves", HandoversMoved, role="operator", body="HandoverMoves")
+    @router.on("POST /handovers/moves", role="operator", body="HandoverMoves")
     async def move_handovers(
         self,
         authed: AuthedRequest,
@@ -181,7 +215,7 @@ class HandoverHandlers:
         labels: Annotated[
             list[str] | None, describe("labels to add; present ones stay", max_length=50)
         ] = None,
-    ) -> Reply:
+    ) -> HandoversMoved:
         """Change several conversations.
 
         Each conversation has its own transaction. `error` is the code of a refusal, which does not affect the
@@ -190,14 +224,19 @@ class HandoverHandlers:
         move = HandoverMove(action=action, operator=operator, until=until, labels=tuple(labels or ()))
         versions = {one["session"]: one["version"] for one in conversations}
         results = await self._actions().move_several(versions, move, by=self._acting(authed))
-        return {
-            "conversations": [
-                {"session": one.session, "changed": one.outcome == "done", **_refusal_of(one)}
+        return HandoversMoved(
+            conversations=[
+                MovedConversation(
+                    session=one.session,
+                    changed=one.outcome == "done",
+                    error=one.error or ABSENT,
+                    reason=one.reason if one.error else ABSENT,
+                )
                 for one in results
             ]
-        }
+        )
 
-    @router.on("POST /sessions/{id}/replies", Accepted, role="operator", missing=_NO_SESSION)
+    @router.on("POST /sessions/{id}/replies", role="operator", missing=_NO_SESSION)
     async def reply(
         self,
         authed: AuthedRequest,
@@ -209,7 +248,7 @@ class HandoverHandlers:
             list[FileId] | None,
             describe("ids of files uploaded for this conversation", max_length=MOST_AT_ONCE),
         ] = None,
-    ) -> Reply:
+    ) -> AcceptedMessage | None:
         """Reply to the person as an operator.
 
         The operator must have taken the conversation. The text is optional if there are files.
@@ -226,16 +265,17 @@ class HandoverHandlers:
                 session_id, operator_id=authed.operator.operator_id, cid=cid, text=text, more=more,
                 attached=attached,
             )  # fmt: skip
-        told = {"mid": stored.mid, "turn": stored.turn, "event_seq": stored.event_seq}
-        return {**told, "dup": True} if stored.repeated else told
+        return AcceptedMessage(
+            mid=stored.mid, turn=stored.turn, event_seq=stored.event_seq, dup=stored.repeated or ABSENT
+        )
 
     @router.on(
-        "POST /sessions/{id}/uploads", Attachment, role="operator", takes="application/octet-stream",
+        "POST /sessions/{id}/uploads", role="operator", takes="application/octet-stream",
         refusals=(404, 409, 413, 422, 429), missing=_NO_SESSION,
     )  # fmt: skip
     async def upload_for_person(
         self, authed: AuthedRequest, session: SessionId, *, file_name: FileName = ""
-    ) -> Reply:
+    ) -> Attachment | None:
         """Upload a file for a reply.
 
         The operator must have taken the conversation.
@@ -250,7 +290,7 @@ class HandoverHandlers:
         name = clean_name(unquote(file_name, errors="replace"))
         request, limits = authed.request, limiter.limits_for(authed.request)
         kept = await files.receive(request, session_id, name, limits, authed.address)
-        return kept.to_payload()
+        return Attachment(**kept.to_payload())
 
     async def _files(
         self, session_id: int, files: Sequence[str], cid: str
@@ -264,30 +304,34 @@ class HandoverHandlers:
         )
         return more, attached
 
-    @router.on("GET /handover-choices", HandoverChoices, role="viewer")
-    async def list_choices(self, authed: AuthedRequest) -> Reply:
+    @router.on("GET /handover-choices", role="viewer")
+    async def list_choices(self, authed: AuthedRequest) -> HandoverChoices:
         """List operators, labels, canned replies and macros."""
         inbox = self.inbox
-        return {
-            "assignees": await inbox.find_assignees(),
-            "labels": await inbox.list_labels(),
-            "canned": await inbox.list_canned(),
-            "macros": await inbox.list_macros(),
-        }
+        return HandoverChoices(
+            assignees=await inbox.find_assignees(),
+            labels=await inbox.list_labels(),
+            canned=await inbox.list_canned(),
+            macros=await inbox.list_macros(),
+        )
 
-    @router.on("GET /sessions/{id}/contact", Contact, role="viewer", missing=_NO_SESSION)
-    async def show_contact(self, authed: AuthedRequest, session: SessionId) -> Reply:
+    @router.on("GET /sessions/{id}/contact", role="viewer", missing=_NO_SESSION)
+    async def show_contact(self, authed: AuthedRequest, session: SessionId) -> Contact | None:
         """Get what page and site report about the visitor."""
         found = await self.inbox.find_contact(session)
         if found is None:
             return None
         await authed.record_reading("contact", str(session))
-        return {
-            **{name: found.get(name) or "" for name in _SAID},
-            "attributes": found.get("attributes") or {},
-        }
+        return Contact(
+            page=found.get("page") or "",
+            browser=found.get("browser") or "",
+            language=found.get("language") or "",
+            timezone=found.get("timezone") or "",
+            email=found.get("email") or "",
+            attributes=found.get("attributes") or {},
+        )
 
-    @router.on("PUT /canned-replies/{name}", CannedReply, role="operator")
+    @router.on("PUT /canned-replies/{name}", role="operator")
     async def save_canned(
         self,
         authed: AuthedRequest,
@@ -297,7 +341,7 @@ class HandoverHandlers:
         version: Annotated[
             int, describe("version that the caller has read; 0 creates a new reply", ge=0)
         ] = 0,
-    ) -> Reply:
+    ) -> CannedReply:
         """Create or change a canned reply.
 
         `{{name}}`, `{{operator}}` and `{{site}}` are filled in when it is used.
@@ -305,16 +349,16 @@ class HandoverHandlers:
         with _refusing():
             saved = await self.inbox.save_canned(name, body, version=version, by=authed.operator.name)
         await authed.record("canned_reply.saved", name)
-        return asdict(saved)
+        return saved
 
-    @router.on("DELETE /canned-replies/{name}", Success, role="operator")
-    async def delete_canned(self, authed: AuthedRequest, name: str) -> Reply:
+    @router.on("DELETE /canned-replies/{name}", role="operator")
+    async def delete_canned(self, authed: AuthedRequest, name: str) -> Success:
         """Delete a canned reply."""
         await self.inbox.delete_canned(name)
         await authed.record("canned_reply.deleted", name)
         return DONE
 
-    @router.on("PUT /macros/{name}", Macro, role="operator", body="MacroChange")
+    @router.on("PUT /macros/{name}", role="operator", body="MacroChange")
     async def save_macro(
         self,
         authed: AuthedRequest,
@@ -327,7 +371,7 @@ class HandoverHandlers:
         reply: Annotated[str, describe("reply to the person", max_length=NOTE_CHARS)] = "",
         resolve: bool = False,
         version: Annotated[int, describe("version that the caller has read; 0 creates a macro", ge=0)] = 0,
-    ) -> Reply:
+    ) -> Macro:
         """Create or change a macro.
 
         It needs at least one action. A macro that resolves cannot assign another operator.
@@ -341,17 +385,17 @@ class HandoverHandlers:
                 by=authed.operator.name,
             )  # fmt: skip
         await authed.record("macro.saved", name)
-        return asdict(saved)
+        return saved
 
-    @router.on("DELETE /macros/{name}", Success, role="operator")
-    async def delete_macro(self, authed: AuthedRequest, name: MacroName) -> Reply:
+    @router.on("DELETE /macros/{name}", role="operator")
+    async def delete_macro(self, authed: AuthedRequest, name: MacroName) -> Success:
         """Delete a macro."""
         await self.inbox.delete_macro(name)
         await authed.record("macro.deleted", name)
         return DONE
 
     @router.on(
-        "POST /sessions/{id}/macros/{name}", MacroDone, role="operator",
+        "POST /sessions/{id}/macros/{name}", role="operator",
         missing="There is no such conversation or macro.",
     )  # fmt: skip
     async def run_macro(
@@ -364,7 +408,7 @@ class HandoverHandlers:
         text: Annotated[
             str, describe("reply with its variables filled in; default: the macro's", max_length=8_000)
         ] = "",
-    ) -> Reply:
+    ) -> MacroDone | None:
         """Run a macro on a conversation.
 
         A reply takes the conversation. The same `cid` sends one reply, so a call that failed can be repeated.
@@ -374,16 +418,10 @@ class HandoverHandlers:
             moved = await self._actions().run_macro(
                 session, name, cid=cid, text=text.strip(), by=self._acting(authed)
             )
-        if moved is None:
-            return None
-        return {"state": moved.state} | ({"name": moved.name} if moved.name else {})
+        return None if moved is None else MacroDone(state=moved.state, name=moved.name or ABSENT)
 
     @router.on(
-        "POST /macros/{name}/runs",
-        MacroRuns,
-        role="operator",
-        body="MacroRun",
-        missing="There is no such macro.",
+        "POST /macros/{name}/runs", role="operator", body="MacroRun", missing="There is no such macro."
     )
     async def run_macro_on_several(
         self,
@@ -395,7 +433,7 @@ class HandoverHandlers:
             list[Annotated[UUID, Field(strict=False)]],
             describe("ids of conversations", min_length=1, max_length=MOST_CHOSEN),
         ],
-    ) -> Reply:
+    ) -> MacroRuns | None:
         """Run a macro on several conversations.
 
         `{{name}}`, `{{operator}}` and `{{site}}` in the reply are filled in for each conversation. A refusal
@@ -406,16 +444,22 @@ class HandoverHandlers:
         results = await self._actions().run_macro_on_several(sessions, name, cid=cid, by=self._acting(authed))
         if results is None:
             return None
-        return {
-            "conversations": [
-                {"session": one.session, "outcome": one.outcome, **_refusal_of(one)} for one in results
+        return MacroRuns(
+            conversations=[
+                MacroOutcome(
+                    session=one.session,
+                    outcome=cast("MacroEnd", one.outcome),
+                    error=one.error or ABSENT,
+                    reason=one.reason if one.error else ABSENT,
+                )
+                for one in results
             ]
-        }
+        )
 
-    @router.on("POST /sessions/{id}/private-notes", PrivateNote, role="operator", missing=_NO_SESSION)
+    @router.on("POST /sessions/{id}/private-notes", role="operator", missing=_NO_SESSION)
     async def add_private_note(
         self, authed: AuthedRequest, session: SessionId, *, cid: Cid, text: Words
-    ) -> Reply:
+    ) -> PrivateNote | None:
         """Add a private note for operators.
 
         The same `cid` returns the same note.
@@ -424,13 +468,15 @@ class HandoverHandlers:
         if note is None:
             return None
         await authed.record("private_note.saved", str(session))
-        return {"id": note}
+        return PrivateNote(id=note)
 
     @router.on(
-        "DELETE /sessions/{id}/private-notes/{note}", Success, role="operator",
+        "DELETE /sessions/{id}/private-notes/{note}", role="operator",
         missing="There is no such note.",
     )  # fmt: skip
-    async def delete_private_note(self, authed: AuthedRequest, session: SessionId, note: Id) -> Reply:
+    async def delete_private_note(
+        self, authed: AuthedRequest, session: SessionId, note: Id
+    ) -> Success | None:
         """Delete a private note.
 
         Operators delete their own notes; admins delete any.
@@ -444,8 +490,8 @@ class HandoverHandlers:
         await authed.record("private_note.deleted", str(session))
         return DONE
 
-    @router.on("POST /sessions/{id}/typing", Success, role="operator", missing=_NO_SESSION)
-    async def say_typing(self, authed: AuthedRequest, session: SessionId) -> Reply:
+    @router.on("POST /sessions/{id}/typing", role="operator", missing=_NO_SESSION)
+    async def say_typing(self, authed: AuthedRequest, session: SessionId) -> Success | None:
         """Show the person a typing indicator.
 
         Lasts a few seconds. The operator must have taken the conversation.
@@ -480,10 +526,6 @@ class HandoverHandlers:
 
 def _not_available() -> HttpRefusal:
     return HttpRefusal(503, "not_available", "Conversations cannot be taken from here just now.")
-
-
-def _refusal_of(result: ActionResult) -> dict[str, str]:
-    return {"error": result.error, "reason": result.reason} if result.error else {}
 
 
 def _check_printable(cid: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired
+from typing import TYPE_CHECKING, Annotated, NotRequired, cast
 from uuid import UUID
 
 from aiohttp import web
@@ -35,7 +35,12 @@ Login = TypedDict("Login", {
     "browser": str,
     "this": NotRequired[Annotated[bool, Field(description="true for the login that sent this request")]],
 })  # fmt: skip
-Logins = TypedDict("Logins", {"logins": list[Login]})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logins:
+    logins: list[Login]
+
 
 Operator = TypedDict("Operator", {
     "id": UUID, "name": str, "role": Role, "version": int, "locked": bool, "locked_at": datetime | None,
@@ -43,20 +48,35 @@ Operator = TypedDict("Operator", {
     "last_login_at": datetime | None, "link_until": datetime | None, "refused_until": datetime | None,
     "logins": list[Login],
 })  # fmt: skip
-Operators = TypedDict("Operators", {"operators": list[Operator], "provider": str | None})
 
-Invited = TypedDict("Invited", {
-    "id": UUID, "name": str,
-    "link": Annotated[str, Field(description="single-use login link; returned only once")],
-    "expires_at": datetime,
-})  # fmt: skip
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorList:
+    operators: list[Operator]
+    provider: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invited:
+    id: UUID
+    name: str
+    link: Annotated[str, Field(description="single-use login link; returned only once")]
+    expires_at: datetime
+
+
 ChangedOperator = TypedDict("ChangedOperator", {
     "id": UUID, "name": str, "role": Role, "locked": bool, "version": int,
 })  # fmt: skip
-Picture = TypedDict("Picture", {
-    "picture": Annotated[str, Field(description="key of the picture, served at `/pictures/{key}`")],
-})  # fmt: skip
-Ended = TypedDict("Ended", {"ended": int})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PictureKey:
+    picture: Annotated[str, Field(description="key of the picture, served at `/pictures/{key}`")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    ended: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,29 +86,30 @@ class OperatorHandlers:
     operator_admin: OperatorAdmin
     settings: Settings
 
-    @router.on("GET /me/logins", Logins, role="viewer")
-    async def list_own_logins(self, authed: AuthedRequest) -> Reply:
+    @router.on("GET /me/logins", role="viewer")
+    async def list_own_logins(self, authed: AuthedRequest) -> Logins:
         """List your open logins."""
-        return {"logins": await self.operator_admin.list_logins(authed.operator.operator_id, authed.token)}
+        found = await self.operator_admin.list_logins(authed.operator.operator_id, authed.token)
+        return Logins(logins=cast("list[Login]", found))
 
-    @router.on("DELETE /me/logins", Ended, role="viewer", refusals=(404,))
-    async def end_other_logins(self, authed: AuthedRequest) -> Reply:
+    @router.on("DELETE /me/logins", role="viewer", refusals=(404,))
+    async def end_other_logins(self, authed: AuthedRequest) -> Ended:
         """End all of your other logins."""
-        return {"ended": await self.operator_admin.end_own(authed.operator.operator_id, keep=authed.token)}
+        return Ended(ended=await self.operator_admin.end_own(authed.operator.operator_id, keep=authed.token))
 
-    @router.on("DELETE /me/logins/{login}", Ended, role="viewer", refusals=(404,), missing=_ENDED)
-    async def end_own_login(self, authed: AuthedRequest, login: LoginId) -> Reply:
+    @router.on("DELETE /me/logins/{login}", role="viewer", refusals=(404,), missing=_ENDED)
+    async def end_own_login(self, authed: AuthedRequest, login: LoginId) -> Ended | None:
         """End one of your other logins."""
         ended = await self.operator_admin.end_own(authed.operator.operator_id, keep=authed.token, login=login)
-        return {"ended": ended} if ended else None
+        return Ended(ended=ended) if ended else None
 
-    @router.on("POST /me/display-name", Success, role="viewer", body="DisplayName", most_bytes=FORM_BYTES)
+    @router.on("POST /me/display-name", role="viewer", body="DisplayName", most_bytes=FORM_BYTES)
     async def set_display_name(
         self,
         authed: AuthedRequest,
         *,
         display_name: Annotated[str, Field(json_schema_extra={"maxLength": 60})],
-    ) -> Reply:
+    ) -> Success:
         """Set your display name for visitors.
 
         An empty name removes it.
@@ -96,9 +117,7 @@ class OperatorHandlers:
         await self.operator_admin.show_as(authed.operator.operator_id, display_name, by=authed.operator.name)
         return DONE
 
-    @router.on(
-        "PUT /me/picture", Picture, role="viewer", body="NewPicture", most_bytes=2 * MOST_PICTURE_BYTES
-    )
+    @router.on("PUT /me/picture", role="viewer", body="NewPicture", most_bytes=2 * MOST_PICTURE_BYTES)
     async def set_picture(
         self,
         authed: AuthedRequest,
@@ -108,7 +127,7 @@ class OperatorHandlers:
             describe("a JPEG, PNG, GIF or WebP file of at most 40 kB"),
             Field(json_schema_extra={"contentEncoding": "base64"}),
         ],
-    ) -> Reply:
+    ) -> PictureKey:
         """Set your picture, shown from the next message on.
 
         Earlier messages then show your name without a picture.
@@ -117,14 +136,13 @@ class OperatorHandlers:
             content = base64.b64decode(picture, validate=True)
         except ValueError:
             content = b""
-        return {
-            "picture": await self.operator_admin.set_picture(
-                authed.operator.operator_id, content, by=authed.operator.name
-            )
-        }
+        who = authed.operator
+        return PictureKey(
+            picture=await self.operator_admin.set_picture(who.operator_id, content, by=who.name)
+        )
 
-    @router.on("DELETE /me/picture", Success, role="viewer")
-    async def remove_picture(self, authed: AuthedRequest) -> Reply:
+    @router.on("DELETE /me/picture", role="viewer")
+    async def remove_picture(self, authed: AuthedRequest) -> Success:
         """Delete your picture."""
         await self.operator_admin.set_picture(authed.operator.operator_id, None, by=authed.operator.name)
         return DONE
@@ -142,12 +160,13 @@ class OperatorHandlers:
         }  # fmt: skip
         return web.Response(body=content, content_type=mime, headers=headers)
 
-    @router.on("GET /operators", Operators, role="admin")
-    async def list_operators(self, authed: AuthedRequest) -> Reply:
+    @router.on("GET /operators", role="admin")
+    async def list_operators(self, authed: AuthedRequest) -> OperatorList:
         """List operators with their open logins."""
-        return {"operators": await self.operator_admin.list_all(), "provider": self.settings.oidc_issuer}
+        found = await self.operator_admin.list_all()
+        return OperatorList(operators=cast("list[Operator]", found), provider=self.settings.oidc_issuer)
 
-    @router.on("POST /operators", Invited, status=201, role="admin", body="Invitation", most_bytes=FORM_BYTES)
+    @router.on("POST /operators", status=201, role="admin", body="Invitation", most_bytes=FORM_BYTES)
     async def invite_operator(
         self,
         authed: AuthedRequest,
@@ -156,12 +175,12 @@ class OperatorHandlers:
             str, Field(json_schema_extra={"minLength": 1, "maxLength": 64, "pattern": r"^\w[\w.@+ \-]*$"})
         ],
         role: RoleWord,
-    ) -> Reply:
+    ) -> Invited:
         """Invite an operator by a single-use link."""
         return _invitation(authed, await self.operator_admin.invite(name, role, by=authed.operator.name))
 
-    @router.on("POST /operators/{operator}/link", Invited, status=201, role="admin")
-    async def make_login_link(self, authed: AuthedRequest, operator: OperatorId) -> Reply:
+    @router.on("POST /operators/{operator}/link", status=201, role="admin")
+    async def make_login_link(self, authed: AuthedRequest, operator: OperatorId) -> Invited:
         """Create a new login link for an operator."""
         return _invitation(authed, await self.operator_admin.link(operator, by=authed.operator.name))
 
@@ -183,20 +202,20 @@ class OperatorHandlers:
             operator, by=authed.operator.name, version=version, role=role, locked=locked
         )
 
-    @router.on("DELETE /operators/{operator}/logins", Ended, role="admin", refusals=(404,))
-    async def end_logins(self, authed: AuthedRequest, operator: OperatorId) -> Reply:
+    @router.on("DELETE /operators/{operator}/logins", role="admin", refusals=(404,))
+    async def end_logins(self, authed: AuthedRequest, operator: OperatorId) -> Ended:
         """End all logins of an operator."""
-        return {"ended": await self.operator_admin.end_logins(operator, by=authed.operator.name)}
+        return Ended(ended=await self.operator_admin.end_logins(operator, by=authed.operator.name))
 
     @router.on(
-        "DELETE /operators/{operator}/logins/{login}", Ended, role="admin", refusals=(404,), missing=_ENDED
+        "DELETE /operators/{operator}/logins/{login}", role="admin", refusals=(404,), missing=_ENDED
     )  # fmt: skip
-    async def end_login(self, authed: AuthedRequest, operator: OperatorId, login: LoginId) -> Reply:
+    async def end_login(self, authed: AuthedRequest, operator: OperatorId, login: LoginId) -> Ended | None:
         """End one login of an operator."""
         ended = await self.operator_admin.end_login(operator, login, by=authed.operator.name)
-        return {"ended": int(ended)} if ended else None
+        return Ended(ended=int(ended)) if ended else None
 
 
-def _invitation(authed: AuthedRequest, invited: Invitation) -> dict[str, Any]:
+def _invitation(authed: AuthedRequest, invited: Invitation) -> Invited:
     address = f"{authed.origin}/dashboard/login?token={invited.token}"
-    return {"id": invited.id, "name": invited.name, "link": address, "expires_at": invited.expires_at}
+    return Invited(id=invited.id, name=invited.name, link=address, expires_at=invited.expires_at)
