@@ -5,23 +5,21 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from shared.adapters.postgres.memory.import_files import PostgresImportFiles
 from shared.adapters.postgres.memory.import_summaries import PostgresImportSummaries
 from shared.adapters.postgres.memory.past_imports import PostgresPastImports
 from shared.core.memory.past import MOST_FILE_BYTES, PIECE_BYTES, ImportFile, PastImport
-from shared.core.session.turns import iso
 from web.ports import WebEraser
 from web.rest.api_key_auth import record
 from web.rest.arguments import BadField, In
 from web.rest.calls import Call
 from web.rest.kinds import DONE, Digits, Success, describe
-from web.rest.operation import OperationRouter, Reply
+from web.rest.operation import OperationRouter
 from web.security import HttpRefusal
 
 router = OperationRouter("imports", visitor=True, refusals=(403, 404, 409))
@@ -29,37 +27,65 @@ PIECE_SECONDS = 60.0
 """Seconds in which a piece must arrive."""
 FileId = Annotated[UUID, describe("id of an upload")]
 ImportId = Annotated[UUID, describe("id of an import")]
-FoundInFile = TypedDict("FoundInFile", {
-    "source": Annotated[str, describe("program that made the file")],
-    "messages": int, "chats": int, "first_at": datetime | None, "last_at": datetime | None,
-})  # fmt: skip
-UploadedExport = TypedDict("UploadedExport", {
-    "id": UUID, "size": int,
-    "received": Annotated[int, describe("bytes that are stored; the next piece begins there")],
-    "state": Annotated[
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundInFile:
+    source: Annotated[str, describe("program that made the file")]
+    messages: int
+    chats: int
+    first_at: datetime | None
+    last_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UploadedExport:
+    id: UUID
+    size: int
+    received: Annotated[int, describe("bytes that are stored; the next piece begins there")]
+    state: Annotated[
         Literal["receiving", "looking", "ready", "importing", "done", "failed"],
         describe("`receiving` pieces, `looking` through the file, `ready` to be imported, then `importing`"),
-    ],
-    "found": FoundInFile | None,
-    "stored": Annotated[int, describe("messages that are imported")],
-    "error": Annotated[str, describe("reason of a failure: `unknown_kind`, `unreadable`, `packed_too_large`, "
-                       "`locked` or `empty`")],
-})  # fmt: skip
-PastImported = TypedDict("PastImported", {
-    "id": UUID, "source": str, "messages": int, "at": datetime, "first_at": datetime | None,
-    "last_at": datetime | None,
-    "whole": Annotated[bool, describe("false while it runs, or if it was interrupted")],
-    "summaries": Annotated[
+    ]
+    found: FoundInFile | None
+    stored: Annotated[int, describe("messages that are imported")]
+    error: Annotated[
+        str,
+        describe(
+            "reason of a failure: `unknown_kind`, `unreadable`, `packed_too_large`, `locked` or `empty`"
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastImported:
+    id: UUID
+    source: str
+    messages: int
+    at: datetime
+    first_at: datetime | None
+    last_at: datetime | None
+    whole: Annotated[bool, describe("false while it runs, or if it was interrupted")]
+    summaries: Annotated[
         Literal["off", "due", "done", "capped", "stopped"],
         describe("state of its summaries: `due` while they are written, `capped` once the budget is used up"),
-    ],
-    "summarised_percent": Annotated[int, describe("percentage of turns that summaries cover", ge=0, le=100)],
-    "cost_micro": Annotated[int, describe("cost of the summaries in micro-dollars", ge=0)],
-})  # fmt: skip
-Imports = TypedDict("Imports", {
-    "file": UploadedExport | None, "imports": list[PastImported], "piece_bytes": int, "most_bytes": int,
-})  # fmt: skip
-PieceStored = TypedDict("PieceStored", {"received": int, "state": str})
+    ]
+    summarised_percent: Annotated[int, describe("percentage of turns that summaries cover", ge=0, le=100)]
+    cost_micro: Annotated[int, describe("cost of the summaries in micro-dollars", ge=0)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imports:
+    file: UploadedExport | None
+    imports: list[PastImported]
+    piece_bytes: int
+    most_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PieceStored:
+    received: int
+    state: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +97,8 @@ class ImportHandlers:
     import_summaries: PostgresImportSummaries
     eraser: WebEraser
 
-    @router.on("GET /imports", Imports, rate="reads", scope="memory:read")
-    async def list_imports(self, call: Call) -> Reply:
+    @router.on("GET /imports", rate="reads", scope="memory:read")
+    async def list_imports(self, call: Call) -> Imports:
         """List imports of the person, and the upload.
 
         Newest first.
@@ -80,16 +106,15 @@ class ImportHandlers:
         _check_allowed(call)
         file = await self.import_files.find(call.session_id)
         made = await self.past_imports.list_imports(call.session_id)
-        return {
-            "file": None if file is None else _file_payload(file),
-            "imports": [_import_payload(one) for one in made],
-            "piece_bytes": PIECE_BYTES,
-            "most_bytes": MOST_FILE_BYTES,
-        }
+        return Imports(
+            file=None if file is None else _upload(file),
+            imports=list(map(_imported, made)),
+            piece_bytes=PIECE_BYTES,
+            most_bytes=MOST_FILE_BYTES,
+        )
 
     @router.on(
         "POST /imports",
-        UploadedExport,
         status=201,
         rate="commands",
         scope="memory:write",
@@ -105,7 +130,7 @@ class ImportHandlers:
             str, describe("mark of the file, such as its name and time, by which an upload is resumed"),
             Field(max_length=100, json_schema_extra={"minLength": 1}),
         ],
-    ) -> Reply:  # fmt: skip
+    ) -> UploadedExport:  # fmt: skip
         """Open an upload of an export.
 
         The same size and mark return the upload that was interrupted; another file replaces it. Exports of
@@ -118,9 +143,9 @@ class ImportHandlers:
             )
         await _record(call, "imports.upload")
         file = await self.import_files.begin(call.session_id, size=size, mark=mark)
-        return _file_payload(file)
+        return _upload(file)
 
-    @router.on("PUT /imports/{id}", PieceStored, scope="memory:write", takes="application/octet-stream",
+    @router.on("PUT /imports/{id}", scope="memory:write", takes="application/octet-stream",
                refusals=(403, 404, 408, 413, 415))  # fmt: skip
     async def add_import_piece(
         self,
@@ -128,7 +153,7 @@ class ImportHandlers:
         file_id: FileId,
         *,
         start: Annotated[int, In("query"), Digits(), describe("position of the piece in the file, in bytes")],
-    ) -> Reply:
+    ) -> PieceStored:
         """Upload a piece of the export.
 
         The body is at most `piece_bytes` long. `received` in the response says where the next piece begins; a
@@ -141,9 +166,9 @@ class ImportHandlers:
         received = await self.import_files.add_piece(file, start, body)
         if received is None:
             raise _unknown()
-        return {"received": received, "state": "looking" if received == file.size else "receiving"}
+        return PieceStored(received=received, state="looking" if received == file.size else "receiving")
 
-    @router.on("POST /imports/{id}/start", Success, rate="commands", scope="memory:write", strict=True)
+    @router.on("POST /imports/{id}/start", rate="commands", scope="memory:write", strict=True)
     async def start_import(
         self,
         call: Call,
@@ -152,7 +177,7 @@ class ImportHandlers:
         me: Annotated[
             str, describe("name of the person in the file, for exports of WhatsApp", max_length=100)
         ] = "",
-    ) -> Reply:
+    ) -> Success:
         """Run the import of an upload in the background."""
         _check_allowed(call)
         await _record(call, "imports.start")
@@ -161,8 +186,8 @@ class ImportHandlers:
             raise HttpRefusal(409, "not_ready", "This file cannot be imported now.")
         return DONE
 
-    @router.on("DELETE /imports/{id}", Success, rate="commands", scope="memory:write")
-    async def undo_import(self, call: Call, import_id: ImportId) -> Reply:
+    @router.on("DELETE /imports/{id}", rate="commands", scope="memory:write")
+    async def undo_import(self, call: Call, import_id: ImportId) -> Success:
         """Undo an import, or cancel an upload.
 
         All messages of the import are erased. Repeating the call returns 404.
@@ -186,14 +211,14 @@ class ImportHandlers:
         await self.eraser.erase_import(made.session_id, "person")
         return DONE
 
-    @router.on("POST /imports/{id}/summaries", Success, rate="commands", scope="memory:write", strict=True)
+    @router.on("POST /imports/{id}/summaries", rate="commands", scope="memory:write", strict=True)
     async def switch_import_summaries(
         self,
         call: Call,
         import_id: ImportId,
         *,
         on: Annotated[bool, describe("true summarises the import, false stops its summaries")],
-    ) -> Reply:
+    ) -> Success:
         """Pause or resume summaries of an import.
 
         Repeating the call has no effect.
@@ -240,23 +265,37 @@ def _unknown() -> HttpRefusal:
     return HttpRefusal(404, "unknown_import", "There is no such import.")
 
 
-def _file_payload(file: ImportFile) -> dict[str, Any]:
+def _upload(file: ImportFile) -> UploadedExport:
     found = file.found
-    return {
-        "id": file.public_id, "size": file.size, "received": file.received, "state": file.state,
-        "found": found and {
-            "source": found.source, "messages": found.messages, "chats": found.chats,
-            "first_at": found.first_at and iso(found.first_at),
-            "last_at": found.last_at and iso(found.last_at),
-        },
-        "stored": file.stored, "error": file.error,
-    }  # fmt: skip
+    return UploadedExport(
+        id=UUID(file.public_id),
+        size=file.size,
+        received=file.received,
+        state=file.state,
+        found=None
+        if found is None
+        else FoundInFile(
+            source=found.source,
+            messages=found.messages,
+            chats=found.chats,
+            first_at=found.first_at,
+            last_at=found.last_at,
+        ),
+        stored=file.stored,
+        error=file.error,
+    )
 
 
-def _import_payload(one: PastImport) -> dict[str, Any]:
-    return {
-        "id": one.id, "source": one.source, "messages": one.messages, "at": iso(one.began_at),
-        "first_at": one.first_at and iso(one.first_at), "last_at": one.last_at and iso(one.last_at),
-        "whole": one.is_whole, "summaries": one.summaries, "summarised_percent": one.summarised_percent,
-        "cost_micro": one.cost_micro,
-    }  # fmt: skip
+def _imported(one: PastImport) -> PastImported:
+    return PastImported(
+        id=UUID(one.id),
+        source=one.source,
+        messages=one.messages,
+        at=one.began_at,
+        first_at=one.first_at,
+        last_at=one.last_at,
+        whole=one.is_whole,
+        summaries=one.summaries,
+        summarised_percent=one.summarised_percent,
+        cost_micro=one.cost_micro,
+    )

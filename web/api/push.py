@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from typing_extensions import TypedDict
-
 from shared.adapters.postgres.handover.push import PostgresPush
 from shared.config.settings import Settings
 from shared.core.identity.push import parse_target
 from shared.services.admin.push_sender import PushSender
 from web.rest.calls import Call, unauthorized_error
 from web.rest.kinds import DONE, BrowserKey, Endpoint, Success, describe
-from web.rest.operation import OperationRouter, Reply
+from web.rest.operation import OperationRouter
 
 router = OperationRouter("conversations", visitor=True, rate="commands")
-PushKey = TypedDict(
-    "PushKey", {"key": Annotated[str, describe("`applicationServerKey` for the Push API, base64url")]}
-)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushKey:
+    key: Annotated[str, describe("`applicationServerKey` for the Push API, base64url")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +29,12 @@ class VisitorPushHandlers:
     settings: Settings
     push_store: PostgresPush
 
-    @router.on("GET /push-key", PushKey, visitor=False, anyone=True, rate="", refusals=(503,))
-    async def show_push_key(self, call: Call) -> Reply:
+    @router.on("GET /push-key", visitor=False, anyone=True, rate="", refusals=(503,))
+    async def show_push_key(self, call: Call) -> PushKey:
         """Get the public key for push subscriptions."""
-        return {"key": await self.push_sender.public_key()}
+        return PushKey(key=await self.push_sender.public_key())
 
-    @router.on("PUT /push", Success, body="NewVisitorPush", refusals=(404,))
+    @router.on("PUT /push", body="NewVisitorPush", refusals=(404,))
     async def notify_visitor(
         self,
         call: Call,
@@ -45,7 +45,7 @@ class VisitorPushHandlers:
         renews: Annotated[
             bool, describe("true renews an existing subscription only; 404 if there is none")
         ] = False,
-    ) -> Reply:
+    ) -> Success | None:
         """Subscribe this browser to notifications of answers.
 
         Notifications are sent while the visitor has no page open.
@@ -60,8 +60,8 @@ class VisitorPushHandlers:
             raise unauthorized_error()
         return None if done is None else DONE
 
-    @router.on("POST /push/end", Success, body="EndedPush")
-    async def end_visitors_push(self, call: Call, *, endpoint: Endpoint) -> Reply:
+    @router.on("POST /push/end", body="EndedPush")
+    async def end_visitors_push(self, call: Call, *, endpoint: Endpoint) -> Success:
         """Unsubscribe this browser from notifications."""
         await self.push_store.unsubscribe(endpoint, visitor_hash=_token(call))
         return DONE

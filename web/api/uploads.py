@@ -50,6 +50,7 @@ from shared.core.values.recordings import (
 from shared.services.voice.hearing import HearingService
 from web.auth.visitors import Known, Site, Visitors
 from web.ports import FileUploads
+from web.protocol.answers import ABSENT
 from web.protocol.wire import RateLimited
 from web.rest.api_key_auth import KEY, record
 from web.rest.calls import Call
@@ -352,7 +353,7 @@ class UploadHandlers:
     visitors: Visitors
 
     @router.on(
-        "POST /uploads", Attachment, visitor=True, scope="messages:write", takes="application/octet-stream",
+        "POST /uploads", visitor=True, scope="messages:write", takes="application/octet-stream",
         refusals=(404, 422),
     )  # fmt: skip
     async def upload(
@@ -360,7 +361,7 @@ class UploadHandlers:
         call: Call,
         *,
         file_name: FileName = "",
-    ) -> Reply:
+    ) -> Attachment:
         """Upload a file for a message.
 
         The body is the file. Its type is detected from the content, not from the name. The same bytes return
@@ -385,7 +386,7 @@ class UploadHandlers:
         )
         log.info("file_stored", session_id=known.row.session_id, mime=attached.mime, size=attached.size)
         heard = await self.uploads.transcribe(request, known, attached)
-        return {**attached.to_payload(), "heard": heard} if heard else attached.to_payload()
+        return Attachment(**attached.to_payload(), heard=heard or ABSENT)
 
     @router.on(
         "GET /attachments/{id}", visitor=True, scope="sessions:read", refusals=(404,), media="*/*",

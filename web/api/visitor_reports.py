@@ -7,19 +7,22 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from shared.adapters.postgres.handover.inbox import PostgresInbox
 from shared.core.identity.identity_claims import clean_name
 from shared.core.values.user_agent import browser_name
 from web.rest.calls import Call
 from web.rest.kinds import DONE, Success, describe
-from web.rest.operation import OperationRouter, Reply
+from web.rest.operation import OperationRouter
 
 router = OperationRouter("conversations", visitor=True, rate="commands")
 PAGE_CHARS = 500
 LANGUAGE_CHARS = 35
-Rated = TypedDict("Rated", {"rating": Annotated[int, describe("stored rating; later ones do not change it")]})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rated:
+    rating: Annotated[int, describe("stored rating; later ones do not change it")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,13 +31,13 @@ class VisitorReportHandlers:
 
     inbox: PostgresInbox
 
-    @router.on("PUT /contact", Success)
+    @router.on("PUT /contact")
     async def note_contact(
         self,
         call: Call,
         *,
         page: Annotated[str, describe("URL of the page that the visitor is on", max_length=4_000)],
-    ) -> Reply:
+    ) -> Success:
         """Report the page that the visitor is on.
 
         Stored only while an operator is requested, without query and fragment.
@@ -47,17 +50,17 @@ class VisitorReportHandlers:
         await self.inbox.record_contact(call.person.row.address_id, said)
         return DONE
 
-    @router.on("POST /ratings", Rated, missing="There is nothing to rate here.", refusals=(404,))
+    @router.on("POST /ratings", missing="There is nothing to rate here.", refusals=(404,))
     async def rate(
         self,
         call: Call,
         *,
         handover: Annotated[int, describe("`rate` of the event that closed the hand-over", ge=1, lt=2**63)],
         rating: Annotated[int, Field(ge=1, le=5)],
-    ) -> Reply:
+    ) -> Rated | None:
         """Rate a resolved hand-over."""
         stored = await self.inbox.record_rating(call.session_id, handover, rating)
-        return None if stored is None else {"rating": stored}
+        return None if stored is None else Rated(rating=stored)
 
 
 def _plain(page: str) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, NotRequired
 
@@ -23,6 +23,7 @@ from web.chat.handshake import OpenPlace, TooManySockets
 from web.chat.screen_actions import STEP_SECONDS
 from web.chat.socket_session import Closed, IdentityChanged, OpenSession, SocketSession
 from web.protocol import wire
+from web.protocol.answers import ABSENT, Absent
 from web.rest.arguments import Json, Shape
 from web.rest.calls import Call
 from web.rest.kinds import SiteName, Thing, describe
@@ -52,18 +53,39 @@ Hello = TypedDict("Hello", {
     "identity": NotRequired[Annotated[str, describe("identity token that the site's server has signed")]],
     "locale": NotRequired[str], "tz": NotRequired[str], "session": NotRequired[str],
 })  # fmt: skip
-Ticket = TypedDict("Ticket", {
-    "ticket": str, "stream": str, "expires_in": float, "token": NotRequired[str],
-})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticket:
+    ticket: str
+    stream: str
+    expires_in: float
+    token: str | Absent = ABSENT
+
+
 Frames = TypedDict("Frames", {
     "site": SiteName, "frames": Annotated[list[Thing], Field(min_length=1, max_length=MAX_FRAMES)],
     "stream": NotRequired[Annotated[str, describe("id of this client's event stream")]],
     "locale": NotRequired[str],
     "session": NotRequired[Annotated[str, describe("id of the conversation, if the visitor has several")]],
 })  # fmt: skip
-Close = TypedDict("Close", {"code": int, "reason": str})
-Frame = Annotated[dict[str, Any], describe("frame as on the WebSocket; `t` is its kind")]
-FramesAnswered = TypedDict("FramesAnswered", {"frames": list[Frame], "close": NotRequired[Close]})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Close:
+    code: int
+    reason: str
+
+
+Frame = Annotated[Mapping[str, Any], describe("frame as on the WebSocket; `t` is its kind")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FramesAnswered:
+    frames: Sequence[Frame]
+    close: Close | Absent = ABSENT
+
+
 NAME = re.compile(r"^[a-z0-9]{16,64}$")
 """Pattern of a client's id, which connects its requests with its stream."""
 _NUMBER = re.compile(r"[0-9]{1,15}")
@@ -195,8 +217,8 @@ class StreamHandlers:
     open_place: OpenPlace
     open_session: OpenSession
 
-    @router.on("POST /stream", Ticket, anyone=True, refusals=(401, 409))
-    async def greet(self, call: Call, *, body: Annotated[Json, Shape(Hello)]) -> Reply:
+    @router.on("POST /stream", anyone=True, refusals=(401, 409))
+    async def greet(self, call: Call, *, body: Annotated[Json, Shape(Hello)]) -> Ticket:
         """Open a chat without a WebSocket.
 
         The body is the `hello` frame of the WebSocket. The returned ticket opens the event stream once,
@@ -228,8 +250,7 @@ class StreamHandlers:
                 ticket = await self.tickets.issue(known.row, wishes)
         except TimeoutError:
             raise StorageUnavailable("greeting took too long") from None
-        answer: dict[str, Any] = {"ticket": ticket, "stream": name, "expires_in": TICKET_SECONDS}
-        return {**answer, "token": known.token} if known.token else answer
+        return Ticket(ticket=ticket, stream=name, expires_in=TICKET_SECONDS, token=known.token or ABSENT)
 
     # HEAD is not offered, because it would use up the ticket.
     @router.on("GET /stream", anyone=True, refusals=(401,), media="text/event-stream", head=False)
@@ -271,8 +292,8 @@ class StreamHandlers:
         ).run()
         return response
 
-    @router.on("POST /stream/send", FramesAnswered, visitor=True, finds_caller=True)
-    async def send_frames(self, call: Call, *, body: Annotated[Json, Shape(Frames)]) -> Reply:
+    @router.on("POST /stream/send", visitor=True, finds_caller=True)
+    async def send_frames(self, call: Call, *, body: Annotated[Json, Shape(Frames)]) -> FramesAnswered:
         """Send 1 to 32 WebSocket frames.
 
         The answer has a reply to each frame; later events arrive on the event stream.
@@ -294,11 +315,11 @@ class StreamHandlers:
         closed = await _carry_out_frames(talk, frames)
         if talk.signed_out:
             self.hub.publish_sign_out(known.row.session_id, known.row.address_id)
-        answer: dict[str, Any] = {"frames": said.close()}
-        if closed is not None:
-            answer["frames"] += closed.frames(public=known.audience == "public")
-            answer["close"] = {"code": closed.code, "reason": closed.reason}
-        return answer
+        answered = said.close()
+        if closed is None:
+            return FramesAnswered(frames=answered)
+        answered += closed.frames(public=known.audience == "public")
+        return FramesAnswered(frames=answered, close=Close(code=closed.code, reason=closed.reason))
 
     async def _redeem(self, ticket: str) -> TicketHolder:
         """Return who holds a ticket, which is then used up.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, NotRequired
+from typing import Annotated
 
 from aiohttp import web
-from typing_extensions import TypedDict
 
 from shared.runtime import BackgroundTasks
 from web.auth.visitors import Known, Visitors
@@ -14,9 +14,10 @@ from web.chat.event_stream_chat import NAME, Close, Frame, find_sender
 from web.chat.handshake import OpenPlace, TooManySockets
 from web.chat.socket_session import Closed
 from web.protocol import wire
+from web.protocol.answers import ABSENT, Absent
 from web.rest.calls import Call
 from web.rest.kinds import Digits, SiteName, describe
-from web.rest.operation import OperationRouter, Reply
+from web.rest.operation import OperationRouter
 from web.security import HttpRefusal, cross_origin_headers
 from web.server.client_limiter import ClientLimiter
 from web.server.hub import Hub
@@ -26,11 +27,13 @@ from web.server.send_queue import SendQueue
 router = OperationRouter("stream")
 HOLD_SECONDS = 25
 """Maximum seconds that a request waits; many proxies close connections that are silent for 30 seconds."""
-Polled = TypedDict("Polled", {
-    "frames": list[Frame],
-    "batch": Annotated[str, describe("name of this answer; the next request repeats it")],
-    "close": NotRequired[Close],
-})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Polled:
+    frames: Sequence[Frame]
+    batch: Annotated[str, describe("name of this answer; the next request repeats it")]
+    close: Close | Absent = ABSENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +67,7 @@ class PollHandlers:
         wait: Annotated[int, Digits(0, HOLD_SECONDS), describe("seconds to wait for frames")] = HOLD_SECONDS,
         locale: Annotated[str, describe("language of the visitor", max_length=40)] = "",
         session: Annotated[str, describe("id of the conversation", max_length=40)] = "",
-    ) -> Reply:
+    ) -> Polled | web.Response:
         """Get frames by long polling.
 
         It is for a client that can keep no connection open. The first answer is the `welcome`. The text so
@@ -88,7 +91,7 @@ class PollHandlers:
             )
         except Closed as closed:
             frames = closed.frames(public=known.audience == "public")
-            return {"frames": frames, "batch": "", "close": {"code": closed.code, "reason": closed.reason}}
+            return Polled(frames=frames, batch="", close=Close(code=closed.code, reason=closed.reason))
         answer = await self._wait_for_frames(line, wait)
         if answer is None:
             headers = {"Cache-Control": "no-store", **await cross_origin_headers(request)}
@@ -126,7 +129,7 @@ class PollHandlers:
         lines.add(line)
         return line
 
-    async def _wait_for_frames(self, line: PollLine, seconds: float) -> Reply:
+    async def _wait_for_frames(self, line: PollLine, seconds: float) -> Polled | None:
         """Return the next frames of a line; None if there is none within `seconds`."""
 
         def current_draft(turn: int) -> wire.Frame | None:
@@ -142,12 +145,12 @@ class PollHandlers:
         try:
             if not await line.box.wait(seconds):
                 return None
-            closing = line.box.closing
-            answer: dict[str, Any] = {"frames": line.take(current_draft), "batch": line.batch}
-            if closing is not None:
-                answer["close"] = {"code": closing[0], "reason": closing[1]}
-                await self.poll_lines.end(line)
-            return answer
+            closing, frames = line.box.closing, line.take(current_draft)
+            if closing is None:
+                return Polled(frames=frames, batch=line.batch)
+            batch = line.batch
+            await self.poll_lines.end(line)
+            return Polled(frames=frames, batch=batch, close=Close(code=closing[0], reason=closing[1]))
         finally:
             if not line.box.is_read:
                 self.poll_lines.rest(line)
