@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from typing_extensions import TypedDict
-
 from shared.adapters.files.archive import shares_disk
 from shared.adapters.models.offline import OFFLINE_MODEL
 from shared.adapters.postgres.dashboard.read_models import Insights
@@ -17,20 +15,28 @@ from shared.adapters.postgres.people.operator_auth import Operators
 from shared.config.settings import Settings, find_setting_sources
 from web.dashboard.access import AuthedRequest
 from web.rest.kinds import DONE, Success
-from web.rest.operation import OperationRouter, Reply
+from web.rest.operation import OperationRouter
 
 router = OperationRouter()
 State = Literal["done", "todo", "broken"]
+StepName = Literal["model", "try", "telegram", "widget", "account", "backups"]
 _OUTSIDE = ("environment", "file")
 """Sources outside the database; stored values are read from the database, which is newer than this
 process.
 """
 _PROVIDER_ALERTS = {"provider_refused", "breaker_open"}
 
-ChecklistStep = TypedDict("ChecklistStep", {
-    "name": Literal["model", "try", "telegram", "widget", "account", "backups"], "state": State,
-})  # fmt: skip
-Checklist = TypedDict("Checklist", {"hidden": bool, "steps": list[ChecklistStep]})
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChecklistStep:
+    name: StepName
+    state: State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checklist:
+    hidden: bool
+    steps: list[ChecklistStep]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +49,8 @@ class ChecklistHandlers:
     demo: bool
     operators: Operators
 
-    @router.on("GET /checklist", Checklist, role="admin")
-    async def see_checklist(self, authed: AuthedRequest) -> Reply:
+    @router.on("GET /checklist", role="admin")
+    async def see_checklist(self, authed: AuthedRequest) -> Checklist:
         """Get the set-up checklist.
 
         `hidden` is true while an operator has hidden it and every step works.
@@ -52,7 +58,7 @@ class ChecklistHandlers:
         found = await self.insights.load_checklist(authed.operator.operator_id, demo_model=OFFLINE_MODEL)
         bots = await self.telegram_bots.list_bots()
         alerts = set(found["alerts"])
-        states: dict[str, State] = {
+        states: dict[StepName, State] = {
             "model": _state(not self.demo, broken=bool(alerts & _PROVIDER_ALERTS)),
             "try": _state(found["answered"]),
             "telegram": _of_telegram(found["token"], bots),
@@ -64,13 +70,13 @@ class ChecklistHandlers:
                 await asyncio.to_thread(_are_elsewhere, self.settings), broken="no_backup" in alerts
             ),
         }
-        return {
-            "hidden": found["hidden"] and "broken" not in states.values(),
-            "steps": [{"name": name, "state": state} for name, state in states.items()],
-        }
+        return Checklist(
+            hidden=found["hidden"] and "broken" not in states.values(),
+            steps=[ChecklistStep(name=name, state=state) for name, state in states.items()],
+        )
 
-    @router.on("PUT /checklist", Success, role="admin", refusals=())
-    async def hide_checklist(self, authed: AuthedRequest, *, hidden: bool) -> Reply:
+    @router.on("PUT /checklist", role="admin", refusals=())
+    async def hide_checklist(self, authed: AuthedRequest, *, hidden: bool) -> Success:
         """Hide or show the checklist.
 
         A hidden checklist returns as soon as a step breaks.

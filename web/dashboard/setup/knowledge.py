@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, NotRequired
+from typing import TYPE_CHECKING, Annotated
 
 from aiohttp import web
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from shared.adapters.files.knowledge_files import MOST_BYTES, UnreadableKnowledge, split_passages
 from shared.adapters.files.safe_paths import has_plain_name
@@ -18,9 +17,10 @@ from shared.core.session.turns import iso
 from shared.services.memory.knowledge_indexer import MAX_PASSAGES
 from web.dashboard.access import AuthedRequest
 from web.dashboard.agents import Name, find_agent
+from web.protocol.answers import ABSENT, Absent
 from web.rest.arguments import In
 from web.rest.kinds import DONE, Success, describe
-from web.rest.operation import OperationRouter, Reply
+from web.rest.operation import OperationRouter
 from web.security import HttpRefusal
 
 if TYPE_CHECKING:
@@ -31,15 +31,32 @@ SECONDS = 120.0
 File = Annotated[str, In("query", "file"), Field(min_length=1, max_length=200), describe("name of the agent")]
 Words = Annotated[str, In("query", "q"), Field(max_length=200), describe("text to search for in the files")]
 
-KnowledgeFile = TypedDict("KnowledgeFile", {
-    "path": str, "passages": int, "at": str,
-    "uploaded_by": Annotated[str | None, describe("operator who uploaded it; null for a folder's file")],
-})  # fmt: skip
-KnowledgePassage = TypedDict("KnowledgePassage", {"path": str, "heading": str, "text": str})
-Knowledge = TypedDict("Knowledge", {
-    "files": list[KnowledgeFile], "passages": NotRequired[list[KnowledgePassage]],
-})  # fmt: skip
-FileKept = TypedDict("FileKept", {"path": str, "passages": int})
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnowledgeFile:
+    path: str
+    passages: int
+    at: str
+    uploaded_by: Annotated[str | None, describe("operator who uploaded it; null for a folder's file")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnowledgePassage:
+    path: str
+    heading: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knowledge:
+    files: list[KnowledgeFile]
+    passages: list[KnowledgePassage] | Absent = ABSENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileKept:
+    path: str
+    passages: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,28 +66,28 @@ class KnowledgeHandlers:
     knowledge: PostgresKnowledge
     agents: PostgresAgents
 
-    @router.on("GET /agents/{name}/knowledge", Knowledge, role="viewer", refusals=(404,))
-    async def list_knowledge(self, authed: AuthedRequest, name: Name, *, q: Words = "") -> Reply:
+    @router.on("GET /agents/{name}/knowledge", role="viewer", refusals=(404,))
+    async def list_knowledge(self, authed: AuthedRequest, name: Name, *, q: Words = "") -> Knowledge:
         """List or search the knowledge of an agent.
 
         With `q`, the answer also has the matching passages.
         """
         agent, store = await find_agent(self.agents, name), self.knowledge
         files = [
-            {"path": one.path, "passages": one.passages, "uploaded_by": one.uploaded_by, "at": iso(one.at)}
+            KnowledgeFile(path=one.path, passages=one.passages, uploaded_by=one.uploaded_by, at=iso(one.at))
             for one in await store.list_files(agent.id)
         ]
         if not q.strip():
-            return {"files": files}
+            return Knowledge(files=files)
         hits = await store.search(agent.id, q)
-        passages = [{"path": one.path, "heading": one.heading, "text": one.text} for one in hits]
-        return {"files": files, "passages": passages}
+        passages = [KnowledgePassage(path=one.path, heading=one.heading, text=one.text) for one in hits]
+        return Knowledge(files=files, passages=passages)
 
     @router.on(
-        "PUT /agents/{name}/knowledge", FileKept, role="admin", takes="application/octet-stream",
+        "PUT /agents/{name}/knowledge", role="admin", takes="application/octet-stream",
         refusals=(404, 409, 413, 422),
     )  # fmt: skip
-    async def keep_knowledge(self, authed: AuthedRequest, name: Name, *, file: File) -> Reply:
+    async def keep_knowledge(self, authed: AuthedRequest, name: Name, *, file: File) -> FileKept:
         """Store or replace a knowledge file.
 
         Markdown, text, CSV and PDF are read.
@@ -93,13 +110,13 @@ class KnowledgeHandlers:
         if outcome == "full":
             raise HttpRefusal(409, "full", f"An agent knows {MAX_PASSAGES:,} passages at most.")
         await authed.record("agent.knowledge_kept", str(agent.id), passages=len(passages))
-        return {"path": path, "passages": len(passages)}
+        return FileKept(path=path, passages=len(passages))
 
     @router.on(
-        "DELETE /agents/{name}/knowledge", Success, role="admin", refusals=(404,),
+        "DELETE /agents/{name}/knowledge", role="admin", refusals=(404,),
         missing="There is no uploaded file of that name.",
     )  # fmt: skip
-    async def discard_knowledge(self, authed: AuthedRequest, name: Name, *, file: File) -> Reply:
+    async def discard_knowledge(self, authed: AuthedRequest, name: Name, *, file: File) -> Success | None:
         """Delete an uploaded file.
 
         A file of the agent's folder disappears when it is removed from the folder.

@@ -55,10 +55,14 @@ McpServerShown = TypedDict("McpServerShown", {
 McpServers = TypedDict("McpServers", {
     "servers": list[McpServerShown], "problems": list[str], "version": int,
 })  # fmt: skip
-McpTested = TypedDict("McpTested", {
-    "ok": bool, "problem": str, "tools": list[str],
-    "left_out": Annotated[list[str], describe("tools that cannot be offered to a model, with the reason")],
-})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpTested:
+    ok: bool
+    problem: str
+    tools: list[str]
+    left_out: Annotated[list[str], describe("tools that cannot be offered to a model, with the reason")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,13 +144,13 @@ class McpHandlers:
         return await self._whole(await load_stored(self.stored_settings))
 
     @router.on(
-        "POST /mcp-test", McpTested, role="admin", body="McpServerTest", strict=True, refusals=(422, 503)
+        "POST /mcp-test", role="admin", body="McpServerTest", strict=True, refusals=(422, 503)
     )  # fmt: skip
     async def try_mcp_server(
         self,
         authed: AuthedRequest, *, server: Annotated[str, Field(min_length=1, max_length=32)], url: Url,
         headers: Headers = None,
-    ) -> Reply:  # fmt: skip
+    ) -> McpTested:  # fmt: skip
         """Test an MCP server and list its tools.
 
         Connects once, for at most 15 seconds. Nothing is stored.
@@ -160,12 +164,9 @@ class McpHandlers:
         await authed.record("mcp.tested", server)
         probed = await probe_servers(found[0])
         left_out = [f"{tool.name}: {tool.reason}" for tool in probed.left_out]
-        return {
-            "ok": probed.reached,
-            "problem": probed.problem,
-            "tools": list(probed.tools),
-            "left_out": left_out,
-        }
+        return McpTested(
+            ok=probed.reached, problem=probed.problem, tools=list(probed.tools), left_out=left_out
+        )
 
     async def _agents_naming(self, server: str) -> list[str]:
         """Return names of agents that use a stored server; empty if the MCP file also has this server."""

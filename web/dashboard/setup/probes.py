@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr
-from typing_extensions import TypedDict
 
 from shared.adapters.files.archive import FolderProblem, find_folder_problem, shares_disk
 from shared.adapters.models.embeddings import HttpEncoder
@@ -44,7 +43,7 @@ from shared.ports import ModelRequest
 from shared.services.turns.retrieval import RERANKED
 from web.dashboard.access import AuthedRequest
 from web.dashboard.setup.settings import Changes, check_changes, load_stored, merge_changes
-from web.rest.operation import OperationRouter, Reply
+from web.rest.operation import OperationRouter
 
 router = OperationRouter()
 SECONDS, PICTURE_SECONDS = 30.0, 180.0
@@ -52,11 +51,26 @@ _PASSAGE = "day {}: the boat was in the harbour, and we all walked along the bea
 _TOKENS = 64
 """Room for an answer of one word, also where a model thinks first."""
 
-SettingsTested = TypedDict("SettingsTested", {"ok": bool, "message": str, "reason": str})
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsTested:
+    ok: bool
+    message: str
+    reason: str
 
 
-ModelServer = TypedDict("ModelServer", {"name": str, "base_url": str, "wire": str, "models": list[str]})
-ModelServers = TypedDict("ModelServers", {"servers": list[ModelServer], "message": str})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelServer:
+    name: str
+    base_url: str
+    wire: str
+    models: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelServers:
+    servers: list[ModelServer]
+    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +81,6 @@ class ProbeHandlers:
 
     @router.on(
         "POST /settings/models",
-        ModelServers,
         role="admin",
         body="ModelSearch",
         strict=True,
@@ -79,7 +92,7 @@ class ProbeHandlers:
         *,
         base_url: Annotated[str, Field(max_length=500)] = "",
         key: Annotated[str, Field(max_length=500)] = "",
-    ) -> Reply:
+    ) -> ModelServers:
         """List models of a model server.
 
         The server is called with `key` or with the stored key. Without an address, the answer lists servers
@@ -88,23 +101,21 @@ class ProbeHandlers:
         if not base_url:
             found = await find_local_servers()
             none = "" if found else "No model server was found on this machine."
-            return {"servers": [_render_server(one) for one in found], "message": none}
+            return ModelServers(servers=list(map(_shown, found)), message=none)
         await authed.record("models.listed", "settings", base_url=base_url)
         settings = await check_changes(await load_stored(self.stored_settings), {})
         try:
             models = await list_models(add_usual_path(base_url), key or _key_for(base_url, settings))
         except KeyRefused:
-            return {"servers": [], "message": "The server knows no such key."}
+            return ModelServers(servers=[], message="The server knows no such key.")
         except (ModelListUnavailable, ValueError):
-            return {"servers": [], "message": "The server has no list of models, or cannot be reached."}
-        return {
-            "servers": [_render_server(LocalServer(name="", base_url=base_url, models=models))],
-            "message": "",
-        }
+            words = "The server has no list of models, or cannot be reached."
+            return ModelServers(servers=[], message=words)
+        server = LocalServer(name="", base_url=base_url, models=models)
+        return ModelServers(servers=[_shown(server)], message="")
 
     @router.on(
         "POST /settings/test",
-        SettingsTested,
         role="admin",
         body="SettingsTest",
         strict=True,
@@ -117,7 +128,7 @@ class ProbeHandlers:
         what: Literal["model", "voice", "speech", "pictures", "recall", "telegram", "backups"],
         changes: Changes | None = None,
         name: Annotated[str, Field(max_length=200)] = "",
-    ) -> Reply:
+    ) -> SettingsTested:
         """Test changed settings with their server or folder.
 
         Nothing is stored.
@@ -130,11 +141,13 @@ class ProbeHandlers:
         settings = await check_changes(found, wanted)
         await authed.record("settings.tested", "settings", what=what, names=sorted(wanted))
         ok, message, reason = await _PROBES[what](settings, name)
-        return {"ok": ok, "message": message, "reason": _without_secrets(reason, settings)}
+        return SettingsTested(ok=ok, message=message, reason=_without_secrets(reason, settings))
 
 
-def _render_server(server: LocalServer) -> dict[str, Any]:
-    return {"name": server.name, "base_url": server.base_url, "wire": server.wire, "models": [*server.models]}
+def _shown(server: LocalServer) -> ModelServer:
+    return ModelServer(
+        name=server.name, base_url=server.base_url, wire=server.wire, models=list(server.models)
+    )
 
 
 def _key_for(base_url: str, settings: Settings) -> str:

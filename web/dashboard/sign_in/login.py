@@ -29,7 +29,7 @@ from web.dashboard.access import (
 )
 from web.dashboard.requests import FORM_BYTES, read_form
 from web.rest.kinds import DONE, Success
-from web.rest.operation import OperationRouter, Reply
+from web.rest.operation import OperationRouter
 from web.security import HttpRefusal
 from web.server.dashboard_streams import Live
 from web.server.words import language_of, translate, translate_page
@@ -128,7 +128,6 @@ class LoginHandlers:
 
     @router.on(
         "POST /me/password",
-        Success,
         role="viewer",
         body="Password",
         most_bytes=FORM_BYTES,
@@ -139,7 +138,7 @@ class LoginHandlers:
         authed: AuthedRequest,
         *,
         password: Annotated[str, Field(json_schema_extra={"minLength": 10, "maxLength": 1_000})],
-    ) -> Reply:
+    ) -> Success:
         """Change your password.
 
         All of your other logins end.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from typing_extensions import TypedDict
-
 from shared.adapters.postgres.handover.push import PostgresPush
 from shared.adapters.postgres.people.operator_auth import hash_secret
 from shared.config.settings import Settings
@@ -15,16 +13,18 @@ from shared.core.ops.alerts import Sent
 from shared.services.admin.push_sender import GONE, PushSender
 from web.dashboard.access import AuthedRequest
 from web.rest.kinds import DONE, BrowserKey, Endpoint, Success, describe
-from web.rest.operation import OperationRouter, Reply
+from web.rest.operation import OperationRouter
 from web.security import HttpRefusal
 from web.server.words import language_of
 
 router = OperationRouter()
-Tested = TypedDict("Tested", {
-    "sent": bool,
-    "code": Annotated[str, describe("error code such as `http_410`; empty if the notification was sent")],
-    "ended": Annotated[bool, describe("true if the subscription has expired and was deleted")],
-})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tested:
+    sent: bool
+    code: Annotated[str, describe("error code such as `http_410`; empty if the notification was sent")]
+    ended: Annotated[bool, describe("true if the subscription has expired and was deleted")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +35,10 @@ class OperatorPushHandlers:
     push: PostgresPush
     push_sender: PushSender | None
 
-    @router.on("PUT /me/push", Success, role="operator", body="NewPush")
+    @router.on("PUT /me/push", role="operator", body="NewPush")
     async def notify_operator(
         self, authed: AuthedRequest, *, endpoint: Endpoint, p256dh: BrowserKey, auth: BrowserKey
-    ) -> Reply:
+    ) -> Success:
         """Subscribe this browser to notifications of hand-overs.
 
         Notifications are sent while no page of the dashboard is open.
@@ -56,17 +56,17 @@ class OperatorPushHandlers:
             await authed.record("push.on", authed.operator.name)
         return DONE
 
-    @router.on("POST /me/push/end", Success, role="operator", body="EndedPush")
-    async def end_operators_push(self, authed: AuthedRequest, *, endpoint: Endpoint) -> Reply:
+    @router.on("POST /me/push/end", role="operator", body="EndedPush")
+    async def end_operators_push(self, authed: AuthedRequest, *, endpoint: Endpoint) -> Success:
         """Unsubscribe this browser from notifications."""
         await self.push.unsubscribe(endpoint, operator_id=authed.operator.operator_id)
         await authed.record("push.off", authed.operator.name)
         return DONE
 
     @router.on(
-        "POST /me/push/test", Tested, role="operator", body="EndedPush", refusals=(404, 503)
+        "POST /me/push/test", role="operator", body="EndedPush", refusals=(404, 503)
     )  # fmt: skip
-    async def test_push(self, authed: AuthedRequest, *, endpoint: Endpoint) -> Reply:
+    async def test_push(self, authed: AuthedRequest, *, endpoint: Endpoint) -> Tested | None:
         """Send a test notification to this browser."""
         found = await self.push.find_operators(endpoint, operator_id=authed.operator.operator_id)
         if found is None:
@@ -75,4 +75,4 @@ class OperatorPushHandlers:
             raise HttpRefusal(503, "not_available", "Nothing can be changed from here just now.")
         outcome = await self.push_sender.test(found)
         sent, code = isinstance(outcome, Sent), getattr(outcome, "code", "")
-        return {"sent": sent, "code": code, "ended": code in GONE}
+        return Tested(sent=sent, code=code, ended=code in GONE)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from typing import Annotated
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from shared.adapters.encryption import CannotUnseal
 from shared.adapters.postgres.people.operator_auth import TooManyTries
@@ -70,17 +69,24 @@ Code = Annotated[
     str, Cut(MOST_CHARS, "six-digit code of the authenticator app"), Field(json_schema_extra={"minLength": 1})
 ]
 
-SecondFactor = TypedDict("SecondFactor", {"on": bool, "since": datetime | None, "codes_left": int})
-SecondFactorKey = TypedDict("SecondFactorKey", {
-    "key": Annotated[str, Field(description="secret key to type into the authenticator app")],
-    "address": Annotated[str, Field(description="`otpauth:` link for an app on this device")],
-    "picture": Annotated[
-        QrPicture | None, describe("QR code of the key: `size` in modules, `path` of an SVG")
-    ],
-})  # fmt: skip
-RecoveryCodes = TypedDict("RecoveryCodes", {
-    "codes": list[Annotated[str, Field(description="single-use recovery code; returned only once")]],
-})  # fmt: skip
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondFactor:
+    on: bool
+    since: datetime | None
+    codes_left: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondFactorKey:
+    key: Annotated[str, Field(description="secret key to type into the authenticator app")]
+    address: Annotated[str, Field(description="`otpauth:` link for an app on this device")]
+    picture: Annotated[QrPicture | None, describe("QR code of the key: `size` in modules, `path` of an SVG")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryCodes:
+    codes: list[Annotated[str, Field(description="single-use recovery code; returned only once")]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,32 +126,31 @@ class SecondFactorHandlers:
             return self.login.login_form(authed, "code", step=token, following=following, status=401)
         return await self.login.set_login_cookie(authed, outcome, following=following)
 
-    @router.on("GET /me/second-factor", SecondFactor, role="viewer")
-    async def see_second_factor(self, authed: AuthedRequest) -> Reply:
+    @router.on("GET /me/second-factor", role="viewer")
+    async def see_second_factor(self, authed: AuthedRequest) -> SecondFactor:
         """Get the state of your second factor."""
         found = await self.second_factors.load_state(authed.operator.operator_id)
         since, left = (None, 0) if found is None else found
-        return {"on": found is not None, "since": since, "codes_left": left}
+        return SecondFactor(on=found is not None, since=since, codes_left=left)
 
-    @router.on("POST /me/second-factor", SecondFactorKey, role="viewer", refusals=(409, 503))
-    async def begin_second_factor(self, authed: AuthedRequest) -> Reply:
+    @router.on("POST /me/second-factor", role="viewer", refusals=(409, 503))
+    async def begin_second_factor(self, authed: AuthedRequest) -> SecondFactorKey:
         """Create a key for an authenticator app.
 
         The key is returned only once.
         """
         begun = await self.second_factors.begin(authed.operator.operator_id)
         picture = qr_picture(begun.address)  # none of a very long name; the key can be typed
-        return {"key": begun.key, "address": begun.address, "picture": picture and asdict(picture)}
+        return SecondFactorKey(key=begun.key, address=begun.address, picture=picture)
 
     @router.on(
         "POST /me/second-factor/confirm",
-        RecoveryCodes,
         role="viewer",
         body="FactorCode",
         most_bytes=BODY_BYTES,
         refusals=(409, 429, 503),
     )
-    async def confirm_second_factor(self, authed: AuthedRequest, *, code: Code) -> Reply:
+    async def confirm_second_factor(self, authed: AuthedRequest, *, code: Code) -> RecoveryCodes:
         """Confirm the second factor with a first code.
 
         Every later login needs a code. Other logins end.
@@ -155,13 +160,13 @@ class SecondFactorHandlers:
         )
         if isinstance(codes, TooManyTries):
             raise _too_many(codes)
-        return {"codes": list(codes)}
+        return RecoveryCodes(codes=list(codes))
 
     @router.on(
-        "POST /me/second-factor/remove", Success, role="viewer", body="FactorCode", most_bytes=BODY_BYTES,
+        "POST /me/second-factor/remove", role="viewer", body="FactorCode", most_bytes=BODY_BYTES,
         refusals=(409, 429, 503),
     )  # fmt: skip
-    async def remove_second_factor(self, authed: AuthedRequest, *, code: Code) -> Reply:
+    async def remove_second_factor(self, authed: AuthedRequest, *, code: Code) -> Success:
         """Remove the second factor.
 
         Needs a code of the app or a recovery code.
