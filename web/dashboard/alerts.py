@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -18,8 +18,9 @@ from shared.core.ops.alerts import Alert as StoredAlert
 from shared.services.admin.alert_service import AlertService
 from web.dashboard.access import AuthedRequest
 from web.dashboard.requests import add_total
+from web.protocol.answers import ABSENT, Absent
 from web.rest.kinds import DONE, Counted, Cursor, Limit, Success, Total, describe
-from web.rest.operation import OperationRouter, Reply
+from web.rest.operation import OperationRouter
 
 router = OperationRouter()
 
@@ -29,6 +30,17 @@ Send = TypedDict("Send", {
     "attempt": int, "at": datetime,
 })  # fmt: skip
 AlertDetail = Annotated[dict[str, Any], describe("values of the alert, by name")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewAlert:
+    text: str
+    facts: str
+    at: datetime
+    kind: str
+    detail: AlertDetail
+
+
 Alert = TypedDict("Alert", {
     "id": UUID, "kind": str, "key": str, "title": str, "facts": str, "advice": str, "detail": AlertDetail,
     "opened_at": datetime, "ended_at": datetime | None, "seen_at": datetime | None, "seen_by": str,
@@ -38,12 +50,24 @@ Target = TypedDict("Target", {
     "target": str, "name": str, "state": str | None, "error": str | None, "advice": str,
     "attempt": int | None, "at": datetime | None, "sent_at": datetime | None,
 })  # fmt: skip
-Alerts = TypedDict("Alerts", {
-    "open": list[Alert], "past": list[Alert], "next": str | None, "unseen": int, "targets": list[Target],
-    "can_test": bool, "can_see": bool,
-    "total": NotRequired[Annotated[Total | None, describe("number of past alerts")]],
-})  # fmt: skip
-AlertTested = TypedDict("AlertTested", {"id": UUID, "targets": list[str]})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alerts:
+    open: list[Alert]
+    past: list[Alert]
+    next: str | None
+    unseen: int
+    targets: list[Target]
+    can_test: bool
+    can_see: bool
+    total: Annotated[Total | None, describe("number of past alerts")] | Absent = ABSENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertTested:
+    id: UUID
+    targets: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +79,10 @@ class AlertHandlers:
     alerts: PostgresAlerts
     alert_service: AlertService
 
-    @router.on("GET /alerts", Alerts, role="viewer")
+    @router.on("GET /alerts", role="viewer")
     async def list_alerts(
         self, authed: AuthedRequest, *, cursor: Cursor = "", limit: Limit = 50, total: Counted = False
-    ) -> Reply:
+    ) -> Alerts:
         """List open and past alerts with their delivery."""
         settings = self.settings
         read = self.alert_insights
@@ -71,21 +95,19 @@ class AlertHandlers:
         for target in page["targets"]:
             target |= {"name": _name(target["target"], settings), "advice": advice_of(target["error"] or "")}
         who = authed.operator
-        return page | {"can_test": who.has_role("admin"), "can_see": who.has_role("operator")}
+        return Alerts(**page, can_test=who.has_role("admin"), can_see=who.has_role("operator"))
 
-    @router.on("POST /alerts/test", AlertTested, role="admin", refusals=(409,))
-    async def test_alerts(self, authed: AuthedRequest) -> Reply:
+    @router.on("POST /alerts/test", role="admin", refusals=(409,))
+    async def test_alerts(self, authed: AuthedRequest) -> AlertTested:
         """Send a test alert to every recipient."""
         targets = self.settings.alert_targets
         made = await self.alert_service.send_test(targets, by=authed.operator.name)
-        return {"id": made, "targets": targets}
+        return AlertTested(id=made, targets=targets)
 
-    @router.on(
-        "POST /alerts/{id}/seen", Success, role="operator", refusals=(404,), missing="There is no such alert."
-    )
+    @router.on("POST /alerts/{id}/seen", role="operator", refusals=(404,), missing="There is no such alert.")
     async def see_alert(
         self, authed: AuthedRequest, alert: Annotated[UUID, describe("id of an alert")]
-    ) -> Reply:
+    ) -> Success | None:
         """Mark an alert as seen.
 
         A seen alert is no longer counted as open.
@@ -96,14 +118,18 @@ class AlertHandlers:
         return None if changed is None else DONE
 
 
-async def newest_open(insights: AlertInsights) -> list[dict[str, Any]]:
+async def newest_open(insights: AlertInsights) -> list[NewAlert]:
     """Return the newest open alerts for the overview, with their texts and start times."""
-    found = await insights.list_newest_open()
+    found = [(one, _words(one)) for one in await insights.list_newest_open()]
     return [
-        {"text": words["title"], "facts": words["facts"], "at": one["opened_at"]}
-        | {name: one[name] for name in ("kind", "detail")}
-        for one in found
-        for words in [_words(one)]
+        NewAlert(
+            text=words["title"],
+            facts=words["facts"],
+            at=one["opened_at"],
+            kind=one["kind"],
+            detail=one["detail"],
+        )
+        for one, words in found
     ]
 
 

@@ -23,7 +23,7 @@ from shared.adapters.telemetry.health import redact_reason
 from shared.config.settings import Settings
 from shared.core.verdicts.breaker import BreakerState
 from web.dashboard.access import AuthedRequest, raise_conflicts
-from web.dashboard.alerts import newest_open
+from web.dashboard.alerts import NewAlert, newest_open
 from web.dashboard.requests import add_total
 from web.ports import CommandRunner
 from web.rest.kinds import (
@@ -64,10 +64,21 @@ LongPlace = Annotated[tuple[int, int] | None, _place(18), _AS_SAID]
 SessionId = Annotated[UUID, describe("public id of a conversation")]
 SummaryId = Annotated[UUID, describe("public id of a summary")]
 
-Me = TypedDict("Me", {
-    "name": str, "display_name": str, "picture": str, "role": str, "has_password": bool, "by_provider": bool,
-    "can_run_commands": bool, "can_take": bool, "has_handovers": bool, "can_inspect": bool,
-})  # fmt: skip
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Me:
+    name: str
+    display_name: str
+    picture: str
+    role: str
+    has_password: bool
+    by_provider: bool
+    can_run_commands: bool
+    can_take: bool
+    has_handovers: bool
+    can_inspect: bool
+
+
 ProviderReason = TypedDict("ProviderReason", {"role": str, "reason": str})
 ProviderState = TypedDict("ProviderState", {
     "host": str, "state": Literal["open", "refused", "closed"], "calls": int, "failures": int,
@@ -76,19 +87,38 @@ ProviderState = TypedDict("ProviderState", {
 })  # fmt: skip
 LearnedModel = TypedDict("LearnedModel", {"host": str, "model": str, "refused": list[str]})
 Ratings = TypedDict("Ratings", {"average": float | None, "count": int})
-NewAlert = TypedDict("NewAlert", {
-    "text": str, "facts": str, "at": datetime, "kind": str,
-    "detail": Annotated[dict[str, Any], describe("values of the alert, by name")],
-})  # fmt: skip
-Overview = TypedDict("Overview", {
-    "providers": list[ProviderState], "learned": list[LearnedModel], "active": int, "near_limit": int,
-    "waiting": int, "jobs_dead": int, "jobs_retrying": int, "jobs_due": int, "workers": int,
-    "charged_micro": int, "near_caps": int, "summaries_deferred": int, "handovers_waiting": int,
-    "rating": Ratings, "oldest_waiting": datetime | None, "at": datetime, "turns_day": int,
-    "first_token_p95_ms": float | None, "overhead_turns": int, "overhead_p95_ms": float | None,
-    "spend_micro": int | None, "spend_unknown_calls": int, "calls": int, "cap_micro": int,
-    "alerts": list[NewAlert], "demo": bool,
-})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    providers: list[ProviderState]
+    learned: list[LearnedModel]
+    active: int
+    near_limit: int
+    waiting: int
+    jobs_dead: int
+    jobs_retrying: int
+    jobs_due: int
+    workers: int
+    charged_micro: int
+    near_caps: int
+    summaries_deferred: int
+    handovers_waiting: int
+    rating: Ratings
+    oldest_waiting: datetime | None
+    at: datetime
+    turns_day: int
+    first_token_p95_ms: float | None
+    overhead_turns: int
+    overhead_p95_ms: float | None
+    spend_micro: int | None
+    spend_unknown_calls: int
+    calls: int
+    cap_micro: int
+    alerts: list[NewAlert]
+    demo: bool
+
+
 Session = TypedDict("Session", {
     "id": UUID, "title": str | None, "person": str | None, "person_id": UUID, "kind": str,
     "anonymous": bool, "agent": str, "channel": str | None, "turns": int,
@@ -256,25 +286,25 @@ class OverviewHandlers:
     uploads: PostgresUploads
     commands: CommandRunner | None
 
-    @router.on("GET /me", Me, role="viewer")
-    async def me(self, authed: AuthedRequest) -> Reply:
+    @router.on("GET /me", role="viewer")
+    async def me(self, authed: AuthedRequest) -> Me:
         """Get the current operator."""
         return build_me(authed.operator, self.offer)
 
-    @router.on("GET /overview", Overview, role="viewer")
-    async def overview(self, authed: AuthedRequest) -> Reply:
+    @router.on("GET /overview", role="viewer")
+    async def overview(self, authed: AuthedRequest) -> Overview:
         """Get today's costs and open problems."""
         settings = self.settings
         page = await self.insights.load_overview()
         own = self._own_breakers()
         for provider in page["providers"]:
             provider["reasons"] = [_in_full(one, own.get(provider["host"])) for one in provider["reasons"]]
-        caps = {
-            "cap_micro": int(settings.cap_total_per_day_usd * 1_000_000),
-            "alerts": await newest_open(self.alert_insights),
-            "demo": self.demo,
-        }
-        return page | caps
+        return Overview(
+            **page,
+            cap_micro=int(settings.cap_total_per_day_usd * 1_000_000),
+            alerts=await newest_open(self.alert_insights),
+            demo=self.demo,
+        )
 
     def _own_breakers(self) -> dict[str, BreakerState]:
         """Return the states of the circuit breakers by provider host; their reasons are stored nowhere."""
@@ -353,16 +383,16 @@ class OverviewHandlers:
         await authed.record_reading("attachment", file)
         return web.Response(body=found.body, headers=found.headers())
 
-    @router.on("POST /compactions/{id}/undo", Success, role="operator")
-    async def undo_compaction(self, authed: AuthedRequest, summary: SummaryId) -> Reply:
+    @router.on("POST /compactions/{id}/undo", role="operator")
+    async def undo_compaction(self, authed: AuthedRequest, summary: SummaryId) -> Success | None:
         """Undo a summary.
 
         Answers 409 with the reason if it cannot be undone.
         """
         return await self._change(authed, summary, command="undo", allowed="can_undo", reason="undo_reason")
 
-    @router.on("POST /compactions/{id}/restore", Success, role="operator")
-    async def restore_compaction(self, authed: AuthedRequest, summary: SummaryId) -> Reply:
+    @router.on("POST /compactions/{id}/restore", role="operator")
+    async def restore_compaction(self, authed: AuthedRequest, summary: SummaryId) -> Success | None:
         """Restore an undone summary.
 
         Answers 409 with the reason if it cannot be restored.
@@ -373,7 +403,7 @@ class OverviewHandlers:
 
     async def _change(
         self, authed: AuthedRequest, compaction: UUID, *, command: str, allowed: str, reason: str
-    ) -> Reply:
+    ) -> Success | None:
         """Run a command on a summary, if its page offers that; None if there is no such summary.
 
         The check comes first, since the command acts on the newest summary only. Raises HttpRefusal: 409 with
@@ -399,18 +429,18 @@ class OverviewHandlers:
 def build_me(who: SignedIn, offer: ProcessOffer) -> Me:
     """Return what the operator's browser knows about them, which the shell of each page holds too."""
     acts = who.has_role("operator")
-    return {
-        "name": who.name,
-        "display_name": who.display_name,
-        "picture": who.picture,
-        "role": who.role,
-        "has_password": who.has_password,
-        "by_provider": who.by_provider,
-        "can_run_commands": acts and offer.runs_commands,
-        "can_take": acts and offer.hands_over and offer.takes_over,
-        "has_handovers": offer.hands_over,
-        "can_inspect": offer.inspects,
-    }
+    return Me(
+        name=who.name,
+        display_name=who.display_name,
+        picture=who.picture,
+        role=who.role,
+        has_password=who.has_password,
+        by_provider=who.by_provider,
+        can_run_commands=acts and offer.runs_commands,
+        can_take=acts and offer.hands_over and offer.takes_over,
+        has_handovers=offer.hands_over,
+        can_inspect=offer.inspects,
+    )
 
 
 def _in_full(one: Mapping[str, Any], state: BreakerState | None) -> Mapping[str, Any]:
@@ -444,7 +474,7 @@ async def run_command(
     *,
     action: str,
     about: str,
-) -> Reply:
+) -> Success:
     """Run a command for an operator. Raises HttpRefusal: 409 if it failed, 503 without a command runner."""
     if commands is None:
         raise HttpRefusal(503, "not_available", "Commands cannot be run from here just now.")
@@ -456,4 +486,4 @@ async def run_command(
             )
     if not outcome.success:
         raise HttpRefusal(409, f"cannot_{name}", str(outcome.error or "It was not possible."))
-    return {"success": True, "result": str(outcome.result or "")}
+    return Success(success=True, result=str(outcome.result or ""))

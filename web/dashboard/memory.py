@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, NotRequired, cast
 from uuid import UUID
 
 from pydantic import Field
@@ -52,18 +52,35 @@ FoundNotes = TypedDict("FoundNotes", {
     "notes": list[FoundNoteShown], "person": NotesPerson | None, "next": str | None,
     "total": NotRequired[Total | None],
 })  # fmt: skip
-CorrectedNote = TypedDict("CorrectedNote", {"note": FoundNoteShown | None, "changed": bool})
 
-NoteVersionFound = TypedDict("NoteVersionFound", {
-    "id": UUID, "text": str,
-    "at": Annotated[datetime, describe("when the note got this text")],
-    "cause": Annotated[str, describe("origin of the change, as in `GET /memory/{id}/versions`")],
-    "by": Annotated[str | None, describe("name of the operator, where one changed the note")],
-    "replaced": Annotated[str | None, describe("text that it replaced; null for a first text")],
-    "current": bool,
-})  # fmt: skip
-NoteVersionsFound = TypedDict("NoteVersionsFound", {"versions": list[NoteVersionFound]})
-AddedNote = TypedDict("AddedNote", {"note": FoundNoteShown | None, "changed": bool, "redacted": bool})
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorrectedNote:
+    note: FoundNoteShown | None
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteVersionFound:
+    id: UUID
+    text: str
+    at: Annotated[datetime, describe("when the note got this text")]
+    cause: Annotated[str, describe("origin of the change, as in `GET /memory/{id}/versions`")]
+    by: Annotated[str | None, describe("name of the operator, where one changed the note")]
+    replaced: Annotated[str | None, describe("text that it replaced; null for a first text")]
+    current: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteVersionsFound:
+    versions: list[NoteVersionFound]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddedNote:
+    note: FoundNoteShown | None
+    changed: bool
+    redacted: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +115,7 @@ class NoteHandlers:
             await authed.record("read.notes", f"person:{person}" if person else "")
         return page
 
-    @router.on("POST /notes", AddedNote, role="operator", body="NoteWish", strict=True)
+    @router.on("POST /notes", role="operator", body="NoteWish", strict=True)
     async def add_note(
         self,
         authed: AuthedRequest,
@@ -111,7 +128,7 @@ class NoteHandlers:
             Any, Field(json_schema_extra={"type": "integer", "minimum": 1, "maximum": 9})
         ] = (_OWN_IMPORTANCE),
         event_date: Annotated[str, Field(json_schema_extra={"maxLength": 10})] = "",
-    ) -> Reply:
+    ) -> AddedNote:
         """Add an operator's note about a person.
 
         Without `agent`, the note belongs to the agent of the person's last conversation. Secrets are removed
@@ -132,15 +149,16 @@ class NoteHandlers:
             raise HttpRefusal(404, "unknown_person", words)
         await authed.record("note.added", f"person:{whose}", agent=source.scope, kind=note.kind)
         result = await self.notes.save(note, source)
-        return await self._build_reply(source, result, redacted=note.redacted)
+        corrected = await self._announce(source, result)
+        return AddedNote(note=corrected.note, changed=corrected.changed, redacted=note.redacted)
 
     @router.on(
-        "PATCH /notes/{id}", CorrectedNote, role="operator", body="NoteCorrection", strict=True,
+        "PATCH /notes/{id}", role="operator", body="NoteCorrection", strict=True,
         refusals=(404, 409, 410, 428),
     )  # fmt: skip
     async def correct_note(
         self, authed: AuthedRequest, id_: NoteId, *, text: Words, if_match: Seen = ""
-    ) -> Reply:
+    ) -> CorrectedNote:
         """Correct a note.
 
         The corrected note has a new id.
@@ -159,10 +177,10 @@ class NoteHandlers:
         result = await store.change(found.short_id, note, found.source)
         if result.outcome in ("replaced", "unknown"):
             raise build_stale_refusal(yours={"text": text}, theirs=await self._load_standing(found))
-        return await self._build_reply(found.source, result)
+        return await self._announce(found.source, result)
 
-    @router.on("DELETE /notes/{id}", CorrectedNote, role="operator")
-    async def put_any_note_away(self, authed: AuthedRequest, id_: NoteId) -> Reply:
+    @router.on("DELETE /notes/{id}", role="operator")
+    async def put_any_note_away(self, authed: AuthedRequest, id_: NoteId) -> CorrectedNote:
         """Archive a note.
 
         It can be restored for a limited time.
@@ -173,10 +191,10 @@ class NoteHandlers:
         if found.shown["state"] == "kept":
             await _record(authed, "note.put_away", found)
         result = await self.notes.archive(found.short_id, found.source)
-        return await self._build_reply(found.source, result)
+        return await self._announce(found.source, result)
 
-    @router.on("POST /notes/{id}/restore", CorrectedNote, role="operator")
-    async def restore_any_note(self, authed: AuthedRequest, id_: NoteId) -> Reply:
+    @router.on("POST /notes/{id}/restore", role="operator")
+    async def restore_any_note(self, authed: AuthedRequest, id_: NoteId) -> CorrectedNote:
         """Restore a note that an operator archived.
 
         A note that the person has deleted can only be restored by the person.
@@ -188,10 +206,10 @@ class NoteHandlers:
             raise HttpRefusal(409, "not_yours", "The person archived this note: only they can restore it.")
         await _record(authed, "note.restored", found)
         result = await self.notes.restore(found.short_id, found.source)
-        return await self._build_reply(found.source, result)
+        return await self._announce(found.source, result)
 
-    @router.on("GET /notes/{id}/versions", NoteVersionsFound, role="viewer", refusals=(404,))
-    async def list_any_note_versions(self, authed: AuthedRequest, id_: NoteId) -> Reply:
+    @router.on("GET /notes/{id}/versions", role="viewer", refusals=(404,))
+    async def list_any_note_versions(self, authed: AuthedRequest, id_: NoteId) -> NoteVersionsFound:
         """List the texts that a note had.
 
         Newest first, with who changed it and when.
@@ -200,26 +218,26 @@ class NoteHandlers:
         versions = await self.notes.list_versions(found.short_id, found.source) or ()
         ids = await self.memory_insights.find_versions([one.note.id for one in versions])
         await _record(authed, "read.notes", found)
-        return {
-            "versions": [
-                {
-                    "id": ids[one.note.id].public_id,
-                    "text": one.note.text,
-                    "at": one.at,
-                    "cause": one.cause,
-                    "by": ids[one.note.id].changed_by if one.cause == "operator" else None,
-                    "replaced": one.old_text,
-                    "current": one.note.state == "kept",
-                }
+        return NoteVersionsFound(
+            versions=[
+                NoteVersionFound(
+                    id=ids[one.note.id].public_id,
+                    text=one.note.text,
+                    at=one.at,
+                    cause=one.cause,
+                    by=ids[one.note.id].changed_by if one.cause == "operator" else None,
+                    replaced=one.old_text,
+                    current=one.note.state == "kept",
+                )
                 for one in versions
                 if one.note.id in ids
             ]
-        }
+        )
 
-    @router.on("POST /notes/{id}/versions/{version}/restore", CorrectedNote, role="operator")
+    @router.on("POST /notes/{id}/versions/{version}/restore", role="operator")
     async def restore_any_note_version(
         self, authed: AuthedRequest, id_: NoteId, version: Annotated[UUID, describe("id of a former version")]
-    ) -> Reply:
+    ) -> CorrectedNote:
         """Restore a former text of a note.
 
         The restored note has the id of the version.
@@ -229,7 +247,7 @@ class NoteHandlers:
             raise _unknown()
         await _record(authed, "note.changed", former)
         result = await self.notes.restore_version(found.short_id, former.short_id, found.source)
-        return await self._build_reply(found.source, result)
+        return await self._announce(found.source, result)
 
     async def _note(self, note: UUID) -> FoundNote:
         found = await self.memory_insights.find_note(note)
@@ -248,7 +266,8 @@ class NoteHandlers:
             heir = later
         return heir.shown
 
-    async def _build_reply(self, source: NoteSource, result: NoteResult, **more: bool) -> Reply:
+    async def _announce(self, source: NoteSource, result: NoteResult) -> CorrectedNote:
+        """Tell the person's open screens of a change. Raises HttpRefusal if nothing was done."""
         match result.outcome:
             case "unknown":
                 raise _unknown()
@@ -266,7 +285,8 @@ class NoteHandlers:
             await self.announcer.announce(source.session_id, {"event_seq": result.event_seq})
         insights = self.memory_insights
         kept = None if result.note is None else await insights.find_note_by_row(source, result.note.id)
-        return {"note": kept and kept.shown, "changed": result.event_seq is not None, **more}
+        shown = None if kept is None else cast("FoundNoteShown", kept.shown)
+        return CorrectedNote(note=shown, changed=result.event_seq is not None)
 
 
 async def _record(authed: AuthedRequest, action: str, found: FoundNote) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Annotated, Any, NotRequired, Unpack
+from typing import Annotated, Any, NotRequired, Unpack, cast
 
 from typing_extensions import TypedDict
 
@@ -19,6 +19,7 @@ from shared.core.ops.savings import Saving, compute_caching_savings, compute_sum
 from web.dashboard.access import HEADERS, AuthedRequest
 from web.dashboard.api import Filters, session_query
 from web.dashboard.series import Ranged, period_of, today_of
+from web.protocol.answers import ABSENT, Absent
 from web.rest.files import send_csv
 from web.rest.kinds import choice, describe
 from web.rest.operation import OperationRouter, Reply
@@ -62,14 +63,27 @@ ModelPrice = TypedDict("ModelPrice", {
 })  # fmt: skip
 
 
-Costs = TypedDict("Costs", {
-    "group": str, "from": date, "to": date, "timezone": str, "total": Sums, "groups": int,
-    "rows": list[SumsOfOne], "prices": list[ModelPrice],
-})  # fmt: skip
-Savings = TypedDict("Savings", {
-    "from": date, "to": date, "caching": Saving, "summaries": Saving, "summarised_turns": int,
-    "summaries_paid_micro": NotRequired[int | None], "uncounted_calls": int,
-})  # fmt: skip
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostsByGroup:
+    group: str
+    from_: date
+    to: date
+    timezone: str
+    total: Sums
+    groups: int
+    rows: list[SumsOfOne]
+    prices: list[ModelPrice]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Savings:
+    from_: date
+    to: date
+    caching: Saving
+    summaries: Saving
+    summarised_turns: int
+    summaries_paid_micro: int | Absent | None = ABSENT
+    uncounted_calls: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,31 +94,37 @@ class CostHandlers:
     cost_insights: CostInsights
     insights: Insights
 
-    @router.on("GET /costs", Costs, role="viewer")
-    async def costs(self, authed: AuthedRequest, **asked: Unpack[Spent]) -> Reply:
+    @router.on("GET /costs", role="viewer")
+    async def costs(self, authed: AuthedRequest, **asked: Unpack[Spent]) -> CostsByGroup:
         """List costs by group."""
         group, period = self._asked(asked)
         found = await self.cost_insights.load_costs(group, period)
         prices = load_price_list(self.settings).rows(found.pop("models"), today_of(self.settings))
-        told = {"group": group, "from": period.first, "to": period.last, "timezone": period.zone}
-        return {**told, **found, "prices": prices}
+        return CostsByGroup(
+            group=group,
+            from_=period.first,
+            to=period.last,
+            timezone=period.zone,
+            prices=cast("list[ModelPrice]", prices),
+            **found,
+        )
 
-    @router.on("GET /savings", Savings, role="viewer")
-    async def savings(self, authed: AuthedRequest) -> Reply:
+    @router.on("GET /savings", role="viewer")
+    async def savings(self, authed: AuthedRequest) -> Savings:
         """Get this month's savings by caching and summaries."""
         period = period_of(self.settings, {})
         found = await self.cost_insights.load_savings(period)
         price_on = load_price_list(self.settings).find_prices
         paid = None if found["summaries_unknown"] else found["summaries_micro"]
-        return {
-            "from": period.first,
-            "to": period.last,
-            "caching": compute_caching_savings(found["cached"], price_on),
-            "summaries": compute_summary_savings(found["compacted"], price_on, paid_micro=paid),
-            "summarised_turns": sum(row["turns"] for row in found["compacted"]),
-            "summaries_paid_micro": paid,
-            "uncounted_calls": found["uncounted_calls"],
-        }
+        return Savings(
+            from_=period.first,
+            to=period.last,
+            caching=compute_caching_savings(found["cached"], price_on),
+            summaries=compute_summary_savings(found["compacted"], price_on, paid_micro=paid),
+            summarised_turns=sum(row["turns"] for row in found["compacted"]),
+            summaries_paid_micro=paid,
+            uncounted_calls=found["uncounted_calls"],
+        )
 
     @router.on("GET /export/sessions.csv", role="viewer", media="text/csv")
     async def export_sessions(self, authed: AuthedRequest, **filters: Unpack[Filters]) -> Reply:

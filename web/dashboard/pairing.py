@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from shared.adapters.postgres.dashboard.telegram import PostgresTelegramBots
 from shared.adapters.postgres.telegram.access import OWNER_LINK_MINUTES, PostgresTelegramAccess
@@ -17,7 +16,7 @@ from shared.ports import AccessRow
 from shared.services.admin.pairing_service import PairingService
 from web.dashboard.access import AuthedRequest
 from web.rest.kinds import describe
-from web.rest.operation import OperationRouter, Reply
+from web.rest.operation import OperationRouter
 from web.security import HttpRefusal
 
 router = OperationRouter()
@@ -25,23 +24,46 @@ _MOST = 2**53
 BotId = Annotated[int, describe("id of a bot at Telegram", ge=1, le=_MOST)]
 TelegramId = Annotated[int | None, Field(ge=-_MOST, le=_MOST)]
 
-AccessRequest = TypedDict("AccessRequest", {
-    "bot": int, "username": str | None, "chat": int, "group": bool, "state": str, "owner": bool,
-    "name": str | None, "handle": str | None, "code": str | None, "asked_at": datetime,
-    "decided_by": str | None,
-})  # fmt: skip
-OwnedBot = TypedDict("OwnedBot", {
-    "bot": int, "username": str,
-    "owners": Annotated[int, describe("number of people who decide in Telegram who may write")],
-})  # fmt: skip
-Pairing = TypedDict("Pairing", {
-    "requests": list[AccessRequest], "bots": list[str], "owned_bots": list[OwnedBot], "code_hours": int,
-})  # fmt: skip
-OwnerLink = TypedDict("OwnerLink", {
-    "link": Annotated[str, describe("link that works once; the first person to open it owns the bot")],
-    "minutes": Annotated[int, describe("minutes that the link is valid")],
-})  # fmt: skip
-Paired = TypedDict("Paired", {"request": AccessRequest})
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessRequest:
+    bot: int
+    username: str | None
+    chat: int
+    group: bool
+    state: str
+    owner: bool
+    name: str | None
+    handle: str | None
+    code: str | None
+    asked_at: datetime
+    decided_by: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnedBot:
+    bot: int
+    username: str
+    owners: Annotated[int, describe("number of people who decide in Telegram who may write")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairing:
+    requests: list[AccessRequest]
+    bots: list[str]
+    owned_bots: list[OwnedBot]
+    code_hours: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerLink:
+    link: Annotated[str, describe("link that works once; the first person to open it owns the bot")]
+    minutes: Annotated[int, describe("minutes that the link is valid")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paired:
+    request: AccessRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,36 +74,31 @@ class PairingHandlers:
     telegram_access: PostgresTelegramAccess
     telegram_bots: PostgresTelegramBots
 
-    @router.on("GET /pairing", Pairing, role="viewer")
-    async def list_pairing(self, authed: AuthedRequest) -> Reply:
+    @router.on("GET /pairing", role="viewer")
+    async def list_pairing(self, authed: AuthedRequest) -> Pairing:
         """List requests for access to the bots."""
         access = self.telegram_access
         bots = {bot.bot_id: bot.username for bot in await self.telegram_bots.list_bots()}
         may = authed.operator.has_role("operator")
-        rows = [_chat_payload(row, bots, may=may) for row in await access.list_all()]
+        rows = [_request(row, bots, may=may) for row in await access.list_all()]
         owners = await access.count_owners()
         owned = [
-            {"bot": bot, "username": name, "owners": owners.get(bot, 0)} for bot, name in bots.items() if name
+            OwnedBot(bot=bot, username=name, owners=owners.get(bot, 0)) for bot, name in bots.items() if name
         ]
         if not authed.refresh:
             await authed.record("read.pairing")
-        return {
-            "requests": rows,
-            "bots": sorted(bots.values()),
-            "owned_bots": owned,
-            "code_hours": CODE_HOURS,
-        }
+        return Pairing(requests=rows, bots=sorted(bots.values()), owned_bots=owned, code_hours=CODE_HOURS)
 
-    @router.on("POST /pairing/{bot}/owner-link", OwnerLink, role="admin", missing="There is no such bot.")
-    async def make_owner_link(self, authed: AuthedRequest, bot: BotId) -> Reply:
+    @router.on("POST /pairing/{bot}/owner-link", role="admin", missing="There is no such bot.")
+    async def make_owner_link(self, authed: AuthedRequest, bot: BotId) -> OwnerLink:
         """Create an owner link of a bot.
 
         The first person to open it in Telegram becomes an owner. Earlier owners and unused links remain.
         """
         link = await self.pairing_service.issue_owner_link(bot, by=authed.operator.name)
-        return {"link": link, "minutes": OWNER_LINK_MINUTES}
+        return OwnerLink(link=link, minutes=OWNER_LINK_MINUTES)
 
-    @router.on("POST /pairing", Paired, role="operator", body="PairingMove")
+    @router.on("POST /pairing", role="operator", body="PairingMove")
     async def decide_pairing(
         self,
         authed: AuthedRequest,
@@ -90,7 +107,7 @@ class PairingHandlers:
         code: Annotated[str, Field(max_length=40)] = "",
         bot: TelegramId = None,
         chat: TelegramId = None,
-    ) -> Reply:
+    ) -> Paired:
         """Approve, refuse, block or allow a chat.
 
         `approve` and `refuse` need the `code` of a request; `block` and `allow` need the ids of `bot` and
@@ -100,7 +117,7 @@ class PairingHandlers:
             row = await self._by_code(authed, code, allowed=action == "approve")
         else:
             row = await self._by_chat(authed, bot, chat, allowed=action == "allow")
-        return {"request": _chat_payload(row, {}, may=True)}
+        return Paired(request=_request(row, {}, may=True))
 
     async def _by_code(self, authed: AuthedRequest, code: str, *, allowed: bool) -> AccessRow:
         if not code:
@@ -117,18 +134,19 @@ class PairingHandlers:
         return await self.pairing_service.decide_chat(bot, chat, allowed=allowed, by=by, actor=by)
 
 
-def _chat_payload(row: AccessRow, bots: Mapping[int, str], *, may: bool) -> dict[str, Any]:
+def _request(row: AccessRow, bots: Mapping[int, str], *, may: bool) -> AccessRequest:
+    """Return a request as operators see it; only those who `may` decide get its code."""
     lapsed = row.state == "pending" and datetime.now(UTC) - row.asked_at > timedelta(hours=CODE_HOURS)
-    return {
-        "bot": row.bot_id,
-        "username": bots.get(row.bot_id) or None,
-        "chat": row.chat_id,
-        "group": row.chat_id < 0,
-        "state": "lapsed" if lapsed else row.state,
-        "owner": row.owner and row.state == "allowed",
-        "name": row.name or None,
-        "handle": row.username or None,
-        "code": row.code if may and not lapsed else None,
-        "asked_at": row.asked_at,
-        "decided_by": row.decided_by or None,
-    }
+    return AccessRequest(
+        bot=row.bot_id,
+        username=bots.get(row.bot_id) or None,
+        chat=row.chat_id,
+        group=row.chat_id < 0,
+        state="lapsed" if lapsed else row.state,
+        owner=row.owner and row.state == "allowed",
+        name=row.name or None,
+        handle=row.username or None,
+        code=row.code if may and not lapsed else None,
+        asked_at=row.asked_at,
+        decided_by=row.decided_by or None,
+    )

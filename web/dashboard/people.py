@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, NotRequired
+from typing import Annotated, NotRequired, cast
 from uuid import UUID
 
 from pydantic import Field
@@ -63,10 +63,24 @@ ErasureProgress = TypedDict("ErasureProgress", {
     "id": int, "state": str, "step": int, "steps": int, "counts": RowCounts, "at": datetime,
     "finished_at": datetime | None,
 })  # fmt: skip
-Erasure = TypedDict("Erasure", {"counts": RowCounts, "erasure": ErasureProgress | None})
 
-ErasureBegun = TypedDict("ErasureBegun", {"erasure": int, "finished": bool, "counts": RowCounts})
-Held = TypedDict("Held", {"changed": bool})
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erasure:
+    counts: RowCounts
+    erasure: ErasureProgress | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasureBegun:
+    erasure: int
+    finished: bool
+    counts: RowCounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    changed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,21 +126,24 @@ class PeopleHandlers:
             headers=HEADERS,
         )
 
-    @router.on("GET /people/{id}/erasure", Erasure, role="viewer", missing=_NOBODY)
-    async def preview_erasure(self, authed: AuthedRequest, person: PersonId) -> Reply:
+    @router.on("GET /people/{id}/erasure", role="viewer", missing=_NOBODY)
+    async def preview_erasure(self, authed: AuthedRequest, person: PersonId) -> Erasure:
         """Get scope and progress of an erasure."""
         preview = await self.person_service.preview_erasure(person)
         running = await self.people_insights.load_erasure(person)
-        return {"counts": {name: preview.counts.get(name, 0) for name in COUNTED}, "erasure": running}
+        return Erasure(
+            counts={name: preview.counts.get(name, 0) for name in COUNTED},
+            erasure=cast("ErasureProgress | None", running),
+        )
 
-    @router.on("POST /people/{id}/erasure", ErasureBegun, role="admin", body="ErasureWish", missing=_NOBODY)
+    @router.on("POST /people/{id}/erasure", role="admin", body="ErasureWish", missing=_NOBODY)
     async def erase_person(
         self,
         authed: AuthedRequest,
         person: PersonId,
         *,
         confirm: Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 300})],
-    ) -> Reply:
+    ) -> ErasureBegun | None:
         """Erase a person permanently.
 
         `confirm` must be the person's name or id. A worker completes long erasures in the background.
@@ -142,11 +159,12 @@ class PeopleHandlers:
         report = await self.person_service.erase_person(
             person, by=who.name, actor=f"operator:{who.operator_id}", patience=ERASE_SECONDS
         )
-        return {"erasure": report.erasure_id, "finished": report.finished, "counts": dict(report.counts)}
+        return ErasureBegun(erasure=report.erasure_id, finished=report.finished, counts=dict(report.counts))
 
     @router.on(
-        "POST /people/{id}/hold", Held, role="admin", body="HoldWish", refusals=(404,), missing=_NOBODY
+        "POST /people/{id}/hold", role="admin", body="HoldWish", refusals=(404,), missing=_NOBODY
     )  # fmt: skip
-    async def hold_person(self, authed: AuthedRequest, person: PersonId, *, on: bool) -> Reply:
+    async def hold_person(self, authed: AuthedRequest, person: PersonId, *, on: bool) -> Held:
         """Place or lift a legal hold."""
-        return {"changed": await self.person_service.hold_person(person, on=on, by=authed.operator.name)}
+        changed = await self.person_service.hold_person(person, on=on, by=authed.operator.name)
+        return Held(changed=changed)

@@ -82,6 +82,7 @@ from web.dashboard.sign_in.second_factor import SecondFactorHandlers
 from web.dashboard.sites import SiteHandlers
 from web.dashboard.work import WorkHandlers
 from web.ports import CommandRunner, FileUploads
+from web.protocol.answers import to_plain
 from web.rest.operation import HandlerTable, Operation, OperationRouter
 from web.server.client_limiter import ClientLimiter
 from web.server.dashboard_streams import DashboardNews, Live
@@ -108,9 +109,8 @@ class PageHandlers:
         language = language_of(authed.request)
         page = (login.PAGES / "index.html").read_text(encoding="utf-8")
         text = translate_page(language, page, static_root=self.static_root)
-        text = text.replace(
-            "[[me]]", json.dumps(api.build_me(authed.operator, self.offer)).replace("<", "\\u003c")
-        )
+        me = json.dumps(api.build_me(authed.operator, self.offer), default=to_plain)
+        text = text.replace("[[me]]", me.replace("<", "\\u003c"))
         if language != ENGLISH:
             early = f'<link rel="preload" as="fetch" crossorigin href="/dashboard/words/{language}">\n</head>'
             text = text.replace("</head>", early)

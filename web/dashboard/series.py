@@ -15,7 +15,7 @@ from shared.adapters.postgres.dashboard.session_list import BadQuery
 from shared.config.settings import Settings
 from web.dashboard.access import AuthedRequest
 from web.rest.kinds import choice, describe
-from web.rest.operation import OperationRouter, Reply
+from web.rest.operation import OperationRouter
 
 router = OperationRouter()
 RANGES = {"24h": 1, "7d": 7, "30d": 30, "90d": 90}
@@ -60,12 +60,17 @@ class SeriesPoint(SeriesTotal):
     at: datetime
 
 
-Series = TypedDict("Series", {
-    "from": date, "to": date, "timezone": str, "step": str, "steps": list[SeriesPoint], "total": SeriesTotal,
-    "before": Annotated[SeriesTotal | None, describe("totals of the preceding period of equal length")],
-    "counted_at": datetime | None,
-    "since": Annotated[datetime | None, describe("start of counting; older data are not included")],
-})  # fmt: skip
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    from_: date
+    to: date
+    timezone: str
+    step: str
+    steps: list[SeriesPoint]
+    total: SeriesTotal
+    before: Annotated[SeriesTotal | None, describe("totals of the preceding period of equal length")]
+    counted_at: datetime | None
+    since: Annotated[datetime | None, describe("start of counting; older data are not included")]
 
 
 def today_of(settings: Settings) -> date:
@@ -93,8 +98,8 @@ class SeriesHandlers:
     settings: Settings
     hourly_stats: PostgresHourlyStats
 
-    @router.on("GET /series", Series, role="viewer")
-    async def series(self, authed: AuthedRequest, **asked: Unpack[Stepped]) -> Reply:
+    @router.on("GET /series", role="viewer")
+    async def series(self, authed: AuthedRequest, **asked: Unpack[Stepped]) -> Series:
         """Get figures over time by hour or day.
 
         Each step and each total has `messages`, `people`, `answers`, `errors`, `first_token_p50_ms`,
@@ -108,4 +113,4 @@ class SeriesHandlers:
         if step not in STEPS:
             raise BadQuery(f"step is one of {', '.join(STEPS)}")
         found = await self.hourly_stats.load_series(period, "hour" if step == "hour" else "day")
-        return {"from": period.first, "to": period.last, "timezone": period.zone, "step": step, **found}
+        return Series(from_=period.first, to=period.last, timezone=period.zone, step=step, **found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import Field
@@ -28,6 +28,7 @@ from shared.services.privacy.export import DataExporter
 from web.dashboard.access import HEADERS, AuthedRequest, raise_conflicts
 from web.dashboard.api import ContextParts, SessionId, SummaryId, run_command
 from web.ports import CommandRunner
+from web.protocol.answers import ABSENT, Absent
 from web.rest.arguments import Json, Shape
 from web.rest.files import Format, send_file
 from web.rest.kinds import Digits, Success, choice, describe
@@ -71,42 +72,99 @@ Timeline = TypedDict("Timeline", {
 PolicyNumbers = Annotated[
     dict[str, Any], describe("values of the context policy, by name; docs/context.md describes them")
 ]
-PolicyOverride = TypedDict("PolicyOverride", {
-    "name": str,
-    "preset": Annotated[Any, describe("value of the preset")],
-    "effective": Annotated[Any, describe("value in force")], "by": str,
-})  # fmt: skip
-NextSummary = TypedDict("NextSummary", {
-    "turns": Annotated[int, describe("estimated messages until then; 0 if it is due")],
-    "soon": bool,
-    "withheld": Annotated[
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverriddenSetting:
+    name: str
+    preset: Annotated[Any, describe("value of the preset")]
+    effective: Annotated[Any, describe("value in force")]
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextSummary:
+    turns: Annotated[int, describe("estimated messages until then; 0 if it is due")]
+    soon: bool
+    withheld: Annotated[
         str, describe("`off`, `manual`, `held`, `thrashing`, `nothing`, `hook`; empty if it comes")
-    ],
-})  # fmt: skip
-WindowNow = TypedDict("WindowNow", {
-    "used": int | None, "reserved": int, "limit": int, "pct": float | None, "status": str | None,
-    "parts": ContextParts | None, "free": int | None, "beyond": int, "answer": int, "reserve": int,
-    "next": Annotated[NextSummary | None, describe("the next automatic summary; null before the first turn")],
-    "window": int, "hard": int, "flush_at": int, "compact_at": int | None, "fixed": int, "unsent": int,
-    "memory": str, "model": str, "model_window": int | None, "preset": str, "numbers": PolicyNumbers,
-    "overrides": list[PolicyOverride],
-})  # fmt: skip
-Replay = TypedDict("Replay", {
-    "turn": int, "call": int, "calls": int, "newest": int | None,
-    "gone": Annotated[str | None, Field(description="reason why the request is not available")],
-    "same": bool, "differs": Annotated[str | None, describe("difference from what was sent")],
-    "model": str | None, "pieces": list[Piece],
-    "body": NotRequired[
-        Annotated[dict[str, Any], Field(description="request body that the provider received")]
-    ],
-})  # fmt: skip
-UnsaidItem = TypedDict("UnsaidItem", {"id": str, "kind": str, "text": str})
-SummaryPin = TypedDict("SummaryPin", {"seq": int, "turn": int, "text": str, "said": bool})
-SummaryNote = TypedDict("SummaryNote", {"text": str, "said": bool})
-SummaryDiff = TypedDict("SummaryDiff", {
-    "id": UUID, "former": UUID | None, "lines": list[DiffLine], "items": list[ItemChange], "kept": int,
-    "unsaid": list[UnsaidItem], "pins": list[SummaryPin], "notes": list[SummaryNote],
-})  # fmt: skip
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowNow:
+    used: int | None
+    reserved: int
+    limit: int
+    pct: float | None
+    status: str | None
+    parts: ContextParts | None
+    free: int | None
+    beyond: int
+    answer: int
+    reserve: int
+    next: Annotated[NextSummary | None, describe("the next automatic summary; null before the first turn")]
+    window: int
+    hard: int
+    flush_at: int
+    compact_at: int | None
+    fixed: int
+    unsent: int
+    memory: str
+    model: str
+    model_window: int | None
+    preset: str
+    numbers: PolicyNumbers
+    overrides: list[OverriddenSetting]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    turn: int
+    call: int
+    calls: int
+    newest: int | None
+    gone: Annotated[str | None, Field(description="reason why the request is not available")]
+    same: bool
+    differs: Annotated[str | None, describe("difference from what was sent")]
+    model: str | None
+    pieces: tuple[Piece, ...]
+    body: Annotated[dict[str, Any], Field(description="request body that the provider received")] | Absent = (
+        ABSENT
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnsaidItem:
+    id: str
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryPin:
+    seq: int
+    turn: int
+    text: str
+    said: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryNote:
+    text: str
+    said: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryComparison:
+    id: UUID
+    former: UUID | None
+    lines: tuple[DiffLine, ...]
+    items: tuple[ItemChange, ...]
+    kept: int
+    unsaid: list[UnsaidItem]
+    pins: list[SummaryPin]
+    notes: list[SummaryNote]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +188,8 @@ class SessionHandlers:
         """List the fill of the context by turn."""
         return await self.session_insights.load_timeline(session, max_points=max_points, from_turn=from_turn)
 
-    @router.on("GET /sessions/{id}/now", WindowNow, role="viewer")
-    async def window_now(self, authed: AuthedRequest, session: SessionId) -> Reply:
+    @router.on("GET /sessions/{id}/now", role="viewer")
+    async def window_now(self, authed: AuthedRequest, session: SessionId) -> WindowNow | None:
         """Get the current context and its limits."""
         session_id = await self.session_insights.find_session_id(session)
         if session_id is None:
@@ -139,7 +197,7 @@ class SessionHandlers:
         with raise_conflicts():
             return _now(await self._inspecting().load_snapshot(session_id))
 
-    @router.on("GET /sessions/{id}/replay", Replay, role="viewer")
+    @router.on("GET /sessions/{id}/replay", role="viewer")
     async def replay(
         self,
         authed: AuthedRequest,
@@ -150,7 +208,7 @@ class SessionHandlers:
             int | None, Digits(1), describe("number of the call within the turn; the last by default")
         ] = None,
         sent: Annotated[str, choice("`1` adds the request as it was sent", "1")] = "",
-    ) -> Reply:
+    ) -> Replay | None:
         """Get the request of a model call."""
         session_id = await self.session_insights.find_session_id(session)
         if session_id is None:
@@ -159,12 +217,13 @@ class SessionHandlers:
         newest = await self.session_insights.find_newest_turn(session_id)
         turn = turn or newest or 0
         found = await inspecting.replay_call(session_id, turn, call) if turn else None
-        page = _replay(found, turn)
+        body: dict[str, Any] | Absent = ABSENT
         if found is not None and found.request is not None and sent == "1":
-            page["body"] = dict(await inspecting.build_body(found.request))
+            body = dict(await inspecting.build_body(found.request))
         if not authed.refresh:
             await authed.record("read.replay", authed.request.match_info["id"], turn=turn)
-        return {**page, "newest": newest}
+        found = found or ReplayedCall(turn=turn, call=0, calls=0, gone="none", same=False)
+        return _replay(found, newest=newest, body=body)
 
     @router.on("GET /sessions/{id}/export", role="viewer", media=EXPORTS)
     async def export_session(
@@ -207,7 +266,7 @@ class SessionHandlers:
             return asdict(await inspecting.estimate_compaction(session_id, force=force == "1"))
 
     @router.on(
-        "POST /sessions/{id}/compact", Success, role="operator", body="CompactNow", most_bytes=BODY_BYTES,
+        "POST /sessions/{id}/compact", role="operator", body="CompactNow", most_bytes=BODY_BYTES,
         refusals=_TAKES_LONG,
     )  # fmt: skip
     async def compact_now(
@@ -217,7 +276,7 @@ class SessionHandlers:
         *,
         focus: Annotated[str | None, Field(max_length=300, title="words of at most 300 characters")] = "",
         force: bool | None = False,
-    ) -> Reply:
+    ) -> Success | None:
         """Summarise older messages now.
 
         The answer comes when the summary is stored.
@@ -226,7 +285,7 @@ class SessionHandlers:
         return await self._run(authed, session, "compact", args)
 
     @router.on(
-        "POST /sessions/{id}/compaction", Success, role="operator", body="CompactionChoice",
+        "POST /sessions/{id}/compaction", role="operator", body="CompactionChoice",
         most_bytes=BODY_BYTES,
     )  # fmt: skip
     async def choose_compaction(
@@ -240,7 +299,7 @@ class SessionHandlers:
             Field(ge=0, le=10_000_000),
             describe("tokens, up to the hard limit; 0: the agent's own"),
         ] = None,
-    ) -> Reply:
+    ) -> Success | None:
         """Set how a conversation is summarised.
 
         Returns the sentence that the person would read. A number beyond the hard limit is refused with the
@@ -251,13 +310,13 @@ class SessionHandlers:
         if not wishes:
             raise HttpRefusal(400, "bad_input", "Send `automatic`, `limit` or both.")
         # The limit may be refused, and then nothing is changed.
-        done: Reply = None
+        done: Success | None = None
         for wish in reversed(wishes):
             done = await self._run(authed, session, "compact", wish, action="session.compaction")
         return done
 
     @router.on(
-        "POST /sessions/{id}/flush", Success, role="operator", most_bytes=BODY_BYTES, refusals=_TAKES_LONG
+        "POST /sessions/{id}/flush", role="operator", most_bytes=BODY_BYTES, refusals=_TAKES_LONG
     )  # fmt: skip
     async def flush_now(
         self,
@@ -265,7 +324,7 @@ class SessionHandlers:
         session: SessionId,
         *,
         body: Annotated[Json | None, Shape(FlushNow)] = None,
-    ) -> Reply:
+    ) -> Success | None:
         """Save new facts to memory now.
 
         The answer comes when the flush is done.
@@ -274,7 +333,7 @@ class SessionHandlers:
 
     async def _run(
         self, authed: AuthedRequest, session: UUID, name: str, args: str = "", *, action: str = ""
-    ) -> Reply:
+    ) -> Success | None:
         session_id = await self.session_insights.find_session_id(session)
         if session_id is None:
             return None
@@ -283,8 +342,8 @@ class SessionHandlers:
             self.commands, authed, session_id, name, args, action=action or f"session.{name}", about=about
         )
 
-    @router.on("GET /compactions/{id}/diff", SummaryDiff, role="viewer")
-    async def diff_summary(self, authed: AuthedRequest, summary: SummaryId) -> Reply:
+    @router.on("GET /compactions/{id}/diff", role="viewer")
+    async def diff_summary(self, authed: AuthedRequest, summary: SummaryId) -> SummaryComparison | None:
         """Compare a summary with the preceding one."""
         found = await self.session_insights.load_diff(summary)
         if found is None:
@@ -294,16 +353,16 @@ class SessionHandlers:
         former = found["former"] or {"summary": "", "ledger": {}, "id": None}
         ledger, text = ledger_from_json(found["ledger"]), found["summary"]
         compared = compare(ledger_from_json(former["ledger"]), former["summary"], ledger, text)
-        return {
-            "id": found["id"],
-            "former": former["id"],
-            "lines": compared.lines,
-            "items": compared.items,
-            "kept": compared.kept,
-            "unsaid": [{"id": item.id, "kind": item.kind, "text": item.text} for item in compared.unsaid],
-            "pins": [_pin(pin, found["summary"]) for pin in found["pins"]],
-            "notes": [{"text": text, "said": says(found["summary"], text)} for text in found["notes"]],
-        }
+        return SummaryComparison(
+            id=found["id"],
+            former=former["id"],
+            lines=compared.lines,
+            items=compared.items,
+            kept=compared.kept,
+            unsaid=[UnsaidItem(id=item.id, kind=item.kind, text=item.text) for item in compared.unsaid],
+            pins=[_pin(pin, text) for pin in found["pins"]],
+            notes=[SummaryNote(text=note, said=says(text, note)) for note in found["notes"]],
+        )
 
     def _inspecting(self) -> ContextInspector:
         if self.context_inspector is None:
@@ -311,61 +370,59 @@ class SessionHandlers:
         return self.context_inspector
 
 
-def _pin(pin: Mapping[str, Any], summary: str) -> dict[str, Any]:
+def _pin(pin: Mapping[str, Any], summary: str) -> SummaryPin:
     words = text_of(tuple(block_from_json(block) for block in pin["blocks"]))
-    return {"seq": pin["seq"], "turn": pin["turn"], "text": words, "said": says(summary, words)}
+    return SummaryPin(seq=pin["seq"], turn=pin["turn"], text=words, said=says(summary, words))
 
 
-def _next(gauge: ContextMeasured) -> dict[str, Any]:
-    return {
-        "turns": gauge.summary_turns, "soon": gauge.summary_soon, "withheld": gauge.summary_withheld
-    }  # fmt: skip
+def _next(gauge: ContextMeasured) -> NextSummary:
+    return NextSummary(turns=gauge.summary_turns, soon=gauge.summary_soon, withheld=gauge.summary_withheld)
 
 
-def _now(found: ContextSnapshot) -> dict[str, Any]:
+def _now(found: ContextSnapshot) -> WindowNow:
     budget, gauge = found.budget, found.gauge
     used = gauge.used if gauge else None
     limit = gauge.limit if gauge else budget.gauge_of
-    return {
-        "used": used,
-        "reserved": gauge.reserved if gauge else 0,
-        "limit": limit,
-        "pct": gauge.percent if gauge else None,
-        "status": gauge.status if gauge else None,
-        "parts": dict(gauge.parts) if gauge else None,
-        "free": max(0, limit - used) if used is not None else None,
-        "beyond": max(0, budget.window - budget.limit - budget.out),
-        "answer": budget.out,
-        "reserve": budget.reserve,
-        "next": _next(gauge) if gauge else None,
-        "window": budget.window,
-        "hard": budget.hard,
-        "flush_at": budget.flush_at,
-        "compact_at": budget.compact_at,
-        "fixed": budget.fixed,
-        "unsent": found.unsent,
-        "memory": found.memory,
-        "model": found.card.name,
-        "model_window": found.card.window if found.card.window_known else None,
-        "preset": found.preset,
-        "numbers": dict(found.policy),
-        "overrides": [asdict(one) for one in found.overrides],
-    }
+    return WindowNow(
+        used=used,
+        reserved=gauge.reserved if gauge else 0,
+        limit=limit,
+        pct=gauge.percent if gauge else None,
+        status=gauge.status if gauge else None,
+        parts=dict(gauge.parts) if gauge else None,
+        free=max(0, limit - used) if used is not None else None,
+        beyond=max(0, budget.window - budget.limit - budget.out),
+        answer=budget.out,
+        reserve=budget.reserve,
+        next=_next(gauge) if gauge else None,
+        window=budget.window,
+        hard=budget.hard,
+        flush_at=budget.flush_at,
+        compact_at=budget.compact_at,
+        fixed=budget.fixed,
+        unsent=found.unsent,
+        memory=found.memory,
+        model=found.card.name,
+        model_window=found.card.window if found.card.window_known else None,
+        preset=found.preset,
+        numbers=dict(found.policy),
+        overrides=[
+            OverriddenSetting(name=one.name, preset=one.preset, effective=one.effective, by=one.by)
+            for one in found.overrides
+        ],
+    )
 
 
-def _replay(found: ReplayedCall | None, turn: int) -> dict[str, Any]:
-    if found is None:
-        return {
-            "turn": turn, "call": 0, "calls": 0, "gone": GONE["none"], "same": False, "differs": None,
-            "model": None, "pieces": [],
-        }  # fmt: skip
-    return {
-        "turn": found.turn,
-        "call": found.call,
-        "calls": found.calls,
-        "gone": GONE.get(found.gone) if found.gone else None,
-        "same": found.same and not found.gone,
-        "differs": DIFFERS.get(found.differs),
-        "model": found.model or None,
-        "pieces": [asdict(piece) for piece in found.pieces],
-    }
+def _replay(found: ReplayedCall, *, newest: int | None, body: dict[str, Any] | Absent) -> Replay:
+    return Replay(
+        turn=found.turn,
+        call=found.call,
+        calls=found.calls,
+        newest=newest,
+        gone=GONE.get(found.gone) if found.gone else None,
+        same=found.same and not found.gone,
+        differs=DIFFERS.get(found.differs),
+        model=found.model or None,
+        pieces=found.pieces,
+        body=body,
+    )

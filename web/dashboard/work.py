@@ -126,10 +126,20 @@ Deliveries = TypedDict("Deliveries", {
     "states": DeliveryStates, "on_their_way": int, "oldest": datetime | None,
     "deliveries": list[DoubtedPart], "next": str | None, "total": NotRequired[Total | None],
 })  # fmt: skip
-NotChanged = TypedDict("NotChanged", {"what": str, "why": str})
-WorkChanged = TypedDict("WorkChanged", {
-    "changed": int, "skipped": int, "left": int, "why": list[NotChanged],
-})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotChanged:
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedWork:
+    changed: int
+    skipped: int
+    left: int
+    why: list[NotChanged]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,10 +215,10 @@ class WorkHandlers:
             )
         return page
 
-    @router.on("POST /jobs/retry", WorkChanged, role="operator", body="JobsChange")
+    @router.on("POST /jobs/retry", role="operator", body="JobsChange")
     async def retry_jobs(
         self, authed: AuthedRequest, *, ids: JobIds = None, match: Match | None = None, through: Newest = None
-    ) -> Reply:
+    ) -> ChangedWork:
         """Retry jobs that failed or wait after an error.
 
         Select jobs by `ids`, or all that `match` up to the job `through`. Jobs whose state has changed since
@@ -216,10 +226,10 @@ class WorkHandlers:
         """
         return await self._change_jobs(authed, "retry", ids, match, through)
 
-    @router.on("POST /jobs/cancel", WorkChanged, role="operator", body="JobsChange")
+    @router.on("POST /jobs/cancel", role="operator", body="JobsChange")
     async def cancel_jobs(
         self, authed: AuthedRequest, *, ids: JobIds = None, match: Match | None = None, through: Newest = None
-    ) -> Reply:
+    ) -> ChangedWork:
         """Cancel jobs that no worker has claimed.
 
         Select jobs by `ids`, or all that `match` up to the job `through`. Jobs whose state has changed since
@@ -234,7 +244,7 @@ class WorkHandlers:
         ids: Sequence[int] | None,
         match: Match | None,
         through: int | None,
-    ) -> Reply:
+    ) -> ChangedWork:
         job_admin, who = self._job_admin(), authed.operator.name
         if match is not None:
             if through is None:
@@ -243,34 +253,34 @@ class WorkHandlers:
                 )
             which = JobMatch(**match)
             check_match(which)
-            return _changes_payload(
-                await job_admin.change_matching_jobs(verb, which, through=through, actor=who)
-            )
+            return _changes(await job_admin.change_matching_jobs(verb, which, through=through, actor=who))
         if ids is None:
             raise HttpRefusal(400, "bad_input", f"`ids` are 1 to {NAMED_AT_MOST} numbers of jobs.")
-        return _changes_payload(await job_admin.change_jobs(verb, sorted(set(ids)), actor=who))
+        return _changes(await job_admin.change_jobs(verb, sorted(set(ids)), actor=who))
 
-    @router.on("POST /deliveries/arrived", WorkChanged, role="operator", body="PartsChange")
-    async def mark_arrived(self, authed: AuthedRequest, *, parts: Parts) -> Reply:
+    @router.on("POST /deliveries/arrived", role="operator", body="PartsChange")
+    async def mark_arrived(self, authed: AuthedRequest, *, parts: Parts) -> ChangedWork:
         """Mark uncertain deliveries as arrived.
 
         No message is sent.
         """
         return await self._change_parts(authed, "arrived", parts)
 
-    @router.on("POST /deliveries/send-again", WorkChanged, role="operator", body="PartsChange")
-    async def send_again(self, authed: AuthedRequest, *, parts: Parts) -> Reply:
+    @router.on("POST /deliveries/send-again", role="operator", body="PartsChange")
+    async def send_again(self, authed: AuthedRequest, *, parts: Parts) -> ChangedWork:
         """Send failed deliveries again.
 
         The bot process sends them. A part that had arrived appears twice in the chat.
         """
         return await self._change_parts(authed, "send_again", parts)
 
-    async def _change_parts(self, authed: AuthedRequest, verb: DeliveryVerb, parts: Sequence[Part]) -> Reply:
+    async def _change_parts(
+        self, authed: AuthedRequest, verb: DeliveryVerb, parts: Sequence[Part]
+    ) -> ChangedWork:
         keys = {
             PartKey(session=str(one["session"]), turn=one["turn"], part=one["part"]): None for one in parts
         }
-        return _changes_payload(
+        return _changes(
             await self._job_admin().change_deliveries(verb, list(keys), actor=authed.operator.name)
         )
 
@@ -280,10 +290,10 @@ class WorkHandlers:
         return self.job_admin
 
 
-def _changes_payload(done: Done) -> Reply:
-    return {
-        "changed": len(done.changed),
-        "skipped": len(done.skipped),
-        "left": done.more,
-        "why": [{"what": one.what, "why": one.why} for one in done.skipped[:_SHOWN_AT_MOST]],
-    }
+def _changes(done: Done) -> ChangedWork:
+    return ChangedWork(
+        changed=len(done.changed),
+        skipped=len(done.skipped),
+        left=done.more,
+        why=[NotChanged(what=one.what, why=one.why) for one in done.skipped[:_SHOWN_AT_MOST]],
+    )
