@@ -793,6 +793,46 @@ def test_silent_statement_is_found() -> None:
     assert list(_silent_statements(f'{statement}"""Rows."""')) == []
 
 
+COMPOSED = {
+    "compaction": 8, "dashboard": 85, "db": 34, "handover": 13, "memory": 36, "operations": 187, "people": 34,
+    "privacy": 20, "telegram": 47, "turns": 51,
+}  # fmt: skip
+"""Statements of each room of the stores that exist only after Python has put them together; may only fall.
+
+A statement is one text: constants are arguments of `Named`, and what statements share is a view or a function
+of the database. What depends on a query of the dashboard is assembled with `Arguments`.
+"""
+_SQL = re.compile(
+    r"\b(SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH|FROM|WHERE|RETURNING|ON CONFLICT|EXISTS|JOIN)\b"
+)
+
+
+def _count_composed(source: str) -> int:
+    """Return the number of f-strings that hold SQL, without those inside of others."""
+    found = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.JoinedStr)]
+    inner = {id(part) for node in found for part in ast.walk(node) if part is not node}
+    texts = (
+        "".join(str(part.value) for part in node.values if isinstance(part, ast.Constant))
+        for node in found
+        if id(node) not in inner
+    )
+    return sum(bool(_SQL.search(text)) for text in texts)
+
+
+def test_statements_are_texts() -> None:
+    counted: Counter[str] = Counter()
+    for name, path in modules().items():
+        if _is_in(name, "shared.adapters.postgres") and name.count(".") > 3:
+            counted[name.split(".")[3]] += _count_composed(path.read_text())
+    more = {room: number for room, number in counted.items() if number > COMPOSED.get(room, 0)}
+    assert more == {}, "write statements out, or give what they share a name in the database"
+
+
+def test_composed_statement_is_found() -> None:
+    assert _count_composed('X = f"SELECT {columns} FROM turns"\nY = f"{name} of {room}"') == 1
+    assert _count_composed('X = "SELECT 1 FROM turns"') == 0
+
+
 def test_stores_take_their_pool_from_pool_store() -> None:
     _complain(
         [

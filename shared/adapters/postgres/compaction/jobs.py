@@ -489,7 +489,7 @@ class PostgresJobs(PoolStore):
     @store_method
     async def backfill_contacts(self) -> int:
         """Copy the person's name and kind into at most 1,000 sessions that lack them; return their number."""
-        return len(await self._pool.fetch(sql.TELL_WHOSE))
+        return len(await self._pool.fetch(*sql.TELL_WHOSE()))
 
 
 _NOT_CROSSED: Mapping[str, ChangeRefused] = {

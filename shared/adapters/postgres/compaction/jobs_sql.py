@@ -8,7 +8,6 @@ from shared.adapters.postgres.turns.turn_sql import (
     BROUGHT,
     NO_PICTURES,
     NOBODY_COMES,
-    OVERFLOW_COMES_FIRST,
     render_frozen_prefix,
     render_is_relayed,
 )
@@ -32,33 +31,6 @@ SELECT s.*, a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS no
 """)
 """State of a session as its job needs it; one statement, so that all columns are from one moment."""
 
-_KNOWN = "j.kind IN (" + ", ".join(f"'{kind}'" for kind in JOB_KINDS) + ")"
-"""Condition that this version knows a job's kind: jobs of a newer version wait for its workers."""
-
-_MAY_RUN = """j.kind <> ALL (ARRAY(
-  SELECT k.kind FROM job_kinds k WHERE k.paused OR k.concurrency <= (
-    SELECT count(*) FROM jobs r JOIN workers w ON w.id = r.leased_by AND worker_is_alive(w)
-     WHERE r.state = 'running' AND r.kind = k.kind)))"""
-"""Condition that a job's kind is not paused and has a free place; otherwise its due jobs wait."""
-
-_COMES_LAST = """(j.kind <> 'import' OR NOT EXISTS (
-  SELECT FROM jobs o WHERE o.kind <> 'import' AND o.state = 'due' AND o.due_at <= now()
-     AND o.due_at > now() - interval '1 minute')
- AND NOT EXISTS (
-  SELECT FROM jobs o JOIN workers w ON w.id = o.leased_by AND worker_is_alive(w)
-   WHERE o.kind = 'import' AND o.state = 'running' AND o.id <> j.id)
- AND NOT EXISTS (
-  SELECT FROM turns t JOIN sessions x ON x.id = t.session_id
-   WHERE t.ended_at IS NULL AND t.opened_at > now() - interval '10 minutes'
-     AND (t.waits_since IS NOT NULL OR x.contact_id IN (
-           SELECT contact_family(coalesce(p.merged_into, p.id)) FROM sessions m JOIN contacts p ON p.id = m.contact_id
-            WHERE m.id = j.session_id))))"""
-"""Condition that an import's summary may run.
-
-No import may run, and no other job, waiting turn or turn of its person be open. Jobs due for over a minute
-and turns open for over ten minutes do not count, since they wait for something else.
-"""
-
 LOCK_KIND = Named("""
 WITH k AS (
   SELECT kind FROM job_kinds
@@ -72,30 +44,75 @@ SELECT count(*), (SELECT pg_advisory_xact_lock(hashtextextended('evertalk.import
 All imports share one place.
 """
 
-CLAIM_JOB = Named(f"""
+CLAIM_JOB = Named(
+    """
 UPDATE jobs j
    SET state = 'running', leased_by = :worker_id, epoch = epoch + 1, attempt = attempt + 1, started_at = now()
- WHERE j.id = :job_id AND {_KNOWN} AND {_MAY_RUN} AND {_COMES_LAST}
+ WHERE j.id = :job_id
+   AND j.kind = ANY (:known_kinds)
+   AND j.kind <> ALL (ARRAY(
+         SELECT k.kind FROM job_kinds k WHERE k.paused OR k.concurrency <= (
+           SELECT count(*) FROM jobs r JOIN workers w ON w.id = r.leased_by AND worker_is_alive(w)
+            WHERE r.state = 'running' AND r.kind = k.kind)))
+   AND (j.kind <> 'import'
+        OR NOT EXISTS (
+             SELECT FROM jobs o WHERE o.kind <> 'import' AND o.state = 'due' AND o.due_at <= now()
+                AND o.due_at > now() - interval '1 minute')
+           AND NOT EXISTS (
+             SELECT FROM jobs o JOIN workers w ON w.id = o.leased_by AND worker_is_alive(w)
+              WHERE o.kind = 'import' AND o.state = 'running' AND o.id <> j.id)
+           AND NOT EXISTS (
+             SELECT FROM turns t JOIN sessions x ON x.id = t.session_id
+              WHERE t.ended_at IS NULL AND t.opened_at > now() - interval '10 minutes'
+                AND (t.waits_since IS NOT NULL OR x.contact_id IN (
+                      SELECT contact_family(coalesce(p.merged_into, p.id)) FROM sessions m
+                        JOIN contacts p ON p.id = m.contact_id WHERE m.id = j.session_id))))
    AND (j.state = 'due' AND j.due_at <= now()
         OR j.state = 'running' AND NOT EXISTS (
              SELECT FROM workers w WHERE w.id = j.leased_by AND worker_is_alive(w)))
    AND NOT EXISTS (SELECT FROM jobs o JOIN workers w ON w.id = o.leased_by
                     WHERE o.session_id = j.session_id AND o.state = 'running' AND o.id <> j.id)
 RETURNING j.*
-""")
+""",
+    known_kinds=JOB_KINDS,
+)
 """Claim a due job, or one whose worker died, if no other job of its session runs.
 
-The new epoch invalidates the claims of former workers.
+The new epoch invalidates the claims of former workers. Jobs of a kind that only a newer version knows wait for
+its workers; so do those whose kind is paused or has no free place. An import's summary waits while another
+import runs, and for other jobs, waiting turns and turns of its person; those open for longer than a minute or ten
+minutes do not count, since they wait for something else.
 """
 
-DUE_JOBS = Named(f"""
+DUE_JOBS = Named(
+    """
 SELECT id, kind, attempt FROM jobs j
- WHERE {_KNOWN} AND {_MAY_RUN} AND {_COMES_LAST} AND (j.state = 'due' AND j.due_at <= now()
-    OR j.state = 'running' AND NOT EXISTS (
-         SELECT FROM workers w WHERE w.id = j.leased_by AND worker_is_alive(w)))
+ WHERE j.kind = ANY (:known_kinds)
+   AND j.kind <> ALL (ARRAY(
+         SELECT k.kind FROM job_kinds k WHERE k.paused OR k.concurrency <= (
+           SELECT count(*) FROM jobs r JOIN workers w ON w.id = r.leased_by AND worker_is_alive(w)
+            WHERE r.state = 'running' AND r.kind = k.kind)))
+   AND (j.kind <> 'import'
+        OR NOT EXISTS (
+             SELECT FROM jobs o WHERE o.kind <> 'import' AND o.state = 'due' AND o.due_at <= now()
+                AND o.due_at > now() - interval '1 minute')
+           AND NOT EXISTS (
+             SELECT FROM jobs o JOIN workers w ON w.id = o.leased_by AND worker_is_alive(w)
+              WHERE o.kind = 'import' AND o.state = 'running' AND o.id <> j.id)
+           AND NOT EXISTS (
+             SELECT FROM turns t JOIN sessions x ON x.id = t.session_id
+              WHERE t.ended_at IS NULL AND t.opened_at > now() - interval '10 minutes'
+                AND (t.waits_since IS NOT NULL OR x.contact_id IN (
+                      SELECT contact_family(coalesce(p.merged_into, p.id)) FROM sessions m
+                        JOIN contacts p ON p.id = m.contact_id WHERE m.id = j.session_id))))
+   AND (j.state = 'due' AND j.due_at <= now()
+        OR j.state = 'running' AND NOT EXISTS (
+             SELECT FROM workers w WHERE w.id = j.leased_by AND worker_is_alive(w)))
  ORDER BY due_at LIMIT :limit
-""")
-"""Select jobs that are due or whose worker died, the longest due first."""
+""",
+    known_kinds=JOB_KINDS,
+)
+"""Select jobs that `CLAIM_JOB` may claim, by the same conditions, the longest due first."""
 
 SETTLE_PAGES = """
 UPDATE deliveries d SET state = 'delivered', delivered_at = now() FROM turns t
@@ -109,22 +126,25 @@ An earlier version could lose that state in a crash.
 """
 
 TOLD_AT_ONCE = 1_000
-TELL_WHOSE = f"""
+TELL_WHOSE = Named(
+    """
 WITH untold AS (
   SELECT id, contact_id FROM sessions WHERE person_kind IS NULL
-   ORDER BY id LIMIT {TOLD_AT_ONCE} FOR NO KEY UPDATE SKIP LOCKED
+   ORDER BY id LIMIT :told_at_once FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE sessions s SET person_name = p.display_name, person_kind = p.kind, person_anonymous = p.anonymous
   FROM untold JOIN contacts p ON p.id = untold.contact_id WHERE s.id = untold.id RETURNING s.id
-"""
+""",
+    told_at_once=TOLD_AT_ONCE,
+)
 """Copy names of persons into sessions that lack them.
 
 A rename at the same time updates its sessions too, so that none has the former name.
 """
 
-RUNNING = "id = :job_id AND epoch = :epoch AND state = 'running'"
-
-LOCK_RUNNING = Named(f"SELECT id FROM jobs WHERE {RUNNING} FOR UPDATE")
+LOCK_RUNNING = Named("""
+SELECT id FROM jobs WHERE id = :job_id AND epoch = :epoch AND state = 'running' FOR UPDATE
+""")
 
 MARK_TROUBLED = Named("""
 UPDATE sessions SET troubled_at = clock_timestamp()
@@ -135,13 +155,13 @@ UPDATE sessions SET troubled_at = clock_timestamp()
 Sessions are locked before jobs everywhere.
 """
 
-END_JOB = Named(f"""
+END_JOB = Named("""
 WITH j AS (
   UPDATE jobs SET state = :state, leased_by = NULL, last_error = :error, outcome = :outcome,
      faults = faults + :faults,
          failures = failures || :failures::jsonb, due_at = now() + make_interval(secs => :retry_seconds),
             ended_at = CASE WHEN :state = 'due' THEN NULL ELSE now() END
-   WHERE {RUNNING} RETURNING id
+   WHERE id = :job_id AND epoch = :epoch AND state = 'running' RETURNING id
 ), f AS (
   UPDATE flushes SET outcome = 'failed', error = 'the worker ended while it ran', ended_at = now() FROM j
    WHERE flushes.job_id = j.id AND flushes.outcome = 'running'
@@ -150,11 +170,14 @@ SELECT id FROM j
 """)
 """End a job, and mark a flush that it left running as failed; the next flush reads its turns."""
 
-ASK_JOB = Named(f"""
-INSERT INTO jobs (kind, session_id, key, trigger, payload)
-   VALUES (:kind, :session_id, :key, :trigger, :payload)
-{OVERFLOW_COMES_FIRST} RETURNING id
+ASK_JOB = Named("""
+INSERT INTO jobs (kind, session_id, key, trigger, payload) VALUES (:kind, :session_id, :key, :trigger, :payload)
+ON CONFLICT (key) WHERE state IN ('due', 'running') DO UPDATE
+   SET trigger = excluded.trigger, due_at = now(), payload = jobs.payload || excluded.payload
+ WHERE jobs.state = 'due' AND jobs.due_at > now() AND excluded.trigger = 'overflow'
+RETURNING id
 """)
+"""Insert a job that is due now; one in backoff becomes due when a session no longer fits."""
 
 ASK_JOB_LATER = Named("""
 INSERT INTO jobs (kind, session_id, key, trigger, payload, due_at)

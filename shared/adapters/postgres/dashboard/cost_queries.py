@@ -11,7 +11,6 @@ from shared.adapters.postgres.db.connecting import connect
 from shared.adapters.postgres.db.page_read import read_page
 from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.adapters.postgres.turns import turn_sql
-from shared.adapters.postgres.turns.answer_sql import USAGE
 from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
 from shared.adapters.postgres.turns.turns import build_usage_rows, find_reached_cap
 from shared.core.session.turns import Caps, Spending
@@ -172,8 +171,13 @@ class PostgresPlayground(PoolStore):
         await self._pool.execute(*_PLAYED(spent=build_usage_rows(spent)))
 
 
-_PLAYED = Named(f"""
-INSERT INTO usage (session_id, contact_id, purpose, {", ".join(USAGE)})
-SELECT 0, 0, 'playground', {", ".join(f"x.{name}" for name in USAGE)}
-  FROM jsonb_to_recordset(:spent::jsonb) AS x({", ".join(f"{name} {kind}" for name, kind in USAGE.items())})
+_PLAYED = Named("""
+INSERT INTO usage (session_id, contact_id, purpose, status, model, input_tokens, output_tokens,
+                   cache_read_tokens, cache_write_tokens, known, cost_micro, request_id)
+SELECT 0, 0, 'playground', x.status, x.model, x.input_tokens, x.output_tokens,
+       x.cache_read_tokens, x.cache_write_tokens, x.known, x.cost_micro, x.request_id
+  FROM jsonb_to_recordset(:spent::jsonb) AS
+       x(status text, model text, input_tokens bigint, output_tokens bigint, cache_read_tokens bigint,
+         cache_write_tokens bigint, known bool, cost_micro bigint, request_id text)
 """)
+"""Insert calls of the playground into the ledger; they belong to no conversation."""

@@ -113,23 +113,53 @@ _MARK = re.compile(
 """Pattern of named parameters outside of texts, comments and casts; in slices write `[1 : :most]`."""
 
 
+Constant: TypeAlias = bool | int | float | str | Sequence[str]
+
+
+def render_literal(value: Constant) -> str:
+    """Return a value as PostgreSQL writes it; a sequence of texts is an array."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return str(value) if value >= 0 else f"({value})"
+        case str():
+            return "'" + value.replace("'", "''") + "'"
+        case _:
+            return f"ARRAY[{', '.join(map(render_literal, value))}]::text[]"
+
+
 class Named:
     """SQL statement with named parameters: `await pool.fetch(*STATEMENT(site=…, seconds=…))`.
 
-    Calling it returns the statement with numbered parameters, and the values. A missing or unknown name
-    raises TypeError; a `$1` or an unclosed text in the statement raises ValueError at import.
+    The numbers that PostgreSQL wants are given once, when the module is imported, so that a statement is the
+    same text, and the same plan, at each call. A missing or unknown name is a TypeError; a number in the
+    statement or a text without an end is a ValueError.
+
+    `constants` are names whose values never change, such as limits of the core: the statement has them as
+    literals, with the plan of literals, and its calls do not give them.
     """
 
-    def __init__(self, statement: str) -> None:
+    def __init__(self, statement: str, /, **constants: Constant) -> None:
+        self.text = statement
+        self._constants = {name: render_literal(value) for name, value in constants.items()}
+        self._named: set[str] = set()
         self._places: dict[str, int] = {}
         self.sql = _MARK.sub(self._number, statement)
+        if unused := constants.keys() - self._named:
+            raise TypeError(f"not in the statement: {sorted(unused)}")
 
     def _number(self, found: re.Match[str]) -> str:
         if fault := found["fault"]:
             start = found.start()
             raise ValueError(f"{fault} at: {found.string[max(0, start - 60) : start + 20]}")
         name = found["name"]
-        return f"${self._places.setdefault(name, len(self._places) + 1)}" if name else found.group()
+        if not name:
+            return found.group()
+        self._named.add(name)
+        if name in self._constants:
+            return self._constants[name]
+        return f"${self._places.setdefault(name, len(self._places) + 1)}"
 
     def __call__(self, **values: object) -> tuple[str, *tuple[object, ...]]:
         if values.keys() != self._places.keys():

@@ -230,18 +230,22 @@ def _added(one: Sums, other: Mapping[str, Any], *, sign: int = 1) -> Sums:
     return {name: value + sign * other[name] for name, value in one.items()}
 
 
-_TODAY = {"spent": "coalesce(sum(cost_micro), 0)", "unknown": "count(*) FILTER (WHERE cost_micro IS NULL)",
-          "calls": "count(*)"}  # fmt: skip
-_TOLD = ", ".join(f"'{name}', {term}" for name, term in _TODAY.items())
-_ROWS = f"SELECT json_build_object({_TOLD}) FROM usage WHERE at >= :day::text::timestamptz AND id >"
-_SPENT = Named(f"""
+_TODAY = ("spent", "unknown", "calls")
+_SPENT = Named("""
 SELECT json_build_object(
   'day', date_trunc('day', now() AT TIME ZONE :timezone) AT TIME ZONE :timezone,
   'newest', coalesce((SELECT max(id) FROM usage), 0),
   'oldest_writer', pg_snapshot_xmin(pg_current_snapshot())::text,
   'next_writer', pg_snapshot_xmax(pg_current_snapshot())::text,
-  'settled', ({_ROWS} :edge::bigint AND id <= :next_edge::bigint),
-  'tail', ({_ROWS} :next_edge::bigint))::text
+  'settled', (
+    SELECT json_build_object('spent', coalesce(sum(cost_micro), 0),
+                             'unknown', count(*) FILTER (WHERE cost_micro IS NULL), 'calls', count(*))
+      FROM usage
+     WHERE at >= :day::text::timestamptz AND id > :edge::bigint AND id <= :next_edge::bigint),
+  'tail', (
+    SELECT json_build_object('spent', coalesce(sum(cost_micro), 0),
+                             'unknown', count(*) FILTER (WHERE cost_micro IS NULL), 'calls', count(*))
+      FROM usage WHERE at >= :day::text::timestamptz AND id > :next_edge::bigint))::text
 """)
 """Spending after an edge, divided at the position before which running transactions may still write."""
 

@@ -89,15 +89,16 @@ SELECT p.session_id, p.address_id, p.begun_turn, p.played, p.total
 
 The next message waits for a due summary, so that the context that it summarises is shown.
 """
-_STOP = Named(f"""
+_STOP = Named(
+    """
 WITH p AS (
   UPDATE sample_plays SET total = played WHERE session_id = :session_id RETURNING begun_turn
 ), said AS (
   SELECT te.seq, te.turn_no FROM p, entry_rows e JOIN turn_entries te USING (session_id, seq)
-   WHERE e.session_id = :session_id AND (starts_with(e.dedupe_key, '{SAMPLE_KEY}' || p.begun_turn || '-')
-                                OR e.dedupe_key = 'web:{SAMPLE_CID}' || p.begun_turn || '-ask')
+   WHERE e.session_id = :session_id AND (starts_with(e.dedupe_key, :sample_key || p.begun_turn || '-')
+                                OR e.dedupe_key = 'web:' || :sample_cid || p.begun_turn || '-ask')
 )
-SELECT (SELECT coalesce(array_agg(te.seq ORDER BY te.seq), '{{}}')
+SELECT (SELECT coalesce(array_agg(te.seq ORDER BY te.seq), '{}')
           FROM turn_entries te JOIN entry_rows e USING (session_id, seq)
          WHERE te.session_id = :session_id AND te.turn_no IN (SELECT turn_no FROM said)
            AND (e.author <> 'person' OR te.seq IN (SELECT seq FROM said))) AS seqs,
@@ -108,6 +109,9 @@ SELECT (SELECT coalesce(array_agg(te.seq ORDER BY te.seq), '{{}}')
                   AND e.blocks <> erased_blocks(e.blocks) AND te.seq NOT IN (SELECT seq FROM said)
               ) AS has_own_talk
   FROM p
-""")
+""",
+    sample_key=SAMPLE_KEY,
+    sample_cid=SAMPLE_CID,
+)
 """Stop a sample, and select its own entries; messages that the person wrote meanwhile are not among them."""
 _REMOVE = Named("DELETE FROM sample_plays WHERE session_id = :session_id")

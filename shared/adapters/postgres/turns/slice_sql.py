@@ -15,19 +15,19 @@ SELECT CASE name WHEN 'visitors' THEN 'visitors:' || to_char(now() AT TIME ZONE 
   FROM unnest(:names::text[]) AS name ORDER BY 1
 ON CONFLICT DO NOTHING
 """)
-_NAMED = """named AS (
-  SELECT CASE name WHEN 'visitors' THEN 'visitors:' || to_char(now() AT TIME ZONE :timezone, 'HH24')
-     ELSE name END AS scope,
+TAKE = Named("""
+WITH named AS (
+  SELECT CASE name WHEN 'visitors' THEN 'visitors:' || to_char(now() AT TIME ZONE :timezone, 'HH24') ELSE name END
+           AS scope,
          cap, (now() AT TIME ZONE :timezone)::date AS day
     FROM unnest(:names::text[], :limits::bigint[]) AS x(name, cap)
-)"""
-_PROCESSES = "(SELECT greatest(1, count(*)) FROM workers w WHERE w.role <> 'worker' AND worker_is_alive(w))"
-TAKE = Named(f"""
-WITH {_NAMED}, d AS MATERIALIZED (
+), d AS MATERIALIZED (
   SELECT d.scope, d.day, n.cap, d.spent_micro, d.reserved_micro, d.warned_at
     FROM spend_days d JOIN named n ON n.scope = d.scope AND n.day = d.day ORDER BY d.scope FOR NO KEY UPDATE OF d
 ), room AS (
-  SELECT least(min(cap - spent_micro - reserved_micro) / (:share * {_PROCESSES}), :most::bigint) AS micro,
+  SELECT least(min(cap - spent_micro - reserved_micro) / (:share * (
+                 SELECT greatest(1, count(*)) FROM workers w WHERE w.role <> 'worker' AND worker_is_alive(w))),
+               :most::bigint) AS micro,
          min(day) AS day, array_agg(scope ORDER BY scope) AS scopes
     FROM d HAVING count(*) = (SELECT count(*) FROM named)
 ), s AS (
@@ -51,9 +51,15 @@ Whatever is set aside from a slice has a later number than all that can be seen 
 hour, with which the visitors' scope and the day may change.
 """
 
-HAS_ROOM = Named(f"""
-WITH {_NAMED}
-SELECT min(n.cap - coalesce(d.spent_micro + d.reserved_micro, 0)) >= :share * {_PROCESSES} * :least::bigint
+HAS_ROOM = Named("""
+WITH named AS (
+  SELECT CASE name WHEN 'visitors' THEN 'visitors:' || to_char(now() AT TIME ZONE :timezone, 'HH24') ELSE name END
+           AS scope,
+         cap, (now() AT TIME ZONE :timezone)::date AS day
+    FROM unnest(:names::text[], :limits::bigint[]) AS x(name, cap)
+)
+SELECT min(n.cap - coalesce(d.spent_micro + d.reserved_micro, 0)) >= :share * (
+         SELECT greatest(1, count(*)) FROM workers w WHERE w.role <> 'worker' AND worker_is_alive(w)) * :least::bigint
   FROM named n LEFT JOIN spend_days d ON d.scope = n.scope AND d.day = n.day
 """)
 """Whether an idle slice is in no other process' way; reads without writing or locking."""
@@ -93,30 +99,30 @@ SPENT_OF_OPEN = """
 
 TOKENS = "tokens"
 """Scope whose amounts are tokens, not micro-dollars."""
-RESERVE_TOKENS = Named(f"""
+RESERVE_TOKENS = Named("""
 WITH d AS MATERIALIZED (
   SELECT day, least(:output_tokens::bigint,
                     (:cap::bigint - spent_micro - reserved_micro - :input_tokens::bigint) / :weight::bigint)
                        AS longest
-    FROM spend_days WHERE scope = '{TOKENS}' AND day = (now() AT TIME ZONE :timezone)::date FOR NO KEY UPDATE
+    FROM spend_days WHERE scope = 'tokens' AND day = (now() AT TIME ZONE :timezone)::date FOR NO KEY UPDATE
 ), held AS (
   SELECT day, longest, :input_tokens::bigint + :weight::bigint * longest AS amount FROM d
      WHERE longest >= :least_output::bigint
 ), u AS (
   UPDATE spend_days d SET reserved_micro = d.reserved_micro + h.amount
-    FROM held h WHERE d.scope = '{TOKENS}' AND d.day = h.day
+    FROM held h WHERE d.scope = 'tokens' AND d.day = h.day
 ), r AS (
   INSERT INTO reservations (session_id, contact_id, day, amount_micro, scopes, asked_scopes)
-  SELECT 0, 0, day, amount, '{{{TOKENS}}}', 1 FROM held RETURNING id
+  SELECT 0, 0, day, amount, '{tokens}', 1 FROM held RETURNING id
 )
 SELECT EXISTS (SELECT FROM d) AS is_there, (SELECT id FROM r) AS id, (SELECT longest FROM held) AS output_tokens
 """)
 """Look at the day's row and reserve from it in one statement: rivals wait, then see what is left."""
 
-MAKE_TOKEN_DAY = Named(f"""
+MAKE_TOKEN_DAY = Named("""
 WITH d AS (
   INSERT INTO spend_days (scope, day, spent_micro)
-  SELECT '{TOKENS}', (now() AT TIME ZONE :timezone)::date,
+  SELECT 'tokens', (now() AT TIME ZONE :timezone)::date,
          coalesce(sum(input_tokens + cache_read_tokens + cache_write_tokens + :weight::bigint *
                       output_tokens), 0)
     FROM usage
@@ -126,17 +132,17 @@ WITH d AS (
   RETURNING day, spent_micro
 )
 INSERT INTO reservations (session_id, contact_id, day, amount_micro, settled_micro, state, scopes, ended_at, asked_scopes)
-SELECT 0, 0, day, spent_micro, spent_micro, 'settled', '{{{TOKENS}}}', now(), 1 FROM d WHERE spent_micro > 0
+SELECT 0, 0, day, spent_micro, spent_micro, 'settled', '{tokens}', now(), 1 FROM d WHERE spent_micro > 0
 """)
 """Day's row, with the ledger's tokens of calls that an earlier version made without a reservation."""
 
-SETTLE_TOKENS = Named(f"""
+SETTLE_TOKENS = Named("""
 WITH done AS (
   UPDATE reservations SET state = 'settled', settled_micro = :tokens::bigint, ended_at = now()
    WHERE id = :reservation_id AND state = 'held' RETURNING day, amount_micro
 )
 UPDATE spend_days d SET reserved_micro = d.reserved_micro - done.amount_micro,
    spent_micro = d.spent_micro + :tokens::bigint
-  FROM done WHERE d.scope = '{TOKENS}' AND d.day = done.day
+  FROM done WHERE d.scope = 'tokens' AND d.day = done.day
 """)
 """A reservation of tokens in the stead of which its real number is counted, once."""

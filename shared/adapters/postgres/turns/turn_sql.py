@@ -89,8 +89,13 @@ _CAN_BE_JOINED = """next_turn = answered_turn + 2 AND EXISTS (
          SELECT FROM turn_entries te JOIN entry_rows o USING (session_id, seq)
           WHERE te.session_id = :session_id AND te.turn_no = answered_turn + 1 AND o.author <> 'person')"""
 """The oldest unanswered turn is the newest one, too, and nothing but what its person wrote is stored of it."""
-CAN_BE_JOINED = Named(f"""
-SELECT true FROM sessions WHERE id = :session_id AND answered_turn = :turn - 1 AND {_CAN_BE_JOINED}
+CAN_BE_JOINED = Named("""
+SELECT true FROM sessions
+ WHERE id = :session_id AND answered_turn = :turn - 1 AND next_turn = answered_turn + 2
+   AND EXISTS (SELECT FROM turns t WHERE t.session_id = :session_id AND t.turn_no = answered_turn + 1
+                  AND NOT t.stop_requested)
+   AND NOT EXISTS (SELECT FROM turn_entries te JOIN entry_rows o USING (session_id, seq)
+                    WHERE te.session_id = :session_id AND te.turn_no = answered_turn + 1 AND o.author <> 'person')
 """)
 
 
@@ -599,9 +604,11 @@ SELECT seq FROM s
 """)
 """Calls of tools before the first one runs: a crash finds them as intents. Fenced by the turn's epoch."""
 
-TOOL_RESULTS = Named(f"""
+TOOL_RESULTS = Named("""
 WITH s AS (
-  UPDATE sessions SET next_seq = next_seq + 1 WHERE {FENCE} RETURNING next_seq - 1 AS seq
+  UPDATE sessions SET next_seq = next_seq + 1
+   WHERE id = :session_id AND turn_epoch = :epoch AND leased_by = :worker_id AND answered_turn = :turn - 1
+  RETURNING next_seq - 1 AS seq
 ), e AS (
   INSERT INTO entries (session_id, seq, role, author, blocks, tokens)
   SELECT :session_id, seq, 'user', 'tool', :blocks::jsonb, :tokens FROM s
@@ -621,8 +628,12 @@ SELECT seq FROM s
 """)
 """Results of tools with their outcomes and whole texts, in one commit. Fenced by the turn's epoch."""
 
-KEEP_ARTIFACTS = Named(f"""
-WITH s AS (SELECT id FROM sessions WHERE {FENCE} FOR NO KEY UPDATE), a AS (
+KEEP_ARTIFACTS = Named("""
+WITH s AS (
+  SELECT id FROM sessions
+   WHERE id = :session_id AND turn_epoch = :epoch AND leased_by = :worker_id AND answered_turn = :turn - 1
+     FOR NO KEY UPDATE
+), a AS (
   INSERT INTO artifacts (session_id, seq, sha256, body, tokens)
   SELECT :session_id, x.seq, sha256(convert_to(x.body, 'UTF8')), x.body, x.tokens
     FROM s, jsonb_to_recordset(:artifacts::jsonb) AS x(seq bigint, body text, tokens int)
@@ -639,15 +650,16 @@ SELECT body FROM artifacts WHERE session_id = :session_id AND substr(sha256, 1, 
 
 SAID = Named("SELECT blocks FROM entries WHERE session_id = :session_id AND seq = :seq AND author = 'person'")
 
-POSTPONE = Named(f"""
+POSTPONE = Named("""
 WITH s AS (
-  UPDATE sessions SET leased_by = NULL, retry_at = now() + make_interval(secs => :seconds),
-     turn_epoch = turn_epoch + 1,
+  UPDATE sessions
+     SET leased_by = NULL, retry_at = now() + make_interval(secs => :seconds), turn_epoch = turn_epoch + 1,
          next_event_seq = next_event_seq + (:notice::jsonb IS NOT NULL)::int
-   WHERE {FENCE} RETURNING next_event_seq - 1 AS event_seq
+   WHERE id = :session_id AND turn_epoch = :epoch AND leased_by = :worker_id AND answered_turn = :turn - 1
+  RETURNING next_event_seq - 1 AS event_seq
 ), t AS (
-  UPDATE turns SET faults = faults + :faults, told_waiting = told_waiting
-      OR :notice::jsonb IS NOT NULL, waits_for = :waits_for,
+  UPDATE turns
+     SET faults = faults + :faults, told_waiting = told_waiting OR :notice::jsonb IS NOT NULL, waits_for = :waits_for,
          waits_since = CASE WHEN :waits_for::text IS NOT NULL THEN coalesce(waits_since, now()) END
     FROM s WHERE session_id = :session_id AND turn_no = :turn
 ), ev AS (
@@ -658,10 +670,11 @@ SELECT event_seq, now() AS at FROM s
 """)
 """A turn put back with its reason and notice; the new epoch fences its process."""
 
-WAKE = Named(f"""
+WAKE = Named(
+    """
 WITH waits AS (
   SELECT t.session_id FROM turns t
-   WHERE t.ended_at IS NULL AND t.waits_for = ANY (:providers::text[]) AND t.attempt <= {WOKEN_ATTEMPTS}
+   WHERE t.ended_at IS NULL AND t.waits_for = ANY (:providers::text[]) AND t.attempt <= :woken_attempts
      AND EXISTS (SELECT FROM sessions s WHERE s.id = t.session_id AND s.answered_turn = t.turn_no - 1
                     AND s.leased_by IS NULL AND s.retry_at > now())
    ORDER BY t.opened_at, t.session_id LIMIT :limit
@@ -670,7 +683,9 @@ WITH waits AS (
    ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE sessions SET retry_at = now() WHERE id IN (SELECT id FROM mine)
-""")
+""",
+    woken_attempts=WOKEN_ATTEMPTS,
+)
 """Wake of waiting turns: each success wakes a few, so that a recovered provider is not flooded."""
 
 REQUEST_STOP = Named("""

@@ -139,13 +139,18 @@ def _build_attached(row: asyncpg.Record) -> Attached:
     return build_value(Attached, row, id=row["public_id"].hex, cut=bool(row["cut"]))
 
 
-_COLUMNS = f"""a.id, a.public_id, a.name, a.mime, a.size, a.width, a.height, a.words,
-               length(a.words) > {MOST_FILE_CHARS} AND a.mime NOT LIKE 'audio/%' AS cut"""
-_KNOWN = Named(f"""
+_KNOWN = Named(
+    """
 UPDATE attachments a SET name = :name, created_at = greatest(now(), created_at)
- WHERE session_id = :session_id AND arrived_sha256 = :sha256 AND state = 'stored' RETURNING {_COLUMNS}
-""")
-_KEEP = Named(f"""
+ WHERE session_id = :session_id AND arrived_sha256 = :sha256 AND state = 'stored'
+RETURNING a.id, a.public_id, a.name, a.mime, a.size, a.width, a.height, a.words,
+       length(a.words) > :most_chars AND a.mime NOT LIKE 'audio/%' AS cut
+""",
+    most_chars=MOST_FILE_CHARS,
+)
+"""Rename a file that is stored already; `cut` says that a request has it in part."""
+_KEEP = Named(
+    """
 INSERT INTO attachments AS a (session_id, sha256, mime, size, state, body, name, arrived_sha256,
                               width, height, words)
 SELECT :session_id, :sha256, :mime, length(:body::bytea), 'stored', :body::bytea, :name, :arrived_sha256,
@@ -154,18 +159,27 @@ SELECT :session_id, :sha256, :mime, length(:body::bytea), 'stored', :body::bytea
          WHERE session_id = :session_id
            AND created_at > now() - interval '1 day') + length(:body::bytea) <= :most_per_day::bigint
 ON CONFLICT (session_id, arrived_sha256) DO UPDATE SET name = excluded.name, created_at = now()
-RETURNING {_COLUMNS}
-""")
+RETURNING a.id, a.public_id, a.name, a.mime, a.size, a.width, a.height, a.words,
+       length(a.words) > :most_chars AND a.mime NOT LIKE 'audio/%' AS cut
+""",
+    most_chars=MOST_FILE_CHARS,
+)
 """Insert an uploaded file if the day's limit allows it; the same bytes again update the same row."""
-_OF_MESSAGE = Named(f"""
-SELECT {_COLUMNS} FROM unnest(:public_ids::uuid[]) WITH ORDINALITY AS w(public_id, place)
+_OF_MESSAGE = Named(
+    """
+SELECT a.id, a.public_id, a.name, a.mime, a.size, a.width, a.height, a.words,
+       length(a.words) > :most_chars AND a.mime NOT LIKE 'audio/%' AS cut
+  FROM unnest(:public_ids::uuid[]) WITH ORDINALITY AS w(public_id, place)
   JOIN attachments a USING (public_id)
  WHERE a.session_id = :session_id AND a.state = 'stored' AND a.arrived_sha256 IS NOT NULL
-   AND (a.created_at > now() - interval '{REFERABLE_HOURS} hours' OR EXISTS (
+   AND (a.created_at > now() - make_interval(hours => :referable_hours) OR EXISTS (
          SELECT FROM entries e WHERE e.session_id = :session_id
             AND e.blocks @> jsonb_build_array(jsonb_build_object('attachment_id', a.id))))
  ORDER BY w.place
-""")
+""",
+    most_chars=MOST_FILE_CHARS,
+    referable_hours=REFERABLE_HOURS,
+)
 """Select the files that a message names, in its order: recent or already shown in the session."""
 _SERVED = Named("""
 SELECT name, mime, body FROM attachments

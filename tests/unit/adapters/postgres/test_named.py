@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from shared.adapters.postgres.db.pool import Named
@@ -58,3 +60,25 @@ def test_a_parameter_follows_any_operator() -> None:
 def test_a_number_or_an_open_text_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match=" at: "):
         Named(text)
+
+
+@pytest.mark.parametrize(
+    ("value", "literal"),
+    [
+        (21, "21"),
+        (-1, "(-1)"),
+        (0.5, "0.5"),
+        (True, "true"),
+        ("it's", "'it''s'"),
+        (("a", "b"), "ARRAY['a', 'b']::text[]"),
+    ],
+)
+def test_constant_is_a_literal_of_the_statement(value: Any, literal: str) -> None:
+    statement = Named("SELECT :most, :site WHERE x = :most", most=value)
+
+    assert statement(site="s") == (f"SELECT {literal}, $1 WHERE x = {literal}", "s")
+
+
+def test_constant_without_a_place_is_refused() -> None:
+    with pytest.raises(TypeError, match="most"):
+        Named("SELECT 1", most=2)

@@ -80,7 +80,7 @@ async def test_rename_during_backfill_keeps_the_new_name(pool: Pool) -> None:
     ada = await named(pool, "Ada")
     await pool.execute(OF_BEFORE)
     async with asyncio.TaskGroup() as tasks, pool.acquire() as connection, connection.transaction():
-        assert len(await connection.fetch(TELL_WHOSE)) == 1
+        assert len(await connection.fetch(*TELL_WHOSE())) == 1
         await kept_waiting(pool, tasks, RENAME, ada.contact_id, "Zoë")
     assert await shown(pool) == [("Zoë", "person", False)]
 
