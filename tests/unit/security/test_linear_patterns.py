@@ -31,8 +31,7 @@ BOUNDED = {
     "bot/telegram/markup/block_tree.py::_TRAILING": "reads 64 characters",
     "web/dashboard/sign_in/login.py::'<!--message-->.*?<!--end-->'": "reads Evertalk's own page",
     "web/dashboard/sign_in/login.py::'<!--provider-->.*?<!--end-->'": "reads Evertalk's own page",
-    "web/dashboard/setup/settings.py::_ROW": "reads Evertalk's own document",
-    "web/dashboard/setup/settings.py::_LINK": "reads Evertalk's own document",
+    "web/dashboard/setup/settings.py::_LINK": "reads descriptions of settings",
     "web/server/words.py::_MARKED": "reads Evertalk's own pages",
 }
 """Patterns whose input is short or our own, and why."""
