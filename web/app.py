@@ -189,7 +189,7 @@ class WebProcess:
     def start_draining(self) -> None:
         """Refuse new connections and messages, and ask connected clients to reconnect."""
         self.readiness.draining = True
-        self.replies.begin_to_close()
+        self.replies.stop_accepting()
         self.hub.close_all()
 
     async def stop(self, *, drain_seconds: float = DRAIN_SECONDS) -> None:
@@ -216,7 +216,7 @@ def build_web_process(
         tasks=tasks,
     )  # fmt: skip
     replies = Replies(services.sessions, hub)
-    hub.on_due = replies.look_now
+    hub.on_due = replies.wake
     files, readiness, poll_lines = Files(), Readiness(), PollLines(spawn=tasks.start)
     visitors = Visitors(stores.visitors, identities=stores.identities, settings=settings, proxies=proxies)
     limiter = ClientLimiter.create(proxies, is_personal=settings.profile == "personal", limits=limits)

@@ -1,4 +1,8 @@
-"""Functions of arq for each kind of job, and the sweep that announces jobs again if Redis lost them."""
+"""Functions of arq for each kind of job, and the loops of the worker.
+
+Each function only passes the id on to `JobRunner`, which reads the kind from the row. The sweep announces
+jobs again if Redis lost them; the other loops keep indexes, hooks, imports and the erasure log.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """The Telegram channel, built on aiogram.
 
+A message passes `inbound` (stores the update, then acknowledges it, and makes batches), `handlers` (store a
+batch as a turn) and `outbound` (delivers the answer). Begin with `inbound.inbox`.
+
 Importing this package loads aiogram with few models. `bot.__main__` imports it in a thread, after the client
 of the model provider is loaded.
 """

@@ -65,7 +65,10 @@ BUILT_IN_TOOLS = tuple(map(without_limits, (
     SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY, FORGET_MEMORY, RECALL, CURRENT_TIME, CALCULATE, FETCH_URL,
     REMIND_ME, SEND_FILE, ASK_HUMAN, DELEGATE, LOOK_AT_PICTURE,
 )))  # fmt: skip
-"""Tools of every agent whose configuration does not select its tools."""
+"""Tools that agents are checked with: whether their names exist, and how many fit a window.
+
+The tools that a model is given are built in `build_turns`.
+"""
 DEMO_SOFT_BUDGET = 3_750
 """Token budget of a conversation in the demo, which the conversation in `shared/samples` fills."""
 _EARLY = {

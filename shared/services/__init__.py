@@ -1,1 +1,4 @@
-"""Services: what happens to a message, what background jobs do, and what commands answer."""
+"""Services: what happens to a message, what background jobs do, and what commands answer.
+
+Begin with `turns`.
+"""

@@ -1,4 +1,4 @@
-"""REST of conversations: opening one for a person of another program, writing and reading."""
+"""REST of messages: opening a conversation for a person of another program, writing, editing and reading."""
 
 from __future__ import annotations
 

@@ -67,26 +67,26 @@ class MessageIntake:
         Raises UnreadableMessage, UnknownFile and StorageUnavailable.
         """
         session_id, key = known.row.session_id, dedupe_key(cid)
-        words = wire.clean(text) if text.strip() or not files else ""
+        cleaned = wire.clean(text) if text.strip() or not files else ""
         try:
             async with asyncio.timeout(ACCEPT_SECONDS):
-                words, more, attached = await self.uploads.load_for_message(
-                    session_id, files, dedupe_key=key, text=words
+                whole, blocks, attached = await self.uploads.load_for_message(
+                    session_id, files, dedupe_key=key, text=cleaned
                 )
         except TimeoutError:
             raise StorageUnavailable("finding the files took too long") from None
         return Inbound(
             session_id=session_id,
             address_id=known.row.address_id,
-            text=words,
+            text=whole,
             dedupe_key=key,
             cid=cid,
-            more=more,
+            more=blocks,
             attached=attached,
         )
 
     async def store(self, inbound: Inbound) -> Accepted:
-        """Store a message; the caller then calls `announce`.
+        """Store a message and, if possible, claim its turn; the caller then calls `announce`.
 
         Raises CidUsed if another message has this cid, SessionMoved, other BadInput, and StorageUnavailable.
         """

@@ -177,8 +177,8 @@ class _Chat:
             if first is not None:
                 await session.receive(first)
             await self._carry_out_frames(session)
-        except IdentityChanged as anew:
-            return anew.known
+        except IdentityChanged as change:
+            return change.known
         finally:
             await handshake.leave()
             if session.signed_out:

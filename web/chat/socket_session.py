@@ -53,14 +53,14 @@ class Closed(Exception):
 
         `public` selects wording for public sites.
         """
-        said: list[Mapping[str, Any]] = []
+        frames: list[Mapping[str, Any]] = []
         if self.error is not None:
-            said.append(wire.error(self.error, public=public))
+            frames.append(wire.error(self.error, public=public))
         if self.code == wire.CLOSE_SLOW:
-            said.append(wire.bye(self.code, self.reason, retry_ms=RETRY_MS))
+            frames.append(wire.bye(self.code, self.reason, retry_ms=RETRY_MS))
         if self.code == wire.CLOSE_RESTART:
-            said.append(wire.bye(self.code, self.reason, retry_ms=0))
-        return said
+            frames.append(wire.bye(self.code, self.reason, retry_ms=0))
+        return frames
 
 
 def build_retry_close(error: Exception) -> Closed:
@@ -205,11 +205,11 @@ class SocketSession:
     async def _change_identity(self, identity: str | None) -> None:
         """Sign the visitor in, or out if `identity` is None; always raises IdentityChanged or Closed."""
         visitors = self._visitors
-        anew = (
+        admission = (
             visitors.sign_out(self._known) if identity is None else visitors.identify(self._known, identity)
         )
         self.signed_out = identity is None and self._known.row.identified
-        raise IdentityChanged(await admit(self._hub, anew))
+        raise IdentityChanged(await admit(self._hub, admission))
 
     async def _store_message(self, frame: wire.Msg | wire.Edit | wire.DeleteAsked) -> None:
         """Store a new, edited or deleted message.

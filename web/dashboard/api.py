@@ -1,4 +1,4 @@
-"""The dashboard's JSON: one handler per page, each a question to `Insights`."""
+"""Overview, conversations and what they hold, as JSON; most answers are one question to `Insights`."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ from web.security import HttpRefusal
 
 router = OperationRouter()
 COMMAND_SECONDS = 200.0
+"""Timeout in seconds of a command that an operator runs."""
 
 
 def _place(digits: int) -> Any:
@@ -275,7 +276,7 @@ Filters = TypedDict("Filters", {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverviewHandlers:
-    """Handlers of the overview and of what a conversation holds."""
+    """Handlers of the overview, of the list of conversations, and of what one holds."""
 
     offer: ProcessOffer
     settings: Settings

@@ -1,4 +1,8 @@
-"""One session: what fills its window now, what the model saw, what a summary would do, and doing it."""
+"""One session: what fills its window now, what the model saw, and what a summary would do or did.
+
+Operators also summarise, flush and export it here. The list of sessions, their messages and their summaries
+are in `api`.
+"""
 
 from __future__ import annotations
 

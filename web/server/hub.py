@@ -739,22 +739,22 @@ class SessionBroadcast:
 
 
 class Replies:
-    """Answers of this process to turns from the web."""
+    """Answers of this process to turns from the web: a `TurnDispatcher` whose events go to the hub."""
 
     def __init__(self, sessions: SessionAnswerer, hub: Hub) -> None:
         self._hub = hub
-        self._answering = TurnDispatcher(sessions, channel="web", orphan=self._open_orphan_sink)
-        self.start = self._answering.start
-        self.begin_to_close = self._answering.stop_accepting
-        self.close = self._answering.close
-        self.look_now = self._answering.wake
+        self._dispatcher = TurnDispatcher(sessions, channel="web", orphan=self._open_orphan_sink)
+        self.start = self._dispatcher.start
+        self.stop_accepting = self._dispatcher.stop_accepting
+        self.close = self._dispatcher.close
+        self.wake = self._dispatcher.wake
 
     def answer(self, session_id: int) -> None:
         """Start answering the session's due turns and return at once.
 
         Repeated calls have no further effect while an answer is being written.
         """
-        self._answering.dispatch(session_id, partial(SessionBroadcast, self._hub, session_id))
+        self._dispatcher.dispatch(session_id, partial(SessionBroadcast, self._hub, session_id))
 
     async def _open_orphan_sink(self, session_id: int) -> OpenReplySink:
         return partial(SessionBroadcast, self._hub, session_id)

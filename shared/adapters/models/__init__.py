@@ -1,4 +1,7 @@
-"""Models: the Messages API in its dialects, the offline demo, and the choice between them."""
+"""Models: the Messages API in its dialects, the offline demo, and the choice between them.
+
+Begin with `routing.Models`.
+"""
 
 from __future__ import annotations
 

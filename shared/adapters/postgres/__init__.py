@@ -1,1 +1,4 @@
-"""Postgres, the authoritative store: tables, migrations at start, and one store class per subject."""
+"""Postgres, the authoritative store: tables, migrations at start, and one store class per subject.
+
+Begin with `db.pool`, then with the room of a subject.
+"""

@@ -52,7 +52,9 @@ MAX_FLUSH_ROUNDS = 3
 MAX_PORTIONS = 8
 """Most portions of turns that one job reads; the next job reads the rest."""
 LEFT_OVER_SECONDS = 1.0
+"""Seconds before a job that read `MAX_PORTIONS` reads the rest."""
 FAULTS_AT_MOST = 3
+"""Faults after which a job is dead; a late flush is tried without that limit."""
 _RECALLED_ENOUGH = f"recall was used {RECALLS_PER_TURN} times already, which is the most."
 DIGEST_TOKENS = 800
 """Most tokens of the digest from which notes are made if no model can write them."""

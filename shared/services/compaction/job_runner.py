@@ -31,11 +31,13 @@ from shared.work_marks import mark_work
 log = structlog.get_logger(__name__)
 
 RETRY_SECONDS = 15.0
+"""Seconds before a failed job is tried again."""
 JOB_TIMEOUT_SECONDS = 570.0
 """Seconds after which a job is stopped; less than the queue's limit, so that its end can be stored."""
 MAX_STORAGE_RETRIES = 570
 """Tries to store a job's end, one second apart, while Postgres is unavailable; else it would stay running."""
 RELEASE_SECONDS = 5.0
+"""Seconds to release an interrupted job while the process stops."""
 
 
 class JobStore(Protocol):
@@ -148,7 +150,7 @@ class JobRunner:
     async def _attempt(self, job: JobClaim) -> None:
         try:
             async with self._storage_limiter():
-                rung = await self._work(job)
+                successor = await self._run_and_store_end(job)
         except LeaseLost:
             log.info("job_lease_lost", job_id=job.id)
         except StorageUnavailable as error:
@@ -161,10 +163,10 @@ class JobRunner:
             log.exception("job_failed", job_id=job.id, kind=job.kind, session_id=job.session_id)
             await self._end_failed(job, error)
         else:
-            await self._ring_next(job, rung)
+            await self._ring_next(job, successor)
             await self._indexer.index_session(job.session_id)
 
-    async def _work(self, job: JobClaim) -> DueJob | None:
+    async def _run_and_store_end(self, job: JobClaim) -> DueJob | None:
         """Run the job, store its end, and return the next job if it is due at once; None otherwise."""
         async with asyncio.timeout(JOB_TIMEOUT_SECONDS):
             done = await self._run_traced(job)
@@ -181,11 +183,11 @@ class JobRunner:
     async def _run_traced(self, job: JobClaim) -> JobDone:
         about = {"job": job.id, "kind": job.kind, "session": job.session_id, "attempt": job.attempt}
         with self._tracer.span("job", {**about, "trigger": job.trigger}) as span:
-            done = await self._do(job)
+            done = await self._run_by_kind(job)
             span.set_attributes(state=done.state)
             return done
 
-    async def _do(self, job: JobClaim) -> JobDone:
+    async def _run_by_kind(self, job: JobClaim) -> JobDone:
         if job.kind == "tidy":
             return await self._consolidator.consolidate(job)
         if job.kind == "import":
@@ -277,7 +279,7 @@ class JobRunner:
             return None if following is None or following.key == job.key else following
         state = await self._store.load_state(job.session_id)
         prepared = await self._silent_requests.build_next(state)
-        wish = next_job(
+        order = next_job(
             state.view,
             budget=prepared.budget,
             policy=prepared.policy,
@@ -285,4 +287,4 @@ class JobRunner:
             ratio=prepared.ratio,
             model=prepared.card.name,
         )
-        return None if wish is None or wish.key == job.key else wish
+        return None if order is None or order.key == job.key else order

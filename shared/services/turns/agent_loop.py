@@ -97,7 +97,9 @@ from shared.services.turns.turn_attempt import (
 log = structlog.get_logger(__name__)
 
 MAX_TOOL_ROUNDS = 8
+"""Most rounds of tools in a turn; the model call after the last one is offered no tools."""
 TURNS_AFTER_ERASURE = 3
+"""Turns after an erasure that store all prompt parts again, since it may have deleted some."""
 MAX_CACHED_PART_HASHES = 10_000
 """Most hashes of stored prompt parts that a process remembers; beyond that it forgets all of them."""
 COMPACTION_WAIT_SECONDS = 30.0
@@ -643,14 +645,14 @@ class AgentLoop:
 
     def _build_stopped(self, state: TurnAttempt, stopped: TurnStopped) -> TurnResult:
         audit, parts = audit_stop(state)
-        words = "\n\n".join([*state.stream.texts, stopped.text] if stopped.text else state.stream.texts)
+        text = "\n\n".join([*state.stream.texts, stopped.text] if stopped.text else state.stream.texts)
         screen: dict[str, Any] = {"partial": True, "stop": "cancelled"}
-        if not words:
+        if not text:
             screen["text"] = "Stopped."
-        blocks = (Text(text=stopped.text or words),) if words else None
-        if words and state.stream.texts:
-            screen["text"] = words
-        if words:
+        blocks = (Text(text=stopped.text or text),) if text else None
+        if text and state.stream.texts:
+            screen["text"] = text
+        if text:
             screen |= state.given.replacement
         tokens = estimate_blocks(blocks, self._requests.counter.count_tokens) if blocks else 0
         outcome = Outcome(

@@ -41,6 +41,7 @@ from shared.services.turns.turn_attempt import TurnAttempt, TurnStopped, select_
 log = structlog.get_logger(__name__)
 
 MAX_OVERFLOW_RETRIES = 3
+"""Most smaller requests that are tried after the provider refused one as too long."""
 SECOND_BEST_SHARE = 0.95
 """Share of the refused size that is tried if the smaller aim cannot be reached."""
 EXACT_COUNT_SHARE = 0.05

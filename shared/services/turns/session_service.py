@@ -67,6 +67,7 @@ from shared.work_marks import mark_work
 log = structlog.get_logger(__name__)
 
 MESSAGE_CHARS = 100_000
+"""Most characters of one message, unless the channel is set up with another limit."""
 MAX_FAULTS = 3
 """Failed attempts, not caused by a passing problem, after which a turn ends as failed and the person is
 notified.
@@ -76,7 +77,7 @@ MAX_CONTENT_ATTEMPTS = 2
 LEASE_SECONDS = 4.0
 """Seconds without a heartbeat after which another process may take over this process's turns."""
 BEAT_SECONDS = 1.0
-"""Seconds between two heartbeats."""
+"""Seconds after which a turn that was claimed with its message, but not answered, is released."""
 UNKNOWN_LEASE_SECONDS = 2.0
 """Seconds for which the lease table and this process may disagree, since a commit's reply takes a moment."""
 MAX_LAG_SECONDS = 1.0
@@ -279,7 +280,7 @@ class SessionService:
         self._stops: dict[int, asyncio.Future[None]] = {}
         self._answering: dict[int, int] = {}
         """Number of the turn being answered, by session id."""
-        self._put_off: dict[int, asyncio.Event] = {}
+        self._interrupted: dict[int, asyncio.Event] = {}
         """Event per session whose attempt is interrupted because its question changes; set when the attempt
         ends.
 
@@ -517,7 +518,7 @@ class SessionService:
             return
         if self._answering.get(session_id) != turn:
             return
-        ended = self._put_off.setdefault(session_id, asyncio.Event())
+        ended = self._interrupted.setdefault(session_id, asyncio.Event())
         self._stop_here(session_id)
         with suppress(TimeoutError):
             async with asyncio.timeout(BREAK_OFF_SECONDS):
@@ -526,8 +527,8 @@ class SessionService:
     async def stop(self, session_id: int) -> bool:
         """Stop the session's answer in whichever process runs it; return False if there is none to stop."""
         if session_id in self._stops:
-            if (late := self._put_off.pop(session_id, None)) is not None:
-                late.set()
+            if (ended := self._interrupted.pop(session_id, None)) is not None:
+                ended.set()
             self._stop_here(session_id)
             return True
         if not await self._turns.request_stop(session_id):
@@ -565,8 +566,8 @@ class SessionService:
     async def heartbeat(self) -> None:
         """Compare this process's leases with the table, and stop turns that a person asked to stop.
 
-        The caller repeats it every second. Raises LeaseLost if the database has declared this process dead,
-        and StorageUnavailable.
+        The caller repeats it every second; a separate thread renews the leases, see `HeartbeatStatus`. Raises
+        LeaseLost if the database has declared this process dead, and StorageUnavailable.
         """
         if self._heartbeat.is_lost:
             raise LeaseLost(f"worker {self._worker_id} was declared stopped")
@@ -724,7 +725,7 @@ class SessionService:
             await emit(started)
             async with self._storage_limiter():
                 answered = await self._agent_loop.answer(claim, emit=emit, stop=stop, costs=costs)
-                if claim.session_id in self._put_off and answered.outcome.state == "stopped":
+                if claim.session_id in self._interrupted and answered.outcome.state == "stopped":
                     seconds = 0.0 if costs.stored else REST_SECONDS
                     await self._postpone(
                         costs.claim, emit, seconds=seconds, fault=False, error=None, paid=costs
@@ -757,13 +758,13 @@ class SessionService:
         finally:
             self._stops.pop(claim.session_id, None)
             self._answering.pop(claim.session_id, None)
-            if (late := self._put_off.pop(claim.session_id, None)) is not None:
-                late.set()
+            if (ended := self._interrupted.pop(claim.session_id, None)) is not None:
+                ended.set()
 
     async def _commit(self, claim: Claim, answered: TurnResult, emit: Emit) -> bool:
         """Store the answer, emit its events, and announce the due job; return True if another turn waits."""
-        if answered.outcome.blocks is None and (words := await self._load_reminder_text(claim)) is not None:
-            answered = self._with_reminder_text(answered, words)
+        if answered.outcome.blocks is None and (text := await self._load_reminder_text(claim)) is not None:
+            answered = self._with_reminder_text(answered, text)
         stored = await self._turns.record_answer(claim, answered.outcome)
         self._crash_point("after_answer")
         self._agent_loop.mark_stored(answered.outcome)
@@ -867,9 +868,9 @@ class SessionService:
             return None
         return await self._reminders.load_text(claim.session_id, claim.turn)
 
-    def _with_reminder_text(self, answered: TurnResult, words: str) -> TurnResult:
+    def _with_reminder_text(self, answered: TurnResult, text: str) -> TurnResult:
         """Return the result with the reminder's text as its answer, keeping the turn's error code."""
-        blocks = (Text(text=reminder_text(words)),)
+        blocks = (Text(text=reminder_text(text)),)
         outcome = replace(
             answered.outcome,
             state="answered",

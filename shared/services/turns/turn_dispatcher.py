@@ -1,5 +1,5 @@
-"""Scheduler of a process's answers: one per session at a time, turns left by other processes, and the
-heartbeat.
+"""Scheduler of a process's answers: one per session at a time, turns left by other processes, and the check
+of leases.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ from shared.runtime import BackgroundTasks
 log = structlog.get_logger(__name__)
 
 BEAT_SECONDS = 1.0
+"""Seconds between two checks of this process's leases."""
 ORPHAN_POLL_SECONDS = 1.0
+"""Seconds between two searches for due turns while none is announced."""
 MIN_POLL_SECONDS = 0.05
 """Least seconds between two searches for due turns, however often turns are announced."""
 STEP_SECONDS = 10.0
+"""Timeout in seconds of one check of leases, one search for due turns, or one look for a sink."""
 
 
 class SessionAnswerer(Protocol):
@@ -73,13 +76,13 @@ class TurnDispatcher:
         self._due = asyncio.Event()
 
     def start(self) -> None:
-        """Start the heartbeat and the search for due turns."""
+        """Start the check of leases and the search for due turns."""
         self._loops.run_forever(self._beat)
         # A stopped process may have left free turns, so the first search begins at once.
         self.wake()
         self._loops.run_forever(self._pick_up_orphans)
 
-    def dispatch(self, session_id: int, open_screen: OpenReplySink) -> None:
+    def dispatch(self, session_id: int, open_sink: OpenReplySink) -> None:
         """Start answering a session in the background; without effect if it is being answered or the process
         is closing.
 
@@ -91,7 +94,7 @@ class TurnDispatcher:
             self._again.add(session_id)
         else:
             self._running.add(session_id)
-            self._answers.start(self._answer(session_id, open_screen))
+            self._answers.start(self._answer(session_id, open_sink))
 
     def wake(self) -> None:
         """Search for due turns now instead of at the next interval."""
@@ -108,18 +111,18 @@ class TurnDispatcher:
     async def close(self, *, drain_seconds: float) -> None:
         """Wait up to `drain_seconds` for running answers; release the others for the next process."""
         self._closing = True
-        # The heartbeat continues until the last answer is stored, since without it the leases would be lost.
+        # Leases are checked until the last answer is stored, so that a person can still stop it.
         await self._answers.drain(drain_seconds)
         await self._loops.cancel()
 
-    async def _answer(self, session_id: int, open_screen: OpenReplySink) -> None:
-        screen = open_screen()
+    async def _answer(self, session_id: int, open_sink: OpenReplySink) -> None:
+        sink = open_sink()
         try:
             while True:
                 self._again.discard(session_id)
-                await self._sessions.answer(session_id, screen)
+                await self._sessions.answer(session_id, sink)
                 if session_id not in self._again and not self._closing:
-                    await screen.mark_idle()
+                    await sink.mark_idle()
                 if session_id not in self._again or self._closing:
                     return
         except EvertalkError as error:
@@ -128,7 +131,7 @@ class TurnDispatcher:
         finally:
             self._running.discard(session_id)
             self._again.discard(session_id)
-            await screen.close()
+            await sink.close()
 
     async def _beat(self) -> None:
         while True:
@@ -166,6 +169,6 @@ class TurnDispatcher:
         if session_id in self._running:
             return
         async with asyncio.timeout(STEP_SECONDS):
-            open_screen = await self._orphan(session_id)
-        if open_screen is not None:
-            self.dispatch(session_id, open_screen)
+            open_sink = await self._orphan(session_id)
+        if open_sink is not None:
+            self.dispatch(session_id, open_sink)

@@ -189,7 +189,7 @@ async def test_summaries_of_an_import_resume_after_a_kill(guest: Visit, point: s
 
 def _without_ending(runner: JobRunner) -> Any:
     async def attempt(job: Any) -> None:
-        await runner._work(job)
+        await runner._run_and_store_end(job)
 
     return attempt
 
