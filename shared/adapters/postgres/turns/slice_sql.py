@@ -1,6 +1,8 @@
-"""Slices of the day's money: taken from the shared row, grown by a call, and closed with what was spent of them.
+"""SQL statements for budget slices, and for the tokens of calls without a price.
 
-Tokens of calls without a price are reserved in the shared row `tokens`, without slices.
+A slice is taken from the shared rows of the day, grown by a call, and closed with the amount that was spent.
+Tokens are reserved in the shared row `tokens`, without slices. Tokens of calls without a price are reserved
+in the shared row `tokens`, without slices.
 """
 
 from __future__ import annotations
@@ -45,10 +47,12 @@ SELECT (SELECT count(*) FROM d) = (SELECT count(*) FROM named) AS are_there, s.i
                           - now() AT TIME ZONE :timezone)::float8 AS seconds
   FROM (VALUES (true)) one(row) LEFT JOIN s ON true
 """)
-"""Look at the shared rows and take a slice of them in one statement: they are locked for its commit alone.
+"""Read and lock the shared rows and take a slice of them in one statement, so that the locks are short.
 
-Whatever is set aside from a slice has a later number than all that can be seen now. `seconds` are left of the
-hour, with which the visitors' scope and the day may change.
+Reservations from the slice have higher ids than all that are visible now. `seconds` are left of the hour,
+after which the visitors' scope and perhaps the day change. Whatever is set aside from a slice has a later
+number than all that can be seen now. `seconds` are left of the hour, with which the visitors' scope and the
+day may change.
 """
 
 HAS_ROOM = Named("""
@@ -62,7 +66,7 @@ SELECT min(n.cap - coalesce(d.spent_micro + d.reserved_micro, 0)) >= :share * (
          SELECT greatest(1, count(*)) FROM workers w WHERE w.role <> 'worker' AND worker_is_alive(w)) * :least::bigint
   FROM named n LEFT JOIN spend_days d ON d.scope = n.scope AND d.day = n.day
 """)
-"""Whether an idle slice is in no other process' way; reads without writing or locking."""
+"""Select whether there is room for a slice of an idle process; nothing is written or locked."""
 
 GROW = Named("""
 WITH s AS MATERIALIZED (
@@ -82,7 +86,10 @@ WITH s AS MATERIALIZED (
 )
 SELECT s.id, r.scope, r.cap, r.spent_micro, r.reserved_micro FROM s LEFT JOIN refused r ON true
 """)
-"""No row where the slice is closed; else the scopes that refuse, or one row without a scope."""
+"""Add `micro` to a slice.
+
+Returns no row if the slice is closed, a row for each scope that refuses, else one row without a scope.
+"""
 CLOSE = Named("SELECT close_slice(:slice_id)")
 LAPSED = """
 SELECT s.id FROM spend_slices s
@@ -117,7 +124,10 @@ WITH d AS MATERIALIZED (
 )
 SELECT EXISTS (SELECT FROM d) AS is_there, (SELECT id FROM r) AS id, (SELECT longest FROM held) AS output_tokens
 """)
-"""Look at the day's row and reserve from it in one statement: rivals wait, then see what is left."""
+"""Read the row of the day and reserve tokens in one statement.
+
+Other processes wait for the lock, and then read what is left.
+"""
 
 MAKE_TOKEN_DAY = Named("""
 WITH d AS (
@@ -134,7 +144,7 @@ WITH d AS (
 INSERT INTO reservations (session_id, contact_id, day, amount_micro, settled_micro, state, scopes, ended_at, asked_scopes)
 SELECT 0, 0, day, spent_micro, spent_micro, 'settled', '{tokens}', now(), 1 FROM d WHERE spent_micro > 0
 """)
-"""Day's row, with the ledger's tokens of calls that an earlier version made without a reservation."""
+"""Insert the row of the day, with the tokens of calls that an older version made without a reservation."""
 
 SETTLE_TOKENS = Named("""
 WITH done AS (
@@ -145,4 +155,4 @@ UPDATE spend_days d SET reserved_micro = d.reserved_micro - done.amount_micro,
    spent_micro = d.spent_micro + :tokens::bigint
   FROM done WHERE d.scope = 'tokens' AND d.day = done.day
 """)
-"""A reservation of tokens in the stead of which its real number is counted, once."""
+"""End a reservation of tokens, and count the real number instead; repeating it has no effect."""
