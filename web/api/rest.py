@@ -66,6 +66,9 @@ class Original:
     text: str
     at: datetime
     turn: int
+    chars: (
+        Annotated[int, describe("full length of a long text, of which only the beginning is here")] | Absent
+    ) = ABSENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
