@@ -154,7 +154,7 @@ class Transcriber(Protocol):
         """Return the transcript of a recording. Raises only `ModelError`s.
 
         `language` is a guess such as `de`, empty for none. An error counts for other sessions than `session`
-        only after it occurred in three of them.
+        only after it occurred in three of them; `session` is None outside of a session.
         """
         ...
 
@@ -170,7 +170,8 @@ class Speaker(Protocol):
     async def speak(self, words: str, *, form: SpeechFormat, session: int | None = None) -> bytes:
         """Return a text as spoken audio in `form`. Raises only `ModelError`s.
 
-        An error counts for other sessions than `session` only after it occurred in three of them.
+        An error counts for other sessions than `session` only after it occurred in three of them; `session`
+        is None outside of a session.
         """
         ...
 

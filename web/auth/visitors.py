@@ -543,7 +543,7 @@ def _check_zone(name: str) -> str | None:
 
 
 def describe(known: Known) -> dict[str, Any]:
-    """Return the session id and site of a visitor for the log, without tokens."""
+    """Return `{session_id, site}` of a visitor for the log, without tokens."""
     return {"session_id": known.row.session_id, "site": known.row.site}
 
 

@@ -146,7 +146,8 @@ class SocketSession:
     async def receive(self, data: str | Mapping[str, Any]) -> None:
         """Carry out one frame, given as text or as parsed object; a refused one gets an error frame.
 
-        Raises IdentityChanged and Closed.
+        Raises IdentityChanged after a sign-in or sign-out, and Closed if the caller must close the
+        connection, such as after too many refused frames.
         """
         if _measure_bytes(data) > wire.MAX_FRAME_BYTES:
             raise Closed(

@@ -99,7 +99,8 @@ async def record(request: web.Request, action: str, *, about: str, **detail: Any
 async def find_by_key(request: web.Request, public_id: str | None) -> Known | None:
     """Return the visitor of the conversation that a request with API key names; None without a key.
 
-    Raises UnknownSession if the key may not access that conversation.
+    Raises UnknownSession if a request with a key may not access the conversation `public_id`, or if that is
+    None or no UUID.
     """
     key = request.get(KEY)
     if key is None:

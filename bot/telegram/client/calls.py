@@ -550,7 +550,7 @@ class RateLimiter:
         return until
 
     def get_hold_seconds(self, chat_id: int | None) -> float:
-        """Return the seconds for which the chat's calls are held back; 0 if they are not."""
+        """Return the seconds for which a chat's calls are held back, else 0; None is calls of no chat."""
         return max(0.0, self._queue.get_hold_until(chat_id) - self._clock.now())
 
     def close(self) -> None:

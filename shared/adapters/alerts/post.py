@@ -89,7 +89,8 @@ class Poster:
     async def _addresses(self, url: str) -> tuple[str, Sequence[Address]]:
         """Return the host of a URL with its addresses.
 
-        Raises BadWebAddress if the URL is not https or an address is not allowed.
+        Raises BadWebAddress if no address is found, one is not allowed, or the URL is not https; http is
+        allowed to this machine. Raises OSError and TimeoutError if the look-up fails.
         """
         parts = urlsplit(url)
         if (permits := self._own(parts)) is not None:

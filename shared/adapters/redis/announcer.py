@@ -125,7 +125,8 @@ class RedisAnnouncer:
     async def subscribe(self, session_ids: Sequence[int]) -> None:
         """Receive announcements of these sessions instead of former ones.
 
-        Wait FOLLOW_SECONDS for confirmation.
+        Waits at most FOLLOW_SECONDS for confirmation. A failure is logged, not raised; `listen` subscribes
+        again when it has a connection.
         """
         self._wanted = {self._for_all, *(f"{self._channel}{session_id}" for session_id in session_ids)}
         pubsub = self._pubsub

@@ -448,8 +448,8 @@ def common_scores(
 
 
 def presence(ledger: Ledger, lines: tuple[SourceLine, ...], told: str = "") -> dict[str, float]:
-    """Return the shares, 0 to 1, of prohibitions and of open questions that the ledger or `told` contains; 1
-    if the source has none.
+    """Return `{prohibitions, questions}`: the shares, 0 to 1, that the ledger or `told` contains; 1 if the
+    source has none. Open actions count as questions.
     """
     wanted = must_stay(lines)
     kept = {item: is_covered(item, ledger, told) for item in wanted}

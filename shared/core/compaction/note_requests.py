@@ -99,8 +99,8 @@ def flush_way(
     """Return how to ask a model for notes: `prefix` if `on_prefix` (after the cached chat), else the first
     separate way that fits.
 
-    `can` are the model's abilities; `room` is the transcript size in estimated tokens that each separate way
-    allows. Returns `code` if no way fits and `off` if notes are not allowed.
+    A way fits if `can`, the model's abilities, has the one it needs, and its `room` for the transcript, in
+    estimated tokens, is at least LEAST_ROOM. Returns `code` if none fits, `off` if notes are not allowed.
     """
     if not allowed:
         return "off"

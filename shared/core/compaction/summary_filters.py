@@ -292,7 +292,7 @@ def is_refusal(text: str) -> bool:
 
 
 def is_template(text: str) -> bool:
-    """Return whether a text repeats wording of the program's summary prompts."""
+    """Return whether a text repeats the program's summary prompts or has placeholders like `[insert …]`."""
     return _TEMPLATE.search(text) is not None or is_own_sentence(text)
 
 

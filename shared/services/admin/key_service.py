@@ -42,7 +42,8 @@ class ApiKeyService:
     ) -> str:  # fmt: skip
         """Create a key and return its token, which cannot be read again.
 
-        Raises BadKey, UnknownLimit, ApiKeyExists.
+        None means that it never expires (`days`), or is not limited to a site or agent. Raises BadKey,
+        UnknownLimit, ApiKeyExists.
         """
         token = await self._keys.create(
             check_name(name), check_scopes(scopes), days=check_days(days), site=site, agent=agent, by=by

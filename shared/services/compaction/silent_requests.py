@@ -117,7 +117,10 @@ class FlushPortion:
 
 
 class SilentRequests:
-    """Builder of the model requests of background jobs."""
+    """Builder of the model requests of background jobs.
+
+    It also chooses their models and measures their size, for which it asks providers and stores.
+    """
 
     def __init__(
         self,

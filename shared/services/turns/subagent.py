@@ -116,7 +116,7 @@ class Subagent:
         )
 
     def usage_stats(self) -> dict[str, int]:
-        """Return calls, tokens and micro-dollars used so far, for the log."""
+        """Return `{calls, input_tokens, output_tokens, cost_micro}` used so far, for the log."""
         return {
             "calls": len(self.tracker.spent),
             "input_tokens": self.input_tokens,

@@ -112,7 +112,7 @@ class PostgresFlushes(PoolStore):
 
     @store_method
     async def request_owed_flushes(self, *, limit: int = 50) -> list[int]:
-        """Insert a flush job for each session with hidden turns that no flush has read.
+        """Insert flush jobs for at most `limit` sessions with hidden turns that no flush has read.
 
         Returns the new jobs' ids.
         """

@@ -85,7 +85,7 @@ _REPLACE = Named(
 
 
 class PostgresJobBackoff(PoolStore):
-    """Store of compaction history; each method is one transaction."""
+    """Store of compaction history; each method that writes is one transaction, reads share no snapshot."""
 
     @store_method
     async def load_pace(self, session_id: int) -> Pace:

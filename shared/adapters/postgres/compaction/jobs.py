@@ -38,7 +38,7 @@ For other kinds they are LATE_SECONDS.
 
 
 class PostgresJobs(PoolStore):
-    """Store of compaction jobs; each method is one transaction.
+    """Store of compaction jobs; each method but `sweep_reservations` is one transaction.
 
     A compaction is committed only if the view's epoch is still the one that the job has read.
     """

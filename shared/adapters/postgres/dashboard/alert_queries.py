@@ -65,7 +65,8 @@ class AlertInsights(PoolStore):
     async def load_page(self, targets: Sequence[str], *, cursor: str = "", limit: int = 50) -> dict[str, Any]:
         """Return `{open: […], past: […], next, unseen, targets: […]}`.
 
-        `next` is the cursor of the next page, or None. Raises BadQuery if the cursor is invalid.
+        `limit` and `cursor` page `past`; `next` is its next cursor, or None. `targets` are those whose last
+        send is returned; alerts are not filtered by them. Raises BadQuery if the cursor is invalid.
         """
         limit = page_size(limit)
         key, row = read_cursor(cursor, _SORT) if cursor else (None, 0)

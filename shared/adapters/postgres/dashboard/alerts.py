@@ -56,8 +56,8 @@ class PostgresAlerts(PoolStore):
     async def sweep(self, rules: Rules, *, worker_id: int, targets: Sequence[str]) -> SweepOutcome | None:
         """Open and end alerts by the current state; return None while another process does so.
 
-        Repeating it changes nothing. The lock ends with the transaction, so a process that loses it has
-        written nothing.
+        Messages to `targets` are stored for opened and ended alerts. Repeating it changes nothing. The lock
+        ends with the transaction, so a process that loses it has written nothing.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             if not await connection.fetchval(sql.LOCK):

@@ -45,7 +45,8 @@ class JobInsights(PoolStore):
     ) -> dict[str, Any]:
         """Return matching jobs, newest first, and counts of all jobs, processes and bots.
 
-        `before` is the id before which the page begins. Raises BadQuery.
+        `before` is the id before which the page of `limit` jobs begins; None is the first page. Raises
+        BadQuery.
         """
         check_match(match)
         statement = Named(sql.JOBS.format(where=sql.render_match(match)))
@@ -70,7 +71,7 @@ class JobInsights(PoolStore):
     async def load_deliveries(self, query: DeliveryQuery) -> dict[str, Any]:
         """Return a page of answer parts that may not have arrived or never will, newest first.
 
-        Raises BadQuery.
+        `next` in it is the cursor of the next page, or None. Raises BadQuery.
         """
         if query.state and query.state not in DOUBTS:
             raise BadQuery(f"state is one of {', '.join(DOUBTS)}")

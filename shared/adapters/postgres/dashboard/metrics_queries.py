@@ -87,9 +87,9 @@ class AnswerTimes(PoolStore):
         self._ended: dict[Turn, Mapping[str, Any]] = {}
 
     async def read(self) -> dict[str, Any]:
-        """Return numbers of turns, and 95th percentiles in milliseconds.
+        """Return `{turns_day, first_token_p95_ms, overhead_turns, overhead_p95_ms}`.
 
-        They are of the first token, and of the time without the model.
+        The overhead is the time of an answer without the model. The numbers of turns are those measured.
         """
         calls = [
             ((session_id, turn_no), model_ms)

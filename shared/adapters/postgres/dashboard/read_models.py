@@ -185,7 +185,7 @@ class Insights(PoolStore):
     async def load_context_audit(
         self, public_id: UUID, *, before: tuple[int, int] | None = None, limit: int = 50
     ) -> dict[str, Any] | None:
-        """Return the audits of model calls before `(turn, number)`, newest first.
+        """Return at most `limit` audits of model calls before `(turn, number)`, newest first.
 
         Returns None if the session is unknown.
         """
@@ -199,7 +199,7 @@ class Insights(PoolStore):
     async def load_compactions(
         self, public_id: UUID, *, before: int | None = None, limit: int = 50
     ) -> dict[str, Any] | None:
-        """Return summaries, newest first, each with its cost and whether it can be undone.
+        """Return at most `limit` summaries, newest first, with cost and whether each can be undone.
 
         Failed attempts are listed with the first page, that is with `before` None. Returns None if the
         session is unknown.
@@ -247,7 +247,7 @@ def judge(
     hard: int | None,
     busy: bool,
 ) -> dict[str, Any]:
-    """Return whether a summary can be undone or restored, with the reason as text if it cannot.
+    """Return `{can_undo, undo_reason, can_restore, restore_reason}`; reasons are texts or None.
 
     The command itself decides again; this shows its decision beforehand.
     """

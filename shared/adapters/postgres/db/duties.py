@@ -54,9 +54,9 @@ class PostgresDuties(PoolStore):
 
     @store_method
     async def claim(self, name: str, *, seconds: int, worker_id: int) -> int | None:
-        """Claim a duty that is due or whose worker has died.
+        """Claim a duty that is due or whose worker has died; return the claim's epoch, else None.
 
-        Returns the claim's epoch, or None if it cannot be claimed.
+        `seconds` is the duty's period; the runs are due at its multiples.
         """
         claim = _CLAIM(name=name, seconds=seconds, worker_id=worker_id)
         epoch: int | None = await self._pool.fetchval(*claim)

@@ -37,7 +37,10 @@ _FAILED = (
 
 
 class MigrationFailed(EvertalkError):
-    """The migration failed; the schema is unchanged."""
+    """The migration failed, and the schema is unchanged.
+
+    If only the partitions for the next months could not be created, the schema is migrated.
+    """
 
     code = "migration_failed"
     advice = "Is DATABASE_URL right, and does that server run? ./evertalk doctor tells more."

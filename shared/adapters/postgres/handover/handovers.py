@@ -47,7 +47,7 @@ _AT_ONCE = 50
 
 
 class PostgresHandovers(PoolStore):
-    """Store of hand-overs; each method is one transaction and raises StorageUnavailable."""
+    """Store of hand-overs; each method that writes is one transaction. Raises StorageUnavailable."""
 
     @store_method
     async def request_handover(self, new: NewHandover) -> Moved:

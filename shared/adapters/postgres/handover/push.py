@@ -21,7 +21,7 @@ MOST_CONVERSATIONS = 3
 
 
 class PostgresPush(PoolStore):
-    """Store of push subscriptions; each method is one transaction and raises StorageUnavailable."""
+    """Store of push subscriptions; each method writes in one transaction. Raises StorageUnavailable."""
 
     def __init__(self, pool: Pool, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
         super().__init__(pool)

@@ -114,11 +114,11 @@ SELECT hash FROM notes WHERE {_FAMILY} AND forgotten_at IS NOT NULL AND undo_unt
 
 
 class PostgresConsolidation(PoolStore):
-    """Store for tidying; each method is one transaction."""
+    """Store for tidying; only `apply_plan` needs one transaction, other methods can be repeated."""
 
     @store_method
     async def request_due(self, *, timezone: str, hour: int, limit: int = 100) -> list[int]:
-        """Insert the tidy jobs that are due today, once `hour` has passed in `timezone`.
+        """Insert at most `limit` tidy jobs that are due today, once `hour` has passed in `timezone`.
 
         Returns the new jobs' ids.
         """
@@ -149,7 +149,8 @@ class PostgresConsolidation(PoolStore):
     async def apply_plan(self, job: JobClaim, plan: TidyPlan) -> Mapping[str, int]:
         """Apply the steps of a plan that are still possible, and erase notes past their undo time.
 
-        Return the numbers of changed notes and parts by kind. Raises LeaseLost.
+        Returns the numbers `{doubles, expired, let_go, parts}`; `let_go` are erased notes, `parts` deleted
+        parts of stored requests. Raises LeaseLost.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await still_mine(connection, job)

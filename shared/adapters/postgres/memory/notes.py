@@ -345,7 +345,10 @@ async def _begin(connection: Connection, source: NoteSource) -> None:
 async def _find_earlier_result(
     connection: Connection, note: NewNote, source: NoteSource, outcome: Any
 ) -> NoteResult | None:
-    """Return the result of this tool call if it already stored its note, before a crash; else None."""
+    """Return the result of this tool call if it already stored its note, before a crash; else None.
+
+    The result has the given `outcome`.
+    """
     row = await connection.fetchrow(*sql.BY_CALL(call_key=_key(note, source)))
     return None if row is None else NoteResult(outcome=outcome, note=_note_from(row))
 

@@ -15,9 +15,9 @@ SESSIONS_AT_ONCE, NOTES_LISTED_AT_ONCE = 200, 1_000
 
 
 class PostgresPassageVectors(PoolStore):
-    """Store of vectors of passages.
+    """Store of vectors of passages and notes, and of the lists of those without one.
 
-    Each method is one transaction that can be repeated, and raises StorageUnavailable.
+    Each method can be repeated, and raises StorageUnavailable. Each statement is its own transaction.
     """
 
     @store_method

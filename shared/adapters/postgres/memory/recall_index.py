@@ -26,12 +26,12 @@ SITTING = timedelta(hours=3)
 class PostgresRecallIndex(PoolStore):
     """Store of the index for recall.
 
-    Each method is one transaction that can be repeated, and raises StorageUnavailable.
+    Each method can be repeated, and raises StorageUnavailable. Each but `list_unindexed` is one transaction.
     """
 
     @store_method
     async def list_unindexed(self, *, limit: int = 20) -> list[int]:
-        """Return sessions with turns to index: hidden turns, or all turns if no address leads there."""
+        """Return at most `limit` sessions with turns to index: hidden ones, or all if it has no address."""
         await self._pool.execute(_FORGET_SETTLED)
         rows = await self._pool.fetch(*_BEHIND(limit=limit))
         return [row["id"] for row in rows]

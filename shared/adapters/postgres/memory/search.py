@@ -54,10 +54,10 @@ class PostgresMessageSearch(PoolStore):
         before: SearchKey | None = None,
         limit: int = HITS_PER_PAGE,
     ) -> MessagesFound:
-        """Return a page of matches in one conversation, newest first.
+        """Return a page of at most `limit` matches in one conversation, newest first.
 
-        `before` is the key after which it continues. `linked` adds conversations that `/link` has joined
-        to it.
+        `before` is the key after which it continues, None for the first page. `linked` adds conversations
+        that `/link` has joined to it.
         """
         scope = await self._pool.fetch(*sql.SCOPE(session_id=session_id, linked=linked), timeout=SECONDS)
         rows, found = await self._hits(scope, text, before, limit=limit + 1, grouped=False)

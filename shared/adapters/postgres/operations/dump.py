@@ -89,7 +89,7 @@ async def _load_facts(database_url: str) -> tuple[str, str | None, int]:
 
 
 async def load_counts(database_url: str) -> dict[str, int]:
-    """Return numbers of conversations, messages, notes and files, by which a person recognises a state."""
+    """Return `{conversations, messages, notes, files}`: counts by which a person recognises a state."""
     async with open_connection(database_url) as connection:
         row = await connection.fetchrow(_COUNTS, timeout=_LIST_SECONDS)
     assert row is not None

@@ -73,7 +73,10 @@ def render_roles_sql(prefix: str = PREFIX) -> str:
 
 
 async def migrate_and_grant(database_url: str) -> None:
-    """Migrate to the newest schema and renew the grants. Raises SchemaRefused and MigrationFailed."""
+    """Migrate to the newest schema and, if the four roles exist, renew their grants.
+
+    Raises SchemaRefused and MigrationFailed; errors of granting are those of the connection.
+    """
     await migrate_or_explain(database_url)
     await renew_grants(database_url)
 

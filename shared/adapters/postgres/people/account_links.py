@@ -38,7 +38,7 @@ MESSAGES_SHOWN = 200
 class PostgresAccountLinks(PoolStore):
     """Store of links between persons; raises StorageUnavailable.
 
-    Each method is one transaction, except `join_places`, which runs in the caller's.
+    Each method that writes is one transaction, except `join_places`, which runs in the caller's.
     """
 
     def __init__(self, pool: asyncpg.Pool[Record], *, timezone: str = "UTC") -> None:

@@ -99,9 +99,10 @@ async def remember_place(connection: Any, operator_id: int, key: bytes | None) -
 def build_keys(
     *, name: str, address: str, everywhere: Literal["account", "codes"] | None = "account"
 ) -> dict[str, bytes]:
-    """Return the hashed keys of the counts for a login.
+    """Return the hashed keys of the counts for a login, by `pair`, `address` and the value of `everywhere`.
 
-    They are hashed, since people type passwords into the name field.
+    With None, no count of all addresses has a key. They are hashed, since people type passwords into the
+    name field.
     """
     name = name.casefold()[:200]
     keys = {"pair": _digest("pair", name, network_of(address)), **address_key(address)}

@@ -199,7 +199,7 @@ class OperatorAdmin(AdminStore):
 
     @store_method
     async def end_own(self, operator_id: int, *, keep: str, login: UUID | None = None) -> int:
-        """End one of the operator's own logins, or all but that of the token `keep`.
+        """End the operator's own login `login`, or, if None, all but that of the token `keep`.
 
         Returns the number ended.
         """

@@ -45,7 +45,7 @@ class PostgresStoredSettings(PoolStore):
 
     @store_method
     async def load(self, names: frozenset[str] | None = None) -> StoredSettings:
-        """Return all settings, or only those in `names`, with decrypted secrets.
+        """Return the settings in `names`, or all if None, with decrypted secrets.
 
         The version is always that of the newest change of any setting.
         """

@@ -75,7 +75,7 @@ def generate_token() -> str:
 
 
 class PostgresVisitors(PoolStore):
-    """Store of visitors; each method is one transaction and raises StorageUnavailable."""
+    """Store of visitors; each method but `note_refused` is one transaction. Raises StorageUnavailable."""
 
     @store_method
     async def load_sites(self) -> dict[str, SiteRow]:

@@ -79,7 +79,7 @@ class SummaryRow:
 
 
 class PostgresTelegramChats(PoolStore):
-    """Store of chats; each method is one transaction and raises StorageUnavailable."""
+    """Store of chats; each method writes in one transaction, and raises StorageUnavailable."""
 
     @store_method
     async def enrol(

@@ -147,7 +147,7 @@ class PostgresGuestQueries(PoolStore):
     async def list_due(
         self, bot_ids: Sequence[int], *, holding_after: float, limit: int = 200
     ) -> list[DueGuestQuery]:
-        """Return queries for which something must be sent, oldest first.
+        """Return at most `limit` queries for which something must be sent, oldest first.
 
         A holding message is due `holding_after` seconds after the question.
         """

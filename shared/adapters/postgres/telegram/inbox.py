@@ -101,7 +101,7 @@ class PostgresTelegramInbox(PoolStore):
     async def list_waiting(
         self, bot_id: int, *, limit: int = 200, known: Collection[int] = ()
     ) -> list[StoredUpdate]:
-        """Return unhandled updates in order of arrival, without those in `known`."""
+        """Return at most `limit` unhandled updates in order of arrival, without those in `known`."""
         rows = await self._pool.fetch(
             *_LIST_WAITING(bot_id=bot_id, limit=limit, known=list(known)),
         )

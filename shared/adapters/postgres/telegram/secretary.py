@@ -108,9 +108,9 @@ class PostgresSecretary(PoolStore):
 
     @store_method
     async def record_link(self, link: BusinessLink) -> bool:
-        """Store the newest state of a connection; return False if a newer one is stored already.
+        """Store the newest state of a connection; an enabled one disables older ones of its owner and bot.
 
-        An enabled connection disables older ones of the same owner with the same bot.
+        Returns False if a newer state is stored, or if a newer connection of this owner and bot is enabled.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_LOCK(what=f"secretary {link.bot_id} {link.owner_id}"))

@@ -170,7 +170,7 @@ class PostgresHistory(PoolStore):
     async def list_versions(self, session_id: int, seq: int) -> list[dict[str, Any]] | None:
         """Return former texts of a message with their answers, oldest first.
 
-        Returns None if it is not of this session.
+        Returns None if the session has no such message by a person.
         """
         if not await self._pool.fetchval(
             *_VERSIONS(session_id=session_id, seq=seq),

@@ -37,7 +37,7 @@ _PARTS = Named("SELECT sha256, body FROM prompt_parts WHERE sha256 = ANY (:hashe
 
 
 class PostgresReplays(PoolStore):
-    """Store of what turns sent to models; it raises StorageUnavailable."""
+    """Reader of the requests that turns sent to models; it raises StorageUnavailable."""
 
     @store_method
     async def load_turn(self, session_id: int, turn: int) -> StoredTurn | None:

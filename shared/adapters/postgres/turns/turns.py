@@ -90,7 +90,7 @@ REHEARSALS = 5
 
 
 class PostgresTurns(PoolStore):
-    """Store of turns; each method is one transaction and raises StorageUnavailable.
+    """Store of turns; each method writes in one transaction, and raises StorageUnavailable.
 
     Every write after a claim is fenced by the turn's epoch: a process that lost its lease gets LeaseLost.
     """

@@ -28,7 +28,7 @@ class PostgresSpeech(PoolStore):
 
     @store_method
     async def list_due_notes(self, accounts: Sequence[int], *, limit: int = 20) -> list[tuple[int, int, int]]:
-        """Return (session id, turn, address id) of due voice notes with delivered answers, oldest first."""
+        """Return (session id, turn, address id) of at most `limit` due voice notes, oldest first."""
         rows = await self._pool.fetch(
             *_DUE_NOTES(
                 accounts=[str(account) for account in accounts],
