@@ -34,26 +34,6 @@ class LogHead:
     log_epoch: int
 
 
-EVENTS = """
-SELECT v.event_seq, v.kind, v.seq, v.turn_no, v.payload, v.at, e.author, e.blocks, e.at AS entry_at,
-       f.opinion, e.author = 'person' AND e.replaces_seq IS NOT NULL AS reworded
-  FROM events v LEFT JOIN entries e ON e.session_id = v.session_id AND e.seq = v.seq
-  LEFT JOIN feedback f ON f.session_id = v.session_id AND f.turn_no = v.turn_no AND e.author = 'assistant'
-"""
-
-NOT_REPLACED = """
-(v.kind <> 'msg' OR NOT v.payload ? 'gone' AND NOT EXISTS (
-   SELECT FROM turn_entries r WHERE r.session_id = v.session_id AND r.turn_no = v.turn_no
-      AND r.replaced_by IS NOT NULL AND r.seq = coalesce(v.seq, r.seq)
-      AND NOT EXISTS (SELECT FROM turn_entries n WHERE n.session_id = r.session_id AND n.seq = r.replaced_by
-                         AND n.turn_no = r.turn_no)))
-"""
-"""Condition that the event `v` is shown.
-
-It is not removed, nor a question that was edited into a new turn, nor that question's answer. A message whose
-wording alone was replaced keeps its event.
-"""
-
 _RUNNING = Named("""
 SELECT t.turn_no, t.state, j.id AS job_id, h.state AS held, h.asked_by, h.reason,
        (SELECT o.display_name FROM operators o WHERE o.id = h.operator_id) AS shown_name,
@@ -278,24 +258,51 @@ _NEWEST_SEQS = Named("""
 SELECT id, next_event_seq - 1 AS head FROM sessions WHERE id = ANY (:session_ids::bigint[])
 """)
 _SESSIONS = Named("SELECT id, session_id FROM addresses WHERE id = ANY (:address_ids::bigint[])")
-_LIST_AFTER = Named(f"""
-{EVENTS} WHERE v.session_id = :session_id AND v.event_seq > :event_seq ORDER BY v.event_seq LIMIT :limit
+_LIST_AFTER = Named("""
+SELECT v.event_seq, v.kind, v.seq, v.turn_no, v.payload, v.at, e.author, e.blocks, e.at AS entry_at,
+       f.opinion, e.author = 'person' AND e.replaces_seq IS NOT NULL AS reworded
+  FROM events v LEFT JOIN entries e ON e.session_id = v.session_id AND e.seq = v.seq
+  LEFT JOIN feedback f ON f.session_id = v.session_id AND f.turn_no = v.turn_no AND e.author = 'assistant'
+ WHERE v.session_id = :session_id AND v.event_seq > :event_seq ORDER BY v.event_seq LIMIT :limit
 """)
-_LIST_NEWEST = Named(f"""
-{EVENTS}
+"""Select events after a number, with what the log holds of them."""
+_LIST_NEWEST = Named("""
+SELECT v.event_seq, v.kind, v.seq, v.turn_no, v.payload, v.at, e.author, e.blocks, e.at AS entry_at,
+       f.opinion, e.author = 'person' AND e.replaces_seq IS NOT NULL AS reworded
+  FROM events v LEFT JOIN entries e ON e.session_id = v.session_id AND e.seq = v.seq
+  LEFT JOIN feedback f ON f.session_id = v.session_id AND f.turn_no = v.turn_no AND e.author = 'assistant'
  WHERE v.session_id = :session_id AND v.event_seq >= coalesce((
          SELECT min(event_seq) FROM (
            SELECT event_seq FROM events WHERE session_id = :session_id AND kind = 'msg'
             ORDER BY event_seq DESC LIMIT :messages) m), 0)
-   AND v.kind NOT IN ('edited', 'erased') AND {NOT_REPLACED}
+   AND v.kind NOT IN ('edited', 'erased')
+   AND (v.kind <> 'msg' OR NOT v.payload ? 'gone' AND NOT EXISTS (
+         SELECT FROM turn_entries r WHERE r.session_id = v.session_id AND r.turn_no = v.turn_no
+            AND r.replaced_by IS NOT NULL AND r.seq = coalesce(v.seq, r.seq)
+            AND NOT EXISTS (SELECT FROM turn_entries n WHERE n.session_id = r.session_id
+                               AND n.seq = r.replaced_by AND n.turn_no = r.turn_no)))
  ORDER BY v.event_seq DESC LIMIT :limit
 """)
 """Select the newest events, from a number of messages on, without replaced ones."""
-_MESSAGES_BEFORE = Named(f"""
-{EVENTS} WHERE v.session_id = :session_id AND v.kind = 'msg'
-            AND (:event_seq::bigint IS NULL OR v.event_seq < :event_seq) AND {NOT_REPLACED}
+_MESSAGES_BEFORE = Named("""
+SELECT v.event_seq, v.kind, v.seq, v.turn_no, v.payload, v.at, e.author, e.blocks, e.at AS entry_at,
+       f.opinion, e.author = 'person' AND e.replaces_seq IS NOT NULL AS reworded
+  FROM events v LEFT JOIN entries e ON e.session_id = v.session_id AND e.seq = v.seq
+  LEFT JOIN feedback f ON f.session_id = v.session_id AND f.turn_no = v.turn_no AND e.author = 'assistant'
+ WHERE v.session_id = :session_id AND v.kind = 'msg'
+   AND (:event_seq::bigint IS NULL OR v.event_seq < :event_seq)
+   AND (v.kind <> 'msg' OR NOT v.payload ? 'gone' AND NOT EXISTS (
+         SELECT FROM turn_entries r WHERE r.session_id = v.session_id AND r.turn_no = v.turn_no
+            AND r.replaced_by IS NOT NULL AND r.seq = coalesce(v.seq, r.seq)
+            AND NOT EXISTS (SELECT FROM turn_entries n WHERE n.session_id = r.session_id
+                               AND n.seq = r.replaced_by AND n.turn_no = r.turn_no)))
  ORDER BY v.event_seq DESC LIMIT :limit
 """)
+"""Select messages before a number, the newest first.
+
+Left out are removed messages, and a question that was edited into a new turn, with its answer. A message
+whose wording alone was replaced keeps its event.
+"""
 _PINNED = Named("SELECT seq FROM pins WHERE session_id = :session_id ORDER BY seq")
 _READ_MARK = Named("SELECT read_seq FROM addresses WHERE id = :address_id")
 _MARK_READ = Named("""

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from shared.adapters.postgres.db.pool import Named, PoolStore, Record, store_method
-from shared.adapters.postgres.turns.events import EVENTS, NOT_REPLACED, build_event, build_original
+from shared.adapters.postgres.turns.events import build_event, build_original
 from shared.core.session.turns import Stored, shorten_message
 
 _SHOWN = ("msg", "command.result", "handover", "fork")
@@ -28,23 +28,44 @@ class HistoryPage:
     after: int | None
 
 
-_STANDS = f"""
-({NOT_REPLACED} AND v.kind = ANY (:kinds::text[])
- OR v.kind = 'compaction' AND v.payload->>'state' IN ('new', 'separator')
- OR v.kind = 'compaction' AND :summaries::boolean AND v.payload->>'state' = 'done' AND EXISTS (
-   SELECT FROM compactions l WHERE l.session_id = :session_id AND l.active
-      AND l.public_id::text = v.payload->>'id'))
-"""
-"""Condition of events that screens show: messages, separators, and summaries in force."""
-
-_BEFORE = Named(f"""{EVENTS}
- WHERE v.session_id = :session_id AND (:event_seq::bigint IS NULL OR v.event_seq < :event_seq) AND {_STANDS}
+_BEFORE = Named("""
+SELECT v.event_seq, v.kind, v.seq, v.turn_no, v.payload, v.at, e.author, e.blocks, e.at AS entry_at,
+       f.opinion, e.author = 'person' AND e.replaces_seq IS NOT NULL AS reworded
+  FROM events v LEFT JOIN entries e ON e.session_id = v.session_id AND e.seq = v.seq
+  LEFT JOIN feedback f ON f.session_id = v.session_id AND f.turn_no = v.turn_no AND e.author = 'assistant'
+ WHERE v.session_id = :session_id AND (:event_seq::bigint IS NULL OR v.event_seq < :event_seq) AND (
+   (v.kind <> 'msg' OR NOT v.payload ? 'gone' AND NOT EXISTS (
+         SELECT FROM turn_entries r WHERE r.session_id = v.session_id AND r.turn_no = v.turn_no
+            AND r.replaced_by IS NOT NULL AND r.seq = coalesce(v.seq, r.seq)
+            AND NOT EXISTS (SELECT FROM turn_entries n WHERE n.session_id = r.session_id
+                               AND n.seq = r.replaced_by AND n.turn_no = r.turn_no)))
+       AND v.kind = ANY (:kinds::text[])
+   OR v.kind = 'compaction' AND v.payload->>'state' IN ('new', 'separator')
+   OR v.kind = 'compaction' AND :summaries::boolean AND v.payload->>'state' = 'done' AND EXISTS (
+         SELECT FROM compactions l WHERE l.session_id = :session_id AND l.active
+            AND l.public_id::text = v.payload->>'id'))
  ORDER BY v.event_seq DESC LIMIT :limit
 """)
-_AFTER = Named(f"""{EVENTS}
- WHERE v.session_id = :session_id AND v.event_seq > :event_seq::bigint AND {_STANDS}
+"""Select events that screens show before a number: messages, separators, and summaries in force."""
+_AFTER = Named("""
+SELECT v.event_seq, v.kind, v.seq, v.turn_no, v.payload, v.at, e.author, e.blocks, e.at AS entry_at,
+       f.opinion, e.author = 'person' AND e.replaces_seq IS NOT NULL AS reworded
+  FROM events v LEFT JOIN entries e ON e.session_id = v.session_id AND e.seq = v.seq
+  LEFT JOIN feedback f ON f.session_id = v.session_id AND f.turn_no = v.turn_no AND e.author = 'assistant'
+ WHERE v.session_id = :session_id AND v.event_seq > :event_seq::bigint AND (
+   (v.kind <> 'msg' OR NOT v.payload ? 'gone' AND NOT EXISTS (
+         SELECT FROM turn_entries r WHERE r.session_id = v.session_id AND r.turn_no = v.turn_no
+            AND r.replaced_by IS NOT NULL AND r.seq = coalesce(v.seq, r.seq)
+            AND NOT EXISTS (SELECT FROM turn_entries n WHERE n.session_id = r.session_id
+                               AND n.seq = r.replaced_by AND n.turn_no = r.turn_no)))
+       AND v.kind = ANY (:kinds::text[])
+   OR v.kind = 'compaction' AND v.payload->>'state' IN ('new', 'separator')
+   OR v.kind = 'compaction' AND :summaries::boolean AND v.payload->>'state' = 'done' AND EXISTS (
+         SELECT FROM compactions l WHERE l.session_id = :session_id AND l.active
+            AND l.public_id::text = v.payload->>'id'))
  ORDER BY v.event_seq LIMIT :limit
 """)
+"""Select the same events after a number."""
 
 _FIRST_SINCE = Named("""
 WITH RECURSIVE halves(low, high, steps) AS (
