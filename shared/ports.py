@@ -119,7 +119,7 @@ class ChatModel(Protocol):
         ...
 
     async def reply(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
-        """Return the complete answer; `on_text` gets it piece by piece.
+        """Return the complete answer; `on_text`, unless None, gets it piece by piece.
 
         Retries temporary errors. Raises only `ModelError`s.
         """

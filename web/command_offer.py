@@ -23,7 +23,7 @@ class CommandOffer:
     """Whether answers can be read aloud."""
 
     def list_for(self, audience: str, *, site: Site | None = None) -> tuple[Command, ...]:
-        """Return the commands for an audience; `/human` only if the settings and the site allow handover."""
+        """Return an audience's commands; `/human` only if settings and site, unless None, allow handover."""
         humans = self.has_handover and (site is None or site.config.handover)
         return commands_for(
             channel="web",
@@ -40,7 +40,7 @@ def audience_of(word: str) -> Audience:
 
 
 def build_command_entry(command: Command, language: str = "") -> dict[str, Any]:
-    """Return a command as JSON fields of a menu, with the title of its section in the language."""
+    """Return `{name, description, section}` of a command for a menu, and `args` if it takes any."""
     args = {"args": command.args} if command.args else {}
     section = catalogue("commands", language).say(f"section_{command.section}")
     return {"name": command.name, "description": command.describe(language), **args, "section": section}

@@ -205,7 +205,7 @@ def _details(error: EvertalkError, seconds: float | None) -> dict[str, Any]:
 
 
 def error_body(request: web.Request, error: EvertalkError) -> dict[str, Any]:
-    """Return the JSON fields of an error for a response whose status was already sent."""
+    """Return `{code, message, request_id, details}` for a response whose status was already sent."""
     details = _details(error, getattr(error, "retry_after_seconds", None))
     shown = {"code": error.code, "message": wire.sentence(error), "request_id": request[REQUEST_ID]}
     return {**shown, "details": details}
@@ -245,7 +245,7 @@ def error_response(
     *,
     headers: Mapping[str, str] | None = None,
 ) -> web.Response:
-    """Return a JSON error response."""
+    """Return a response `{code, message, request_id}`, with `details` unless None or empty; not cached."""
     body: dict[str, Any] = {"code": code, "message": message, "request_id": request[REQUEST_ID]}
     if details:
         body["details"] = dict(details)

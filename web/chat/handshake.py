@@ -39,7 +39,7 @@ class ScreenOffers:
     uploads: FileUploads
 
     def build(self, site: Site, audience: str, locale: str) -> dict[str, Any]:
-        """Return the offers for the visitors of a site and audience as fields of the welcome."""
+        """Return `{audience, commands, model, files}`: what the welcome offers to a site's visitors."""
         model, offered = self.commands.model, self.commands.list_for(audience, site=site)
         return {
             "audience": audience,

@@ -137,7 +137,7 @@ class MessageIntake:
         return accepted, shown
 
     def announce_edit(self, accepted: Accepted, shown: Stored | None) -> None:
-        """Show an edited message in every client, and start its answer."""
+        """Show an edited message in every client, unless `shown` is None, and start its answer."""
         if shown is not None:
             self.hub.publish(accepted.session_id, shown.event_seq, shown.kind, shown.payload)
         self.replies.answer(accepted.session_id)

@@ -194,7 +194,7 @@ class Sender:
         patience: float = EDIT_PATIENCE_SECONDS,
         tries: int = 1,
     ) -> CallOutcome:
-        """Edit a message.
+        """Edit a message; with `keyboard` None its buttons are removed.
 
         An earlier edit of the same message that still waits is dropped and returns CallDone.
         """

@@ -117,7 +117,7 @@ def evaluate_message(
 
 
 def can_reply_again(chat: ChatRef, last_reply_at: datetime | None, now: datetime) -> bool:
-    """Return whether the chat's reply interval has passed; True if it never got a reply."""
+    """Return whether the chat's reply interval has passed; True if `last_reply_at` is None."""
     wait = REPLY_INTERVAL_SECONDS if chat.is_private else GROUP_REPLY_INTERVAL_SECONDS
     return last_reply_at is None or now - last_reply_at >= timedelta(seconds=wait)
 

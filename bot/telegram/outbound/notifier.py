@@ -91,7 +91,7 @@ class Notifier:
         *,
         keyboard: InlineKeyboardMarkup | None = None,
     ) -> None:
-        """Replace the text and the buttons of a message; a text longer than one message is cut."""
+        """Replace text and buttons of a message; None removes the buttons. A text too long is cut."""
         parts = split(render(text))
         if parts:
             await self._sender.edit_text(target.chat_id, message_id, parts[0], keyboard=keyboard)

@@ -67,7 +67,10 @@ class GuardedPruner:
 def load_pruners(
     found: Iterable[EntryPoint] | None = None, report: Report | None = None
 ) -> tuple[GuardedPruner, ...]:
-    """Return all installed pruners that can be imported, ordered by name; the others are reported."""
+    """Return all pruners in `found` that can be imported, ordered by name; others are reported, else logged.
+
+    `found` None means the installed ones.
+    """
     points = entry_points(group=GROUP) if found is None else found
     tell = report or _log
     loaded: list[GuardedPruner] = []

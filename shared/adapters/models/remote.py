@@ -162,7 +162,8 @@ class RemoteModel:
     ) -> ModelReply:
         """Answer a request; `on_first_chunk` is called when the first part of the answer has arrived.
 
-        Raises: CapReached if `token_cap` has no room for the shortest answer, StorageUnavailable.
+        `token_cap` None means no cap. Raises CapReached if it has no room for the shortest answer, and
+        StorageUnavailable.
         """
         if token_cap is None:
             return await self._reply_uncapped(request, on_text=on_text, on_first_chunk=on_first_chunk)

@@ -68,7 +68,7 @@ def find_output_weight() -> int:
 
 
 def find_token_cap(*, dollars: Decimal, tokens: int | None) -> int:
-    """Return the cap in tokens per day: `tokens`, else what `dollars` buy at the highest input price."""
+    """Return the cap in tokens per day: `tokens` or, if None, what `dollars` buy at the highest price."""
     return int(float(dollars) * 1_000_000 / find_dearest_prices()[0]) if tokens is None else tokens
 
 

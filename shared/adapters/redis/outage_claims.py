@@ -40,9 +40,9 @@ class RedisOutageClaims:
         self._client: Any = open_redis(Redis, url, socket_connect_timeout=CALL_SECONDS)
 
     async def open(self, outage: Outage, *, not_before: datetime | None) -> Outage | None:
-        """Return the outage that all processes agree on; it is `outage` if none is stored.
+        """Return the outage that all processes agree on, `outage` if none is stored; None without Redis.
 
-        One opened before `not_before` has ended, and is replaced.
+        A stored one opened before `not_before`, unless None, has ended and is replaced.
         """
         text = json.dumps(
             {"id": outage.public_id, "at": outage.opened_at.isoformat(), "detail": dict(outage.detail)}

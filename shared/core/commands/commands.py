@@ -57,7 +57,7 @@ class Command:
         return (Argument(name="text"),)
 
     def schema(self, language: str = "") -> dict[str, Any]:
-        """Return the arguments as properties of a JSON schema, with descriptions."""
+        """Return the JSON schema of each argument by its name, with a description in the language."""
         return {
             one.name: {"description": self.describe_argument(one, language), **one.schema()}
             for one in self.arguments

@@ -87,7 +87,7 @@ def audit_patch(
     """Return the audit of the ledger that results from applying a model's changes to the former one.
 
     `may_be_empty` accepts a ledger that says nothing; else that is a hard fault. Changes of unknown items are
-    soft faults.
+    soft faults. `limit` is the most tokens of the summary.
     """
     former = convert_to_ledger(former)
     patched = apply_patch(former, patch, identifiers=identifiers_of(source_words(source_text)))
@@ -437,7 +437,7 @@ def _make_file_item(line: SourceLine) -> NewItem:
 def common_scores(
     ledger: Ledger, source_text: str, lines: tuple[SourceLine, ...], count: Count, *, language: bool
 ) -> dict[str, float]:
-    """Return the scores that every form has: size, language, and share of exact names and numbers."""
+    """Return `{size, language, exact}`: share of the source's tokens, 1.0 if `language`, exact names kept."""
     text = render_summary(ledger)
     source = count(source_text)
     return {

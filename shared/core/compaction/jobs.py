@@ -249,7 +249,10 @@ def ends_delay(view: View, budget: ContextBudget, context_tokens: int) -> bool:
 
 
 def is_in_backoff(view: View, *, limit: int, model: str) -> bool:
-    """Return whether automatic compaction is paused and none of the changes that end a pause has happened."""
+    """Return whether automatic compaction is paused and none of the changes that end a pause has happened.
+
+    Such a change is another `model`, other pins, enough turns, or a clearly different `limit`.
+    """
     backoff = view.backoff
     return backoff is not None and backoff.holds(
         limit=limit, model=model, pins=pinned_seqs(view), turn=newest_ended(view)

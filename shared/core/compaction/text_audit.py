@@ -69,7 +69,7 @@ def audit_text(
     limit: int = SUMMARY_TOKENS,
 ) -> AuditVerdict:
     """Return the audit of a summary in text form; its ledger has the checked text and the items kept next to
-    it.
+    it. `limit` is the most tokens of the text.
     """
     lines = source_lines(source_text)
     ground = Ground.of(source_text, convert_to_ledger(former))

@@ -290,7 +290,7 @@ def message_payload(
 
 
 def notice_payload(*, event_seq: int, at: datetime, extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the payload of a notice. A notice has no entry, so its id comes from the event."""
+    """Return `{mid, role, at}` and `extra`. A notice has no entry, so its id `mid` comes from the event."""
     return {"mid": f"n{event_seq}", "role": "notice", "at": iso(at), **extra}
 
 

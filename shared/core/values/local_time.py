@@ -48,7 +48,7 @@ def minute_text(moment: datetime, zone: ZoneInfo) -> str:
 
 
 def resolve_zone(own: str | None, otherwise: str) -> ZoneInfo:
-    """Return the time zone named `own`, else `otherwise`, else UTC; unknown names are skipped."""
+    """Return the time zone named `own`, else `otherwise`, else UTC; None and unknown names are skipped."""
     for name in filter(None, (own, otherwise)):
         try:
             return ZoneInfo(name)

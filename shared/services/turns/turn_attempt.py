@@ -438,7 +438,7 @@ def count_passed(reply: ModelReply, prepared: PreparedRequest) -> int | None:
 
 
 def has_requested_summary(state: TurnAttempt, job: JobOrder | None) -> bool:
-    """Return whether this turn waited for a summary, or requested one, also by `job`."""
+    """Return whether this turn waited for a summary or requested one, also by `job`, None if it has none."""
     return state.organised or state.compaction_asked or (job is not None and job.kind == "compact")
 
 

@@ -296,7 +296,7 @@ class Operators(PoolStore):
     async def record(
         self, *, actor: str, action: str, about: str = "", detail: Mapping[str, Any] | None = None
     ) -> None:
-        """Append an entry to the audit log."""
+        """Append an entry to the audit log; `detail` has ids and numbers only, None if there are none."""
         async with self._pool.acquire(timeout=_STATEMENT_SECONDS) as connection, connection.transaction():
             await append_audit(connection, actor=actor, action=action, about=about, detail=detail)
 

@@ -321,7 +321,7 @@ class PostgresSecretary(PoolStore):
 
     @store_method
     async def approve(self, draft: CustomerDraft, *, own_text: str | None = None) -> Decision:
-        """Approve a draft, so that it is sent, or the owner's `own_text` in its place.
+        """Approve a draft, so that it is sent or, unless None, the owner's `own_text` in its place.
 
         Returns "approved", or the reason why that had no effect.
         """
