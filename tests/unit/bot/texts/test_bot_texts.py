@@ -128,8 +128,11 @@ OURS = [
     kind for kind in error_classes(errors.EvertalkError) if kind.__module__ == "shared.core.values.errors"
 ]
 WITH_FIGURES = {"cap_reached", "hour_cap_reached", "context_budget_exceeded", "message_too_long"}
-UNSEEN = {"error", "fenced", "model_error", "prompt_too_long", "model_rejected_request", "unknown_message"}
-"""People are told in general words that something went wrong; of the last nobody but a web page is told."""
+UNSEEN = {
+    "error", "fenced", "model_error", "not_found", "prompt_too_long", "model_rejected_request",
+    "unknown_message",
+}  # fmt: skip
+"""Codes without a text of the bot: it says that something went wrong, or only pages show them."""
 
 
 def explain(texts: Catalogue, code: str, advice: str = "English.", *, public: bool = False) -> str:
