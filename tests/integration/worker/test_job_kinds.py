@@ -71,7 +71,7 @@ async def test_a_kind_is_paused_bounded_and_resumed_while_two_workers_run(
 ) -> None:
     slow, app = Slow(), apps[0]
     for each in apps:
-        monkeypatch.setattr(each.job_runner, "_do", slow.flush)
+        monkeypatch.setattr(each.job_runner, "_run_by_kind", slow.flush)
     guest = await visit(app)
     await set_kind(app, "flush", paused=True)
     await due(guest, "flush", IN_ALL)
@@ -106,7 +106,7 @@ async def test_a_worker_that_stops_in_a_job_leaves_no_connection_open(
     apps: tuple[App, App], redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow, app = Slow(), apps[0]
-    monkeypatch.setattr(app.job_runner, "_do", slow.flush)
+    monkeypatch.setattr(app.job_runner, "_run_by_kind", slow.flush)
     await due(await visit(app), "flush", 2)
     async with Redis.from_url(redis_url) as server:
         before = len(await server.client_list())
