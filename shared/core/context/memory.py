@@ -95,7 +95,7 @@ def note_text(raw: str) -> tuple[str, bool]:
 
 
 def is_event_date(raw: object) -> bool:
-    """Return whether a value is empty or a date such as `2026`, `2026-11` or `2026-11-20`."""
+    """Return whether a value is a date such as `2026`, `2026-11` or `2026-11-20`; False for an empty one."""
     try:
         return _event_date(raw) is not None
     except BadNote:
@@ -103,16 +103,19 @@ def is_event_date(raw: object) -> bool:
 
 
 def _event_date(raw: object) -> str | None:
-    """Return a date such as `2026`, `2026-11` or `2026-11-20`; None if empty. Raises BadNote."""
+    """Return a date as `2026`, `2026-11` or `2026-11-20`; None if empty.
+
+    Only the first ten characters count, so a time after the date is dropped. Raises BadNote.
+    """
     if raw in (None, ""):
         return None
     text = str(raw)[:10]
     padded = f"{text}-01-01"[:10] if len(text) == 4 else f"{text}-01"[:10] if len(text) == 7 else text
     try:
-        date.fromisoformat(padded)
+        day = date.fromisoformat(padded).isoformat()
     except ValueError as error:
         raise BadNote(f"{text!r} is no date: write YYYY-MM-DD, YYYY-MM or YYYY.") from error
-    return text
+    return day[: len(text)] if padded != text else day
 
 
 _WORD = re.compile(r"\w+")

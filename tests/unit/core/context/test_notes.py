@@ -152,6 +152,17 @@ def test_note_is_built_from_the_valid_fields() -> None:
     assert (again.importance, again.event_date) == (9, "2026-05")
 
 
+@pytest.mark.parametrize(
+    ("written", "stored"),
+    [
+        ("2026", "2026"), ("2026-11", "2026-11"), ("2026-11-20", "2026-11-20"), ("20261120", "2026-11-20"),
+        ("2026-W47-5", "2026-11-20"), ("2026-11-20T09:30", "2026-11-20"),
+    ],
+)  # fmt: skip
+def test_event_date_is_stored_in_the_form_that_sorts_by_day(written: str, stored: str) -> None:
+    assert note_from({"text": "We meet in Rome.", "event_date": written}).event_date == stored
+
+
 def test_of_notes_that_weigh_the_same_the_newest_find_room_first() -> None:
     notes = [Note(id=number, kind="fact", text=f"note {number}", importance=5) for number in range(1, 6)]
     assert [note.text for note in core_notes(notes, words, 8)] == ["note 4", "note 5"]
