@@ -56,8 +56,8 @@ class PostgresAlerts(PoolStore):
     async def sweep(self, rules: Rules, *, worker_id: int, targets: Sequence[str]) -> SweepOutcome | None:
         """Open and end alerts by the current state; return None while another process does so.
 
-        Messages to `targets` are stored for opened and ended alerts. Repeating it changes nothing. The lock
-        ends with the transaction, so a process that loses it has written nothing.
+        Stores messages about opened alerts to `targets`, and about ended ones to those told of the opening.
+        Due messages to other targets fail. Repeating it changes nothing.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             if not await connection.fetchval(sql.LOCK):

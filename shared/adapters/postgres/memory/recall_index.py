@@ -31,7 +31,7 @@ class PostgresRecallIndex(PoolStore):
 
     @store_method
     async def list_unindexed(self, *, limit: int = 20) -> list[int]:
-        """Return at most `limit` sessions with turns to index: hidden ones, or all if it has no address."""
+        """Return at most `limit` sessions with hidden turns to index, and as many without an address."""
         await self._pool.execute(_FORGET_SETTLED)
         rows = await self._pool.fetch(*_BEHIND(limit=limit))
         return [row["id"] for row in rows]
