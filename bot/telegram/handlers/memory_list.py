@@ -123,9 +123,9 @@ class MemoryList:
         line: Markdown | None = None,
         undo: int | None = None,
     ) -> None:
-        """Show page `page`, counted from 0; if it no longer exists, show the last one.
+        """Show page `page`, counted from 0, or the last one if it is gone, with `line` below the list.
 
-        `query` None sends a new message instead of editing one.
+        `undo` is the id of a note that a button restores, or None; `query` None sends a new message.
         """
         owner = await self._notes.load_owner(chat.session_id)
         asked = min(page, MAX_PAGES - 1)

@@ -527,10 +527,9 @@ class FinalDelivery:
     # -- notices --------------------------------------------------------------------------------------
 
     async def _skip_repeated_notice(self, chat: ChatRow, ended: EndedTurn) -> bool:
-        """Return whether this turn is a notice that the chat got less than a minute ago, and mark it as
-        delivered then.
+        """Mark a notice as delivered unsent if the chat got one of the same error code in the last minute.
 
-        A notice that replaces a sent message is not skipped.
+        Return True if so. A notice that replaces a sent message is not skipped.
         """
         if not is_notice(ended) or any(row.remote_id is not None for row in ended.parts):
             return False

@@ -274,7 +274,10 @@ class StreamingReply:
         )  # fmt: skip
 
     async def _deliver(self, turn: int, ended: EndedTurn | None) -> None:
-        """Deliver a turn after earlier turns that had to wait; `ended` None loads it from the database."""
+        """Deliver the turns that wait before this one, then this one; if one fails, this one waits, too.
+
+        `ended` None loads the turn from the database.
+        """
         self._final_delivery.mark_pending(self._chat.session_id, turn)
         if turn == self._turn and not self._has_checked_earlier:
             await self._is_in_order(turn)

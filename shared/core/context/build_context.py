@@ -553,8 +553,9 @@ def _choose(view: View, policy: ContextPolicy, channel: str | None, ratio: float
 
 
 def _list_always_sent(view: View, *, unread: bool) -> Chosen:
-    """Return the `seq` of entries that are always sent: the open turn and unresolved turns, with `unread`
-    also unread ones.
+    """Return the `seq` of entries that are always sent: those of the open turn and of unresolved turns.
+
+    With `unread`, also those of turns that no memory flush has read.
     """
     stay = {view.open_turn} if view.open_turn is not None else set()
     stay |= find_unresolved_turns(view.entries, view.open_turn)

@@ -57,7 +57,10 @@ class PolicyOverride:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextSnapshot:
-    """Next request of a session before a new message, built by the same code that builds it for an answer."""
+    """Sizes, model and settings of a session's next request before a new message, without the request itself.
+
+    The code that builds requests measures them.
+    """
 
     gauge: ContextMeasured | None
     """Size of the context; None before the first answer."""

@@ -73,7 +73,10 @@ class PairingService:
         return row
 
     async def decide_chat(self, bot: int, chat: int, *, allowed: bool, by: str, actor: str) -> AccessRow:
-        """Allow or block a chat that has written to a bot. Raises ChatNotFound."""
+        """Allow or block a chat that has written to a bot; return its new row. Raises ChatNotFound.
+
+        The list shows `by` as the one who decided; the audit log has `actor`.
+        """
         if await self._access.find(bot, chat) is None:
             raise ChatNotFound(str(chat))
         return await self._access.decide(bot, chat, allowed=allowed, by=by, actor=actor)

@@ -16,7 +16,10 @@ ReportProgress = Callable[[str, int | None], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandInvocation:
-    """Call of a command, as its handler receives it."""
+    """Arguments of a command's call and where it came from, for the command's handler.
+
+    The name is not in it: each handler serves one command.
+    """
 
     session_id: int
     address_id: int | None

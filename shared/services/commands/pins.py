@@ -51,7 +51,10 @@ class PinCommands:
         return {"pin": self._pin, "unpin": self._unpin, "pins": self._list}
 
     async def _pin(self, call: CommandInvocation) -> CommandReply:
-        """Pin a message named by its id, such as `m12`; without an id, the newest answer."""
+        """Pin a message named by its id, such as `m12`; without an id, the newest answer.
+
+        Raises BadArguments for another argument; an unknown id or too many pins get a reply.
+        """
         meant = _MID.fullmatch(call.args)
         if call.args and meant is None:
             raise BadArguments.from_key("bad_pin")

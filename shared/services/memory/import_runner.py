@@ -176,9 +176,9 @@ class _StoredCount:
 
 
 def digest_export(source: PastSource, me: str, path: Path) -> bytes:
-    """Return a hash of the file and of the person's name in it, by which an import is resumed.
+    """Return a SHA-256 of the source, the name `me` of the person in the file, and the file's bytes.
 
-    Raises OSError.
+    An interrupted import is resumed by it. Raises OSError.
     """
     digest = hashlib.sha256(f"{source}\0{me}\0".encode())
     with path.open("rb") as file:

@@ -168,7 +168,11 @@ class Subagent:
         )
 
     async def _call_paying(self, request: ModelRequest, estimate: int) -> ModelReply:
-        """Make one call under a reservation and store its cost; an interrupted call is stored by estimate."""
+        """Make one model call under a reservation and store its cost; `estimate` is its input in tokens.
+
+        A cancelled call is charged by the estimate. Raises ToolFailed beyond the subagent's budget,
+        CapReached and ModelError.
+        """
         self._refuse_beyond_budget(estimate)
         try:
             async with self.tracker.hold(estimate, self._output, self.card) as pay:

@@ -37,7 +37,10 @@ SELECT DISTINCT ON (1, 2) p ->> 'provider', p ->> 'model',
 
 
 async def list_learned_abilities(database_url: str) -> list[tuple[str, str, str, int | None]]:
-    """Return (provider, model, ability that the server refused, limit that it named or None)."""
+    """Return (provider, model, ability that the server refused, limit) as running processes report them.
+
+    The limit is the lowest that the server named, in output tokens; None if it named none.
+    """
     connection = await connect(database_url)
     try:
         rows = await connection.fetch(_LEARNED, timeout=10)
