@@ -6,7 +6,7 @@ Entities count UTF-16 units, as Telegram does.
 from __future__ import annotations
 
 import unicodedata
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -487,8 +487,8 @@ class _MeasuredText:
     def measure(cls, rendered: RenderedText) -> _MeasuredText:
         """Return the text with its offsets."""
         offsets = [0, *accumulate(2 if ord(char) > 0xFFFF else 1 for char in rendered.text)]
-        at = {offset: index for index, offset in enumerate(offsets)}
-        blocks = tuple((at[e.offset], at[e.end]) for e in rendered.entities if e.type == "pre")
+        code = (entity for entity in rendered.entities if entity.type == "pre")
+        blocks = tuple((bisect_left(offsets, one.offset), bisect_left(offsets, one.end)) for one in code)
         ends = list(accumulate((entity.end for entity in rendered.entities), max))
         return cls(text=rendered.text, offsets=offsets, entities=rendered.entities, ends=ends, blocks=blocks)
 
