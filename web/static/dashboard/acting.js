@@ -15,7 +15,7 @@ export function confirm({ title, words, yes }) {
   });
 }
 
-/** Returns the result of a change in words. @param {Api["WorkChanged"]} done @param {{changed: (count: number) => string, none: string, left: (count: number) => string}} told */
+/** Returns the result of a change in words. @param {Api["ChangedWork"]} done @param {{changed: (count: number) => string, none: string, left: (count: number) => string}} told */
 export function outcome(done, { changed, none, left }) {
   const words = [done.changed ? changed(done.changed) : none];
   if (done.skipped) words.push(t("Skipped {number}: {reasons}.", { number: done.skipped, reasons: [...new Set(done.why.map((row) => ts(row.why)))].join("; ") }));

@@ -55,7 +55,7 @@ export function costsPage({ root, go, entitle, signal, say }) {
     return place;
   }
 
-  /** @param {Api["Costs"]} page @param {string} query */
+  /** @param {Api["CostsByGroup"]} page @param {string} query */
   function drawGroups(page, query) {
     const focused = /** @type {any} */ (document.activeElement)?.dataset?.keep;
     show(grouped, h("div", { class: "segments", role: "group", "aria-label": t("Group by") }, Object.entries(GROUPS).map(([group, words]) =>
@@ -85,7 +85,7 @@ function totals(total) {
 /** Most people in the list below the models; grouping by person shows all. */
 const MOST_PEOPLE = 10;
 
-/** @param {Api["Costs"]} page @param {number} [most] rows that are shown */
+/** @param {Api["CostsByGroup"]} page @param {number} [most] rows that are shown */
 function rowsCard(page, most = page.rows.length) {
   const title = TITLES[/** @type {keyof typeof TITLES} */ (page.group)];
   const columns = [{ label: GROUPS[/** @type {keyof typeof GROUPS} */ (page.group)] }, { label: t("Calls"), num: true }, { label: t("Uncached input"), num: true }, { label: t("Cache read"), num: true }, { label: t("Cache written"), num: true }, { label: t("Out"), num: true, text: t("Tokens out") }, { label: t("Cache hit"), num: true }, { label: t("Cost"), num: true }];

@@ -30,7 +30,7 @@ export function linesOf(lines, folded = (count) => tn("{count} unchanged sentenc
 const itemNode = (item) => h("li", { class: item.change }, h("span", { class: "badge" }, CHANGES[/** @type {keyof typeof CHANGES} */ (item.change)]), h("span", { class: "badge" }, ts(item.kind)),
   item.former && [h("del", { dir: "auto" }, item.former), " "], h(item.change === "closed" || item.change === "lost" ? "del" : "span", { dir: "auto" }, item.text), item.reason && h("span", { class: "muted" }, ` · ${item.reason}`));
 
-/** Shows changed and lost items; a long list of new ones is folded. @param {Api["SummaryDiff"]} diff */
+/** Shows changed and lost items; a long list of new ones is folded. @param {Api["SummaryComparison"]} diff */
 function itemsOf({ items }) {
   const fresh = items.filter((item) => item.change === "added");
   const other = items.filter((item) => item.change !== "added");
@@ -43,7 +43,7 @@ function listMissing(label, facts) {
   return facts.map((fact) => h("li", { class: "missing" }, h("span", { class: "badge" }, label), h("mark", { dir: "auto" }, fact.text), fact.turn && h("span", { class: "muted" }, " ", t("turn {turn}", { turn: fact.turn }))));
 }
 
-/** @param {Api["SummaryDiff"]} diff */
+/** @param {Api["SummaryComparison"]} diff */
 function renderDiff(diff) {
   const lost = [...listMissing(t("pinned"), diff.pins.filter((pin) => !pin.said)), ...listMissing(t("note"), diff.notes.filter((note) => !note.said)), ...listMissing(t("ledger"), diff.unsaid)];
   const facts = diff.pins.length + diff.notes.length + diff.unsaid.length;

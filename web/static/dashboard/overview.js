@@ -167,7 +167,7 @@ function standing(providers) {
   return h("span", { class: worst === "closed" ? null : "crit-text" }, PROVIDER[/** @type {keyof typeof PROVIDER} */ (worst)]);
 }
 
-/** @param {Api["Costs"]} costs */
+/** @param {Api["CostsByGroup"]} costs */
 function modelsCard(costs) {
   const columns = [{ label: t("Model") }, { label: t("Calls"), num: true }, { label: t("In"), num: true, text: t("Tokens in") }, { label: t("Out"), num: true, text: t("Tokens out") }, { label: t("Cache hit"), num: true }, { label: t("Cost"), num: true }];
   const rows = costs.rows.map((row) => [row.label, number(row.calls), tokens((row.input_tokens ?? 0) + (row.cache_read_tokens ?? 0) + (row.cache_write_tokens ?? 0)), tokens(row.output_tokens), pct(row.cache_hit_pct), money(row.cost_micro, row.unknown_calls)]);
