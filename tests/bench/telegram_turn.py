@@ -16,7 +16,7 @@ import asyncpg
 
 from bot.telegram.inbound.inbox import INBOX_POLL_SECONDS
 from bot.telegram.runtime.service import TelegramService
-from shared.adapters.postgres.db.pool import _read_types
+from shared.adapters.postgres.db.pool import _read_json
 from shared.adapters.postgres.db.urls import build_driver_url
 from shared.bootstrap.app import open_app
 from shared.config.bots import load_bots
@@ -56,7 +56,7 @@ class Meter:
 
     async def listen(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
         """Called for each connection of the pool when it is opened."""
-        await _read_types(connection)
+        await _read_json(connection)
         connection.add_query_logger(partial(self._log, []))
 
     async def rest(self, seconds: float) -> float:
@@ -148,7 +148,7 @@ async def _bot(
         mock.patch(
             "shared.bootstrap.configured_parts.open_configured_models", return_value=InstantModel(ANSWER)
         ),
-        mock.patch("shared.adapters.postgres.db.pool._read_types", meter.listen),
+        mock.patch("shared.adapters.postgres.db.pool._read_json", meter.listen),
     ):
         app = await open_app(settings, role="bot")
         service = TelegramService(app, load_bots(settings), settings=settings)

@@ -231,21 +231,6 @@ _AGAIN = (
 _TRIES = 4
 
 
-_BUILT_IN = dict.fromkeys(("basetype", "range_subtype", "attrtypoids", "attrnames")) | {
-    "kind": b"b",
-    "elemdelim": b",",
-}
-ARRAYS = tuple(
-    {"oid": oid, "ns": "pg_catalog", "name": name, "elemtype": of, **_BUILT_IN}
-    for name, oid, of in (
-        ("_bool", 1000, 16), ("_bytea", 1001, 17), ("_int2", 1005, 21), ("_int4", 1007, 23),
-        ("_int8", 1016, 20), ("_float8", 1022, 701), ("_date", 1182, 1082), ("_timestamptz", 1185, 1184),
-        ("_numeric", 1231, 1700), ("_uuid", 2951, 2950), ("_jsonb", 3807, 3802),
-    )
-)  # fmt: skip
-"""Arrays of built-in types as the driver's introspection describes them; these numbers never change."""
-
-
 class _Pool(WatchedPool):
     """Pool with a limited wait for connections.
 
@@ -294,7 +279,7 @@ async def open_pool(database_url: str, *, size: int = 10) -> asyncpg.Pool[asyncp
             max_inactive_connection_lifetime=300.0,
             connect=cast("Any", HostConnector(database_url)),
             setup=None,
-            init=_read_types,
+            init=_read_json,
             reset=None,
             loop=None,
             connection_class=_Connection,
@@ -320,13 +305,8 @@ def measure_longest_wait(pool: asyncpg.Pool[asyncpg.Record]) -> float:
     return longest
 
 
-async def _read_types(connection: asyncpg.Connection) -> None:
-    """Teach a new connection jsonb, and the arrays that our statements use.
-
-    The driver would look for each array in the catalogue, on each connection: 15 ms CPU of PostgreSQL.
-    """
+async def _read_json(connection: asyncpg.Connection) -> None:
     await connection.set_type_codec("jsonb", schema="pg_catalog", encoder=_WRITE, decoder=read_json)
-    cast("Any", connection)._protocol.get_settings().register_data_types(ARRAYS)
 
 
 _WRITE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

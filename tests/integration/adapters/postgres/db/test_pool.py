@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
 
 import asyncpg
 import pytest
 
-from shared.adapters.postgres.db.pool import ARRAYS, open_pool, store_method
+from shared.adapters.postgres.db.pool import open_pool, store_method
 from shared.core.values.errors import StorageUnavailable
 
 SLOWLY = "SELECT pg_sleep(0.3)"
@@ -120,25 +119,3 @@ async def test_a_connection_that_has_served_long_enough_is_replaced(
     first, second = [await pool.fetchval("SELECT pg_backend_pid()") for _ in range(2)]
     assert first != second
     await pool.close()
-
-
-async def test_arrays_are_described_as_the_catalogue_describes_them(database_url: str) -> None:
-    connection = await asyncpg.connect(database_url)
-    try:
-        told, _ = await cast("Any", connection)._introspect_types([one["oid"] for one in ARRAYS], 30)
-        described = {row["oid"]: {name: row[name] for name in ARRAYS[0]} for row in told}
-        assert [described[one["oid"]] for one in ARRAYS] == list(ARRAYS)
-    finally:
-        await connection.close()
-
-
-async def test_a_new_connection_sends_and_reads_arrays_without_asking_for_their_types(
-    pool: asyncpg.Pool[asyncpg.Record], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def refuse(*_: object) -> None:
-        raise AssertionError("the catalogue was asked")
-
-    monkeypatch.setattr(asyncpg.Connection, "_introspect_types", refuse)
-    sent = [[1, None], [{"a": [1]}], [2.5], [True]]
-    types = "$1::bigint[], $2::jsonb[], $3::float8[], $4::boolean[]"
-    assert list(await pool.fetchrow(f"SELECT {types}", *sent) or ()) == sent
