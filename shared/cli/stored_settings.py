@@ -20,9 +20,9 @@ from shared.config.stored import (
     load_with_stored,
     merge_secrets,
 )
+from shared.core.identity.operators import COMMAND_LINE
 from shared.core.values.errors import BadInput
 
-_BY = "cli"
 _TAKES = "Stored. A running Evertalk follows within ten seconds."
 _FORMAT = "evertalk-settings-1"
 
@@ -130,7 +130,7 @@ async def _change(
         for problem in error.problems:
             tell(f"evertalk: {problem}")
         return 1
-    if await store.change(changes, seen=found.version, by=_BY) is None:
+    if await store.change(changes, seen=found.version, by=COMMAND_LINE) is None:
         tell("Somebody else changed a setting in this moment: nothing was stored. Try it again.")
         return 1
     tell(_TAKES)

@@ -21,7 +21,7 @@ _NAME = re.compile(r"[\w][\w.@+ \-]*")
 COMMAND_LINE = "command line"
 """Actor in the audit log of changes by verbs of the shell."""
 _TAKEN_BY_THE_PROGRAM = frozenset({"nobody", "cli", COMMAND_LINE, "identity provider", "retention", "person"})
-"""Names that the audit log uses for other actors, `cli` in entries of 0.1.0 and for stored settings.
+"""Names that the audit log uses for other actors; `cli` stands in entries of 0.1.0.
 
 API keys need no entry, since their names have a colon.
 """

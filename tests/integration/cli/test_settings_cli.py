@@ -45,12 +45,12 @@ async def test_a_setting_is_stored_listed_and_taken_away(shell: Shell, pool: Poo
     assert await shell.run("set", "evertalk_preset", "pantheon") == (
         0, "Stored. A running Evertalk follows within ten seconds.",
     )  # fmt: skip
-    assert "EVERTALK_PRESET=pantheon  [cli, " in (await shell.run("list"))[1]
+    assert "EVERTALK_PRESET=pantheon  [command line, " in (await shell.run("list"))[1]
     assert (await shell.run("unset", "EVERTALK_PRESET"))[0] == 0
     assert await shell.run("list") == (0, "")
     rows = await pool.fetch("SELECT actor, object, detail FROM audit WHERE action = 'settings.changed'")
     assert [tuple(row.values()) for row in rows] == [
-        ("cli", "settings", {"names": ["EVERTALK_PRESET"], "version": version}) for version in (1, 2)
+        ("command line", "settings", {"names": ["EVERTALK_PRESET"], "version": version}) for version in (1, 2)
     ]
 
 

@@ -15,6 +15,7 @@ from shared.adapters.postgres.operations.dump import load_facts, restore
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.operator_auth import append_audit
 from shared.adapters.postgres.privacy.erasure_log import PostgresErasureLog
+from shared.core.identity.operators import COMMAND_LINE
 from shared.core.privacy.erasures import Erased
 
 
@@ -78,7 +79,7 @@ async def _begin_afresh(connection: asyncpg.Connection[asyncpg.Record], about: s
         for statement in _LOGGED_OUT:
             await connection.execute(statement, timeout=60)
         await append_audit(
-            connection, actor="command line", action="backup.restored", about=about,
+            connection, actor=COMMAND_LINE, action="backup.restored", about=about,
             detail={"log_epoch": epoch},
         )  # fmt: skip
 
