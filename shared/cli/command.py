@@ -22,9 +22,8 @@ from shared.core.commands.commands import (
     commands_for,
 )
 from shared.core.identity.operators import COMMAND_LINE
-from shared.services.commands.command_service import COMPACT_WAIT_SECONDS, CommandResult
+from shared.services.commands.command_service import COMMAND_SECONDS, CommandResult
 
-RUN_SECONDS = COMPACT_WAIT_SECONDS + 20.0
 BEAT_SECONDS = 1.0
 
 
@@ -99,7 +98,7 @@ async def _run(app: App, wish: argparse.Namespace, words: str, shell: CommandOut
         f"command.{wish.name}", about=f"session:{wish.session}", by=COMMAND_LINE
     )
     try:
-        async with asyncio.timeout(RUN_SECONDS):
+        async with asyncio.timeout(COMMAND_SECONDS):
             result = await app.commands.run(
                 session_id=reached.session_id,
                 address_id=None,

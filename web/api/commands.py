@@ -18,8 +18,9 @@ from shared.core.commands.arguments import render_arguments
 from shared.core.commands.commands import ONLY_IN_PERSON, Command
 from shared.core.values.errors import EvertalkError, StorageUnavailable, UnknownSession
 from shared.runtime import BackgroundTasks
+from shared.services.commands.command_service import COMMAND_SECONDS
 from web.auth.visitors import Known, Visitors
-from web.chat.command_intake import COMMAND_SECONDS, UnknownCommand, result_payload
+from web.chat.command_intake import UnknownCommand, result_payload
 from web.command_offer import CommandOffer, audience_of
 from web.dashboard.access import DashboardDoor, find_signed_in
 from web.protocol import wire

@@ -15,13 +15,12 @@ from shared.core.commands.texts import did_you_mean
 from shared.core.values.errors import BadInput, EvertalkError, StorageUnavailable
 from shared.locales import catalogue
 from shared.runtime import BackgroundTasks
+from shared.services.commands.command_service import COMMAND_SECONDS
 from web.auth.visitors import Known
 from web.command_offer import CommandOffer, audience_of
 from web.protocol import wire
 from web.server.hub import Hub, Replies
 
-COMMAND_SECONDS = 200.0
-"""Seconds after which a command is given up."""
 COMMAND_LATER = "That could not be done just now. Please give the command again in a moment."
 Send = Callable[[Mapping[str, Any]], None]
 """Callback that sends a frame to the client that asked, and to no other."""

@@ -22,6 +22,7 @@ from shared.adapters.postgres.turns.uploads import PostgresUploads
 from shared.adapters.telemetry.health import redact_reason
 from shared.config.settings import Settings
 from shared.core.verdicts.breaker import BreakerState
+from shared.services.commands.command_service import COMMAND_SECONDS
 from web.dashboard.access import AuthedRequest, raise_conflicts
 from web.dashboard.alerts import NewAlert, newest_open
 from web.dashboard.requests import add_total
@@ -44,8 +45,6 @@ from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
 router = OperationRouter()
-COMMAND_SECONDS = 200.0
-"""Timeout in seconds of a command that an operator runs."""
 
 
 def _place(digits: int) -> Any:

@@ -37,7 +37,7 @@ from shared.services.commands.command_call import (
     ReportProgress,
 )
 from shared.services.commands.context import (
-    COMPACT_WAIT_SECONDS,
+    COMMAND_SECONDS,
     CompactionChoice,
     CompactionForecast,
     ContextCommands,
@@ -48,7 +48,7 @@ from shared.services.commands.usage import SessionStatsStore, UsageCommands
 from shared.services.turns.request_builder import RequestBuilder
 from shared.services.turns.session_service import SessionService
 
-__all__ = ["COMPACT_WAIT_SECONDS", "CommandResult", "CommandService", "ReportProgress", "CommandNotFound"]
+__all__ = ["COMMAND_SECONDS", "CommandResult", "CommandService", "ReportProgress", "CommandNotFound"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

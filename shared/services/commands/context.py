@@ -29,6 +29,8 @@ from shared.services.turns.session_service import SessionService
 
 COMPACT_WAIT_SECONDS = 180.0
 """Seconds that a command waits for its compaction or flush before it replies."""
+COMMAND_SECONDS = COMPACT_WAIT_SECONDS + 20.0
+"""Timeout of a whole command, from any channel: more than the longest wait in it."""
 WITH_SIZES = frozenset({"grows", "gain_too_small"})
 """Reasons whose text names the tokens now and with a summary."""
 _LOOK_SECONDS = 0.1
