@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from shared.adapters.postgres.people.visitors import VisitorRow
+from shared.core.session.turns import HEAD_CHARS
 from tests.integration.web.api.past_talks import page, talked
 from tests.kit.web.callers import bearer, make_visitor
 from tests.kit.web.fixtures import Frame, Server, Starter
@@ -160,6 +161,24 @@ async def test_originals_of_a_long_summary_come_page_by_page(server: Server) -> 
         if (before := told["before"]) is None:
             break
     assert found == [f"m{seq}" for seq in range(1, 17)]
+
+
+async def test_long_original_of_a_person_comes_cut_with_its_full_length(server: Server) -> None:
+    row, token = await talked(server)
+    ident = await summarised(server, row, 8, active=True, state="done")
+    async with server.services.pool.acquire() as connection, connection.transaction():
+        # The log is only ever added to: its trigger stands aside for a message that was long from the start.
+        await connection.execute("SET LOCAL session_replication_role = replica")
+        await connection.execute(
+            "UPDATE entry_rows SET words = $2 WHERE session_id = $1 AND seq = 15",
+            row.session_id,
+            "w" * 20_000,
+        )
+    status, told = await call(server, "GET", f"/compactions/{ident}/messages?limit=2", bearer(token))
+    assert status == 200
+    long, answer = told["messages"]
+    assert (long["mid"], long["chars"], len(long["text"])) == ("m15", 20_000, HEAD_CHARS)
+    assert "chars" not in answer
 
 
 async def test_a_hundred_thousand_messages_are_read_by_their_numbers(server: Server) -> None:

@@ -65,6 +65,36 @@ async def test_marks_and_counts_name_compactions_after_an_upgrade(
     await former_connection.close()
 
 
+_JOBS = """
+INSERT INTO contacts (id, display_name) OVERRIDING SYSTEM VALUE VALUES (1, 'Ada');
+INSERT INTO sessions (id, contact_id, agent_id) OVERRIDING SYSTEM VALUE SELECT 1, 1, min(id) FROM agents;
+INSERT INTO jobs (kind, session_id, key, state, trigger, outcome, payload) VALUES
+('compact', 1, 'a', 'due', 'limit', '{"resting": "breaker"}', '{}'),
+('flush', 1, 'b', 'due', 'limit', '{"resting": "cooldown"}', '{"link": 4}'),
+('compact', 1, 'c', 'done', 'limit', '{"resting": true, "link": 3, "kind": "digest"}', '{}'),
+('compact', 1, 'd', 'done', 'limit', '{"nothing": "hook"}', '{}')
+"""
+_READ_JOBS = "SELECT outcome::text || payload::text FROM jobs ORDER BY key"
+
+
+async def test_words_of_jobs_follow_upgrade_and_downgrade(
+    empty_database_url: str,
+) -> None:
+    await migrate(empty_database_url, revision="0097")
+    connection = await asyncpg.connect(empty_database_url)
+    await connection.execute("SET session_replication_role = replica")
+    await connection.execute(_JOBS)
+    before = [row[0] for row in await connection.fetch(_READ_JOBS)]
+    await migrate(empty_database_url)
+    assert [row[0] for row in await connection.fetch(_READ_JOBS)] == [
+        '{"deferred": "backoff"}{}', '{"deferred": "cooldown"}{"compaction": 4}',
+        '{"kind": "digest", "compaction": 3, "in_backoff": true}{}', '{"nothing": "hook"}{}',
+    ]  # fmt: skip
+    await downgrade(empty_database_url, "0097")
+    assert [row[0] for row in await connection.fetch(_READ_JOBS)] == before
+    await connection.close()
+
+
 async def test_downgrade_restores_the_former_names(
     former_connection: asyncpg.Connection, empty_database_url: str
 ) -> None:
