@@ -50,4 +50,4 @@ def to_plain(value: Any) -> Any:
         return {wire_name(name): each for name, each in sent if each is not ABSENT}
     if isinstance(value, UUID | date):
         return str(value)
-    raise TypeError(f"{type(value)} cannot be told")
+    raise TypeError(f"{type(value)} has no form in JSON")

@@ -186,7 +186,7 @@ class BadSnooze(BadInput):
 
 
 class UnknownAssignee(BadInput):
-    """There is no operator of this name who may write to people."""
+    """Assignee that is no operator, or one who may not write to people."""
 
     code = "unknown_assignee"
     advice = "There is no operator of this name who may write to people."

@@ -19,10 +19,7 @@ _UNCOMPRESSED = 4
 
 
 class BadSubscription(BadInput):
-    """This browser's push service cannot be used from here.
-
-    What it gave is no subscription, or leads to where nothing may be posted.
-    """
+    """Subscription of a browser that is malformed, or whose address Evertalk must not post to."""
 
     code = "bad_subscription"
     advice = "This browser's push service cannot be used from here."

@@ -36,7 +36,10 @@ class PersonService:
         self._eraser = eraser
 
     async def begin_export(self, person: UUID, *, by: str) -> int:
-        """Record an export, and return a session through which all data are found. Raises PersonNotFound."""
+        """Record an export in the audit log; return the internal id of a session of the person.
+
+        Raises PersonNotFound.
+        """
         session_id = await self._find_session(person)
         await self._people.record_audit("person.export", about=str(person), by=by)
         return session_id
