@@ -495,6 +495,33 @@ def test_every_error_that_a_docstring_names_exists() -> None:
     ])  # fmt: skip
 
 
+def test_every_error_has_a_sentence_for_people_beside_its_docstring() -> None:
+    """Who rewrites a docstring for engineers must not change what a person reads."""
+    classes = {
+        node.name: (name, node)
+        for name, path in modules().items()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    }
+
+    def is_error(name: str) -> bool:
+        if name == "EvertalkError":
+            return True
+        return name in classes and any(
+            is_error(ast.unparse(base).split(".")[-1]) for base in classes[name][1].bases
+        )
+
+    errors = [found for name, found in classes.items() if is_error(name)]
+    assert len(errors) > 100
+    _complain([
+        f"{module}:{node.lineno} {node.name}"
+        for module, node in errors
+        if not any(
+            re.fullmatch(r"sentence = (['\"])[A-Z].+[.]\1", ast.unparse(one)) for one in node.body
+        )
+    ])  # fmt: skip
+
+
 def test_every_page_that_the_code_names_exists() -> None:
     """Who reads of one can open it."""
     pages = {path.name for path in (ROOT / "docs").glob("*.md")} | {"answer.md"}

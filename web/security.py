@@ -196,7 +196,7 @@ def _known_error(request: web.Request, error: EvertalkError) -> web.Response:
     if status >= 500:
         log.warning("request_refused", path=request.path, code=error.code, reason=str(error))
     return error_response(
-        request, status, error.code, wire.sentence(error), _details(error, seconds), headers=headers
+        request, status, error.code, error.sentence, _details(error, seconds), headers=headers
     )
 
 
@@ -207,7 +207,7 @@ def _details(error: EvertalkError, seconds: float | None) -> dict[str, Any]:
 def error_body(request: web.Request, error: EvertalkError) -> dict[str, Any]:
     """Return `{code, message, request_id, details}` for a response whose status was already sent."""
     details = _details(error, getattr(error, "retry_after_seconds", None))
-    shown = {"code": error.code, "message": wire.sentence(error), "request_id": request[REQUEST_ID]}
+    shown = {"code": error.code, "message": error.sentence, "request_id": request[REQUEST_ID]}
     return {**shown, "details": details}
 
 

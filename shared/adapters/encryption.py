@@ -14,6 +14,7 @@ _NONCE_BYTES = 12
 class CannotUnseal(EvertalkError):
     """The sealed value cannot be opened."""
 
+    sentence = "The sealed value cannot be opened."
     code = "cannot_unseal"
     advice = (
         "EVERTALK_SECRET_KEY is not the one that this was stored with. "

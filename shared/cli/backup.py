@@ -74,6 +74,7 @@ PrintLine = Callable[[str], None]
 class BackupFailed(EvertalkError):
     """No copy was made; those of before are as they were."""
 
+    sentence = "No copy was made; those of before are as they were."
     code = "backup_failed"
     advice = "./evertalk doctor tells about room and the database; EVERTALK_BACKUP_DIR moves the copies."
 

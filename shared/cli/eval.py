@@ -482,6 +482,7 @@ class EvalRun:
 class NoAnsweringModel(BadInput):
     """No model can answer from what it recalls."""
 
+    sentence = "No model can answer from what it recalls."
     code = "no_answering_model"
 
 

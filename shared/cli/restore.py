@@ -38,6 +38,7 @@ _SPARE_BYTES = 128 * 1024**2
 class CannotRestore(EvertalkError):
     """The restore was refused; no data were changed."""
 
+    sentence = "The restore was refused; no data were changed."
     code = "cannot_restore"
 
 

@@ -26,6 +26,7 @@ Run = Callable[[Sequence[str]], int]
 class ServiceUnavailable(EvertalkError):
     """No service manager was found on this machine."""
 
+    sentence = "No service manager was found on this machine."
     code = "no_service"
 
 

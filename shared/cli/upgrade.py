@@ -30,6 +30,7 @@ _VERSION_SECONDS = 10
 class CannotUpgrade(EvertalkError):
     """The state of before is in its place."""
 
+    sentence = "The state of before is in its place."
     code = "cannot_upgrade"
 
 

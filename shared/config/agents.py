@@ -131,6 +131,7 @@ class AgentRow:
 class BadAgentConfig(EvertalkError):
     """An agent's row cannot be used as it is; every problem is named at once."""
 
+    sentence = "An agent's row cannot be used as it is; every problem is named at once."
     code = "bad_agent_config"
 
     def __init__(self, problems: Sequence[str]) -> None:

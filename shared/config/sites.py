@@ -77,6 +77,7 @@ class SiteConfig(SiteTexts):
 class BadSiteConfig(EvertalkError):
     """A site's row cannot be used as it is; every problem is named at once."""
 
+    sentence = "A site's row cannot be used as it is; every problem is named at once."
     code = "bad_site_config"
 
     def __init__(self, problems: list[str]) -> None:

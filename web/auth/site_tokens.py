@@ -19,6 +19,7 @@ _HEADERS = frozenset({"alg", "typ", "kid"})
 class BadIdentity(BadInput):
     """The page could not prove who you are."""
 
+    sentence = "The page could not prove who you are."
     code = "identity_invalid"
     advice = "Please sign in on this page again, then open the chat."
 
@@ -26,6 +27,7 @@ class BadIdentity(BadInput):
 class IdentityExpired(BadIdentity):
     """The proof of who you are is too old."""
 
+    sentence = "The proof of who you are is too old."
     code = "identity_expired"
 
     def __init__(self, reason: str, *, place: str = "") -> None:
@@ -35,8 +37,9 @@ class IdentityExpired(BadIdentity):
 
 
 class IdentityRequired(BadIdentity):
-    """This chat is for people who are signed in."""
+    """Site admits only people who are signed in, and the visitor has no identity token."""
 
+    sentence = "This chat is for people who are signed in."
     code = "identity_required"
     advice = "Please sign in on this page, then open the chat."
 
@@ -44,6 +47,7 @@ class IdentityRequired(BadIdentity):
 class StillAnswering(BadInput):
     """An answer is still being written."""
 
+    sentence = "An answer is still being written."
     code = "busy"
     advice = "Please wait until the answer is finished, then try again."
     retry_after_seconds = 3.0

@@ -46,15 +46,17 @@ MOST_ORIGIN_CHARS = 200
 
 
 class UnknownToken(BadInput):
-    """This browser's key is not known here."""
+    """Unknown visitor token; the browser gets a new conversation."""
 
+    sentence = "This browser's key is not known here."
     code = "unknown_token"
     advice = "Your earlier conversation could not be opened. A new one begins."
 
 
 class UnknownSite(BadInput):
-    """This page may not use the chat."""
+    """Unknown site, or a page whose origin the site does not allow."""
 
+    sentence = "This page may not use the chat."
     code = "unknown_site"
     advice = "This page is not allowed to use the chat. Its operator can add it to the site's list."
 

@@ -29,6 +29,7 @@ Send = Callable[[Mapping[str, Any]], None]
 class UnknownCommand(BadInput):
     """Unknown command."""
 
+    sentence = "Unknown command."
     code = "unknown_command"
     advice = "Type /help to see what you can do here."
 

@@ -50,8 +50,9 @@ class ScreenOffers:
 
 
 class TooManySockets(BadInput):
-    """This conversation is open in too many places."""
+    """Session has the maximum number of open sockets."""
 
+    sentence = "This conversation is open in too many places."
     code = "too_many_sockets"
     advice = "Close some of the other tabs, then reload this one."
     retry_after_seconds = 15.0

@@ -32,6 +32,7 @@ RETRY_MS = 2_000
 class FrameTooLarge(BadInput):
     """The message is too large to be read."""
 
+    sentence = "The message is too large to be read."
     code = "message_too_long"
     advice = f"{wire.MAX_CHARS:,} characters are the most. Please split it."
 

@@ -68,6 +68,7 @@ _CUT = frozenset({"t", "event_seq", "id", "state", "kind", "through_turn", "to_m
 class BadFrame(BadInput):
     """The frame does not follow the protocol."""
 
+    sentence = "The frame does not follow the protocol."
     code = "bad_frame"
     advice = "The page and the server do not understand each other. Reload the page."
 
@@ -79,6 +80,7 @@ class BadFrame(BadInput):
 class RateLimited(BadInput):
     """Too much came at once."""
 
+    sentence = "Too much came at once."
     code = "rate_limited"
 
     def __init__(self, *, retry_after_seconds: float, what: str = "messages") -> None:
@@ -90,6 +92,7 @@ class RateLimited(BadInput):
 class CidUsed(BadInput):
     """Refusal of a cid that another message of the session has."""
 
+    sentence = "Refusal of a cid that another message of the session has."
     code = "cid_used"
     advice = "Take a new one."
 
@@ -483,7 +486,7 @@ def error(failure: EvertalkError, *, cid: str | None = None, public: bool = Fals
     frame: Frame = {
         "t": "error",
         "code": failure.code,
-        "message": advice if plain else sentence(failure),
+        "message": advice if plain else failure.sentence,
         "advice": advice,
     }
     if cid:
@@ -494,11 +497,6 @@ def error(failure: EvertalkError, *, cid: str | None = None, public: bool = Fals
     if isinstance(seconds, int | float):
         frame["retry_after"] = round(float(seconds), 1)
     return frame
-
-
-def sentence(failure: EvertalkError) -> str:
-    """Return the first line of the docstring of the error's class, which is its sentence for people."""
-    return (type(failure).__doc__ or failure.code).strip().partition("\n")[0]
 
 
 def delta(*, turn: int, attempt: int, offset: int, text: str) -> Frame:

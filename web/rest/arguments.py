@@ -88,6 +88,7 @@ class Untitled(GenerateJsonSchema):
 class BadField(BadInput):
     """A field of the request cannot be used."""
 
+    sentence = "A field of the request cannot be used."
     code = "bad_field"
 
     def __init__(self, advice: str, *, place: Place = "body") -> None:

@@ -34,6 +34,7 @@ _TOKEN = re.compile(r"[0-9]{1,16}:[A-Za-z0-9_-]{20,128}")
 class InvalidBotToken(EvertalkError):
     """Raised for a bot token that is malformed or that Telegram refuses."""
 
+    sentence = "Telegram does not know this bot token."
     code = "telegram_token_refused"
     advice = (
         "Telegram refuses the bot token. Ask @BotFather for the token (/token), put it into "
@@ -44,12 +45,14 @@ class InvalidBotToken(EvertalkError):
 class FileTooLarge(EvertalkError):
     """Raised when a download or a response is larger than its limit."""
 
+    sentence = "The file is larger than the limit."
     code = "file_too_large"
 
 
 class DownloadFailed(EvertalkError):
     """Raised when a file could not be downloaded; `status` is the HTTP status, 0 without a response."""
 
+    sentence = "A file did not come; `status` is the server's answer, 0 without one."
     code = "download_failed"
 
     def __init__(self, reason: str, *, status: int) -> None:

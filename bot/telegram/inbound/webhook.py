@@ -52,6 +52,7 @@ WebhookHandler = Callable[[web.Request], Awaitable[web.Response]]
 class BadWebhook(EvertalkError):
     """Raised for a webhook that cannot be used as configured; its advice says why."""
 
+    sentence = "The webhook cannot be used as it is configured."
     code = "bad_webhook"
 
 

@@ -47,6 +47,7 @@ Opened = tuple[dict[str, Any] | None, bytes]
 class SenderThrottled(EvertalkError):
     """The files of a sender took too much time within the last minute."""
 
+    sentence = "Files of one sender have taken too much time lately."
     code = "files_took_long"
     advice = "The last files took long to open. Try again in a minute."
 

@@ -122,13 +122,19 @@ class ProviderRefusal:
 class ModelOverloaded(ModelUnavailable):
     """The provider is overloaded; another model may answer meanwhile."""
 
+    sentence = "The provider has more to do than it can; another model may answer meanwhile."
+
 
 class ModelUnknown(ModelRefusedAccount):
     """The provider does not know the model or does not offer it to this account."""
 
+    sentence = "The provider does not know this model (any more), or does not serve it to this account."
+
 
 class AbilityRefused(ModelRejectedRequest):
     """The server does not accept one part of the request; a request without it may pass."""
+
+    sentence = "The server cannot take one part of the request; a narrower request may pass."
 
     def __init__(self, reason: str, missing: MissingAbility) -> None:
         super().__init__(reason)

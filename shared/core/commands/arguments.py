@@ -16,6 +16,7 @@ TEXT_CHARS = 2_000
 class BadArguments(BadInput):
     """The words behind a command cannot be used."""
 
+    sentence = "The words behind a command cannot be used."
     code = "bad_arguments"
 
     def __init__(self, reason: str) -> None:

@@ -37,6 +37,7 @@ UNDO_DAYS = 30
 class BadNote(BadInput):
     """The words cannot be kept as a note."""
 
+    sentence = "The words cannot be kept as a note."
     code = "bad_note"
 
     def __init__(self, reason: str) -> None:

@@ -24,6 +24,7 @@ from shared.core.values.errors import EvertalkError
 class BadContextConfig(EvertalkError):
     """The context settings of an agent's row are invalid; every problem is named at once."""
 
+    sentence = "The context settings of an agent's row are invalid; every problem is named at once."
     code = "bad_context_config"
 
     def __init__(self, problems: tuple[str, ...]) -> None:

@@ -24,6 +24,7 @@ MOST_DAYS = 3_650
 class BadKey(BadInput):
     """A key cannot be made like this."""
 
+    sentence = "A key cannot be made like this."
     code = "bad_key"
 
     def __init__(self, advice: str) -> None:

@@ -149,6 +149,7 @@ HandoverChange: TypeAlias = Assignment | Snooze | Labels
 class NotTaken(EvertalkError):
     """The operator who writes does not have this conversation."""
 
+    sentence = "The operator who writes does not have this conversation."
     code = "not_taken"
     advice = "Take this conversation first."
 
@@ -156,6 +157,7 @@ class NotTaken(EvertalkError):
 class TakenByOther(EvertalkError):
     """Another operator has this conversation."""
 
+    sentence = "Another operator has this conversation."
     code = "taken_by_other"
 
     def __init__(self, name: str) -> None:
@@ -167,20 +169,23 @@ class TakenByOther(EvertalkError):
 class ChangedMeanwhile(EvertalkError):
     """Another operator changed this conversation after this one had read it."""
 
+    sentence = "Another operator changed this conversation after this one had read it."
     code = "changed_meanwhile"
     advice = "Another operator has just changed this conversation. Look at it, then try again."
 
 
 class BadLabels(BadInput):
-    """Too many, or too long."""
+    """Labels of a conversation that are too many or too long."""
 
+    sentence = "Too many, or too long."
     code = "bad_labels"
     advice = "A conversation has up to 10 labels of up to 40 characters."
 
 
 class BadSnooze(BadInput):
-    """A moment that is over, or too far away."""
+    """Snooze until a past time, or one more than a year ahead."""
 
+    sentence = "A moment that is over, or too far away."
     code = "bad_snooze"
     advice = "Snooze until a moment within the next year."
 
@@ -188,6 +193,7 @@ class BadSnooze(BadInput):
 class UnknownAssignee(BadInput):
     """Assignee that is no operator, or one who may not write to people."""
 
+    sentence = "There is no operator of this name who may write to people."
     code = "unknown_assignee"
     advice = "There is no operator of this name who may write to people."
 
@@ -195,6 +201,7 @@ class UnknownAssignee(BadInput):
 class AnswerRuns(EvertalkError):
     """The assistant is still at the turn before: its answer comes first."""
 
+    sentence = "The assistant is still at the turn before: its answer comes first."
     code = "answer_runs"
     advice = "The assistant is finishing an answer, which is sent first. Please send yours again in a moment."
 
@@ -202,6 +209,7 @@ class AnswerRuns(EvertalkError):
 class CannotHandOver(EvertalkError):
     """The conversation cannot be handed over: it continues elsewhere, or it has no message."""
 
+    sentence = "The conversation cannot be handed over: it continues elsewhere, or it has no message."
     code = "cannot_hand_over"
     advice = "This conversation cannot be taken: it goes on elsewhere by now."
 
@@ -209,13 +217,15 @@ class CannotHandOver(EvertalkError):
 class NobodyComes(EvertalkError):
     """The site on which the person writes has no people who could come."""
 
+    sentence = "The site on which the person writes has no people who could come."
     code = "nobody_comes"
     advice = "No operator can be asked for here."
 
 
 class AskedTooOften(BadInput):
-    """A person was asked for again and again."""
+    """Visitor asked for a human too often within an hour."""
 
+    sentence = "A person was asked for again and again."
     code = "asked_too_often"
     advice = "A person was asked for several times within the hour. Please try again later."
 

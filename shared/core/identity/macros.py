@@ -17,6 +17,7 @@ _VARIABLE = re.compile(r"\{\{([^{}]{0,100})\}\}")
 class BadMacro(BadInput):
     """The macro has no action, or actions that contradict each other."""
 
+    sentence = "The macro has no action, or actions that contradict each other."
     code = "bad_macro"
     advice = "A macro needs at least one action."
 
@@ -24,6 +25,7 @@ class BadMacro(BadInput):
 class UnfilledVariable(BadInput):
     """The reply has a variable without a value."""
 
+    sentence = "The reply has a variable without a value."
     code = "unfilled"
     advice = "The reply has a variable that is not filled in."
 
@@ -31,6 +33,7 @@ class UnfilledVariable(BadInput):
 class HandoverOff(EvertalkError):
     """Hand-over is switched off, so an operator cannot take a conversation."""
 
+    sentence = "Hand-over is switched off, so an operator cannot take a conversation."
     code = "handover_off"
     advice = "Hand-over is switched off: EVERTALK_HANDOVER=on allows it."
 

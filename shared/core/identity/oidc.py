@@ -19,6 +19,7 @@ MOST_GROUPS = 1_000
 class ProviderRefused(EvertalkError):
     """The identity provider's answer proves nothing."""
 
+    sentence = "The identity provider's answer proves nothing."
     code = "provider_refused"
     advice = "Logging in did not work. Please start again."
 
@@ -26,13 +27,15 @@ class ProviderRefused(EvertalkError):
 class ProviderAway(EvertalkError):
     """The identity provider cannot be asked."""
 
+    sentence = "The identity provider cannot be asked."
     code = "provider_away"
     advice = "Your identity provider does not answer just now. Try again in a minute."
 
 
 class NoEntry(EvertalkError):
-    """Known to the provider, and in no group that may come in."""
+    """Account of the identity provider that is in no group with access."""
 
+    sentence = "Known to the provider, and in no group that may come in."
     code = "no_entry"
     advice = "Your account is in no group that may use this dashboard. Ask its admin."
 

@@ -30,12 +30,14 @@ API keys need no entry, since their names have a colon.
 class BadOperator(BadInput):
     """Invalid operator name or role."""
 
+    sentence = "Invalid operator name or role."
     code = "bad_operator"
 
 
 class UnknownOperator(EvertalkError):
     """Unknown operator."""
 
+    sentence = "Unknown operator."
     code = "unknown_operator"
     advice = "There is no such operator. Reload the list."
 
@@ -43,6 +45,7 @@ class UnknownOperator(EvertalkError):
 class OperatorExists(EvertalkError):
     """The name is taken."""
 
+    sentence = "The name is taken."
     code = "operator_exists"
 
     def __init__(self, name: str) -> None:
@@ -52,6 +55,7 @@ class OperatorExists(EvertalkError):
 class LastAdmin(EvertalkError):
     """The last admin cannot be removed or locked."""
 
+    sentence = "The last admin cannot be removed or locked."
     code = "last_admin"
     advice = "This is the last admin. Make somebody else an admin first."
 
@@ -59,6 +63,7 @@ class LastAdmin(EvertalkError):
 class OfTheProvider(EvertalkError):
     """The identity provider decides this."""
 
+    sentence = "The identity provider decides this."
     code = "of_the_provider"
     advice = "This operator comes from your identity provider: role and password are set there."
 
@@ -66,6 +71,7 @@ class OfTheProvider(EvertalkError):
 class OperatorLocked(EvertalkError):
     """The operator is locked."""
 
+    sentence = "The operator is locked."
     code = "operator_locked"
     advice = "This operator is locked. Unlock them first, on the page Operators."
 
@@ -73,6 +79,7 @@ class OperatorLocked(EvertalkError):
 class StaleOperator(EvertalkError):
     """Another admin has changed this operator."""
 
+    sentence = "Another admin has changed this operator."
     code = "stale"
     advice = "Another operator changed this one meanwhile. Check the newer state, then try again."
 

@@ -21,6 +21,7 @@ _UNCOMPRESSED = 4
 class BadSubscription(BadInput):
     """Subscription of a browser that is malformed, or whose address Evertalk must not post to."""
 
+    sentence = "This browser's push service cannot be used from here."
     code = "bad_subscription"
     advice = "This browser's push service cannot be used from here."
 
@@ -31,6 +32,7 @@ class PushUnavailable(EvertalkError):
     There is no key to sign them with.
     """
 
+    sentence = "Notifications cannot be sent just now. The server's log says why."
     code = "push_unavailable"
     advice = "Notifications cannot be sent just now. The server's log says why."
 

@@ -153,6 +153,8 @@ MOST_FILES = 16
 class ImportRefused(BadInput):
     """An uploaded export cannot be imported; `error` says why to programs."""
 
+    sentence = "An uploaded export cannot be imported; `error` says why to programs."
+
     def __init__(self, error: FileError) -> None:
         super().__init__(f"the file is refused: {error}")
         self.error: FileError = error

@@ -29,6 +29,7 @@ _REVISION = re.compile(r"[0-9A-Za-z_]{1,40}")
 class BadBackup(EvertalkError):
     """The backup cannot be restored; nothing was changed."""
 
+    sentence = "The backup cannot be restored; nothing was changed."
     code = "bad_backup"
     advice = "Take another one: ./evertalk backup --list shows those of this machine."
 

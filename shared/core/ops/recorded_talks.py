@@ -35,6 +35,7 @@ _DAYS = ("%I:%M %p on %d %B, %Y", "%Y/%m/%d (%a) %H:%M", "%Y/%m/%d", "%d %B, %Y"
 class BadTalk(BadInput):
     """A file of recorded talk cannot be used."""
 
+    sentence = "A file of recorded talk cannot be used."
     code = "bad_talk"
 
     def __init__(self, reason: str) -> None:

@@ -38,6 +38,7 @@ _REFERENCE = re.compile(r"\[Kept whole as art_[0-9a-f]{12}: [^\n]*\]")
 class ArtifactNotReadable(EvertalkError):
     """An artifact was asked for that is not there, or a portion that it does not have."""
 
+    sentence = "An artifact was asked for that is not there, or a portion that it does not have."
     code = "artifact_not_readable"
 
     def __init__(self, advice: str) -> None:

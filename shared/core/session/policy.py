@@ -19,6 +19,7 @@ from shared.core.values.tokens import reply_tokens
 class ContradictoryPolicy(EvertalkError):
     """Numbers of a policy that cannot hold together."""
 
+    sentence = "Numbers of a policy that cannot hold together."
     code = "contradictory_policy"
 
     def __init__(self, reason: str) -> None:
@@ -28,6 +29,7 @@ class ContradictoryPolicy(EvertalkError):
 class NoRoom(ContradictoryPolicy):
     """The model's window leaves no room for a conversation beside system and tools."""
 
+    sentence = "The model's window leaves no room for a conversation beside system and tools."
     code = "no_room"
 
     def __init__(self, reason: str) -> None:

@@ -30,6 +30,7 @@ _MOST_CHARS = 1_000_000
 class BadPruneRules(EvertalkError):
     """An agent's `pruning` section cannot be used; names the place."""
 
+    sentence = "An agent's `pruning` section cannot be used; names the place."
     code = "bad_prune_rules"
 
     def __init__(self, reason: str) -> None:

@@ -37,6 +37,7 @@ _QUIET = re.compile(r"([01]?\d|2[0-3])\s*-\s*([01]?\d|2[0-3])")
 class BadMoment(EvertalkError):
     """A time that cannot be used, with what to say instead."""
 
+    sentence = "A time that cannot be used, with what to say instead."
     code = "bad_moment"
 
     def __init__(self, advice: str) -> None:

@@ -50,27 +50,32 @@ from shared.locales import catalogue
 
 
 class EvertalkError(Exception):
-    """Something went wrong that has a name."""
+    """Base of all errors with a code, a sentence and advice for people."""
 
+    sentence = "Something went wrong."
+    """Text for people that says what happened; each class has its own."""
     code = "error"
     advice = "Something went wrong on our side. Your message is kept; please try again."
+    """Text for people that says what they can do now."""
 
     def __init__(self, reason: str = "", *, advice: str | None = None) -> None:
-        super().__init__(reason or self.__doc__ or self.code)
+        super().__init__(reason or self.sentence)
         if advice is not None:
             self.advice = advice
 
 
 class NotFound(EvertalkError):
-    """What an operator named does not exist."""
+    """Operator named a person, agent or other object that does not exist."""
 
+    sentence = "What an operator named does not exist."
     code = "not_found"
     advice = "There is nothing of that name."
 
 
 class ProcessStopped(EvertalkError):
-    """The turn has stopped two processes."""
+    """Turn ended without an answer because two processes crashed in it."""
 
+    sentence = "The turn has stopped two processes."
     code = "process_stopped"
     advice = (
         "This message could not be processed: it stopped the program twice. The operator was notified. "
@@ -81,6 +86,7 @@ class ProcessStopped(EvertalkError):
 class BadInput(EvertalkError):
     """The input cannot be used."""
 
+    sentence = "The input cannot be used."
     code = "bad_input"
     advice = "That could not be read. Please send it again as plain text."
     key = ""
@@ -98,6 +104,7 @@ class BadInput(EvertalkError):
 class EmptyMessage(BadInput):
     """The message has no words."""
 
+    sentence = "The message has no words."
     code = "empty_message"
     advice = "The message is empty. Type something first."
 
@@ -105,6 +112,7 @@ class EmptyMessage(BadInput):
 class MessageTooLong(BadInput):
     """The message is longer than the limit."""
 
+    sentence = "The message is longer than the limit."
     code = "message_too_long"
 
     def __init__(self, *, chars: int, limit: int) -> None:
@@ -115,12 +123,14 @@ class MessageTooLong(BadInput):
 class UnreadableMessage(BadInput):
     """The message holds bytes that are not text."""
 
+    sentence = "The message holds bytes that are not text."
     code = "unreadable_message"
 
 
 class UnknownMessage(BadInput):
-    """There is no such message in this conversation."""
+    """Conversation has no message with the requested id."""
 
+    sentence = "There is no such message in this conversation."
     code = "unknown_message"
     advice = "It may have been erased. Reload the page."
 
@@ -131,6 +141,8 @@ class UnknownMessage(BadInput):
 
 class CannotEdit(BadInput):
     """The message cannot be edited."""
+
+    sentence = "The message cannot be edited."
 
     def __init__(self, code: str, *, turn: int = 0) -> None:
         """Make the error for the reason `code`; `turn` is the newest turn with the message's question, 0 if
@@ -154,6 +166,8 @@ _NO_EDIT = {
 class CannotFork(BadInput):
     """A new conversation cannot begin as a copy of this one."""
 
+    sentence = "A new conversation cannot begin as a copy of this one."
+
     def __init__(self, code: str) -> None:
         super().__init__(code)
         self.code = code
@@ -169,15 +183,17 @@ _NO_FORK = {
 
 
 class OnHold(EvertalkError):
-    """What is kept of this person must not go just now."""
+    """Deletion refused because the person is on legal hold."""
 
+    sentence = "What is kept of this person must not go just now."
     code = "on_hold"
     advice = "This person is on legal hold, so nothing was deleted. An admin can lift the hold."
 
 
 class UnknownSession(BadInput):
-    """There is no such session for this caller."""
+    """Session does not exist, or the caller may not read it."""
 
+    sentence = "There is no such session for this caller."
     code = "unknown_session"
     advice = "This conversation was not found. Reload the page to begin a new one."
 
@@ -185,6 +201,7 @@ class UnknownSession(BadInput):
 class SessionMoved(EvertalkError):
     """The conversation continues in another session of the same person."""
 
+    sentence = "The conversation continues in another session of the same person."
     code = "session_moved"
     advice = "This conversation goes on elsewhere. Reload the page to see it."
 
@@ -192,12 +209,14 @@ class SessionMoved(EvertalkError):
 class LeaseLost(EvertalkError):
     """Another process owns this turn now."""
 
+    sentence = "Another process owns this turn now."
     code = "fenced"
 
 
 class StaleView(EvertalkError):
     """The view moved while we worked on it."""
 
+    sentence = "The view moved while we worked on it."
     code = "stale_view"
     advice = "The conversation changed meanwhile. Please try again."
 
@@ -205,6 +224,7 @@ class StaleView(EvertalkError):
 class CapReached(EvertalkError):
     """A spending cap is reached."""
 
+    sentence = "A spending cap is reached."
     code = "cap_reached"
 
     def __init__(self, *, scope: str, timezone: str = "UTC", shortages: Sequence[Shortage] = ()) -> None:
@@ -227,6 +247,7 @@ class CapReached(EvertalkError):
 class HourCapReached(CapReached):
     """The hour's budget of anonymous visitors is spent."""
 
+    sentence = "The hour's budget of anonymous visitors is spent."
     code = "hour_cap_reached"
 
     def __init__(self, *, scope: str, timezone: str = "UTC", shortages: Sequence[Shortage] = ()) -> None:
@@ -254,8 +275,9 @@ def _describe_usage(shortages: Sequence[Shortage]) -> str:
 
 
 class CapHeld(EvertalkError):
-    """What a cap has left is set aside for calls that are under way."""
+    """Running calls have reserved the rest of a spending cap."""
 
+    sentence = "What a cap has left is set aside for calls that are under way."
     code = "cap_held"
     advice = (
         "The rest of today's spending limit is set aside for answers that are being written just now. "
@@ -271,8 +293,9 @@ BUDGET_WARNING_ADVICE = (
 
 
 class ContextBudgetExceeded(EvertalkError):
-    """What may never be dropped does not fit into the model's window."""
+    """Parts of a prompt that must be kept are larger than the model's window."""
 
+    sentence = "What may never be dropped does not fit into the model's window."
     code = "context_budget_exceeded"
 
     def __init__(self, *, hard: int, largest: Sequence[tuple[str, int]]) -> None:
@@ -288,6 +311,7 @@ class ContextBudgetExceeded(EvertalkError):
 class StorageUnavailable(EvertalkError):
     """The database cannot be reached or cannot write."""
 
+    sentence = "The database cannot be reached or cannot write."
     code = "storage_unavailable"
     advice = "The message could not be stored just now. It will be sent again by itself."
 
@@ -295,6 +319,7 @@ class StorageUnavailable(EvertalkError):
 class ModelError(EvertalkError):
     """The model's provider did not answer as it should."""
 
+    sentence = "The model's provider did not answer as it should."
     code = "model_error"
     transient = True
     elsewhere = False
@@ -323,6 +348,7 @@ class ModelError(EvertalkError):
 class ModelUnavailable(ModelError):
     """The provider is overloaded, silent or unreachable."""
 
+    sentence = "The provider is overloaded, silent or unreachable."
     code = "model_unavailable"
     elsewhere = True
     advice = (
@@ -334,10 +360,13 @@ class ModelUnavailable(ModelError):
 class EncoderEnded(ModelUnavailable):
     """The encoder ended at a text, or answers other texts but not this one; no person reads of it."""
 
+    sentence = "The encoder ended at a text, or answers other texts but not this one; no person reads of it."
+
 
 class ModelBusy(ModelError):
     """The provider asks us to wait."""
 
+    sentence = "The provider asks us to wait."
     code = "model_busy"
     elsewhere = True
     advice = (
@@ -353,6 +382,7 @@ class ModelBusy(ModelError):
 class ModelRefusedAccount(ModelError):
     """The provider refuses our account: key, billing or quota."""
 
+    sentence = "The provider refuses our account: key, billing or quota."
     code = "model_refused_account"
     elsewhere = True
     advice = (
@@ -364,10 +394,13 @@ class ModelRefusedAccount(ModelError):
 class ModelRedirected(ModelRefusedAccount):
     """A server of models or tools sends requests on to another server; nothing was sent there."""
 
+    sentence = "A server of models or tools sends requests on to another server; nothing was sent there."
+
 
 class PromptTooLong(ModelError):
     """The request is larger than the model's window."""
 
+    sentence = "The request is larger than the model's window."
     code = "prompt_too_long"
     transient = False
 
@@ -380,6 +413,7 @@ class PromptTooLong(ModelError):
 class ContentRefused(ModelError):
     """The provider's rules on content forbid this request, or the answer to it."""
 
+    sentence = "The provider's rules on content forbid this request, or the answer to it."
     code = "content_refused"
     transient = False
     advice = (
@@ -392,6 +426,7 @@ class ContentRefused(ModelError):
 class ModelAnswerUnusable(ModelError):
     """The model answered several times what cannot be used."""
 
+    sentence = "The model answered several times what cannot be used."
     code = "model_answer_unusable"
     transient = False
     elsewhere = True
@@ -415,6 +450,7 @@ class ModelAnswerUnusable(ModelError):
 class ModelGaveUp(ModelError):
     """The provider answered for ten minutes that it cannot answer now."""
 
+    sentence = "The provider answered for ten minutes that it cannot answer now."
     code = "model_gave_up"
     transient = False
     advice = (
@@ -426,6 +462,7 @@ class ModelGaveUp(ModelError):
 class ModelRejectedRequest(ModelError):
     """The provider found our request invalid."""
 
+    sentence = "The provider found our request invalid."
     code = "model_rejected_request"
     transient = False
     elsewhere = True

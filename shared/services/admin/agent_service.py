@@ -29,12 +29,14 @@ class AssignedSites(Protocol):
 class BadAgentName(BadInput):
     """Invalid name of an agent."""
 
+    sentence = "Invalid name of an agent."
     advice = "A name of an agent has 1 to 40 of a-z, 0-9, _ and -, no mark first."
 
 
 class AgentExists(EvertalkError):
     """The name of an agent is taken."""
 
+    sentence = "The name of an agent is taken."
     code = "name_taken"
     advice = "An agent with that name already exists."
 
@@ -42,24 +44,28 @@ class AgentExists(EvertalkError):
 class AgentNotFound(NotFound):
     """Unknown agent."""
 
+    sentence = "Unknown agent."
     advice = "There is no such agent."
 
 
 class SiteNotFound(NotFound):
     """Unknown site."""
 
+    sentence = "Unknown site."
     advice = "There is no such site."
 
 
 class BotNotFound(NotFound):
     """Unknown bot."""
 
+    sentence = "Unknown bot."
     advice = "There is no such bot."
 
 
 class AgentTooLarge(EvertalkError):
     """The config of an agent is too long."""
 
+    sentence = "The config of an agent is too long."
     code = "too_large"
     advice = f"A config has {MOST_CHARS:,} characters at most."
 
@@ -67,6 +73,7 @@ class AgentTooLarge(EvertalkError):
 class StaleAgent(EvertalkError):
     """Another operator has changed the agent."""
 
+    sentence = "Another operator has changed the agent."
     code = "stale"
     advice = "Another operator changed this meanwhile: your changes were not saved."
 
@@ -79,6 +86,7 @@ class StaleAgent(EvertalkError):
 class DefaultAgentStays(EvertalkError):
     """The default agent cannot be deleted."""
 
+    sentence = "The default agent cannot be deleted."
     code = "default_agent"
     advice = f"{DEFAULT_AGENT} stays: whoever has no other agent has this one."
 
@@ -86,6 +94,7 @@ class DefaultAgentStays(EvertalkError):
 class AgentInUse(EvertalkError):
     """Conversations, sites or bots use the agent."""
 
+    sentence = "Conversations, sites or bots use the agent."
     code = "agent_in_use"
     advice = "This agent still answers. Assign its conversations, sites and bots to another agent first."
 

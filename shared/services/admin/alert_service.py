@@ -17,6 +17,7 @@ class AlertTestStore(Protocol):
 class NoAlertTargets(EvertalkError):
     """No recipient of alerts is set up."""
 
+    sentence = "No recipient of alerts is set up."
     code = "no_targets"
     advice = (
         "Alerts go to nobody yet: set EVERTALK_ALERT_TELEGRAM_CHATS, EVERTALK_ALERT_WEBHOOK_URL "
@@ -27,6 +28,7 @@ class NoAlertTargets(EvertalkError):
 class NoAlertSender(EvertalkError):
     """No process runs that sends alerts."""
 
+    sentence = "No process runs that sends alerts."
     code = "no_sender"
     advice = "Evertalk does not run, and only it sends alerts. Start it, then try again."
 

@@ -55,6 +55,7 @@ _JUDGE = (
 class EvaluationStopped(EvertalkError):
     """The run cannot continue now; played messages stay, and the same command continues."""
 
+    sentence = "The run cannot continue now; played messages stay, and the same command continues."
     code = "evaluation_stopped"
 
     def __init__(self, reason: str) -> None:

@@ -20,6 +20,7 @@ class ApiKeyStore(Protocol):
 class ApiKeyExists(EvertalkError):
     """The name of an API key is taken."""
 
+    sentence = "The name of an API key is taken."
     code = "name_taken"
     advice = "A key with that name already exists. Revoke it first, or choose another name."
 
@@ -27,6 +28,7 @@ class ApiKeyExists(EvertalkError):
 class ApiKeyNotFound(NotFound):
     """No valid API key has this name or prefix."""
 
+    sentence = "No valid API key has this name or prefix."
     advice = "There is no such key."
 
 

@@ -34,6 +34,7 @@ class EnrolledBots(Protocol):
 class NoAccessRequest(EvertalkError):
     """No request with this code waits."""
 
+    sentence = "No request with this code waits."
     code = "no_request"
     advice = f"No request with this code waits: it was decided, or is older than {CODE_HOURS} hour."
 
@@ -41,6 +42,7 @@ class NoAccessRequest(EvertalkError):
 class ChatNotFound(NotFound):
     """The chat has never written to the bot."""
 
+    sentence = "The chat has never written to the bot."
     advice = "No person with that number has written to this bot."
 
 

@@ -24,6 +24,7 @@ class ErasurePreviews(Protocol):
 class PersonNotFound(NotFound):
     """No such person, or one who never had a conversation."""
 
+    sentence = "No such person, or one who never had a conversation."
     advice = "There is no such person, or they never had a conversation."
 
 

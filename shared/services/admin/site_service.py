@@ -41,12 +41,14 @@ class AgentNames(Protocol):
 class BadSiteName(BadInput):
     """Invalid name of a site."""
 
+    sentence = "Invalid name of a site."
     advice = "A name of a site has 1 to 40 of a-z, 0-9, _ and -, no mark first."
 
 
 class SiteExists(EvertalkError):
     """The name of a site is taken."""
 
+    sentence = "The name of a site is taken."
     code = "name_taken"
     advice = "A site with that name already exists."
 
@@ -54,12 +56,15 @@ class SiteExists(EvertalkError):
 class StaleSite(EvertalkError):
     """Another operator has changed the site."""
 
+    sentence = "Another operator has changed the site."
     code = "stale"
     advice = "Another operator changed this meanwhile: your changes were not saved."
 
 
 class UnknownSiteAgent(BadSiteConfig):
     """The agent of a site does not exist."""
+
+    sentence = "The agent of a site does not exist."
 
     def __init__(self, agent: str) -> None:
         super().__init__(["agent: there is no such agent"])
@@ -69,6 +74,7 @@ class UnknownSiteAgent(BadSiteConfig):
 class TwoSecrets(EvertalkError):
     """The site has as many secrets as it may."""
 
+    sentence = "The site has as many secrets as it may."
     code = "two_secrets"
     advice = "There are two secrets already; revoke one of them first."
 
@@ -76,6 +82,7 @@ class TwoSecrets(EvertalkError):
 class OtherProcessKey(EvertalkError):
     """The processes that run have another secret key."""
 
+    sentence = "The processes that run have another secret key."
     code = "other_secret_key"
     advice = "The processes that run have another EVERTALK_SECRET_KEY. Nothing was added."
 
@@ -83,6 +90,7 @@ class OtherProcessKey(EvertalkError):
 class OtherSealingKey(EvertalkError):
     """Stored secrets are sealed with another secret key."""
 
+    sentence = "Stored secrets are sealed with another secret key."
     code = "other_secret_key"
 
     def __init__(self, *, here: str, stored: frozenset[str]) -> None:

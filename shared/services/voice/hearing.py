@@ -26,6 +26,7 @@ log = structlog.get_logger(__name__)
 class NotHeard(EvertalkError):
     """The service that transcribes did not do it; the recording is kept."""
 
+    sentence = "The service that transcribes did not do it; the recording is kept."
     code = "not_heard"
     advice = "I could not hear your recording just now. It is kept: try again."
 
@@ -33,6 +34,7 @@ class NotHeard(EvertalkError):
 class RecordingTooLong(BadInput):
     """The recording is longer than what may be heard."""
 
+    sentence = "The recording is longer than what may be heard."
     code = "recording_too_long"
 
     def __init__(self, minutes: float) -> None:
@@ -44,6 +46,7 @@ class RecordingTooLong(BadInput):
 class RecordingEmpty(BadInput):
     """The recording has no speech, or cannot be decoded."""
 
+    sentence = "The recording has no speech, or cannot be decoded."
     code = "recording_empty"
     advice = "I could not hear any words in this recording."
 

@@ -27,6 +27,7 @@ log = structlog.get_logger(__name__)
 class NotSpoken(EvertalkError):
     """The service that speaks did not do it."""
 
+    sentence = "The service that speaks did not do it."
     code = "not_spoken"
     advice = "I could not read this aloud just now."
 
@@ -34,6 +35,7 @@ class NotSpoken(EvertalkError):
 class NothingToSpeak(EvertalkError):
     """The answer is unknown, or has no speakable text."""
 
+    sentence = "The answer is unknown, or has no speakable text."
     code = "nothing_to_speak"
     advice = "There is nothing to read aloud here."
 

@@ -147,12 +147,15 @@ def _sources() -> Iterator[tuple[Path, str]]:
 
 
 def _sentences(path: Path) -> Iterator[str]:
-    """Yield the string constants that read as a sentence, without docstrings and parts of f-strings."""
+    """Yield the string constants that read as a sentence, without docstrings and parts of f-strings.
+
+    The `sentence` of an error class is left out, since pages show its advice.
+    """
     tree = ast.parse(path.read_text("utf-8"))
     left_out = {
         id(part)
         for node in ast.walk(tree)
-        if isinstance(node, ast.JoinedStr | ast.Expr)
+        if isinstance(node, ast.JoinedStr | ast.Expr) or _is_error_sentence(node)
         for part in ast.walk(node)
         if isinstance(node, ast.JoinedStr) or part is getattr(node, "value", None)
     }
@@ -161,6 +164,10 @@ def _sentences(path: Path) -> Iterator[str]:
             case ast.Constant(value=str(text)) if id(node) not in left_out and "`" not in text:
                 if _SENTENCE.fullmatch(text):
                     yield text
+
+
+def _is_error_sentence(node: ast.AST) -> bool:
+    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "sentence"
 
 
 def _filled(path: Path) -> Iterator[str]:

@@ -26,18 +26,13 @@ RIDDLES = re.compile(
     re.IGNORECASE,
 )
 """Wordings without an actor, a number or a plain verb."""
-ERRORS = re.compile(r"(Error|Exception|Input|Refused|Identity|Unavailable|Failed)$")
-"""Bases of exceptions, whose docstrings are the sentences that operators read."""
 JSDOC = re.compile(r"/\*\*(.*?)\*/", re.DOTALL)
 
 
 def list_docstrings(source: str) -> Iterator[tuple[int, str]]:
-    """Yield line and text of each docstring of a Python module, but for those of exceptions."""
+    """Yield line and text of each docstring of a Python module."""
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ClassDef) and any(ERRORS.search(ast.unparse(base)) for base in node.bases):
-            body: list[ast.stmt] = node.body[1:]
-        else:
-            body = getattr(node, "body", []) if not isinstance(node, ast.Lambda | ast.IfExp) else []
+        body = getattr(node, "body", []) if not isinstance(node, ast.Lambda | ast.IfExp) else []
         texts = (each.value for each in body if isinstance(each, ast.Expr))
         for text in texts:
             if isinstance(text, ast.Constant) and isinstance(text.value, str):

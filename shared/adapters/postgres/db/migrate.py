@@ -42,6 +42,7 @@ class MigrationFailed(EvertalkError):
     If only the partitions for the next months could not be created, the schema is migrated.
     """
 
+    sentence = "The schema is as far as it was."
     code = "migration_failed"
     advice = "Is DATABASE_URL right, and does that server run? ./evertalk doctor tells more."
 

@@ -31,16 +31,20 @@ _REVISION = re.compile(r"""^(revision|down_revision)(?:\s*:[^=]+)?\s*=\s*["']([^
 class SchemaRefused(EvertalkError):
     """Base of errors about data whose schema this program can neither upgrade nor use."""
 
+    sentence = "Base of errors about data whose schema this program can neither upgrade nor use."
+
 
 class SchemaUnknown(SchemaRefused):
     """Neither this program, nor a former one, nor a later one made this schema."""
 
+    sentence = "Neither this program, nor a former one, nor a later one made this schema."
     code = "schema_unknown"
 
 
 class SchemaTooOld(SchemaRefused):
     """An earlier version has to upgrade the data first."""
 
+    sentence = "An earlier version has to upgrade the data first."
     code = "schema_too_old"
 
 

@@ -17,6 +17,7 @@ LEASE_SECONDS = 30
 class TooManyImports(BadInput):
     """The deployment is receiving the maximum number of files."""
 
+    sentence = "The deployment receives as many files as it may."
     code = "too_many_imports"
 
 

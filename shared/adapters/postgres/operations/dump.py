@@ -36,6 +36,7 @@ _VERSION_SECONDS = 10
 class DumpFailed(EvertalkError):
     """The database could not be dumped or restored."""
 
+    sentence = "The database could not be written to a file, or read from one."
     code = "dump_failed"
     advice = "Look at the reason above; ./evertalk doctor tells about room and the database."
 

@@ -46,6 +46,7 @@ PENDING_MINUTES = 30
 class WrongCode(EvertalkError):
     """The code is not the one of the app, or was used."""
 
+    sentence = "The code is not the one of the app, or was used."
     code = "wrong_code"
     advice = "That code is not right, or was used already. Wait for the next one that the app shows."
 
@@ -53,6 +54,7 @@ class WrongCode(EvertalkError):
 class NoSuchFactor(EvertalkError):
     """No second factor to confirm or remove."""
 
+    sentence = "No second factor to confirm or remove."
     code = "no_second_factor"
     advice = "There is no second factor. Start again on the page Account."
 
@@ -60,6 +62,7 @@ class NoSuchFactor(EvertalkError):
 class HasFactor(EvertalkError):
     """The operator has a second factor already."""
 
+    sentence = "The operator has a second factor already."
     code = "has_second_factor"
     advice = "You already have a second factor. Remove it first, then set up another."
 

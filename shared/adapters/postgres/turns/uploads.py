@@ -22,6 +22,7 @@ REFERABLE_HOURS = 20
 class UploadLimitReached(BadInput):
     """Too many bytes were uploaded in one conversation within a day."""
 
+    sentence = "Too many files for one conversation in a day."
     code = "too_many_files"
     advice = "These were many files for one day. Please send more tomorrow."
 
@@ -29,6 +30,7 @@ class UploadLimitReached(BadInput):
 class UnknownFile(BadInput):
     """A file of the message does not exist, or is not of this conversation."""
 
+    sentence = "A file of this message is not there."
     code = "unknown_file"
     advice = "A file that comes with this message is no longer there. Please add it again."
 
