@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -302,12 +302,20 @@ class Screen:
 
     async def until(self, kind: str, **values: Any) -> Frame:
         """Return the next frame of a kind, with these values, and skip all others."""
-        async with asyncio.timeout(WAIT_SECONDS):
-            while True:
-                frame = await self.next()
-                assert frame is not None, f"closed with {self.close_code} before {kind}"
-                if frame["t"] == kind and all(frame.get(name) == value for name, value in values.items()):
-                    return frame
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                while True:
+                    frame = await self.next()
+                    assert frame is not None, f"closed with {self.close_code} before {kind}"
+                    if _fits(frame, kind, values):
+                        return frame
+        except TimeoutError:
+            raise AssertionError(f"no {kind} {values} after {self.frames}") from None
+
+    async def ever(self, kind: str, **values: Any) -> Frame:
+        """Return the first frame of a kind, with these values, that has arrived or arrives."""
+        arrived = (frame for frame in self.frames if _fits(frame, kind, values))
+        return next(arrived, None) or await self.until(kind, **values)
 
     async def closed(self) -> int | None:
         async with asyncio.timeout(WAIT_SECONDS):
@@ -321,6 +329,10 @@ class Screen:
     @property
     def numbers(self) -> list[int]:
         return [frame["event_seq"] for frame in self.frames if "event_seq" in frame and frame["t"] != "ack"]
+
+
+def _fits(frame: Frame, kind: str, values: Mapping[str, Any]) -> bool:
+    return frame["t"] == kind and all(frame.get(name) == value for name, value in values.items())
 
 
 @dataclass(kw_only=True)

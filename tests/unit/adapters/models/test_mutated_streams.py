@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +16,7 @@ from shared.adapters.models.provider import StreamReader
 from shared.adapters.models.stream_parser import AnswerParser, BrokenAnswer
 from shared.core.values.errors import ModelError
 from tests.kit.dialects.server import completion, events, messages_answer
+from tests.kit.growth import grows_linearly
 from tests.kit.night import by_night
 
 CALL = {"id": "c1", "function": {"name": "calculate", "arguments": '{"expression": "6*7"}'}}
@@ -226,20 +226,8 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_time_grows_with_the_length_of_a_hostile_answer(name: str) -> None:
-    """Four times the text takes at most five times as long; the best of several tries counts."""
+    async def work(times: int) -> None:
+        sent = events({"choices": [{"delta": {"content": HOSTILE[name] * times}, "finish_reason": "stop"}]})
+        await read(reader_of(ChunkReader, sent.encode(), random.Random(1)))
 
-    async def seconds(times: int) -> float:
-        best = float("inf")
-        for _ in range(3):
-            sent = events(
-                {"choices": [{"delta": {"content": HOSTILE[name] * times}, "finish_reason": "stop"}]}
-            )
-            reader = reader_of(ChunkReader, sent.encode(), random.Random(1))
-            began = time.process_time()
-            await read(reader)
-            best = min(best, time.process_time() - began)
-        return best
-
-    size = by_night(2, else_=1)
-    small, large = await seconds(size), await seconds(4 * size)
-    assert large <= 5 * small + 0.02
+    assert await grows_linearly(work, by_night(2, else_=1))
