@@ -46,6 +46,7 @@ _UNSPACED = (
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
     "\uac00-\ud7af"  # Hangul, whose words carry their endings
 )
+_UNSPACED_CHARACTER = re.compile(f"[{_UNSPACED}]")
 _RUN = re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?…。！？])\s+|\n+|(?<=[。！？])")
 _SMALL_WORDS = {
@@ -145,7 +146,7 @@ def _sentences(text: str, chars: int) -> Iterator[str]:
 
 def is_unspaced(char: str) -> bool:
     """Return whether a character belongs to a script without blanks between words."""
-    return re.match(f"[{_UNSPACED}]", char) is not None
+    return not char.isascii() and _UNSPACED_CHARACTER.match(char) is not None
 
 
 def normalise(text: str) -> str:
