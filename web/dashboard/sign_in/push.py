@@ -68,7 +68,7 @@ class OperatorPushHandlers:
     )  # fmt: skip
     async def test_push(self, authed: AuthedRequest, *, endpoint: Endpoint) -> Tested | None:
         """Send a test notification to this browser."""
-        found = await self.push.find_operators(endpoint, operator_id=authed.operator.operator_id)
+        found = await self.push.find_operator_target(endpoint, operator_id=authed.operator.operator_id)
         if found is None:
             return None
         if self.push_sender is None:

@@ -26,7 +26,11 @@ def build_config(versions: Path) -> Config:
 
 
 def cross_bridge(connection: Connection, found: str) -> None:
-    """Bring a database to a revision that the migrations in `versions` continue from."""
+    """Bring a database with revision `found` to a revision from which the migrations in `versions` continue.
+
+    First runs renumbered migrations that the database lacks, then the former ones to `BRIDGE_END`. Has no
+    effect if neither is needed. The caller commits.
+    """
     if _close_gaps(connection, found) < BRIDGE_END:
         run_former(connection, BRIDGE_END)
 
@@ -76,10 +80,10 @@ def _allows(constraint: str, value: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renumbered:
-    """Migrations whose numbers or order changed before a release.
+    """Group of migrations whose numbers or order changed before a release.
 
-    A database may have the number of one and lack those before it. `marks` maps each revision to an SQL
-    condition that is true after it ran.
+    A database may have the number of a later one and lack earlier ones. `marks` maps each revision to an SQL
+    condition that is true after the migration ran; `folder` has the migrations.
     """
 
     folder: Path
@@ -130,3 +134,4 @@ RENUMBERED = (
         },
     ),
 )
+"""All groups of renumbered migrations; a revision is in at most one group."""

@@ -28,7 +28,7 @@ _KEEPALIVE = {"TCP_KEEPIDLE": UNANSWERED_SECONDS, "TCP_KEEPINTVL": 1, "TCP_KEEPC
 CANNOT_CONNECT = (
     asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError,
 )  # fmt: skip
-"""Exceptions that opening a connection may raise."""
+"""Classes of the exceptions that opening a connection may raise."""
 _ASK_THE_NEXT = (
     asyncpg.CannotConnectNowError,
     asyncpg.ConnectionDoesNotExistError,
@@ -53,7 +53,10 @@ class NoHostAnswered(ConnectionError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerRoute:
-    """Address, account and TLS settings of one server, as the driver reads them from a database URL."""
+    """Address, account and TLS settings of one server, as the driver reads them from a database URL.
+
+    `password` is None if none is needed; `tls` is None for a connection without TLS.
+    """
 
     host: str
     port: int | None
@@ -65,6 +68,7 @@ class ServerRoute:
     plain_too: bool
     """Whether a server without TLS is accepted."""
     direct_tls: bool
+    """Whether TLS begins at once, without a request in plain text before."""
 
     @property
     def place(self) -> HostAddress:
@@ -75,7 +79,9 @@ class ServerRoute:
 class HostConnector:
     """Connector that tries the hosts of one URL in turn, the last good one first.
 
-    The hosts share the timeout equally. Raises NoHostAnswered, or the driver's error if there is one host.
+    A call opens one connection; the hosts share its `timeout` in seconds equally. The next host is tried if
+    one is unreachable, starts up or has the wrong role, but not after a refused login. Raises NoHostAnswered,
+    or the driver's own error if the URL has one host.
     """
 
     def __init__(self, database_url: str) -> None:
@@ -124,7 +130,8 @@ def _limit_silence(
 async def connect(database_url: str, *, timeout: float = 10.0) -> asyncpg.Connection[asyncpg.Record]:
     """Open a connection for a few statements within `timeout` seconds; raises StorageUnavailable.
 
-    No statement is kept prepared, so a pooler in between may give each to another server.
+    The caller closes it. No statement is kept prepared, so a pooler in between may give each to another
+    server.
     """
     try:
         return await HostConnector(database_url)(

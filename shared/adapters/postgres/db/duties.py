@@ -54,9 +54,11 @@ class PostgresDuties(PoolStore):
 
     @store_method
     async def claim(self, name: str, *, seconds: int, worker_id: int) -> int | None:
-        """Claim a duty that is due or whose worker has died; return the claim's epoch, else None.
+        """Claim a duty, if it is due, for this worker; return the claim's epoch, else None.
 
-        `seconds` is the duty's period; the runs are due at its multiples.
+        A duty is also claimed early if the worker that performs it has died, or is this worker itself. Of
+        several workers one gets the claim. `seconds` is the duty's period: the claim sets the next due time
+        to the next multiple of it.
         """
         claim = _CLAIM(name=name, seconds=seconds, worker_id=worker_id)
         epoch: int | None = await self._pool.fetchval(*claim)
@@ -66,9 +68,10 @@ class PostgresDuties(PoolStore):
     async def end(
         self, name: str, *, epoch: int, duration_ms: int, error: str = "", more: bool = False
     ) -> None:
-        """Record how a run ended, unless the duty was claimed again since; `more` makes it due at once.
+        """Record how the run with this epoch ended; no effect if the duty was claimed again since.
 
-        `error` is "" after a success.
+        `error` is "" after a success; at most 500 characters of it are stored. `more` makes the duty due at
+        once instead of at the next multiple of its period.
         """
         await self._pool.execute(
             *_END(name=name, epoch=epoch, duration_ms=duration_ms, error=error, more=more)
@@ -76,6 +79,11 @@ class PostgresDuties(PoolStore):
 
     @store_method
     async def list_overdue(self, names: list[str], *, patience_seconds: float) -> list[str]:
-        """Return duties that are overdue by `patience_seconds`, not stored yet, or held by a dead worker."""
+        """Return those of `names` that no living worker performs in time.
+
+        A duty is listed if it is overdue by `patience_seconds`, is not stored yet, or was claimed by a worker
+        that has died. After a clock was set back, one that is due further ahead than a period is listed as
+        well.
+        """
         rows = await self._pool.fetch(*_OVERDUE(names=names, patience=patience_seconds))
         return [row["name"] for row in rows]

@@ -34,29 +34,40 @@ WHOLE_HOUR_SECONDS = 40.0
 PEOPLE_DAYS = 3
 """Days for which the people of an hour are stored, longer than a worker of an older version may count it."""
 LEDGER = "cost_micro", "input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens"
+"""Columns of `usage` that are summed per hour: cost in micro-dollars, and tokens by kind."""
 CALLS = ("calls", "unknown_calls", *LEDGER)
+"""Columns of `hourly_stats` about calls of models; `unknown_calls` counts those without a known cost."""
 ADDED = ("messages", "people", "new_today", "answers", "errors", *CALLS, "summaries", "handovers")
+"""Columns of `hourly_stats` that a count increases by a number, in the order of the statement that adds."""
 
 
 @dataclass(slots=True)
 class HourDelta:
-    """Numbers to add to the row of one hour."""
+    """Numbers to add to the row of one hour.
+
+    `sums` has them by column, `first_tokens` by bucket of the time to the first token, and `jobs` by kind of
+    job as (done, failed).
+    """
 
     sums: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     first_tokens: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     jobs: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def add_job(self, kind: str, done: int, failed: int) -> None:
-        """Add numbers of jobs of this kind that are done or have failed."""
+        """Add numbers of jobs of this kind that are done, and that have failed for good."""
         before = self.jobs.get(kind, (0, 0))
         self.jobs[kind] = (before[0] + done, before[1] + failed)
 
 
 Deltas = dict[datetime, HourDelta]
+"""Numbers to add, by the beginning of the hour."""
 
 
 class PostgresHourCounts:
-    """Counter of `hourly_stats`. It raises StorageUnavailable."""
+    """Counter of `hourly_stats`, whose hours begin by the clock of `timezone`. It raises StorageUnavailable.
+
+    `crash_point` is called in the middle of a transaction; tests stop the process there.
+    """
 
     def __init__(
         self, pool: Pool, *, timezone: str = "UTC", crash_point: Callable[[str], None] = lambda _: None
@@ -67,9 +78,10 @@ class PostgresHourCounts:
 
     @store_method
     async def catch_up(self) -> bool:
-        """Count one portion in a transaction; return whether there may be more.
+        """Count one portion in one transaction; return whether there may be more.
 
-        Returns False if another worker is counting.
+        A portion is at most ROWS_AT_ONCE waiting rows per table; if none of the tables has more waiting, also
+        hours that have no row yet. Returns False if another worker is counting.
         """
         async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
             if not await connection.fetchval(_ALONE):
@@ -462,12 +474,19 @@ HAVING min(hour) > :since::timestamptz
 
 
 def render_within(column: str, hour: str) -> str:
-    """Return the SQL condition that a time column is within an hour."""
+    """Return the SQL condition that a time column is within the hour that begins at `hour`.
+
+    Both arguments are SQL expressions; the end of the hour is excluded.
+    """
     return f"{column} >= {hour} AND {column} < {hour}::timestamptz + interval '1 hour'"
 
 
 def render_recount(hour: str) -> str:
-    """Return common tables that count one hour from its tables, without its people; the last is `counted`."""
+    """Return SQL of common tables that count one hour from its tables, without its people.
+
+    `hour` is an SQL expression of the hour's beginning. The last common table is `counted`: one row with
+    RECOUNTED_COLUMNS.
+    """
     return f"""
 t AS MATERIALIZED (
   SELECT t.*, {_TURN} FROM turns t WHERE {render_within("t.opened_at", hour)}
@@ -501,11 +520,16 @@ t AS MATERIALIZED (
 RECOUNTED_COLUMNS = (
     "messages", "answers", "errors", "first_tokens", *CALLS, "summaries", "handovers", "jobs",
 )  # fmt: skip
+"""Columns of `hourly_stats` that `render_recount` counts; people and new people are counted elsewhere."""
 COUNT_HOUR = Named(f"""
 WITH {render_recount(":hour")}
 INSERT INTO hourly_stats (zone, hour, counted_at, added_at, {", ".join(RECOUNTED_COLUMNS)})
 SELECT :zone, :hour, now(), now(), {", ".join(RECOUNTED_COLUMNS)} FROM counted
 """)
+"""Insert the row of the hour that begins at `hour`, counted from its tables, without its people.
+
+`zone` is the time zone of the hours. Fails with a unique violation if the hour has a row.
+"""
 _FORGET_OPEN_OF_HOUR = Named("DELETE FROM hour_open WHERE hour = :hour")
 _KEEP_OPEN_OF_HOUR = Named(f"""
 INSERT INTO hour_open (session_id, turn_no, hour, messages)

@@ -26,16 +26,20 @@ class PostgresLeases(PoolStore):
 
     @store_method
     async def take(self, name: str, *, worker_id: int) -> int | None:
-        """Take or extend a lease; return its epoch, or None if another living process has it.
+        """Take a free lease or keep one's own; return its epoch, or None if another living process has it.
 
-        The epoch rises with each new holder.
+        A lease is free if it is new, was released, or its process has died. `worker_id` is the caller's
+        registration. The epoch rises with each new holder.
         """
         epoch: int | None = await self._pool.fetchval(_TAKE, name, worker_id)
         return epoch
 
     @store_method
     async def release(self, name: str, *, worker_id: int) -> None:
-        """Give up a lease; no effect if another process has it."""
+        """Release the lease that this process holds; no effect if another process has it.
+
+        The next process takes it at once.
+        """
         await self._pool.execute(
             "UPDATE leases SET leased_by = NULL WHERE name = $1 AND leased_by = $2", name, worker_id
         )

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from shared.adapters.postgres.db.pool import Connection, Pool, store_method
 
 AT_ONCE = 500
-"""Maximum changes that one update processes."""
+"""Maximum changed sessions, and minutes, that one update processes."""
 SLOW_SECONDS = 2
-"""Seconds of answering after which the list is updated without waiting for the answer."""
+"""Seconds after which a turn that is still being answered is shown in the list before its answer ends."""
 _OF_SESSION = (
     "contact_id", "agent_id", "next_turn", "context_tokens", "context_limit", "last_active_at", "troubled_at",
     "last_channel",
@@ -19,10 +19,11 @@ _OF_TOTALS = (
     "cost_unknown_calls",
 )  # fmt: skip
 COLUMNS = (*_OF_SESSION, *_OF_TOTALS)
+"""Columns of `session_list` that are copied from `sessions` and `session_totals`."""
 TRUTH = f"""SELECT s.id, {", ".join(f"s.{name}" for name in _OF_SESSION)},
        {", ".join(f"coalesce(t.{name}, 0) AS {name}" for name in _OF_TOTALS)}
   FROM sessions s LEFT JOIN session_totals t ON t.session_id = s.id"""
-"""Select the current values of the listed columns of each session."""
+"""Select id and current values of COLUMNS of each session; a session without totals has 0."""
 LIST_ALL = f"""
 INSERT INTO session_list (id, public_id, person, {", ".join(COLUMNS)})
 SELECT x.id, s.public_id, s.person, {", ".join(f"x.{name}" for name in COLUMNS)}
@@ -99,10 +100,11 @@ class PostgresSessionList:
 
     @store_method
     async def catch_up(self) -> bool:
-        """Apply at most AT_ONCE changes to the list; return whether there may be more.
+        """Apply at most AT_ONCE changes to the list in one transaction; return whether there may be more.
 
-        One transaction, so a process that dies leaves the changes for the next. Returns False if another
-        process is doing it.
+        Changes are sessions whose row in the list is out of date, and counts of active sessions per minute.
+        Returns False if there are none, or if another process is applying them. A process that dies leaves
+        the changes for the next.
         """
         if not await self._pool.fetchval(_ANY):
             return False

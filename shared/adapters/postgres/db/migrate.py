@@ -48,11 +48,12 @@ class MigrationFailed(EvertalkError):
 
 
 def build_alembic_config() -> Config:
+    """Return the Alembic settings for the migrations from 0044 on."""
     return build_config(VERSIONS)
 
 
 def create_engine(database_url: str) -> AsyncEngine:
-    """Return SQLAlchemy's engine for migrations.
+    """Return SQLAlchemy's engine for migrations, which opens a new connection each time.
 
     Asyncpg reads the address, and no statement stays prepared.
     """
@@ -72,9 +73,11 @@ def create_engine(database_url: str) -> AsyncEngine:
 
 
 async def migrate(database_url: str, *, revision: str = "head") -> None:
-    """Migrate under an advisory lock, then create the month partitions for the next months.
+    """Migrate to `revision` in one transaction under an advisory lock.
 
-    A newer version's schema is left as it is. Raises SchemaRefused.
+    For "head" it then creates the month partitions for the next months; a schema that is already as new, or
+    newer, is left as it is. Raises SchemaRefused for a schema that this program cannot upgrade, TimeoutError
+    after 300 seconds, and errors of Alembic and the driver.
     """
     engine = create_engine(database_url)
     try:
@@ -87,7 +90,11 @@ async def migrate(database_url: str, *, revision: str = "head") -> None:
 
 
 async def migrate_or_explain(database_url: str) -> None:
-    """Migrate to the newest schema. Raises SchemaRefused, and MigrationFailed for any other error."""
+    """Migrate to the newest schema as `migrate` does.
+
+    Raises SchemaRefused for a schema that this program cannot upgrade, and MigrationFailed for any other
+    error.
+    """
     try:
         await migrate(database_url)
     except _FAILED as error:
@@ -95,7 +102,7 @@ async def migrate_or_explain(database_url: str) -> None:
 
 
 async def read_schema_state(database_url: str) -> SchemaState:
-    """Connect and return the state of the schema. Raises StorageUnavailable."""
+    """Connect and return the state of the schema; changes nothing. Raises StorageUnavailable."""
     async with asyncio.timeout(_PATIENCE_SECONDS), open_connection(database_url) as connection:
         return await load_schema_state(connection)
 

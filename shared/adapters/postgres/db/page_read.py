@@ -10,6 +10,7 @@ import asyncpg
 from shared.adapters.postgres.db.pool import Pool, store_method
 
 SECONDS = 9.0
+"""Seconds that a statement of a dashboard page may take."""
 MAX_LIMIT = 200
 """Maximum rows per page."""
 COUNTED_TO = 10_000
@@ -22,16 +23,18 @@ COUNT_SECONDS = 1.0
 async def read_page(pool: Pool, statement: str, *arguments: object, seconds: float = SECONDS) -> Any:
     """Return the parsed JSON of a statement's single value; None if there is no row or the value is NULL.
 
-    Raises StorageUnavailable.
+    `arguments` are the values of `$1`, `$2` …; `seconds` is the time limit. Raises StorageUnavailable, also
+    after that time.
     """
     text = await pool.fetchval(statement, *arguments, timeout=seconds)
     return None if text is None else json.loads(text)
 
 
 async def count_rows(pool: Pool, rows: str, *arguments: object) -> dict[str, Any] | None:
-    """Return `{count, more}` for a `SELECT`, counted up to `COUNTED_TO`.
+    """Return `{count, more}` for the `SELECT` text `rows`, counted up to `COUNTED_TO`.
 
-    Returns None if that takes over a second or fails.
+    `more` says that there are more than `count`. `arguments` are the values of `$1`, `$2` …. Returns None if
+    counting takes over COUNT_SECONDS or fails; raises nothing for that.
     """
     statement = f"SELECT count(*) FROM (SELECT FROM ({rows}) r LIMIT {COUNTED_TO + 1}) x"
     try:
@@ -42,5 +45,5 @@ async def count_rows(pool: Pool, rows: str, *arguments: object) -> dict[str, Any
 
 
 def page_size(limit: int) -> int:
-    """Return `limit`, at least 1 and at most MAX_LIMIT."""
+    """Return `limit`, but at least 1 and at most MAX_LIMIT."""
     return max(1, min(limit, MAX_LIMIT))

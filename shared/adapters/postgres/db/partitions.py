@@ -10,14 +10,18 @@ PARTITIONED = {"usage": "at", "audit_rows": "created_at"}
 MONTHS_OF = {"usage": "usage", "audit_rows": "turn_context_audit"}
 """Prefix of the names of month partitions, by table."""
 MONTHS_AHEAD = 2
+"""Number of months after the current one for which partitions exist."""
 
 
 @store_method
 async def ensure_month_partitions(database_url: str) -> None:
-    """Create the partitions of the current and the next MONTHS_AHEAD months. Raises StorageUnavailable.
+    """Create the missing partitions of the current and the next MONTHS_AHEAD months.
 
-    A database function with its owner's rights does it, since the program's role need not own tables. Rows
-    without a partition are stored in the default one.
+    Raises StorageUnavailable.
+
+    Opens a separate connection and works in one transaction under an advisory lock. A database function with
+    its owner's rights creates the partitions, since the program's role need not own tables. Rows without a
+    partition are stored in the default one.
     """
     async with open_connection(database_url, timeout=30) as connection, connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock(hashtext('evertalk.partitions'))")

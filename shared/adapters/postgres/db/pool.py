@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 ANSWER_SECONDS = 3.0
+"""Seconds that the trial connection of `WatchedPool.can_write` may take."""
 
 
 class WatchedPool(asyncpg.Pool):
@@ -50,7 +51,10 @@ class WatchedPool(asyncpg.Pool):
             self.lost += 1
 
     async def can_write(self) -> bool:
-        """Return whether a new connection, opened for this check only, is to a server that accepts writes."""
+        """Return whether a new connection, opened for this check only, is to a server that accepts writes.
+
+        Returns False for every failure, also if the check takes longer than ANSWER_SECONDS.
+        """
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 connection = await cast("Any", super())._get_new_connection()
@@ -70,7 +74,10 @@ class WatchedPool(asyncpg.Pool):
 async def blame_storage_first(pool: object, error: Exception, *, since: int) -> None:
     """Raise StorageUnavailable for `error` unless storage was healthy throughout.
 
-    Returns if the program is at fault. `since` is the count of `count_lost` before the failed work.
+    `since` is the result of `count_lost` from before the failed work. Healthy means that no connection broke
+    since then and that a new connection can write now. Otherwise returns, and the caller raises `error`
+    itself. Also returns at once for an EvertalkError and for a pool that is no WatchedPool. Unless `error` is
+    one of PostgreSQL's, all connections of the pool are replaced, since their state is unknown.
     """
     if not isinstance(pool, WatchedPool) or isinstance(error, EvertalkError):
         return
@@ -87,7 +94,10 @@ async def blame_storage_first(pool: object, error: Exception, *, since: int) -> 
 
 @asynccontextmanager
 async def storage_limiter(pool: asyncpg.Pool[asyncpg.Record]) -> AsyncIterator[None]:
-    """Raise StorageUnavailable instead of an unexpected exception if storage failed within the block."""
+    """Raise StorageUnavailable instead of an unexpected exception if storage failed within the block.
+
+    Other exceptions pass unchanged, as `blame_storage_first` decides.
+    """
     since = count_lost(pool)
     try:
         yield
@@ -117,7 +127,10 @@ Constant: TypeAlias = bool | int | float | str | Sequence[str]
 
 
 def render_literal(value: Constant) -> str:
-    """Return a value as PostgreSQL writes it; a sequence of texts is an array."""
+    """Return a value as an SQL literal.
+
+    A negative number is in parentheses; a sequence of texts becomes a `text[]` array.
+    """
     match value:
         case bool():
             return str(value).lower()
@@ -132,12 +145,13 @@ def render_literal(value: Constant) -> str:
 class Named:
     """SQL statement with named parameters: `await pool.fetch(*STATEMENT(site=…, seconds=…))`.
 
-    The numbers that PostgreSQL wants are given once, when the module is imported, so that a statement is the
-    same text, and the same plan, at each call. A missing or unknown name is a TypeError; a number in the
-    statement or a text without an end is a ValueError.
+    A call returns the SQL text and the values in the order of their numbers. PostgreSQL's numbers `$1`, `$2`
+    are assigned once, when the module is imported, so that a statement has the same text, and the same plan,
+    at each call. A call with a missing or unknown name raises TypeError. A `$1` in the statement, or a text
+    that does not end, raises ValueError at import.
 
-    `constants` are names whose values never change, such as limits of the core: the statement has them as
-    literals, with the plan of literals, and its calls do not give them.
+    `constants` are names whose values never change, such as limits of the core. The statement contains them
+    as literals, and its calls do not pass them. A constant that the statement does not use raises TypeError.
     """
 
     def __init__(self, statement: str, /, **constants: Constant) -> None:
@@ -193,7 +207,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 STATEMENT_SECONDS = 10.0
+"""Seconds after which the driver cancels a statement; the server's own limit is one second less."""
 QUERIES_PER_CONNECTION = 50_000
+"""Number of statements after which the pool replaces a connection."""
 _NAME = {"application_name": "evertalk"}
 _OF_A_SESSION = {"statement_timeout": "9000", "jit": "off"}
 _PREPARED = 100
@@ -265,8 +281,9 @@ class _Connection(asyncpg.Connection):
 async def open_pool(database_url: str, *, size: int = 10) -> asyncpg.Pool[asyncpg.Record]:
     """Open a pool of at most `size` connections; each statement may take STATEMENT_SECONDS.
 
-    Behind a pooler the settings of the role apply, and statements stay prepared only where it supports that.
-    Raises StorageUnavailable if no server accepts connections.
+    Before, it opens one connection to find out whether a pooler is in between. Behind a pooler the settings
+    of the role apply, and statements stay prepared only if the pooler supports that. Raises
+    StorageUnavailable if no server accepts connections.
     """
     between = await probe_pooler_at(database_url)
     try:
@@ -295,9 +312,9 @@ async def open_pool(database_url: str, *, size: int = 10) -> asyncpg.Pool[asyncp
 
 
 def measure_longest_wait(pool: asyncpg.Pool[asyncpg.Record]) -> float:
-    """Return the longest wait for a connection in seconds since the last call; 0.0 for another kind of pool.
+    """Return the longest wait for a connection in seconds since the last call, and reset it to 0.0.
 
-    A long wait means that all connections are in use.
+    A long wait means that all connections are in use. Returns 0.0 for a pool that `open_pool` did not open.
     """
     if not isinstance(pool, _Pool):
         return 0.0
@@ -319,11 +336,13 @@ def read_json(text: str) -> Any:
 
 
 def store_method(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Decorate a method of a store.
+    """Decorate a method of a store: finish it, repeat it after a conflict, translate its errors.
 
-    The method completes even if its caller is cancelled, and conflicts are retried. It raises
-    StorageUnavailable if PostgreSQL is away, full, too slow or a standby, if conflicts persist, and for
-    unexpected errors unless storage was healthy throughout.
+    The method runs to its end even if its caller is cancelled; then CancelledError is raised. After a
+    deadlock, a serialization conflict or a changed table the whole method is called again, at most 4 times in
+    all. It raises StorageUnavailable if PostgreSQL is unreachable, full, too slow or read-only, if conflicts
+    persist, and for unexpected errors unless storage was healthy throughout. An EvertalkError and an
+    asyncpg.DataError pass unchanged.
     """
 
     @functools.wraps(function)
@@ -376,15 +395,15 @@ Value = TypeVar("Value", bound="DataclassInstance")
 
 
 def build_value(kind: type[Value], row: asyncpg.Record | Mapping[str, Any], **given: Any) -> Value:
-    """Return a dataclass with the values of a row's columns; `given` supplies or replaces fields.
+    """Return a dataclass of type `kind` whose fields have the values of the row's columns of the same names.
 
-    Raises KeyError if a column is missing.
+    `given` supplies or replaces fields. Raises KeyError if a column is missing.
     """
     return kind(**{one.name: row[one.name] for one in fields(kind) if one.name not in given}, **given)
 
 
 class PoolStore:
-    """Base of stores on a pool; their public methods are decorated with `store_method`."""
+    """Base of stores on a pool, `self._pool`; their public methods are decorated with `store_method`."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool

@@ -32,7 +32,7 @@ _PROBE = "SELECT name FROM pg_prepared_statements WHERE statement LIKE '%FROM pg
 
 
 async def probe_pooler_at(database_url: str, *, timeout: float = 5.0) -> PoolerProbe:
-    """Open a connection and return whether a pooler is in between.
+    """Open a connection for the check of `probe_pooler`, and return its result.
 
     Raises StorageUnavailable if no connection opens within `timeout` seconds.
     """

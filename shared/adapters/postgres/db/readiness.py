@@ -18,6 +18,7 @@ from shared.runtime import read_version
 LEAST_POSTGRES = 15
 """Oldest supported major version of PostgreSQL; tests of upgrades begin with it."""
 VERSIONS = Path(__file__).resolve().parents[4] / "migrations" / "versions"
+"""Folder of the migrations from 0044 on."""
 FORMER = VERSIONS.with_name("former")
 """Folder of migrations for schemas before 0044; only data with such a schema needs them."""
 BRIDGE_END = "0044"
@@ -25,6 +26,7 @@ BRIDGE_END = "0044"
 FLOOR = "0001"
 """Oldest schema that this version upgrades. Raise it only for a new numbered version; see CONTRIBUTING.md."""
 RELEASED = VERSIONS.with_name("released.json")
+"""JSON file with `floor` and `newest` of each numbered version, oldest first."""
 _REVISION = re.compile(r"""^(revision|down_revision)(?:\s*:[^=]+)?\s*=\s*["']([^"']+)["']""", re.MULTILINE)
 
 
@@ -35,21 +37,26 @@ class SchemaRefused(EvertalkError):
 
 
 class SchemaUnknown(SchemaRefused):
-    """Neither this program, nor a former one, nor a later one made this schema."""
+    """The data's revision is neither one of this program's nor a later number."""
 
     sentence = "Neither this program, nor a former one, nor a later one made this schema."
     code = "schema_unknown"
 
 
 class SchemaTooOld(SchemaRefused):
-    """An earlier version has to upgrade the data first."""
+    """The data's revision is below FLOOR; an earlier version has to upgrade the data first."""
 
     sentence = "An earlier version has to upgrade the data first."
     code = "schema_too_old"
 
 
 class Standing(StrEnum):
-    """Relation of a database's schema to that of this program."""
+    """Relation of a database's schema to that of this program.
+
+    EMPTY: no schema. SAME: the newest revision of this program. OLDER: a revision that this program upgrades.
+    BELOW_FLOOR: too old to upgrade. NEWER: a higher number, of a later version. UNKNOWN: any other revision.
+    Only BELOW_FLOOR and UNKNOWN are refused.
+    """
 
     EMPTY = "empty"
     SAME = "same"
@@ -70,9 +77,10 @@ class Release:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaState:
-    """Schema of a database or backup; `found` is its revision, None without a schema.
+    """Schema of a database or backup, next to what this program can upgrade.
 
-    `made_by` is the version that made it, None if unknown.
+    `found` is the revision of the data, None without a schema; `newest` and `floor` are this program's newest
+    and oldest revision. `made_by` is the version that made the data, None if unknown.
     """
 
     found: str | None
@@ -145,7 +153,10 @@ class SchemaState:
             raise refusal
 
     def describe_stop(self) -> str:
-        """Return advice that names the version to upgrade with before this one."""
+        """Return advice that names the version to upgrade with before this one.
+
+        Only for data that have a schema, of a revision below the floor.
+        """
         assert self.found is not None
         stop = find_stop(self.found, floor=self.floor)
         if stop is None:
@@ -169,7 +180,7 @@ def find_stop(found: str, *, floor: str, releases: tuple[Release, ...] | None = 
 def find_version(revision: str) -> str | None:
     """Return the first numbered version that has a revision.
 
-    Returns None if the revision is unknown or unreleased.
+    Returns None if this program does not know the revision, or no numbered version has it yet.
     """
     if revision not in list_revisions():
         return None
@@ -178,7 +189,7 @@ def find_version(revision: str) -> str | None:
 
 @cache
 def load_releases() -> tuple[Release, ...]:
-    """Return the numbered versions, oldest first."""
+    """Return the numbered versions, oldest first, read once from RELEASED."""
     released = json.loads(RELEASED.read_text())
     return tuple(
         Release(version=version, floor=one["floor"], newest=one["newest"])
@@ -187,7 +198,10 @@ def load_releases() -> tuple[Release, ...]:
 
 
 def find_newest_revision(versions: Path = VERSIONS) -> str:
-    """Return the newest revision in a folder: the one that no other builds on."""
+    """Return the newest revision in a folder: the one that no other builds on.
+
+    Raises ValueError if there is not exactly one.
+    """
     named = _parse_migrations(versions)
     (newest,) = named["revision"] - named["down_revision"]
     return newest
@@ -195,7 +209,7 @@ def find_newest_revision(versions: Path = VERSIONS) -> str:
 
 @cache
 def list_revisions() -> frozenset[str]:
-    """Return all revisions that this program can upgrade, including the newest."""
+    """Return all revisions that this program can upgrade, former ones and the newest included."""
     return frozenset(_parse_migrations(FORMER)["revision"] | _parse_migrations(VERSIONS)["revision"])
 
 
@@ -211,7 +225,7 @@ def build_schema_state(found: str | None, *, made_by: str | None = None) -> Sche
 
 
 async def load_schema_state(connection: asyncpg.Connection[asyncpg.Record]) -> SchemaState:
-    """Return the state of a database's schema."""
+    """Return the state of a database's schema; reads only. Raises exceptions of asyncpg."""
     if not await connection.fetchval("SELECT to_regclass('alembic_version') IS NOT NULL", timeout=10):
         return build_schema_state(None)
     found: str | None = await connection.fetchval("SELECT version_num FROM alembic_version", timeout=10)
@@ -237,9 +251,9 @@ def _parse_migrations(versions: Path) -> dict[str, set[str]]:
 
 
 def is_newer(found: str | None, than: str) -> bool:
-    """Return whether the revision `found` is later than `than`.
+    """Return whether the revision `found` is a later number than `than`.
 
-    Returns False for None and names that are no number.
+    Returns False if `found` is None or no number.
     """
     return found is not None and found.isdigit() and int(found) > int(than)
 
@@ -253,18 +267,20 @@ class PostgresReadiness:
 
     @store_method
     async def is_migrated(self) -> bool:
-        """Return whether the schema is as new as this program or newer. Raises StorageUnavailable.
+        """Return whether the schema is as new as this program's or newer. Raises StorageUnavailable.
 
-        A newer schema is usable: processes of the old version work until those of the new one run.
+        Returns False for a database without a schema. A newer schema is usable: processes of the old version
+        work until those of the new one run.
         """
         found = await self._load_revision()
         return (found is not None and bool(found == self._newest)) or is_newer(found, self._newest)
 
     @store_method
     async def refuse_unknown(self) -> None:
-        """Raise SchemaRefused if this program must not use the schema.
+        """Raise SchemaUnknown or SchemaTooOld if this program must not use the schema.
 
-        Call it before other tables are read.
+        A database without a schema is not refused. Call it before other tables are read. Raises
+        StorageUnavailable if the database does not answer.
         """
         build_schema_state(await self._load_revision()).refuse()
 

@@ -35,10 +35,11 @@ _CHUNK = 256 * 1024
 
 @contextlib.asynccontextmanager
 async def reachable_by_libpq(database_url: str) -> AsyncIterator[Mapping[str, str]]:
-    """Provide the environment variables with which such a program connects, while the block runs.
+    """Provide environment variables for pg_dump, pg_restore and psql to connect with, while the block runs.
 
-    A command line would be readable by all accounts. Raises StorageUnavailable if the server cannot be
-    reached.
+    They name the server's own socket, or that of a relay in a private folder, which is removed after the
+    block. The password is in the environment, since all accounts can read a command line. Raises
+    StorageUnavailable if the server cannot be reached.
     """
     way = await find_route(database_url)
     if way.port is None:

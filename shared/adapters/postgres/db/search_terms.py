@@ -28,9 +28,11 @@ Index statistics are a sample; near a limit both ways cost about the same.
 
 
 def find_pieces(word: str, index: str) -> str:
-    """Return SQL for a word and an index.
+    """Return SQL that selects one row: `pieces`, the trigrams to search by, and `rare`.
 
-    It selects `pieces`, trigrams of `word`, and `rare`, whether few rows match.
+    `word` is an SQL expression of a text with at least three letters, `index` the name of the trigram index
+    whose statistics are read. `pieces` are the LOOKED_BY rarest trigrams of the word at most. `rare` is
+    whether the rarest of them is in less than USUAL of all rows.
     """
     return _LOOK.format(pieces=_PIECES.format(word=word), index=index, usual=USUAL, most=LOOKED_BY)
 
@@ -38,10 +40,12 @@ def find_pieces(word: str, index: str) -> str:
 _ID = "regexp_replace(lower({word}), '[^0-9a-f]', '', 'g')"
 _NO_ID = "lower({word}) !~ '^[0-9a-f]+(-[0-9a-f-]*)?$' OR length({word}) > 36"
 LEAST = f"(SELECT CASE WHEN {_NO_ID} THEN NULL ELSE rpad(left({_ID}, 32), 32, '0')::uuid END)"
+"""Lowest id that begins with the search text `{word}`; NULL if the text is no beginning of an id."""
 MOST = f"(SELECT CASE WHEN {_NO_ID} THEN NULL ELSE rpad(left({_ID}, 32), 32, 'f')::uuid END)"
-"""Lowest and highest id that begin with a search text; NULL if it is no beginning of an id.
+"""Highest id that begins with the search text `{word}`; NULL if the text is no beginning of an id.
 
-They are subselects, so that the planner keeps a generic plan: planning takes longer than the search.
+LEAST and MOST are subselects, so that the planner keeps a generic plan: planning takes longer than the
+search.
 """
 
 

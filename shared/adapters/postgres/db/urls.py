@@ -32,7 +32,10 @@ _FOR_LIBPQ_ALONE = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostAddress:
-    """Host and port of a server; port None means the default."""
+    """Host and port of a server; port None means the default, 5432.
+
+    `host` is a name, an IP address without brackets, or the folder of a Unix socket.
+    """
 
     host: str
     port: int | None = None
@@ -44,7 +47,8 @@ class HostAddress:
 def build_driver_url(url: str) -> str:
     """Return a database address of libpq's or SQLAlchemy's form as asyncpg takes it.
 
-    Raises StorageUnavailable for an address that asyncpg cannot follow.
+    Raises StorageUnavailable for an address of another database, for `channel_binding=require`, and if the
+    system's list of authorities is requested and there is none.
     """
     parts = urlsplit(_plain(url))
     said = dict(parse_qsl(parts.query))
@@ -76,7 +80,10 @@ def parse_hosts(url: str) -> Sequence[HostAddress]:
 
 
 def format_location(url: str) -> str:
-    """Return the hosts and the database of an address for people to read, never the password."""
+    """Return the hosts and the database of an address for people to read, never the password.
+
+    Raises StorageUnavailable for an address of another database.
+    """
     return f"{','.join(map(str, parse_hosts(url)))}{urlsplit(_plain(url)).path}"
 
 

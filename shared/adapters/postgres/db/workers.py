@@ -50,7 +50,10 @@ class HeartbeatResult:
 
 
 class PostgresWorkers:
-    """Registry of processes. `health` is stored with every heartbeat; `beaten` is called after each."""
+    """Registry of processes in table `workers`; each method raises StorageUnavailable.
+
+    The result of `health` is stored with every heartbeat; `beaten` is called after each.
+    """
 
     def __init__(
         self,
@@ -66,16 +69,21 @@ class PostgresWorkers:
 
     @store_method
     async def register(self, role: str, *, instead_of: int | None = None) -> int:
-        """Register this process and return its id.
+        """Register this process with its role and its system's process id; return the registration's id.
 
-        `instead_of` is a process that has surely ended, whose leases expire at once.
+        `instead_of` is the id of a registration of the same role whose process has surely ended: it is ended
+        too, so that its leases expire at once. None ends none.
         """
         worker_id: int = await self._pool.fetchval(_REGISTER, role, os.getpid(), instead_of)
         return worker_id
 
     @store_method
     async def beat(self, worker_id: int) -> HeartbeatResult | None:
-        """Store a heartbeat; return None if this process was declared dead and must stop using the id."""
+        """Store a heartbeat and this process's health, then call `beaten`.
+
+        Returns None, without calling it, if the registration has ended: then this process was declared dead
+        and must stop using the id.
+        """
         started_at: datetime | None = await self._pool.fetchval(_BEAT, worker_id, self._health())
         if started_at is None:
             return None
@@ -97,10 +105,12 @@ class PostgresWorkers:
 
     @store_method
     async def record_timeline(self) -> bool:
-        """Return True to one process if the timeline has changed since it was last recorded.
+        """Store the server's timeline; return whether it has changed since it was last stored.
 
-        Numbers of events may then have been given again; the function raises `log_epoch`, so that all screens
-        reload.
+        One process alone gets True for a change; the first timeline ever stored is no change. After a change,
+        numbers of events may have been assigned twice, so the same transaction raises `log_epoch`, and all
+        screens reload. Raises StorageUnavailable, or asyncpg's error if the server does not reveal its
+        timeline.
         """
         another: bool = await self._pool.fetchval("SELECT note_timeline()")
         return another

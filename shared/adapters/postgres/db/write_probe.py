@@ -10,6 +10,11 @@ import asyncpg
 WriteState = Literal["ok", "read-only", "disk full", "unreachable"]
 """State of the database in the answer of `/readyz`."""
 RefusalKind = Literal["standby", "read_only", "disk_full", "forbidden", "no_schema", "commit_waits", "other"]
+"""Kind of reason for which a database refuses to write.
+
+`commit_waits` means that a synchronous standby is absent; `forbidden` that the role lacks the right;
+`no_schema` that a table or column is missing.
+"""
 PROBE_SECONDS = 8.0
 """Seconds for each statement of the probe; the doctor has 30 for the whole check."""
 SPACE_BYTES = 1024 * 1024
@@ -42,7 +47,11 @@ class WriteRefusal:
 
 
 def classify_refusal(error: BaseException) -> WriteState:
-    """Return the state of the database that an exception of a write shows; causes are examined too."""
+    """Return the state of the database that an exception of a write shows.
+
+    The exceptions that caused it are examined too. Returns "unreachable" if none shows a full disk or a read-
+    only server; never "ok".
+    """
     found: BaseException | None = error
     while found is not None:
         if isinstance(found, asyncpg.ReadOnlySQLTransactionError | asyncpg.TargetServerAttributeNotMatched):
@@ -54,9 +63,10 @@ def classify_refusal(error: BaseException) -> WriteState:
 
 
 async def probe_writes(connection: asyncpg.Connection[asyncpg.Record]) -> WriteRefusal | None:
-    """Return why the server does not store data; None if it does. Every write is rolled back.
+    """Return why the server does not store data; None if it does.
 
-    Raises exceptions of asyncpg if the connection breaks.
+    Inserts a row and fills a temporary table, both rolled back, then commits a message to the write-ahead log
+    that no table holds. Raises exceptions of asyncpg if the connection breaks.
     """
     reads = await connection.fetchrow(_READS, timeout=PROBE_SECONDS)
     assert reads is not None

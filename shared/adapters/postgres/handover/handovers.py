@@ -51,9 +51,12 @@ class PostgresHandovers(PoolStore):
 
     @store_method
     async def request_handover(self, new: NewHandover) -> Moved:
-        """Request an operator; the assistant falls silent after the running turn. Repeating it has no effect.
+        """Request an operator for a session; the assistant falls silent after the turn that runs now.
 
-        Raises LeaseLost, AskedTooOften, CannotHandOver, and NobodyComes if the site has hand-overs off.
+        Stores the hand-over and an event for the screens. If the session has an open hand-over, or `new.key`
+        was used before, nothing changes, and that hand-over's state is returned. Raises LeaseLost if
+        `new.epoch` is not that of the running turn, AskedTooOften after PER_HOUR requests within an hour,
+        CannotHandOver for an unknown or archived session, and NobodyComes if the site has hand-overs off.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _lock_session(connection, new.session_id)
@@ -77,7 +80,9 @@ class PostgresHandovers(PoolStore):
     async def take_over(self, session_id: int, *, operator_id: int, name: str) -> Moved:
         """Assign the conversation to this operator, requested or not; of two operators at once, one gets it.
 
-        Raises TakenByOther and CannotHandOver.
+        Stores an event for the screens and an entry of the audit log; no effect if this operator already has
+        the conversation. `name` is the operator's login name. Raises TakenByOther if another operator has it,
+        and CannotHandOver for an unknown or archived session.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _lock_session(connection, session_id)
@@ -110,8 +115,10 @@ class PostgresHandovers(PoolStore):
     ) -> Moved:
         """Return the conversation to the assistant; no effect if the assistant already has it.
 
-        `by` is who ends it; `resolved` means an operator who has solved the matter. `any_ones` allows it for
-        conversations of other operators. Raises TakenByOther.
+        `by` is who ends the hand-over; `resolved` means an operator who has solved the matter. `any_ones`
+        allows it for conversations of other operators. Stores an event for the screens and, unless the person
+        ends it, an entry of the audit log. Raises TakenByOther if another operator has it, and CannotHandOver
+        for an unknown or archived session.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _lock_session(connection, session_id)
@@ -136,10 +143,12 @@ class PostgresHandovers(PoolStore):
         operator_id: int,
         any_ones: bool = False,
     ) -> Moved:
-        """Assign, snooze or label an open hand-over whose version is `version`.
+        """Assign, snooze or label an open hand-over whose version is `version`; return its new state.
 
-        `any_ones` allows snoozing those of other operators. Raises NotTaken, ChangedMeanwhile, TakenByOther,
-        UnknownAssignee, BadSnooze and CannotHandOver.
+        An assignment also stores an event for the screens. `operator_id` is who changes it; `any_ones` allows
+        this operator to snooze those of others. Raises NotTaken without an open hand-over, ChangedMeanwhile
+        for another version, TakenByOther, UnknownAssignee, BadSnooze for a time that is past or a year away,
+        and CannotHandOver for an unknown or archived session.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _lock_session(connection, session_id)
@@ -173,10 +182,13 @@ class PostgresHandovers(PoolStore):
         tokens: int,
         attached: Sequence[Attached] = (),
     ) -> Reply:
-        """Store an operator's message as the answer to waiting turns, once per `cid`.
+        """Store an operator's message as the answer to the waiting turns; a repeated `cid` stores nothing.
 
-        It ends the oldest waiting turns from one address and is sent there; else it is a separate turn.
-        Raises NotTaken, TakenByOther and AnswerRuns.
+        It ends the waiting turns from the oldest on as long as they are from one address, and is queued for
+        delivery there. Without a waiting turn it becomes a separate turn at the newest address. It ends a
+        snooze. Returns the stored message, with `repeated` for a known `cid`. Raises NotTaken without an
+        operator, TakenByOther, AnswerRuns while the assistant still has a turn to end, and CannotHandOver for
+        an unknown or archived session.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _lock_session(connection, session_id)
@@ -207,9 +219,11 @@ class PostgresHandovers(PoolStore):
     async def list_overdue(
         self, channel: str, limits: HandoverLimits, *, accounts: Sequence[str] | None = None
     ) -> tuple[Overdue, ...]:
-        """Return at most 50 hand-overs of a channel that have waited too long.
+        """Return at most 50 hand-overs of a channel that have waited longer than `limits`, in minutes.
 
-        `accounts` are the channel's bots or sites; None means all of them.
+        Each names the reason: `unanswered` if no operator came, `silent` if the operator does not reply,
+        `off` if a limit of 0 switches hand-overs off. `accounts` are the channel's bots or sites; None means
+        all of them. A snooze puts the reason off.
         """
         overdue = _OVERDUE(
             channel=channel, accounts=None if accounts is None else list(accounts),
@@ -222,7 +236,11 @@ class PostgresHandovers(PoolStore):
 
     @store_method
     async def end_handover(self, one: Overdue, limits: HandoverLimits) -> Moved | None:
-        """Return an overdue conversation to the assistant; return None if that is no longer due."""
+        """Return an overdue conversation to the assistant, and store events for the screens.
+
+        Returns None, without effect, if the hand-over has ended or is no longer overdue for the same reason.
+        Raises CannotHandOver for an unknown session.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _lock_session(connection, one.session_id, archived=True)
             waiting, silence = float(limits.waiting), float(limits.silence)
@@ -239,8 +257,8 @@ class PostgresHandovers(PoolStore):
     ) -> tuple[Listed, ...]:
         """Return hand-overs in `state`; None means all that are open.
 
-        Open ones are sorted by the time of their request, oldest first, at most 500; resolved ones newest
-        first, at most 100.
+        Open ones are sorted by the time of their request, oldest first, at most 500. Resolved ones are sorted
+        by their end, newest first, at most 100.
         """
         listed = _RESOLVED() if state == "resolved" else _LISTED(state=state)
         rows = await self._pool.fetch(*listed)
@@ -248,9 +266,10 @@ class PostgresHandovers(PoolStore):
 
     @store_method
     async def find_reply_target(self, session_id: int, *, operator_id: int) -> tuple[str, int]:
-        """Return channel and address id to which the operator's next message is sent.
+        """Return channel and address id to which the operator's next message is sent; changes nothing.
 
-        Raises NotTaken and TakenByOther.
+        That is the address of the newest turn. Raises NotTaken if no operator has the conversation, and
+        TakenByOther if another one has.
         """
         there = _refuse_others(await self._pool.fetchrow(*_OPEN(session_id=session_id)), operator_id)
         place = await self._pool.fetchrow(*_PLACE(session_id=session_id, address_id=there["address_id"]))
@@ -267,7 +286,11 @@ class PostgresHandovers(PoolStore):
 
     @store_method
     async def list_unnotified(self, accounts: Sequence[int]) -> tuple[UnsentNotice, ...]:
-        """Return at most 50 chats of these bots in which the end of a hand-over must be announced."""
+        """Return at most 50 Telegram chats of these bots in which the end of a hand-over must be announced.
+
+        `accounts` are ids of bots. A chat is left out while an earlier message to it is not delivered.
+        Changes nothing; `begin_notifying` claims a notice.
+        """
         rows = await self._pool.fetch(
             *_UNTOLD(
                 accounts=[str(account) for account in accounts],
@@ -283,7 +306,7 @@ class PostgresHandovers(PoolStore):
     async def begin_notifying(self, handover_id: int) -> bool:
         """Mark a notice as being sent, before the request to Telegram.
 
-        Returns False if another process has it.
+        Returns False if the notice is not queued: another process sends or has sent it.
         """
         found = await self._pool.fetchval(
             *_BEGIN_NOTIFYING(handover_id=handover_id),
@@ -292,7 +315,10 @@ class PostgresHandovers(PoolStore):
 
     @store_method
     async def record_notified(self, handover_id: int, state: Told) -> None:
-        """Store the outcome of a notice; `queued` means that it surely did not arrive and is sent again."""
+        """Store the outcome of a notice; `queued` means that it surely did not arrive and is sent again.
+
+        After any other outcome, the answer that waited for the notice becomes due.
+        """
         await self._pool.execute(
             *_TOLD(
                 handover_id=handover_id,
@@ -303,9 +329,9 @@ class PostgresHandovers(PoolStore):
 
     @store_method
     async def recover_interrupted(self, accounts: Sequence[int]) -> int:
-        """Mark notices as uncertain that were being sent by a process now dead; return their number.
+        """Mark the notices of these bots that are still being sent as uncertain; return their number.
 
-        A process calls it when it begins to serve these bots.
+        A process calls it when it begins to serve these bots, so the process that sent them is dead.
         """
         rows = await self._pool.fetch(*_LEFT_BY_THE_DEAD(accounts=[str(account) for account in accounts]))
         return len(rows)
@@ -548,6 +574,7 @@ UPDATE handovers SET version = version + 1, snoozed_at = CASE
 """)
 _LABEL = Named("UPDATE handovers SET version = version + 1, labels = :labels WHERE id = :handover_id")
 MAY_WRITE = "o.role IN ('operator', 'admin')"
+"""SQL condition that operator `o` may write to people."""
 _END = Named("""
 UPDATE handovers SET state = 'ended', ended_at = now(), ended_by = :ended_by, told = :told
    WHERE id = :handover_id
@@ -630,7 +657,12 @@ WITH said AS (
 )
 SELECT seq, :through_turn::bigint AS turn, event_seq FROM s
 """)
-"""Store an operator's reply in the last turn that it answers; earlier turns end with that turn."""
+"""Store an operator's reply in turn `through_turn`, and end the turns from `from_turn` on with it.
+
+Earlier ones of these turns end as `answered_together`. The statement also releases the session's lease,
+counts tokens, and queues a delivery unless the channel is the web. Selects number, turn and event number of
+the reply; no row if the session does not exist.
+"""
 
 _WAKE = Named("""
 UPDATE handovers SET snoozed_at = NULL, snoozed_until = NULL WHERE id = :handover_id
@@ -641,7 +673,10 @@ coalesce(least(h.snoozed_until, (
   SELECT min(e.at) FROM turn_entries te JOIN entries e USING (session_id, seq)
    WHERE te.session_id = s.id AND te.turn_no > s.answered_turn AND e.at > h.snoozed_at)), '-infinity')
 """
-"""Time at which hand-over `h` of session `s` returns from a snooze, at the latest with the next message."""
+"""SQL expression of the time at which hand-over `h` of session `s` returns from a snooze.
+
+That is the end of the snooze, or the next waiting message if it comes first; `-infinity` without a snooze.
+"""
 _OVER = f"""
 CASE WHEN h.state = 'waiting'
           AND greatest(h.asked_at, {AWAKE_AT}) <= now() - make_interval(secs => :waiting::float8 * 60) THEN

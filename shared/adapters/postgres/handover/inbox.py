@@ -19,7 +19,10 @@ from shared.core.identity.macros import Macro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CannedReply:
-    """Text that operators send often, with its version and the operator who changed it last."""
+    """Text that operators send often, with its version and the operator who changed it last.
+
+    `version` begins with 1 and rises with each change.
+    """
 
     name: str
     body: str
@@ -33,13 +36,13 @@ class PostgresInbox(PoolStore):
 
     @store_method
     async def find_assignees(self) -> tuple[str, ...]:
-        """Return the login names of operators who may write to people."""
+        """Return the login names of all operators who may write to people, ordered by name."""
         rows = await self._pool.fetch(f"SELECT name FROM operators o WHERE {MAY_WRITE} ORDER BY lower(name)")
         return tuple(row["name"] for row in rows)
 
     @store_method
     async def list_labels(self) -> tuple[str, ...]:
-        """Return at most 100 labels of open and recently resolved hand-overs, most used first."""
+        """Return at most 100 labels of open and the last 1,000 resolved hand-overs, most used first."""
         return tuple(row["label"] for row in await self._pool.fetch(_KNOWN_LABELS))
 
     @store_method
@@ -80,14 +83,15 @@ class PostgresInbox(PoolStore):
     async def find_contact(self, session: UUID) -> Mapping[str, Any] | None:
         """Return facts about the visitor and their `timezone`; None if the conversation does not exist.
 
-        The facts are those of the address of the newest turn.
+        The facts are those that the page of the newest turn's address reported, with `language` as chosen
+        there.
         """
         row = await self._pool.fetchrow(*_CONTACT(session_id=session))
         return None if row is None else {**row["contact"], "timezone": row["timezone"]}
 
     @store_method
     async def record_contact(self, address_id: int, said: Mapping[str, str]) -> None:
-        """Add or replace facts that a visitor's page reports; facts with other names stay."""
+        """Add or replace facts of an address that the visitor's page reports; facts with other names stay."""
         await self._pool.execute(*CONTACT(address_id=address_id, contact=dict(said)))
 
     @store_method
@@ -159,6 +163,7 @@ class PostgresInbox(PoolStore):
 
     @store_method
     async def delete_macro(self, name: str) -> None:
+        """Delete the macro with this name; no effect if there is none."""
         await self._pool.execute(*_DELETE_MACRO(name=name))
 
     @store_method
@@ -180,6 +185,7 @@ class PostgresInbox(PoolStore):
 
     @store_method
     async def delete_canned(self, name: str) -> None:
+        """Delete the canned reply with this name; no effect if there is none."""
         await self._pool.execute(*_DELETE_CANNED(name=name))
 
 

@@ -17,7 +17,7 @@ MOST_FAILURES = 10
 PATIENCE_SECONDS = 8
 """Seconds after which an unseen message leads to a notice; until then a process may report an open page."""
 MOST_CONVERSATIONS = 3
-"""Maximum conversations of which one browser is notified at once."""
+"""Maximum conversations of which one operator's browser is notified at once; the newest are chosen."""
 
 
 class PostgresPush(PoolStore):
@@ -29,13 +29,13 @@ class PostgresPush(PoolStore):
 
     @store_method
     async def load_key(self) -> tuple[str, Sealed] | None:
-        """Return the public key and the sealed key pair; None before the first `keep_key`."""
+        """Return the public key and the sealed key pair that sign notices; None before `keep_key`."""
         row = await self._pool.fetchrow("SELECT public_key, key_id, sealed FROM push_keys")
         return None if row is None else (row["public_key"], Sealed(key_id=row["key_id"], data=row["sealed"]))
 
     @store_method
     async def keep_key(self, public_key: str, sealed: Sealed) -> tuple[str, Sealed]:
-        """Store the key, or return the one that another process has stored first."""
+        """Store the signing key unless another process has stored one first; return the stored key."""
         row = await self._pool.fetchrow(
             *_KEEP_KEY(
                 public_key=public_key,
@@ -50,10 +50,11 @@ class PostgresPush(PoolStore):
     async def subscribe_operator(
         self, target: PushTarget, *, operator_id: int, login_hash: bytes
     ) -> bool | None:
-        """Subscribe an operator's browser.
+        """Subscribe an operator's browser; the newest 10 browsers of the operator stay subscribed.
 
-        Returns whether it is new, or None if the login `login_hash` has ended. A subscription of another
-        operator in this browser is replaced.
+        Returns True if the browser is new, False if its subscription was renewed, and None if the login
+        `login_hash` has ended or the operator is disabled. A browser has one subscription: that of another
+        owner is replaced.
         """
         return await self._subscribe(target, operator_id=operator_id, login_hash=login_hash)
 
@@ -61,10 +62,11 @@ class PostgresPush(PoolStore):
     async def subscribe_visitor(
         self, target: PushTarget, *, visitor_hash: bytes, renews: bool = False
     ) -> bool | None:
-        """Subscribe a visitor's browser.
+        """Subscribe a visitor's browser; the newest 10 browsers of the visitor stay subscribed.
 
-        Returns whether it is new, or None if the visitor's token has expired. With `renews`, also None if
-        the visitor has no subscription left, as after deleting their data.
+        Returns True if the browser is new, False if its subscription was renewed, and None if the visitor's
+        token has expired. With `renews`, also None if the visitor has no subscription left, as after deleting
+        their data.
         """
         return await self._subscribe(target, visitor_hash=visitor_hash, renews=renews)
 
@@ -107,8 +109,8 @@ class PostgresPush(PoolStore):
         )
 
     @store_method
-    async def find_operators(self, endpoint: str, *, operator_id: int) -> PushTarget | None:
-        """Return the subscription of an operator's browser; None if there is none."""
+    async def find_operator_target(self, endpoint: str, *, operator_id: int) -> PushTarget | None:
+        """Return the subscription that this operator has in the browser `endpoint`; None if there is none."""
         row = await self._pool.fetchrow(*_FIND(endpoint=endpoint, operator_id=operator_id))
         return None if row is None else PushTarget(**dict(row))
 
@@ -118,8 +120,9 @@ class PostgresPush(PoolStore):
     ) -> list[PushNotice]:
         """Record who has a page open in this process, and claim the notices for those who have none anywhere.
 
-        A claimed notice counts as sent, so a browser gets each at most once. `at_work` is False outside of
-        working hours, when operators get none.
+        `operators` and `addresses` are ids of those with an open page. A claimed notice counts as sent, so a
+        browser gets each at most once; the caller sends it. `at_work` is False outside of working hours, when
+        operators get none.
         """
         if not await self._pool.fetchval(_ANY):
             return []
@@ -140,9 +143,9 @@ class PostgresPush(PoolStore):
 
     @store_method
     async def record_outcome(self, target_id: int, *, delivered: bool, gone: bool = False) -> None:
-        """Record the outcome of a notice.
+        """Record whether a notice reached the push service; a success sets the count of failures to 0.
 
-        A subscription that is `gone` or failed MOST_FAILURES times is deleted.
+        A subscription that is `gone` or failed MOST_FAILURES times in a row is deleted.
         """
         if delivered:
             await self._pool.execute(*_DELIVERED(target_id=target_id))

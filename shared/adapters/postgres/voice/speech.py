@@ -20,15 +20,20 @@ class PostgresSpeech(PoolStore):
 
     @store_method
     async def request_note(self, session_id: int, turn: int) -> None:
-        """Request a voice note for an answer, if the session wants one.
+        """Request a voice note for an answered turn, if the session wants one: always, or after a recording.
 
-        Call it before the delivery, so that a crash loses no voice note.
+        At most one is stored per turn; a repeat has no effect. Call it before the delivery, so that a crash
+        loses no voice note.
         """
         await self._pool.execute(*_WANT_NOTE(session_id=session_id, turn=turn))
 
     @store_method
     async def list_due_notes(self, accounts: Sequence[int], *, limit: int = 20) -> list[tuple[int, int, int]]:
-        """Return (session id, turn, address id) of at most `limit` due voice notes, oldest first."""
+        """Return (session id, turn, address id) of at most `limit` due voice notes, oldest first.
+
+        `accounts` are ids of Telegram bots. A note is left out while its text is not delivered, if the chat
+        is unreachable, and an hour after its request. Changes nothing; `begin_note` claims a note.
+        """
         rows = await self._pool.fetch(
             *_DUE_NOTES(
                 accounts=[str(account) for account in accounts],
@@ -47,9 +52,9 @@ class PostgresSpeech(PoolStore):
 
     @store_method
     async def load_spoken(self, session_id: int, turn: int, form: SpeechFormat) -> bytes | None:
-        """Return the stored recording, None if there is none yet.
+        """Return the stored recording in this format; None if there is none yet.
 
-        In that case, also insert the row for `record_spoken`.
+        If there is no row for the recording, one is inserted, which `record_spoken` needs.
         """
         body: bytes | None = await self._pool.fetchval(
             *_LOAD_SPOKEN(session_id=session_id, turn=turn, form=form),
@@ -69,7 +74,8 @@ class PostgresSpeech(PoolStore):
     ) -> None:
         """Store the cost and, unless None or the text was erased, the recording.
 
-        An existing recording stays.
+        A recording that is already stored stays. `reservation_id` is the reservation of budget that the cost
+        settles; None if there is none.
         """
         await self._pool.execute(
             *SPOKEN(
@@ -81,20 +87,20 @@ class PostgresSpeech(PoolStore):
 
     @store_method
     async def begin_note(self, session_id: int, turn: int) -> bool:
-        """Mark a voice note as being sent, before the request.
+        """Mark a due voice note as being sent, before the request.
 
-        Returns False if another process has it or it is erased.
+        Returns False if the note is not due: another process sends or has sent it, or it is erased.
         """
         return await self._change_state(session_id, turn, "due", "sending")
 
     @store_method
     async def mark_note_not_sent(self, session_id: int, turn: int) -> None:
-        """Make a voice note due again that was surely not sent."""
+        """Mark a voice note that was surely not sent as due again; no effect unless it is being sent."""
         await self._change_state(session_id, turn, "sending", "due")
 
     @store_method
     async def end_note(self, session_id: int, turn: int) -> None:
-        """End a voice note that was sent or given up, and delete its bytes."""
+        """End a voice note that was sent or given up, and delete its bytes; it is never sent again."""
         await self._pool.execute(
             *_END_NOTE(session_id=session_id, turn=turn),
         )  # fmt: skip
