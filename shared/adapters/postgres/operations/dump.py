@@ -34,7 +34,7 @@ _VERSION_SECONDS = 10
 
 
 class DumpFailed(EvertalkError):
-    """The database could not be dumped or restored."""
+    """The database could not be dumped, read or restored, or a dump is damaged."""
 
     sentence = "The database could not be written to a file, or read from one."
     code = "dump_failed"
@@ -42,9 +42,9 @@ class DumpFailed(EvertalkError):
 
 
 async def dump(database_url: str, target: Path) -> None:
-    """Write a dump of the database's state at one moment to `target`, while others write.
+    """Write a compressed dump of the database's state at one moment to `target`, while others write.
 
-    Raises DumpFailed.
+    Raises DumpFailed, and TimeoutError after 6 hours.
     """
     major = await _load_major(database_url)
     async with _environment(database_url) as environment:
@@ -56,12 +56,19 @@ async def dump(database_url: str, target: Path) -> None:
 
 
 async def verify_dump(dumped: Path, *, major: int = POSTGRES_MAJOR) -> None:
-    """Decompress a dump completely and discard the output. Raises DumpFailed if it could not be restored."""
+    """Decompress a dump completely and discard the output; no database is touched.
+
+    `major` is the version of the server that wrote it. Raises DumpFailed if the dump is damaged, and
+    TimeoutError after 6 hours.
+    """
     await _run(_program("pg_restore", major), ["--file=/dev/null", str(dumped)], {})
 
 
 async def restore(dumped: Path, database_url: str) -> None:
-    """Restore a dump into an empty database in one transaction. Raises DumpFailed."""
+    """Restore a dump into an empty database in one transaction; after a failure the database is still empty.
+
+    Raises DumpFailed, and TimeoutError after 6 hours.
+    """
     major = await _load_major(database_url)
     async with (
         asyncio.timeout(_PATIENCE_SECONDS),
@@ -73,7 +80,11 @@ async def restore(dumped: Path, database_url: str) -> None:
 
 
 async def load_facts(database_url: str) -> tuple[str, str | None, int]:
-    """Return (server version, schema revision or None, `log_epoch`) of a database. Raises DumpFailed."""
+    """Return (server version, schema revision, `log_epoch`) of a database.
+
+    The revision is None and the epoch 0 if the database has no schema. Raises DumpFailed if it cannot be
+    read.
+    """
     try:
         return await _load_facts(database_url)
     except (StorageUnavailable, asyncpg.PostgresError, OSError) as error:
@@ -90,7 +101,10 @@ async def _load_facts(database_url: str) -> tuple[str, str | None, int]:
 
 
 async def load_counts(database_url: str) -> dict[str, int]:
-    """Return `{conversations, messages, notes, files}`: counts by which a person recognises a state."""
+    """Return `{conversations, messages, notes, files}`: counts by which a person recognises a state.
+
+    Forgotten notes are not counted. Raises StorageUnavailable, or asyncpg's error if a table is missing.
+    """
     async with open_connection(database_url) as connection:
         row = await connection.fetchrow(_COUNTS, timeout=_LIST_SECONDS)
     assert row is not None
@@ -98,7 +112,7 @@ async def load_counts(database_url: str) -> dict[str, int]:
 
 
 async def is_empty(database_url: str) -> bool:
-    """Return whether the database has no table."""
+    """Return whether the database has no table in the schema `public`. Raises StorageUnavailable."""
     async with open_connection(database_url) as connection:
         tables = await connection.fetchval(
             """SELECT count(*) FROM pg_class

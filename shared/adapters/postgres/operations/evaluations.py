@@ -12,7 +12,10 @@ from shared.core.values.messages import blocks_from_json, text_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnState:
-    """State of the turn that a message began; `answer` is "" until it is answered."""
+    """State of the turn that a message began.
+
+    `answer` is the text of its last answer, "" without one. `error_code` is None unless the turn failed.
+    """
 
     state: str
     error_code: str | None
@@ -37,31 +40,35 @@ class PostgresEvaluations(PoolStore):
 
     @store_method
     async def has_waiting_jobs(self, session_id: int) -> bool:
-        """Return whether the session has a job that is due or running."""
+        """Return whether the session has a job that runs or is due now; jobs due later do not count."""
         return bool(await self._pool.fetchval(*_WAITING(session_id=session_id)))
 
     @store_method
     async def load_figures(self, session_id: int) -> EvalFigures:
-        """Return summaries, tokens, costs and seconds of a session."""
+        """Return number of compactions, tokens, micro-dollars and seconds of answering of a session."""
         row = await self._pool.fetchrow(*_FIGURES(session_id=session_id))
         assert row is not None
         return EvalFigures(**dict(row))
 
     @store_method
     async def is_erased(self, session_id: int) -> bool:
-        """Return whether turns of the session were erased."""
+        """Return whether turns of the session were erased; False for an unknown session."""
         return bool(await self._pool.fetchval(*_IS_ERASED(session_id=session_id)))
 
     @store_method
     async def list_places(self, prefix: str) -> list[tuple[int, str]]:
-        """Return (session id, agent name) of web conversations whose chat id begins with `prefix`."""
+        """Return (session id, agent name) of web conversations whose chat id begins with `prefix`.
+
+        They are sorted by session id.
+        """
         return [(row["id"], row["name"]) for row in await self._pool.fetch(*_PLACES(prefix=prefix))]
 
     @store_method
     async def leave_place(self, session_id: int, *, agent: str) -> None:
         """Detach an erased conversation from its agent and address, so that the next run starts a new one.
 
-        It gets the agent `agent`; the former one can then be deleted.
+        All sessions of its person get the agent named `agent`, so that the former agent can be deleted. The
+        address gets another chat id. No effect on the agent if there is none with that name.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_LEAVE_AGENT(session_id=session_id, agent=agent))

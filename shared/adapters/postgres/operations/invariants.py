@@ -1,4 +1,4 @@
-"""Checks the stored rows for what Evertalk promises: used by `evertalk doctor` and every fault test."""
+"""Checks of the stored rows against the promises of Evertalk, for `evertalk doctor` and the fault tests."""
 
 from __future__ import annotations
 
@@ -24,19 +24,21 @@ from shared.core.session.channels import GUEST_CHANNEL, SECRETARY_CHANNEL
 from shared.samples import SAMPLE_KEY
 
 STATEMENT_SECONDS = 20.0
+"""Seconds after which the server cancels the query of one check."""
 SHOWN_AT_MOST = 20
-"""Rows reported per check; more would not help."""
+"""Maximum violations that one check reports; more would not help."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """One place where a promise does not hold."""
+    """Row or rows that break a promise."""
 
     code: str
-    """I1 … I12, the names of the design's invariants."""
+    """Invariant of the design that is broken, I1 to I12."""
     what: str
+    """Sentence that says what is wrong."""
     where: str
-    """Ids only, never what people wrote."""
+    """Place of the rows as ids, such as `session 3, turn 7`; never what people wrote."""
 
     def __str__(self) -> str:
         return f"{self.code}: {self.what} ({self.where})"
@@ -47,10 +49,10 @@ class _Check:
     code: str
     what: str
     rows: str
-    """Query of one text per violation; empty if the invariant holds."""
+    """Query of one text per violation, its place; no row if the invariant holds."""
 
 
-# Below: what would be wrong, with the invariant that it breaks, and how to find it.
+# Each entry below has the broken invariant, the violation in words, and the query that finds it.
 _ENDED = "state NOT IN ('open', 'claimed')"
 
 _FINALS = """
@@ -60,7 +62,10 @@ SELECT v.session_id, v.turn_no, v.event_seq, v.seq, v.payload
    AND (e.author IN ('assistant', 'operator')
         OR v.seq IS NULL AND v.payload ->> 'waiting' IS DISTINCT FROM 'true')
 """
-"""Events that end a turn on the screen: an answer or a notice, not the notice that it waits."""
+"""Query of the events that end a turn on screens: an answer or a notice.
+
+The notice that a turn waits is none of them.
+"""
 
 _WRITTEN_EVENTS = """
 (SELECT session_id, min(event_seq) AS first, max(event_seq) AS last, count(*) AS number
@@ -76,24 +81,31 @@ _STRANGERS = f"""
       FROM contact_links l JOIN kin ON kin.id IN (l.kept_contact_id, l.joined_contact_id)
   ) SELECT FROM kin WHERE kin.id = o.id)
 """
-"""The contacts `p` and `o` are not one person and never were: what they did as one stays where it is."""
+"""Condition that the contacts `p` and `o` are not one person and never were.
+
+What linked contacts did as one person stays where it is after the link ends.
+"""
 
 
 def _at(*columns: str) -> str:
-    """`session 3, turn 7` from `session=s.id`, `turn=t.turn_no`."""
+    """Return SQL of a place such as `session 3, turn 7` for the columns `session=s.id`, `turn=t.turn_no`."""
     parts = (column.partition("=") for column in columns)
     return " || ', ' || ".join(f"'{name} ' || coalesce(({value})::text, '–')" for name, _, value in parts)
 
 
 _REWORDED = """EXISTS (SELECT FROM turn_entries f WHERE f.session_id = te.session_id
                     AND f.replaced_by = te.seq AND f.turn_no = te.turn_no)"""
-"""Whether the entry of `te` is the new wording of a message; it stands where that message stood."""
+"""Condition that the entry of `te` is the new wording of a message.
+
+Such an entry has the place of that message in the order.
+"""
 _FORMER_WORDING = """EXISTS (SELECT FROM turn_entries n WHERE n.session_id = te.session_id
                           AND n.seq = te.replaced_by AND n.turn_no = te.turn_no)"""
+"""Condition that the entry of `te` is a former wording of a message of its turn."""
 _OWNERS_TEXT = """e.author = 'operator' AND n.turn_no = te.turn_no AND EXISTS (
                         SELECT FROM entries w WHERE w.session_id = te.session_id AND w.seq = te.seq
                            AND w.author <> 'person')"""
-"""Whether `e` is the text that an owner sent to a customer in the place of the answer `te`."""
+"""Condition that `e` is the text that an owner sent to a customer in place of the answer `te`."""
 
 
 _LOG = {
@@ -104,18 +116,18 @@ _LOG = {
            AND e.replaces_seq IS NULL AND NOT EXISTS (
                SELECT FROM entries r
                 WHERE r.session_id = e.session_id AND r.replaces_seq = e.seq)""",
-    "I1: a message stands in the place of none that came before it from the same author": f"""
+    "I1: a new wording does not replace an earlier message of the same author": f"""
         SELECT {_at("session=e.session_id", "seq=e.seq")} FROM entries e
          WHERE e.replaces_seq IS NOT NULL AND NOT EXISTS (
                SELECT FROM entries o WHERE o.session_id = e.session_id AND o.seq = e.replaces_seq
                   AND o.seq < e.seq AND o.author = e.author)""",
-    "I1: words were replaced by none that their person said later": f"""
+    "I1: a replaced message has no later message that replaces it": f"""
         SELECT {_at("session=te.session_id", "seq=te.seq")} FROM turn_entries te
          WHERE te.replaced_by IS NOT NULL AND NOT EXISTS (
                SELECT FROM turn_entries n JOIN entries e USING (session_id, seq)
                 WHERE n.session_id = te.session_id AND n.seq = te.replaced_by AND n.turn_no >= te.turn_no
                   AND (e.author = 'person' OR {_OWNERS_TEXT}))""",
-    "I1: the wording that replaced another does not name it": f"""
+    "I1: a new wording does not name the message that it replaces": f"""
         SELECT {_at("session=te.session_id", "seq=te.seq")} FROM turn_entries te
           JOIN turn_entries n ON n.session_id = te.session_id AND n.seq = te.replaced_by
            AND n.turn_no = te.turn_no
@@ -135,18 +147,18 @@ _LOG = {
                 WHERE q.session_id = te.session_id AND q.turn_no = te.turn_no AND q.replaced_by IS NOT NULL
                   AND NOT EXISTS (SELECT FROM turn_entries n WHERE n.session_id = q.session_id
                                      AND n.seq = q.replaced_by AND n.turn_no = q.turn_no))""",
-    "I12: the text of an erased message is kept beside its number in Telegram": f"""
+    "I12: the text of an erased message is still stored with its Telegram message id": f"""
         SELECT {_at("session=m.session_id", "seq=m.seq")} FROM telegram_messages m
           JOIN entries e USING (session_id, seq)
          WHERE m.own_text <> '' AND e.blocks = erased_blocks(e.blocks)""",
-    "I1: what was replaced can still be recalled": f"""
+    "I1: a replaced message can still be recalled": f"""
         SELECT {_at("session=te.session_id", "seq=te.seq")} FROM turn_entries te
           JOIN passages p USING (session_id, seq) WHERE te.replaced_by IS NOT NULL""",
     "I1: a stored message belongs to two turns": f"""
         SELECT {_at("session=session_id", "seq=seq")} FROM turn_entries
          GROUP BY session_id, seq HAVING count(*) > 1""",
-    # No foreign key looks for it, see the table `entry_rows`.
-    "I1: a message, a turn or an event belongs to nothing": f"""
+    # No foreign key prevents this, see the table `entry_rows`.
+    "I1: a message, turn or event refers to a row that does not exist": f"""
         SELECT {_at("session=e.session_id", "seq=e.seq")} FROM entry_rows e
          WHERE NOT EXISTS (SELECT FROM sessions s WHERE s.id = e.session_id)
         UNION ALL
@@ -165,31 +177,31 @@ _LOG = {
     "I1: a turn counts as answered but has not ended": f"""
         SELECT {_at("session=s.id", "turn=t.turn_no")} FROM sessions s JOIN turns t
             ON t.session_id = s.id AND t.turn_no <= s.answered_turn AND t.ended_at IS NULL""",
-    "I1: a turn has ended that does not count as answered": f"""
+    "I1: an ended turn does not count as answered": f"""
         SELECT {_at("session=s.id", "turn=t.turn_no")} FROM sessions s JOIN turns t
             ON t.session_id = s.id AND t.turn_no > s.answered_turn AND t.{_ENDED}""",
-    "I1: a turn holds no message of a person or an operator, and no reminder": f"""
+    "I1: a turn has no message of a person or an operator, and no reminder": f"""
         SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
          WHERE NOT EXISTS (SELECT FROM turn_entries te JOIN entries e USING (session_id, seq)
                             WHERE te.session_id = t.session_id AND te.turn_no = t.turn_no
                               AND e.author IN ('person', 'program', 'operator'))""",
-    "I1: a reminder counts as told, but no turn tells it": f"""
+    "I1: a reminder counts as delivered, but no turn has its message": f"""
         SELECT {_at("session=r.session_id", "reminder=r.id")} FROM reminders r
          WHERE r.state IN ('claimed', 'done') AND NOT EXISTS (
                SELECT FROM entries e JOIN turn_entries te USING (session_id, seq)
                 WHERE e.session_id = r.session_id AND te.turn_no = r.turn_no
                   AND e.dedupe_key = 'reminder:' || r.id AND e.author = 'program')""",
-    "I1: a sample counts other messages as played than there are": f"""
+    "I1: a sample conversation counts a wrong number of played messages": f"""
         SELECT {_at("session=p.session_id")} FROM sample_plays p
          WHERE p.played <> (SELECT count(*) FROM entry_rows e
                              WHERE e.session_id = p.session_id AND e.author = 'person'
                                AND starts_with(e.dedupe_key, '{SAMPLE_KEY}' || p.begun_turn || '-'))""",
-    "I2: a reminder that repeats waits twice": f"""
+    "I2: a repeating reminder is pending twice": f"""
         SELECT {_at("contact=r.contact_id", "reminder=r.id")} FROM reminders r JOIN reminders o
             ON regexp_replace(o.key, '@[0-9]+$', '') = regexp_replace(r.key, '@[0-9]+$', '')
          WHERE o.id < r.id AND r.state = 'pending' AND o.state = 'pending' AND r.repeat <> ''
            AND o.contact_id = r.contact_id""",
-    "I2: the program began a turn that no reminder asked for": f"""
+    "I2: the program began a turn without a reminder": f"""
         SELECT {_at("session=e.session_id", "seq=e.seq")} FROM entries e
           JOIN turn_entries o USING (session_id, seq) JOIN sessions s ON s.id = e.session_id
          WHERE e.author = 'program' AND o.turn_no > s.erased_turn AND NOT EXISTS (
@@ -197,7 +209,7 @@ _LOG = {
                 WHERE r.session_id = e.session_id AND te.seq = e.seq)
            AND NOT EXISTS (SELECT FROM forks f WHERE f.session_id = e.session_id
                               AND o.turn_no <= f.through_turn)""",
-    "I1: a fork holds other copies than it counts": f"""
+    "I1: a fork has other copied messages than it lists": f"""
         SELECT {_at("session=f.session_id", "seq=te.seq")} FROM forks f
          CROSS JOIN LATERAL (SELECT coalesce(sum((r ->> 1)::bigint - (r ->> 0)::bigint + 1), 0) AS number
                                FROM jsonb_array_elements(f.seqs) AS r) n
@@ -205,31 +217,31 @@ _LOG = {
            AND (te.seq <= n.number) <> (te.turn_no <= f.through_turn)
           JOIN entry_rows e ON e.session_id = te.session_id AND e.seq = te.seq
          WHERE te.seq <= n.number OR e.replaces_seq IS NULL""",
-    "I9: a turn that a fork copied was paid again": f"""
+    "I9: a model call was paid for a turn that a fork copied": f"""
         SELECT DISTINCT {_at("session=u.session_id", "turn=u.turn_no")} FROM forks f
           JOIN usage u ON u.session_id = f.session_id AND u.turn_no <= f.through_turn
          WHERE u.purpose = 'chat'""",
-    "I7: a reminder was begun in a session of somebody else": f"""
+    "I7: a reminder was begun in a session of another person": f"""
         SELECT {_at("session=r.session_id", "reminder=r.id")} FROM reminders r
           JOIN sessions s ON s.id = r.session_id JOIN contacts p ON p.id = r.contact_id
           JOIN contacts o ON o.id = s.contact_id
          WHERE {_CONTACT.format("p")} <> {_CONTACT.format("o")}""",
-    "I2: a turn ended more than once on the screen": f"""
+    "I2: a turn has more than one final event": f"""
         SELECT {_at("session=session_id", "turn=turn_no")} FROM ({_FINALS}) f
          GROUP BY session_id, turn_no HAVING count(*) > 1""",
-    "I2: a turn holds more than one answer": f"""
+    "I2: a turn has more than one answer": f"""
         SELECT {_at("session=te.session_id", "turn=te.turn_no")}
           FROM turn_entries te JOIN entries e USING (session_id, seq)
          WHERE e.author IN ('assistant', 'operator') AND NOT e.blocks @> '[{{"type": "tool_use"}}]'
            AND NOT ({_FORMER_WORDING})
          GROUP BY te.session_id, te.turn_no HAVING count(*) > 1""",
-    # A page's is the event, see I10: it is stored with the answer, and there is nothing to send.
+    # On the web the event is the delivery, see I10: it is stored with the answer, and nothing is sent.
     "I2: an ended turn has no delivery": f"""
         SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
          WHERE t.{_ENDED} AND t.channel NOT IN ('web', 'import') AND NOT EXISTS (
                SELECT FROM deliveries d
                 WHERE d.session_id = t.session_id AND d.turn_no = t.turn_no AND d.part = 0)""",
-    "I2: an answer to a page is on its way although a worker has long been there to settle it": f"""
+    "I2: an answer to a web page is undelivered although a worker has run for an hour": f"""
         SELECT {_at("session=d.session_id", "turn=d.turn_no")} FROM deliveries d
           JOIN turns t USING (session_id, turn_no)
          WHERE d.channel = 'web' AND d.state IN ('queued', 'sending', 'sent')
@@ -246,7 +258,7 @@ _LOG = {
                        FROM entries GROUP BY session_id) n ON n.session_id = s.id
          WHERE (coalesce(n.first, 1), coalesce(n.last, 0), coalesce(n.number, 0))
                <> (1, s.next_seq - 1, s.next_seq - 1)""",
-    # The oldest events may have been retired; what is left ends with the newest and has no hole.
+    # The oldest events may have been retired; the others end with the newest one and have no gap.
     "I3: the numbers of the events have a gap": f"""
         SELECT {_at("session=s.id", "next_event_seq=s.next_event_seq", "events=n.number")}
           FROM sessions s JOIN {_WRITTEN_EVENTS} n ON n.session_id = s.id
@@ -256,7 +268,7 @@ _LOG = {
           LEFT JOIN (SELECT session_id, max(turn_no) AS last, count(*) AS number
                        FROM turns GROUP BY session_id) n ON n.session_id = s.id
          WHERE (coalesce(n.last, 0), coalesce(n.number, 0)) <> (s.next_turn - 1, s.next_turn - 1)""",
-    "I3: the context is not in the order in which it was said": f"""
+    "I3: entries of the context are not in the order in which they were written": f"""
         SELECT {_at("session=session_id", "turn=turn_no", "seq=seq")} FROM (
           SELECT w.*, lag(w.said) OVER (PARTITION BY w.session_id, w.author IN ('person', 'program')
                                         ORDER BY w.turn_no, w.step) AS before
@@ -265,13 +277,13 @@ _LOG = {
                     FROM turn_entries te JOIN entries e USING (session_id, seq)
                    WHERE NOT {_FORMER_WORDING}) w) o
          WHERE o.before > o.said""",
-    "I3: a tool was called before anybody had spoken": f"""
+    "I3: a turn begins with a tool call": f"""
         SELECT {_at("session=te.session_id", "turn=te.turn_no", "seq=te.seq")}
           FROM turn_entries te JOIN entries e USING (session_id, seq)
          WHERE e.blocks @> '[{{"type": "tool_use"}}]' AND (
                SELECT min(f.step) FROM turn_entries f
                 WHERE f.session_id = te.session_id AND f.turn_no = te.turn_no) >= te.step""",
-    # A turn that failed may have left a call behind: the repair of the request answers it.
+    # A failed turn may have a call without a result: the repair of a request adds one.
     "I4: a tool call of an ended turn has no result": f"""
         SELECT {_at("session=e.session_id", "turn=te.turn_no", "seq=e.seq")}
           FROM entries e JOIN turn_entries te USING (session_id, seq)
@@ -289,7 +301,7 @@ _LOG = {
         SELECT {_at("session=a.session_id", "artifact=a.id")} FROM artifacts a
          WHERE NOT EXISTS (
                SELECT FROM entries e WHERE e.session_id = a.session_id AND e.seq = a.seq)""",
-    "I1: an artifact is not the text that its id stands for": f"""
+    "I1: an artifact's text does not match its hash": f"""
         SELECT {_at("session=session_id", "artifact=id")} FROM artifacts
          WHERE sha256 <> sha256(convert_to(body, 'UTF8'))""",
     "I1: a file that an answer announces is not stored": f"""
@@ -299,12 +311,12 @@ _LOG = {
          WHERE v.kind = 'msg' AND v.payload ? 'attachments' AND NOT EXISTS (
                SELECT FROM attachments a WHERE a.session_id = v.session_id
                   AND a.public_id = (f ->> 'id')::uuid AND a.body IS NOT NULL)""",
-    "I1: a message holds a recording that nobody has listened to": f"""
+    "I1: a message has a recording without a transcript": f"""
         SELECT {_at("session=e.session_id", "seq=e.seq", "file=a.id")} FROM attachments a
           JOIN entries e ON e.session_id = a.session_id AND e.author = 'person'
                         AND e.blocks @> jsonb_build_array(jsonb_build_object('attachment_id', a.id))
          WHERE a.mime LIKE 'audio/%' AND coalesce(a.words, '') = ''""",
-    "I4: a result that was shortened is shown longer again": f"""
+    "I4: a shortened tool result is shown in a longer form later": f"""
         SELECT {_at("session=session_id", "seq=seq")} FROM (
           SELECT session_id, seq, strength,
                  max(strength) OVER (PARTITION BY session_id, seq ORDER BY turn_no) AS strongest
@@ -312,7 +324,7 @@ _LOG = {
                  array_position(ARRAY['trim', 'duplicate', 'clear', 'hide'], form) AS strength
         ) p
          WHERE strength < strongest""",
-    "I4: words of a person or of the assistant are shortened": f"""
+    "I4: a message of a person or of the assistant is shortened": f"""
         SELECT {_at("session=d.session_id", "seq=d.seq")} FROM prune_decisions d
           JOIN entries e USING (session_id, seq)
          WHERE e.author <> 'tool' AND NOT (e.author = 'assistant' AND d.form = 'hide')""",
@@ -326,14 +338,14 @@ _LOG = {
                 WHERE tc.session_id = te.session_id AND tc.turn_no = te.turn_no AND tc.step < te.step
                   AND c.blocks @> jsonb_build_array(jsonb_build_object(
                         'type', 'tool_use', 'id', b ->> 'tool_use_id')))""",
-    "I4: a tool round of an ended turn never came to an end": f"""
+    "I4: a tool call of an ended turn is still marked as running": f"""
         SELECT {_at("session=p.session_id", "turn=p.turn_no", "call=p.call_id")}
           FROM turn_steps p JOIN turns t USING (session_id, turn_no)
          WHERE p.status = 'intent' AND t.{_ENDED} AND t.state <> 'failed'""",
 }
 
 _VIEW = {
-    "I5: the active compactions do not cover what is hidden": f"""
+    "I5: the active compactions do not cover exactly the hidden turns": f"""
         SELECT {_at("session=s.id", "base_turn=s.base_turn", "covered=coalesce(l.size, 0)")}
           FROM sessions s LEFT JOIN (
                SELECT session_id, min(from_turn) AS first, max(through_turn) AS last,
@@ -347,12 +359,12 @@ _VIEW = {
                  lag(through_turn) OVER (PARTITION BY session_id ORDER BY from_turn) AS before
             FROM compactions WHERE active) o
          WHERE o.before IS NOT NULL AND o.from_turn <> o.before + 1""",
-    "I5: the head is not the newest active link": f"""
+    "I5: a session's head is not its newest active compaction": f"""
         SELECT {_at("session=s.id", "head=s.head")} FROM sessions s
          WHERE s.head IS NOT NULL AND NOT EXISTS (
                SELECT FROM compactions l WHERE l.id = s.head AND l.session_id = s.id AND l.active
                   AND l.through_turn = s.base_turn)""",
-    "I5: turns are hidden, but no head stands for them and no new conversation began": f"""
+    "I5: turns are hidden without a head and without a new conversation": f"""
         SELECT {_at("session=s.id", "base_turn=s.base_turn")}
           FROM sessions s JOIN {_WRITTEN_EVENTS} n ON n.session_id = s.id
          WHERE s.head IS NULL AND s.base_turn > 0 AND n.first = 1 AND NOT EXISTS (
@@ -362,24 +374,24 @@ _VIEW = {
         SELECT {_at("session=s.id", "compaction=l.id")}
           FROM compactions l JOIN sessions s ON s.id = l.session_id
          WHERE l.active AND l.through_turn > s.answered_turn""",
-    "I5: a link ends inside a turn": f"""
+    "I5: a compaction ends inside a turn": f"""
         SELECT {_at("session=l.session_id", "compaction=l.id")} FROM compactions l
          WHERE l.active AND (l.from_seq > l.through_seq OR l.through_seq < (
                SELECT max(te.seq) FROM turn_entries te
                 WHERE te.session_id = l.session_id
                   AND te.turn_no BETWEEN l.from_turn AND l.through_turn
                   AND NOT {_REWORDED}))""",
-    "I5: a person's message is left out as if it were chatter": f"""
+    "I5: a person's message is hidden by a prune decision": f"""
         SELECT {_at("session=d.session_id", "seq=d.seq")} FROM prune_decisions d
           JOIN entries e USING (session_id, seq)
          WHERE d.form = 'hide' AND e.author NOT IN ('assistant', 'tool')""",
-    "I5: the gauge was learned from a view that the session does not have yet": f"""
+    "I5: a session's token scale was learned from a later view": f"""
         SELECT {_at("session=s.id", "view_epoch=s.view_epoch")} FROM sessions s
          WHERE (s.token_scale ->> 'epoch')::bigint > s.view_epoch""",
-    "I5: the gauge keeps room for recalled passages, but no turn is hidden": f"""
+    "I5: tokens are reserved for recalled passages although no turn is hidden": f"""
         SELECT {_at("session=s.id", "reserved=s.context_reserved")} FROM sessions s
          WHERE s.context_reserved > 0 AND s.base_turn = 0""",
-    "I6: messages were summarised, and nobody asked what to remember of them": f"""
+    "I6: turns were summarised that no flush has read, and no flush is due": f"""
         SELECT {_at("session=l.session_id", "compaction=l.id")} FROM compactions l
           JOIN sessions s ON s.id = l.session_id
          WHERE l.active AND l.kind IN ('summary', 'digest', 'window')
@@ -389,7 +401,7 @@ _VIEW = {
                               AND f.outcome <> 'running')
            AND NOT EXISTS (SELECT FROM jobs j WHERE j.session_id = l.session_id
                               AND j.kind = 'flush' AND j.state IN ('due', 'running'))""",
-    "I6: messages were hidden that no flush has read, and none is asked for": f"""
+    "I6: turns were hidden that no flush has read, and no flush is due": f"""
         SELECT {_at("session=s.id", "base_turn=s.base_turn", "flushed_turn=s.flushed_turn")}
           FROM sessions s
          WHERE s.flushed_turn < s.base_turn AND NOT EXISTS (
@@ -398,7 +410,7 @@ _VIEW = {
            AND EXISTS (SELECT FROM compactions l WHERE l.id = s.head
                           AND l.kind IN ('summary', 'digest', 'new')
                           AND l.created_at < now() - interval '2 minutes')""",
-    "I6: a flush counts as running, but nobody works on it or will": f"""
+    "I6: a flush counts as running without a due or running job": f"""
         SELECT {_at("session=f.session_id", "flush=f.id", "job=f.job_id")} FROM flushes f
          WHERE f.outcome = 'running' AND NOT EXISTS (
                SELECT FROM jobs j WHERE j.id = f.job_id AND j.state IN ('due', 'running'))""",
@@ -410,51 +422,51 @@ _VIEW = {
 }
 
 _CONTACTS = {
-    "I7: a fork is a copy of somebody else's conversation": f"""
+    "I7: a fork is a copy of another person's conversation": f"""
         SELECT {_at("session=f.session_id", "source=f.from_session_id")} FROM forks f
           JOIN sessions s ON s.id = f.session_id JOIN sessions x ON x.id = f.from_session_id
           JOIN contacts p ON p.id = s.contact_id JOIN contacts o ON o.id = x.contact_id
          WHERE {_STRANGERS}""",
-    "I7: an address leads to a session of somebody else": f"""
+    "I7: an address leads to a session of another person": f"""
         SELECT {_at("address=a.id", "session=s.id")} FROM addresses a
           JOIN sessions s ON s.id = a.session_id JOIN contacts p ON p.id = a.contact_id
           JOIN contacts o ON o.id = s.contact_id
          WHERE {_CONTACT.format("p")} <> {_CONTACT.format("o")}""",
-    "I7: a turn came from an address of somebody else": f"""
+    "I7: a turn came from an address of another person": f"""
         SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
           JOIN addresses a ON a.id = t.address_id JOIN sessions s ON s.id = t.session_id
           JOIN contacts p ON p.id = a.contact_id JOIN contacts o ON o.id = s.contact_id
          WHERE {_STRANGERS}""",
-    "I7: an answer goes to an address of somebody else": f"""
+    "I7: an answer goes to an address of another person": f"""
         SELECT {_at("session=d.session_id", "turn=d.turn_no", "part=d.part")} FROM deliveries d
           JOIN addresses a ON a.id = d.address_id JOIN sessions s ON s.id = d.session_id
           JOIN contacts p ON p.id = a.contact_id JOIN contacts o ON o.id = s.contact_id
          WHERE {_STRANGERS}""",
-    "I3: somebody has read what was not yet said": f"""
+    "I3: an address counts an event as read that does not exist": f"""
         SELECT {_at("address=a.id", "session=s.id")} FROM addresses a
           JOIN sessions s ON s.id = a.session_id
          WHERE a.read_seq < 0 OR a.read_seq > s.next_event_seq - 1""",
-    "I1: an opinion is about a turn that has not ended": f"""
+    "I1: feedback is about a turn that has not ended": f"""
         SELECT {_at("session=f.session_id", "turn=f.turn_no")} FROM feedback f
           JOIN turns t USING (session_id, turn_no) WHERE t.ended_at IS NULL""",
-    "I1: an opinion remembers a request twice, or too many": f"""
+    "I1: feedback stores a request id twice, or more than 8 request ids": f"""
         SELECT {_at("session=session_id", "turn=turn_no")} FROM feedback
          WHERE cardinality(cids) > 8
             OR cardinality(cids) <> (SELECT count(DISTINCT c) FROM unnest(cids) AS c)""",
-    "I7: a note was taken in a session of somebody else": f"""
+    "I7: a note was made in a session of another person": f"""
         SELECT {_at("note=n.id", "session=n.session_id")} FROM notes n
           JOIN sessions s ON s.id = n.session_id JOIN contacts p ON p.id = n.contact_id
           JOIN contacts o ON o.id = s.contact_id
          WHERE {_STRANGERS}""",
-    "I7: a link, its parent and its flush are not of one session": f"""
+    "I7: a compaction, its parent and its flush are not of one session": f"""
         SELECT {_at("session=l.session_id", "compaction=l.id")} FROM compactions l
           LEFT JOIN compactions p ON p.id = l.parent LEFT JOIN flushes f ON f.id = l.flush_id
          WHERE p.session_id <> l.session_id OR f.session_id <> l.session_id""",
-    "I7: a checkpoint goes on from a head of another session, or beyond what was answered": f"""
+    "I7: a checkpoint has a parent of another session, or contains unanswered turns": f"""
         SELECT {_at("session=c.session_id", "checkpoint=c.id")} FROM checkpoints c
           JOIN sessions s ON s.id = c.session_id LEFT JOIN compactions p ON p.id = c.parent
          WHERE p.session_id <> c.session_id OR c.through_turn > s.answered_turn""",
-    "I7: money of one session is charged to somebody else": f"""
+    "I7: costs of a session are charged to another person": f"""
         SELECT DISTINCT {_at("session=u.session_id", "contact=u.contact_id")} FROM usage u
           JOIN sessions s ON s.id = u.session_id JOIN contacts p ON p.id = u.contact_id
           JOIN contacts o ON o.id = s.contact_id
@@ -462,24 +474,24 @@ _CONTACTS = {
 }
 
 _PEOPLE = {
-    "I7: a person was merged into one who is merged, a group, or nobody's link": f"""
+    "I7: a person was merged into a merged person or a group, or without a link": f"""
         SELECT {_at("contact=p.id", "merged_into=p.merged_into")} FROM contacts p
           JOIN contacts m ON m.id = p.merged_into
          WHERE m.merged_into IS NOT NULL OR 'group' IN (p.kind, m.kind) OR NOT EXISTS (
                SELECT FROM contact_links l
                 WHERE l.joined_contact_id = p.id AND l.unlinked_at IS NULL)""",
-    "I7: persons who are joined are not one": f"""
+    "I7: linked persons are not merged": f"""
         SELECT {_at("compaction=l.id")} FROM contact_links l
           JOIN contacts p ON p.id = l.joined_contact_id JOIN contacts o ON o.id = l.kept_contact_id
          WHERE l.unlinked_at IS NULL
            AND {_CONTACT.format("p")} <> {_CONTACT.format("o")}""",
-    "I7: a session is archived without a link, or a link has no archived session": f"""
+    "I7: a session is archived without a link or import, or is not archived despite one": f"""
         SELECT {_at("session=s.id")} FROM sessions s
          WHERE (s.archived_at IS NOT NULL) <> (EXISTS (
                SELECT FROM contact_links l
                 WHERE l.archived_session_id = s.id AND l.unlinked_at IS NULL)
                OR EXISTS (SELECT FROM past_imports i WHERE i.session_id = s.id))""",
-    "I1: an import counts other messages than its conversation has": f"""
+    "I1: an import counts a wrong number of messages": f"""
         SELECT {_at("session=s.id", "counted=i.entries")} FROM past_imports i
           JOIN sessions s ON s.id = i.session_id
          WHERE i.entries <> s.next_seq - 1""",
@@ -495,7 +507,7 @@ _PEOPLE = {
                OR i.summarised_turns > s.answered_turn
                OR i.summaries = 'done' AND i.summarised_turns < s.answered_turn
                OR i.summaries <> 'off' AND i.ended_at IS NULL)""",
-    "I12: a summary of an undone import is still there": f"""
+    "I12: a summary of an undone import is still stored": f"""
         SELECT {_at("session=y.session_id", "turn=y.from_turn")} FROM past_summaries y
           JOIN past_imports i USING (session_id)
          WHERE i.digest IS NULL AND NOT EXISTS (SELECT FROM erasures r WHERE r.state = 'running')""",
@@ -510,48 +522,48 @@ _PEOPLE = {
         SELECT {_at("session=s.id")} FROM sessions s
          WHERE s.archived_at IS NOT NULL AND (s.answered_turn < s.next_turn - 1
                OR EXISTS (SELECT FROM addresses a WHERE a.session_id = s.id))""",
-    "I7: a session that goes on belongs to a person who is merged": f"""
+    "I7: a session that is not archived belongs to a merged person": f"""
         SELECT {_at("session=s.id", "contact=p.id")} FROM sessions s
           JOIN contacts p ON p.id = s.contact_id
          WHERE s.archived_at IS NULL AND p.merged_into IS NOT NULL""",
-    "I7: a turn collects messages of two places": f"""
+    "I7: an open turn collects messages of two addresses": f"""
         SELECT {_at("session=s.id", "turn=s.open_turn")} FROM sessions s
           JOIN turns t ON t.session_id = s.id AND t.turn_no = s.open_turn
          WHERE s.open_address IS NOT NULL AND s.open_address <> t.address_id""",
-    "I7: a ticket for a stream is nobody's, or lasts for long": f"""
+    "I7: a stream ticket has no person or address, or is valid for over 5 minutes": f"""
         SELECT {_at("created=created_at")} FROM one_time_codes
          WHERE purpose = 'stream' AND (address_id IS NULL OR contact_id IS NULL
                OR expires_at > created_at + interval '5 minutes')""",
-    "I7: a program's key was used after its end": f"""
+    "I7: an API key was used after it was revoked or had expired": f"""
         SELECT {_at("key=id")} FROM api_keys
          WHERE last_used_at > least(revoked_at, expires_at)""",
-    "I7: an operator of an identity provider can come in without it": f"""
+    "I7: an operator of an identity provider can also log in without the provider": f"""
         SELECT {_at("operator=o.id")} FROM operators o
          WHERE o.issuer IS NOT NULL AND (o.password_hash IS NOT NULL OR EXISTS (
                SELECT FROM login_links l WHERE l.operator_id = o.id AND l.used_at IS NULL))""",
-    "I7: an operator who is locked is logged in": f"""
+    "I7: a disabled operator is logged in": f"""
         SELECT {_at("operator=o.id")} FROM operators o
          WHERE o.disabled_at IS NOT NULL
            AND EXISTS (SELECT FROM operator_sessions s WHERE s.operator_id = o.id)""",
-    # Two who log in at once may each leave one too many, until the next login.
-    "I11: a place is remembered of an operator who is locked, or too many of one": f"""
+    # Two logins at the same time may each store one place too many, until the next login.
+    "I11: a disabled operator has a login place, or an operator has too many": f"""
         SELECT DISTINCT {_at("operator=o.id")} FROM operators o
           JOIN login_places p ON p.operator_id = o.id
          WHERE o.disabled_at IS NOT NULL
             OR (SELECT count(*) FROM login_places x WHERE x.operator_id = o.id)
                > 2 * {PLACES_AT_MOST}""",
-    "I7: a browser is notified for an operator who is locked": f"""
+    "I7: a disabled operator has a push subscription": f"""
         SELECT {_at("push=p.id", "operator=o.id")} FROM push_subscriptions p
           JOIN operators o ON o.id = p.operator_id WHERE o.disabled_at IS NOT NULL""",
-    "I11: more browsers are notified of one person or operator than may be": f"""
+    "I11: a person or operator has too many push subscriptions": f"""
         SELECT {_at("operator=min(p.operator_id)", "address=min(a.id)")} FROM push_subscriptions p
           LEFT JOIN visitors v ON v.token_hash = p.visitor_hash LEFT JOIN addresses a ON a.id = v.address_id
          GROUP BY p.operator_id, a.channel, a.account, a.chat HAVING count(*) > {BROWSERS_AT_MOST}""",
-    "I7: a second factor is of who cannot use one, or is spent before it is set up": f"""
+    "I7: an operator of an identity provider has a second factor, or one is used unconfirmed": f"""
         SELECT {_at("operator=o.id")} FROM operators o JOIN operator_factors f
             ON f.operator_id = o.id
          WHERE o.issuer IS NOT NULL OR (f.confirmed_at IS NULL) <> (f.last_step = 0)""",
-    "I7: a note is superseded for a link that is no more": f"""
+    "I7: a note is superseded because of a link that has ended": f"""
         SELECT {_at("note=n.id", "link=n.contact_link_id")} FROM notes n
           JOIN notes k ON k.id = n.superseded_by
           JOIN contacts p ON p.id = n.contact_id JOIN contacts o ON o.id = k.contact_id
@@ -560,7 +572,7 @@ _PEOPLE = {
 }
 
 _MEMORY = {
-    "I1: a note was replaced by one that is not there": f"""
+    "I1: a note was replaced by a note that does not exist": f"""
         SELECT {_at("note=n.id")} FROM notes n LEFT JOIN notes h ON h.id = n.superseded_by
          WHERE n.superseded_by IS NOT NULL AND h.id IS NULL""",
     "I1: notes replace each other in a circle": f"""
@@ -570,16 +582,16 @@ _MEMORY = {
           UNION ALL SELECT c.id, n.superseded_by, c.seen || n.id FROM chain c
             JOIN notes n ON n.id = c.heir WHERE n.id <> ALL (c.seen))
         SELECT {_at("note=id")} FROM chain WHERE heir = ANY (seen)""",
-    "I7: a note was replaced by one of somebody else": f"""
+    "I7: a note was replaced by a note of another person or scope": f"""
         SELECT {_at("note=n.id")} FROM notes n JOIN notes h ON h.id = n.superseded_by
           JOIN contacts p ON p.id = n.contact_id JOIN contacts o ON o.id = h.contact_id
          WHERE {_CONTACT.format("p")} <> {_CONTACT.format("o")} OR n.scope <> h.scope""",
-    "I11: pieces of an import stay after it ended": f"""
+    "I11: an ended import still has pieces, or an import counts a wrong number of bytes": f"""
         SELECT {_at("file=f.id")} FROM import_files f
          WHERE f.state IN ('done', 'failed') AND EXISTS (SELECT FROM import_pieces p WHERE p.file_id = f.id)
             OR f.received <> (SELECT coalesce(sum(length(p.body)), 0) FROM import_pieces p
                                WHERE p.file_id = f.id) AND f.state NOT IN ('done', 'failed')""",
-    "I7: a change of a note leads to one of somebody else": f"""
+    "I7: a change of a note leads to a note of another person or scope": f"""
         SELECT {_at("change=c.id")} FROM note_changes c
           JOIN notes k ON k.id = c.old_id JOIN notes n ON n.id = c.new_id
           JOIN contacts p ON p.id = k.contact_id JOIN contacts o ON o.id = n.contact_id
@@ -589,7 +601,7 @@ _MEMORY = {
         SELECT {_at("note=id")} FROM notes
          WHERE forgotten_at IS NOT NULL AND undo_until IS NULL
            AND (text <> '' OR subject <> '' OR event_date IS NOT NULL)""",
-    "I12: an event tells what a forgotten note said": f"""
+    "I12: an event contains the text of a forgotten note": f"""
         SELECT {_at("session=v.session_id", "event=v.event_seq")} FROM notes n
           JOIN sessions s ON s.contact_id IN (SELECT contact_family(n.contact_id))
           JOIN events v ON v.session_id = s.id AND v.kind = 'memory'
@@ -609,7 +621,7 @@ SELECT * FROM (SELECT * FROM hourly_stats
                 WHERE hour BETWEEN now() - interval '50 hours' AND now() - interval '2 hours'
                   AND added_at = counted_at
                 ORDER BY messages + calls DESC, hour LIMIT 1) y"""
-"""The busiest hour, and the busiest one that has ended: to count all takes a minute on a large server."""
+"""Query of the busiest hour and the busiest ended hour; counting all takes a minute on a large server."""
 _HOUR_IS_COUNTED = f"""
   NOT EXISTS (SELECT FROM hour_turns f JOIN turns t
                 ON t.session_id = f.session_id AND t.turn_no > f.after_turn AND t.turn_no <= f.through_turn
@@ -638,7 +650,7 @@ _MONEY = {
           JOIN sessions s ON s.id = t.session_id AND s.created_at > now() - interval '700 days'
          WHERE ({", ".join(f"t.{name}" for name in (*_SUMS, "cost_unknown_calls"))})
             <> ({", ".join(f"coalesce(u.{name}, 0)" for name in (*_SUMS, "cost_unknown_calls"))})""",
-    "I9: the ledger and what a session spent by purpose differ": f"""
+    "I9: the ledger and a session's costs by purpose differ": f"""
         SELECT DISTINCT {_at("session=session_id")} FROM session_spend k FULL JOIN (
           SELECT session_id, purpose, model, {_SPENT}
             FROM usage GROUP BY session_id, purpose, model) u USING (session_id, purpose, model)
@@ -663,12 +675,12 @@ _MONEY = {
         SELECT {_at("session=s.id")} FROM sessions s JOIN contacts p ON p.id = s.contact_id
          WHERE s.person_kind IS NOT NULL AND (s.person_name, s.person_kind, s.person_anonymous)
                IS DISTINCT FROM (p.display_name, p.kind, p.anonymous)""",
-    "I9: the list of conversations is not what they say, and nobody is to tell it": f"""
+    "I9: a row of the conversation list is out of date, and no update of it waits": f"""
         SELECT {_at("session=x.id")} FROM ({TRUTH}) x JOIN sessions s ON s.id = x.id
           LEFT JOIN session_list l ON l.id = x.id
          WHERE l.id IS NULL OR s.leased_by IS NULL AND {render_difference("l", "x")}
            AND NOT EXISTS (SELECT FROM session_list_changes c WHERE c.session_id = x.id)""",
-    "I9: conversations of a minute are not counted as the list has them": f"""
+    "I9: a minute's count of conversations differs from the conversation list": f"""
         SELECT {_at("minute=coalesce(l.minute, m.minute)", "listed=l.n", "counted=m.n")}
           FROM (SELECT date_trunc('minute', last_active_at) AS minute, count(*) AS n FROM session_list
                  WHERE last_active_at > now() - interval '1 day' GROUP BY 1) l
@@ -679,29 +691,29 @@ _MONEY = {
     "I7: a session is listed under another name than it is searched by": f"""
         SELECT {_at("session=s.id")} FROM sessions s JOIN session_list l ON l.id = s.id
          WHERE (l.person, l.public_id) <> (s.person, s.public_id)""",
-    "I10: a session waits for an answer without a turn that has not ended, or the reverse": f"""
+    "I10: a session waits for an answer without an unended turn, or the reverse": f"""
         SELECT {_at("session=s.id")} FROM sessions s
          WHERE (s.answered_turn < s.next_turn - 1)
             <> (s.id IN (SELECT session_id FROM turns WHERE ended_at IS NULL))""",
-    "I9: a conversation's total is not what it adds up to": f"""
+    "I9: a conversation's total tokens are not the sum of all kinds of tokens": f"""
         SELECT {_at("session=session_id", "total=total_tokens")} FROM session_totals
          WHERE total_tokens
                <> input_tokens + cache_read_tokens + cache_write_tokens + output_tokens""",
-    "I9: the number of compactions is wrong": f"""
+    "I9: a session's number of compactions is wrong": f"""
         SELECT {_at("session=t.session_id", "counted=t.compaction_count")} FROM session_totals t
           LEFT JOIN (SELECT session_id, count(*) AS number FROM compactions
                       WHERE kind IN ('summary', 'digest') GROUP BY session_id) l
             ON l.session_id = t.session_id
          WHERE t.compaction_count <> coalesce(l.number, 0)""",
-    # The sweep frees what a dead process held within two minutes; a subagent may hold its own for longer.
-    "I9: money is held for work that nobody will do": f"""
+    # The sweep releases reservations of a dead process within two minutes; a subagent may hold one longer.
+    "I9: a reservation is held for work that has ended": f"""
         SELECT {_at("reservation=r.id", "session=r.session_id")} FROM reservations r
          WHERE r.state = 'held' AND r.created_at < now() - interval '30 minutes'
            AND NOT EXISTS (SELECT FROM turns t WHERE t.session_id = r.session_id
                               AND t.turn_no = r.turn_no AND t.ended_at IS NULL)
            AND NOT EXISTS (SELECT FROM jobs j WHERE j.id = r.job_id
                               AND j.state IN ('due', 'running'))""",
-    "I9: tokens are reserved with money": f"""
+    "I9: a reservation of tokens has another scope, or a person, slice, turn or job": f"""
         SELECT {_at("reservation=id")} FROM reservations
          WHERE 'tokens' = ANY (scopes) AND (cardinality(scopes) > 1 OR contact_id <> 0 OR slice_id IS NOT NULL
                                             OR turn_no IS NOT NULL OR job_id IS NOT NULL)""",
@@ -709,7 +721,7 @@ _MONEY = {
         SELECT {_at("reservation=id")} FROM reservations
          WHERE (state = 'held') <> (ended_at IS NULL)
             OR (state = 'held') <> (settled_micro IS NULL)""",
-    # Settled reservations are retired after a while: only days whose rows are surely there are summed.
+    # Settled reservations are deleted after some days: only days that surely have all rows are summed.
     "I9: a day's spending is not the sum of its reservations": f"""
         SELECT {_at("scope=coalesce(d.scope, r.scope)", "day=coalesce(d.day, r.day)")}
           FROM (SELECT * FROM spend_days WHERE day >= current_date - 1) d
@@ -724,11 +736,11 @@ _MONEY = {
              WHERE day >= current_date - 1 GROUP BY scope, day) r USING (scope, day)
          WHERE (coalesce(d.reserved_micro, 0), coalesce(d.spent_micro, 0))
             <> (coalesce(r.held, 0), coalesce(r.spent, 0))""",
-    "I9: money is set aside in fewer scopes than were asked": f"""
+    "I9: a reservation has fewer scopes than were requested": f"""
         SELECT {_at("reservation=id", "session=session_id")} FROM reservations
          WHERE cardinality(scopes) < asked_scopes""",
     # A call whose person has no cap, or that belongs to no person, counts on one side alone.
-    "I9: what all persons spent in a day is not the total": f"""
+    "I9: the spending of all persons in a day is not the total": f"""
         SELECT {_at("day=d.day", "persons=d.persons", "total=d.total")} FROM (
             SELECT day, coalesce(sum(spent_micro) FILTER (WHERE scope LIKE 'contact:%'), 0) AS persons,
                    coalesce(sum(spent_micro) FILTER (WHERE scope = 'total'), 0) AS total
@@ -746,7 +758,7 @@ _MONEY = {
              GROUP BY r.day) r ON r.day = d.day
          WHERE d.persons - coalesce(r.of_uncapped, 0)
             <> d.total + coalesce(r.in_slices, 0) - coalesce(r.of_nobody, 0)""",
-    "I9: a slice of the day's money gave more than it had, or is closed and still gives": f"""
+    "I9: a spend slice granted more than it had, or is closed with open reservations": f"""
         SELECT {_at("slice=s.id")} FROM spend_slices s
           LEFT JOIN (SELECT slice_id, sum(least(amount_micro, coalesce(settled_micro, amount_micro)))
                               AS taken, coalesce(sum(settled_micro), 0) AS settled,
@@ -756,7 +768,7 @@ _MONEY = {
          WHERE s.taken_at > now() - interval '29 days'
            AND (r.taken > s.granted_micro OR s.closed_at IS NOT NULL
                 AND (r.holds OR s.spent_micro <> coalesce(r.settled, 0)))""",
-    "I9: a slice of the day's money is left with a process that is gone": f"""
+    "I9: a spend slice is still open although its process has ended": f"""
         SELECT {_at("slice=s.id", "worker=s.worker_id")} FROM spend_slices s
           LEFT JOIN workers w ON w.id = s.worker_id
          WHERE s.closed_at IS NULL AND s.taken_at < now() - interval '30 minutes'
@@ -765,13 +777,13 @@ _MONEY = {
     "I9: a day's spending is negative": f"""
         SELECT {_at("scope=scope", "day=day")} FROM spend_days
          WHERE reserved_micro < 0 OR spent_micro < 0""",
-    "I9: an hour's numbers are not those of its tables": f"""
+    "I9: an hour's counts differ from its tables": f"""
         SELECT {_at("hour=n.hour")} FROM ({_SAMPLE_HOURS}) n
          CROSS JOIN LATERAL (WITH {render_recount("n.hour")} SELECT * FROM counted) c
          WHERE {_HOUR_IS_COUNTED}
            AND ({", ".join(f"n.{name}" for name in RECOUNTED_COLUMNS)})
                IS DISTINCT FROM ({", ".join(f"c.{name}" for name in RECOUNTED_COLUMNS)})""",
-    "I9: an hour's people are not those who wrote": f"""
+    "I9: an hour's number of people is wrong": f"""
         SELECT {_at("hour=n.hour")} FROM ({_SAMPLE_HOURS}) n
          CROSS JOIN LATERAL (
            SELECT count(*) AS people FROM hour_people p WHERE p.hour = n.hour) c
@@ -784,7 +796,7 @@ _MONEY = {
 }
 
 _ENDS = {
-    "I10: an ended turn showed nothing": f"""
+    "I10: an ended turn has no event that shows an answer or a notice": f"""
         SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
           JOIN {_WRITTEN_EVENTS} n ON n.session_id = t.session_id AND n.first = 1
           JOIN sessions s ON s.id = t.session_id AND s.erased_turn < t.turn_no
@@ -806,34 +818,34 @@ _ENDS = {
            AND EXISTS (SELECT FROM workers w
                         WHERE w.role = CASE t.channel WHEN 'web' THEN 'web' ELSE 'bot' END
                           AND w.started_at < now() - interval '60 s' AND worker_is_alive(w))""",
-    "I10: a turn is being answered by nobody, and is not waiting": f"""
+    "I10: a claimed turn has no process that answers it, and no time for a retry": f"""
         SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
           JOIN sessions s ON s.id = t.session_id
          WHERE t.state = 'claimed' AND s.leased_by IS NULL AND s.retry_at IS NULL""",
-    "I10: a turn waits for its provider longer than it should": f"""
+    "I10: a turn waits for its provider longer than the longest wait": f"""
         SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
           JOIN sessions s ON s.id = t.session_id AND s.answered_turn = t.turn_no - 1
          WHERE t.ended_at IS NULL AND t.waits_for IS NOT NULL AND s.held_after IS NULL
            AND s.retry_at > now() + interval '{LONGEST_WAIT_SECONDS} s'""",
-    "I10: a turn is being answered out of its order": f"""
+    "I10: a turn is being answered out of order": f"""
         SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
           JOIN sessions s ON s.id = t.session_id
          WHERE t.state = 'claimed' AND t.turn_no <> s.answered_turn + 1""",
-    "I10: a session is leased without a turn to answer, or by nobody that we know": f"""
+    "I10: a session is leased without a claimed turn, or by an unknown process": f"""
         SELECT {_at("session=s.id", "leased_by=s.leased_by")} FROM sessions s
          WHERE s.leased_by IS NOT NULL AND (
                NOT EXISTS (SELECT FROM workers w WHERE w.id = s.leased_by)
                OR NOT EXISTS (SELECT FROM turns t WHERE t.session_id = s.id
                                  AND t.turn_no = s.answered_turn + 1 AND t.state = 'claimed'))""",
-    "I10: a turn is held by a living process that does not know it": f"""
+    "I10: a turn is leased by a living process that does not work on it": f"""
         SELECT {_at("session=s.id", "leased_by=s.leased_by")} {UNKNOWN_TO_ITS_HOLDER}""",
-    "I10: a session has a dead job, or its newest turn failed, and is not marked as troubled": f"""
+    "I10: a session with a dead job or a failed newest turn is not marked as troubled": f"""
         SELECT {_at("session=s.id")} FROM sessions s
          WHERE s.troubled_at IS NULL AND (
                EXISTS (SELECT FROM jobs j WHERE j.session_id = s.id AND j.state = 'dead')
                OR EXISTS (SELECT FROM turns t WHERE t.session_id = s.id
                              AND t.turn_no = s.answered_turn AND t.state = 'failed'))""",
-    "I10: a job runs without a lease, or has ended without an end": f"""
+    "I10: a job runs without a lease, or has ended without an end time": f"""
         SELECT {_at("job=j.id", "state=j.state")} FROM jobs j
          WHERE (j.state = 'running') <> (j.leased_by IS NOT NULL)
             OR (j.state IN ('done', 'dead')) <> (j.ended_at IS NOT NULL)
@@ -842,22 +854,22 @@ _ENDS = {
 }
 
 _HANDED_OVER = {
-    "I10: a conversation is held for nobody, or handed over and not held": f"""
+    "I10: a conversation is held without an open hand-over, or the reverse": f"""
         SELECT {_at("session=s.id", "held_after=s.held_after")} FROM sessions s
          WHERE (s.held_after IS NOT NULL) <> EXISTS (
                SELECT FROM handovers h WHERE h.session_id = s.id AND h.ended_at IS NULL)""",
-    "I10: the assistant answers a turn that is a human's": f"""
+    "I10: the assistant answers a turn of a conversation that was handed over": f"""
         SELECT {_at("session=s.id", "turn=t.turn_no")} FROM sessions s JOIN turns t
             ON t.session_id = s.id AND t.turn_no > s.held_after
          WHERE t.state = 'claimed' AND s.leased_by IS NOT NULL""",
-    "I1: a turn was answered together with the next, which an operator did not answer": f"""
+    "I1: a turn was answered together with a later one that no operator answered": f"""
         SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
           JOIN sessions s ON s.id = t.session_id AND s.erased_turn < t.turn_no
          WHERE t.error_code = 'answered_together' AND NOT EXISTS (
                SELECT FROM turn_entries te JOIN entries e USING (session_id, seq)
                 WHERE te.session_id = t.session_id AND te.turn_no > t.turn_no
                   AND e.author = 'operator')""",
-    "I2: an operator's words wait for a delivery that is not there": f"""
+    "I2: an operator's reply has no delivery": f"""
         SELECT {_at("session=e.session_id", "seq=e.seq")} FROM entries e
           JOIN turn_entries te USING (session_id, seq) JOIN turns t USING (session_id, turn_no)
          WHERE e.author = 'operator' AND t.channel <> 'web' AND NOT EXISTS (
@@ -877,21 +889,21 @@ _TELEGRAM = {
         SELECT {_at("bot=u.bot_id", "update=u.update_id")} FROM telegram_updates u
          WHERE u.handled_at IS NULL AND u.received_at < now() - interval '1 hour'
            AND {_SERVED.format(account="u.bot_id", since="1 hour")}""",
-    "I2: a part is being sent by a process that does not live": f"""
+    "I2: a part of an answer is being sent by a dead process": f"""
         SELECT {_at("session=d.session_id", "turn=d.turn_no", "part=d.part")} FROM deliveries d
           JOIN addresses a ON a.id = d.address_id
          WHERE d.channel = 'telegram' AND d.state = 'sending'
            AND NOT {_SERVED.format(account="a.account", since="0 s")}""",
-    "I2: an answer is not in its chat although its bot is served": f"""
+    "I2: an answer is undelivered after a day although its bot is served": f"""
         SELECT DISTINCT {_at("session=d.session_id", "turn=d.turn_no")} FROM deliveries d
           JOIN turns t USING (session_id, turn_no) JOIN addresses a ON a.id = d.address_id
          WHERE d.channel = 'telegram' AND d.state IN ('queued', 'sending', 'sent')
            AND t.ended_at < now() - interval '1 day' AND a.unreachable_since IS NULL
            AND {_SERVED.format(account="a.account", since="1 day")}""",
-    "I2: a guest's question is being answered by a process that does not live": f"""
+    "I2: an answer to a guest's question is being sent by a dead process": f"""
         SELECT {_at("bot=q.bot_id", "update=q.update_id")} FROM guest_queries q
          WHERE q.state = 'sending' AND NOT {_SERVED.format(account="q.bot_id", since="0 s")}""",
-    "I10: a guest's question has no end although its answer is stored and its bot is served": f"""
+    "I10: a guest's question is open although its answer is stored and its bot is served": f"""
         SELECT {_at("bot=q.bot_id", "update=q.update_id")} FROM guest_queries q
           LEFT JOIN turns t ON t.session_id = q.session_id AND t.turn_no = q.turn_no
          WHERE q.state IN ('waiting', 'sending', 'shown')
@@ -904,17 +916,17 @@ _TELEGRAM = {
           JOIN addresses a ON a.id = t.address_id
          WHERE a.channel <> '{GUEST_CHANNEL}' OR a.account <> q.bot_id::text
             OR a.chat <> q.chat_id || ':' || q.caller_id""",
-    "I2: a draft is being shown or sent by a process that does not live": f"""
+    "I2: a draft is being shown or sent by a dead process": f"""
         SELECT {_at("session=f.session_id", "turn=f.turn_no")} FROM secretary_drafts f
          WHERE f.state IN ('showing', 'sending')
            AND NOT {_SERVED.format(account="f.bot_id", since="0 s")}""",
-    "I2: an answer that was not sent is shown in later requests": f"""
+    "I2: an answer that was not sent is part of later requests": f"""
         SELECT {_at("session=f.session_id", "turn=f.turn_no")} FROM secretary_drafts f
          WHERE f.is_hidden AND EXISTS (
                SELECT FROM turn_entries te JOIN entries e USING (session_id, seq)
                 WHERE te.session_id = f.session_id AND te.turn_no = f.turn_no AND te.replaced_by IS NULL
                   AND e.author NOT IN ('person', 'operator'))""",
-    "I10: a draft waits although its time is over and its bot is served": f"""
+    "I10: a draft is open although it has expired and its bot is served": f"""
         SELECT {_at("session=f.session_id", "turn=f.turn_no")} FROM secretary_drafts f
          WHERE f.ended_at IS NULL AND f.expires_at < now() - interval '1 hour'
            AND {_SERVED.format(account="f.bot_id", since="1 hour")}""",
@@ -926,30 +938,30 @@ _TELEGRAM = {
            AND {_SERVED.format(account="a.account", since="1 hour")}
            AND NOT EXISTS (SELECT FROM secretary_drafts f
                             WHERE f.session_id = d.session_id AND f.turn_no = d.turn_no)""",
-    "I7: a draft goes to another chat than its conversation": f"""
+    "I7: a draft is for another chat than that of its conversation": f"""
         SELECT {_at("session=f.session_id", "turn=f.turn_no")} FROM secretary_drafts f
           JOIN turns t ON t.session_id = f.session_id AND t.turn_no = f.turn_no
           JOIN addresses a ON a.id = t.address_id
          WHERE a.channel <> '{SECRETARY_CHANNEL}' OR a.account <> f.bot_id::text
             OR a.chat <> f.owner_id || ':' || f.chat_id""",
-    "I7: a customer's message is stored in another conversation": f"""
+    "I7: a customer's message is stored in the conversation of another chat": f"""
         SELECT {_at("session=m.session_id", "turn=m.turn_no")} FROM secretary_messages m
           JOIN turns t ON t.session_id = m.session_id AND t.turn_no = m.turn_no
           JOIN addresses a ON a.id = t.address_id
          WHERE a.channel <> '{SECRETARY_CHANNEL}' OR a.chat <> m.owner_id || ':' || m.chat_id""",
-    "I10: nobody is to be told of an answer that may not have arrived": f"""
+    "I10: an answer that may not have arrived has no notice for its person": f"""
         SELECT DISTINCT {_at("session=d.session_id", "turn=d.turn_no")} FROM deliveries d
           JOIN sessions s ON s.id = d.session_id AND s.erased_turn < d.turn_no
          WHERE d.channel = 'telegram' AND d.state = 'uncertain' AND NOT EXISTS (
                SELECT FROM uncertain_notices n
                 WHERE n.session_id = d.session_id AND n.turn_no = d.turn_no)""",
-    "I10: a person was not told of an answer that may not have arrived although its bot is served": f"""
+    "I10: a notice about an uncertain answer is unsent although its bot is served": f"""
         SELECT {_at("session=n.session_id", "turn=n.turn_no")} FROM uncertain_notices n
           JOIN addresses a ON a.id = n.address_id
          WHERE n.state IN ('due', 'sending') AND n.due_at < now() - interval '1 hour'
            AND a.unreachable_since IS NULL
            AND {_SERVED.format(account="a.account", since="1 hour")}""",
-    "I3: an answer is in its chat before an earlier one": f"""
+    "I3: an answer was delivered before an earlier one": f"""
         SELECT DISTINCT {_at("session=d.session_id", "turn=d.turn_no")} FROM deliveries d
           JOIN turns t USING (session_id, turn_no)
          WHERE d.channel = 'telegram' AND d.state IN ('queued', 'sending') AND t.ended_at IS NOT NULL
@@ -959,7 +971,7 @@ _TELEGRAM = {
                         WHERE n.session_id = d.session_id AND n.address_id = d.address_id
                           AND n.turn_no > d.turn_no AND n.state = 'delivered'
                           AND n.remote_id IS NOT NULL)""",
-    "I3: a part in the middle of an answer is missing": f"""
+    "I3: the numbers of an answer's parts have a gap": f"""
         SELECT {_at("session=session_id", "turn=turn_no")} FROM deliveries
          GROUP BY session_id, turn_no HAVING count(*) <> max(part) + 1""",
     "I7: an address leads to no session": f"""
@@ -970,7 +982,7 @@ _TELEGRAM = {
          WHERE a.channel = 'web' AND a.thread <> '' AND NOT EXISTS (
                SELECT FROM addresses m WHERE m.channel = 'web' AND m.account = a.account AND m.chat = a.chat
                   AND m.thread = '')""",
-    "I7: a token or a code opens the place of a signed-in person, or of another site": f"""
+    "I7: a visitor token or recovery code opens an address of a signed-in person or another site": f"""
         SELECT {_at("address=a.id")} FROM addresses a
           JOIN (SELECT address_id, identified, site FROM visitors
                 UNION ALL SELECT address_id, false, NULL FROM recovery_codes) v
@@ -979,50 +991,50 @@ _TELEGRAM = {
 }
 
 _RECALL = {
-    # An undo brings messages back and leaves them searchable; a session without an address is put away.
-    "I4: more is searchable than was ever hidden": f"""
+    # After an undo, messages stay searchable; a session without an address is indexed whole.
+    "I4: turns are searchable that were never hidden": f"""
         SELECT {_at("session=s.id", "indexed_turn=s.indexed_turn")} FROM sessions s
          WHERE s.indexed_turn > greatest(s.base_turn, coalesce((
                  SELECT max(l.through_turn) FROM compactions l WHERE l.session_id = s.id), 0))
            AND (s.indexed_turn > s.answered_turn
                 OR EXISTS (SELECT FROM addresses a WHERE a.session_id = s.id))""",
-    "I4: a searchable passage is of no message, or of one that is not searchable yet": f"""
+    "I4: a passage has no message, or belongs to a turn that is not indexed": f"""
         SELECT {_at("session=p.session_id", "number=p.number", "seq=p.seq")}
           FROM passages p LEFT JOIN sessions s ON s.id = p.session_id
          WHERE NOT EXISTS (SELECT FROM entries e WHERE e.session_id = p.session_id AND e.seq = p.seq)
             OR p.turn_no > s.indexed_turn""",
-    "I4: a note is not searchable, and is not listed to become so": f"""
+    "I4: a note is not searchable, and is not queued for indexing": f"""
         SELECT {_at("note=n.id")} FROM notes n
          WHERE n.forgotten_at IS NULL AND n.superseded_by IS NULL AND n.authority <> 'tool'
            AND NOT EXISTS (SELECT FROM note_words w WHERE w.note_id = n.id)
            AND NOT EXISTS (SELECT FROM unindexed_notes u WHERE u.note_id = n.id)""",
-    "I4: a session without an address is not searchable, and is not listed to become so": f"""
+    "I4: a session without an address is not searchable, and is not queued for indexing": f"""
         SELECT {_at("session=s.id", "indexed_turn=s.indexed_turn")} FROM sessions s
          WHERE s.indexed_turn < s.answered_turn
            AND NOT EXISTS (SELECT FROM addresses a WHERE a.session_id = s.id)
            AND NOT EXISTS (SELECT FROM left_sessions l WHERE l.session_id = s.id)""",
-    "I11: a note that was put away has an end, and no tidying is due by then": f"""
+    "I11: a removed note has an undo deadline, but no tidying is due by then": f"""
         SELECT {_at("note=n.id")} FROM notes n
          WHERE n.undo_until IS NOT NULL AND NOT EXISTS (
                SELECT FROM due_tidyings d WHERE d.contact_id = n.contact_id
                   AND d.due_at <= greatest(n.undo_until, now() + interval '26 hours'))""",
-    "I4: a passage has no vector, and its conversation is not listed to get some": f"""
+    "I4: a passage has no vector, and its session is not queued for encoding": f"""
         SELECT {_at("session=p.session_id", "number=p.number")} FROM passages p
          WHERE NOT EXISTS (SELECT FROM passage_vectors v
                             WHERE v.session_id = p.session_id AND v.number = p.number)
            AND NOT EXISTS (SELECT FROM unencoded_sessions u WHERE u.session_id = p.session_id)""",
-    "I4: a searchable note has no vector, and is not listed to get one": f"""
+    "I4: a searchable note has no vector, and is not queued for encoding": f"""
         SELECT {_at("note=w.note_id")} FROM note_words w
          WHERE NOT EXISTS (SELECT FROM note_vectors v WHERE v.note_id = w.note_id)
            AND NOT EXISTS (SELECT FROM unencoded_notes u WHERE u.note_id = w.note_id)""",
-    "I12: a vector is of no searchable note": f"""
+    "I12: a note's vector belongs to no searchable note": f"""
         SELECT {_at("note=v.note_id")} FROM note_vectors v
          WHERE NOT EXISTS (SELECT FROM note_words w WHERE w.note_id = v.note_id)""",
-    "I12: a vector is of no passage": f"""
+    "I12: a passage's vector belongs to no passage": f"""
         SELECT {_at("session=v.session_id", "number=v.number")} FROM passage_vectors v
          WHERE NOT EXISTS (SELECT FROM passages p
                             WHERE p.session_id = v.session_id AND p.number = v.number)""",
-    "I4: the words of passages are counted wrongly": f"""
+    "I4: the terms of a session's passages are counted wrongly": f"""
         SELECT {_at("session=s.id", "passages=n.number", "counted=w.passages")} FROM sessions s
           JOIN (SELECT session_id, count(*) AS number, sum(terms) AS terms
                   FROM passages GROUP BY session_id) n ON n.session_id = s.id
@@ -1031,29 +1043,29 @@ _RECALL = {
 }
 
 _NOT_AT_IT = "NOT EXISTS (SELECT FROM erasures r WHERE r.state = 'running')"
-"""Condition that no erasure is running, whose text is being deleted."""
+"""Condition that no erasure is running, which would still be deleting text."""
 
 _FORGOTTEN = {
-    "I12: a forgotten message still has its words": f"""
+    "I12: an erased message still has its text": f"""
         SELECT {_at("session=s.id", "seq=e.seq")} FROM sessions s
           JOIN turn_entries te ON te.session_id = s.id AND te.turn_no <= s.erased_turn
           JOIN entries e ON e.session_id = te.session_id AND e.seq = te.seq
          WHERE s.erased_turn > 0 AND {_NOT_AT_IT}
            AND NOT e.blocks @> '[{{"type": "text", "text": "[erased]"}}]'
            AND e.blocks <> erased_blocks(e.blocks)""",
-    "I12: a forgotten message can still be found": f"""
+    "I12: an erased message can still be found": f"""
         SELECT {_at("session=s.id", "seq=p.seq")} FROM sessions s
           JOIN passages p ON p.session_id = s.id AND p.turn_no <= s.erased_turn
          WHERE s.erased_turn > 0 AND {_NOT_AT_IT}""",
-    "I12: a summary of forgotten turns still has its words": f"""
+    "I12: a summary of erased turns still has its text": f"""
         SELECT {_at("session=s.id", "compaction=l.id")} FROM sessions s
           JOIN compactions l ON l.session_id = s.id AND l.through_turn <= s.erased_turn
          WHERE {_NOT_AT_IT} AND (l.summary_text <> '' OR l.ledger <> '{{}}')""",
-    "I12: a request of a forgotten turn could still be made again": f"""
+    "I12: a request of an erased turn can still be reproduced": f"""
         SELECT {_at("session=s.id", "turn=a.turn_id")} FROM sessions s
           JOIN turn_context_audit a ON a.session_id = s.id AND a.turn_id <= s.erased_turn
          WHERE s.erased_turn > 0 AND {_NOT_AT_IT} AND a.recipe <> '{{}}'""",
-    "I12: screens are still told of a forgotten turn": f"""
+    "I12: an event of an erased turn is still stored": f"""
         SELECT {_at("session=s.id", "event=v.event_seq")} FROM sessions s
           JOIN events v ON v.session_id = s.id AND v.turn_no <= s.erased_turn
          WHERE s.erased_turn > 0 AND {_NOT_AT_IT}""",
@@ -1065,7 +1077,7 @@ _FORGOTTEN = {
          WHERE r.about IS NOT NULL
            AND (f.key NOT IN ('family', 'session', 'seqs', 'notes')
                 OR v !~ '^[0-9a-f-]{{1,64}}$')""",
-    "I12: an erasure was begun and nobody has gone on with it": f"""
+    "I12: an erasure has been running for over a day": f"""
         SELECT {_at("erasure=id")} FROM erasures
          WHERE state = 'running' AND at < now() - interval '1 day'""",
 }
@@ -1078,7 +1090,7 @@ _TOO_OLD = {
 }
 
 _ALERTS = {
-    "I11: a message about an alert is due for ever": f"""
+    "I11: a message about an alert has been unsent for over 2 days": f"""
         SELECT {_at("alert_send=id")} FROM alert_sends
          WHERE state IN ('due', 'sending') AND created_at < now() - interval '2 days'
            AND EXISTS (SELECT FROM workers
@@ -1090,7 +1102,7 @@ _ALERTS = {
             ON o.alert_id = e.alert_id AND o.target = e.target AND o.phase = 'opened'
          WHERE e.phase = 'ended' AND e.state IN ('sending', 'sent', 'uncertain')
            AND o.state IN ('due', 'sending')""",
-    "I12: an alert holds more than the numbers and ids of its kind": f"""
+    "I12: an alert's details are more than numbers, ids and a wording": f"""
         SELECT {_at("alert=a.id")} FROM alerts a, jsonb_each(a.detail) f
          WHERE jsonb_typeof(f.value) NOT IN ('number', 'string')
             OR f.value #>> '{{}}' !~ CASE f.key
@@ -1106,7 +1118,7 @@ _MACROS = {
 }
 
 _HOOKS = {
-    "I11: a message of the compaction hook is due for ever": f"""
+    "I11: a message of the compaction hook has been unsent for over 3 days": f"""
         SELECT {_at("compaction_hook=id")} FROM compaction_hooks
          WHERE (state = 'due' OR awaits_end) AND created_at < now() - interval '3 days'
            AND EXISTS (SELECT FROM workers
@@ -1126,12 +1138,12 @@ _HOOKS = {
 }
 
 _SETTINGS = {
-    "I10: the tools of a server have changed and the audit does not say so": f"""
+    "I10: a changed tool list has no entry in the audit log": f"""
         SELECT {_at("server=l.server")} FROM mcp_tool_lists l
          WHERE l.changed_at IS NOT NULL AND NOT EXISTS (
                SELECT FROM audit a WHERE a.action = 'mcp.tools_changed' AND a.object = l.server
                   AND a.at >= l.changed_at)""",
-    "I10: a stored setting was changed and the audit does not say by whom": f"""
+    "I10: a changed setting has no entry of its author in the audit log": f"""
         SELECT {_at("setting=s.name")} FROM stored_settings s
          WHERE NOT EXISTS (SELECT FROM audit a
                             WHERE a.action = 'settings.changed' AND a.actor = s.changed_by
@@ -1139,7 +1151,7 @@ _SETTINGS = {
 }
 
 _AGENTS = {
-    "I10: the newest version that is kept of an agent is not what holds": f"""
+    "I10: an agent differs from its newest stored version": f"""
         SELECT {_at("agent=a.id")} FROM agents a
           JOIN LATERAL (SELECT version, config FROM agent_versions WHERE agent_id = a.id
                          ORDER BY version DESC LIMIT 1) v
@@ -1156,9 +1168,13 @@ CHECKS = tuple(
     for promise, rows in group.items()
     for code, _, what in [promise.partition(": ")]
 )
+"""All checks, in the order in which their violations are reported."""
 
 _FOUND = "evertalk.violations"
-"""A setting of the transaction: it may not write, and the message that asks brings no rows back."""
+"""Setting of the transaction that collects the violations.
+
+The transaction may not write, and a message with several statements returns no rows.
+"""
 _ASK = f"""
 SELECT set_config('{_FOUND}',
                   (current_setting('{_FOUND}')::jsonb || jsonb_build_array({{number}}, place))::text, true)
@@ -1181,9 +1197,11 @@ SELECT coalesce(nullif(application_name, ''), 'nobody') || '''s process ' || pid
 
 
 async def check_invariants(connection: asyncpg.Connection[asyncpg.Record]) -> list[Violation]:
-    """Everything that is wrong with the stored conversations, as of one moment; empty when all holds.
+    """Return all violations of the stored conversations, as of one moment; empty if all invariants hold.
 
-    All checks are one message: asked one by one they cost three times as much, and every test asks.
+    Reads only, in one transaction. Each check reports at most SHOWN_AT_MOST violations. All checks are sent
+    as one message: sent singly they take three times as long. Raises exceptions of asyncpg, also if a check
+    takes longer than STATEMENT_SECONDS.
     """
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         await connection.execute(_ASK_ALL, timeout=STATEMENT_SECONDS * len(CHECKS))
@@ -1193,6 +1211,10 @@ async def check_invariants(connection: asyncpg.Connection[asyncpg.Record]) -> li
 
 
 async def check_activity(connection: asyncpg.Connection[asyncpg.Record]) -> list[Violation]:
-    """Return transactions that are open too long: none may be held during a model call (I8)."""
+    """Return a violation of I8 for each transaction of another connection that is open too long.
+
+    No transaction may be open during a model call. Too long is 2 seconds, or 1 second without a statement.
+    `where` names process and state.
+    """
     rows = await connection.fetch(_ACTIVITY, timeout=STATEMENT_SECONDS)
     return [Violation(code="I8", what="a transaction is open for too long", where=row[0]) for row in rows]

@@ -48,8 +48,9 @@ class PostgresMcpToolLists(PoolStore):
     async def review(self, found: McpToolList, *, rule: McpApproval) -> ReviewedTools:
         """Store a list that a process has received from a server, and return which of its tools are approved.
 
-        The first list of a server is approved at once. The row is locked, so that of two processes that see
-        the same change one writes the audit entry.
+        The first list of a server and source is approved at once; later changes are approved unless `rule`
+        requires an operator's approval. A change is appended to the audit log once, even if two processes see
+        it.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             key = {"server": found.server, "source": found.source}
@@ -92,7 +93,11 @@ class PostgresMcpToolLists(PoolStore):
 
     @store_method
     async def list_changes(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return, by server, the last change, the tools that wait for approval, and a mark of them."""
+        """Return, by server, `{waiting, mark, changed, changed_at}`.
+
+        `waiting` are names of tools that wait for approval, and `mark` identifies that state for `approve`.
+        `changed` are the tools of the last change, and `changed_at` is None if the list never changed.
+        """
         rows = await self._pool.fetch(_ALL)
         return {
             name: _describe([row for row in rows if row["server"] == name])
@@ -101,9 +106,11 @@ class PostgresMcpToolLists(PoolStore):
 
     @store_method
     async def approve(self, server: str, *, mark: str, by: str) -> bool:
-        """Approve all waiting tools of a server.
+        """Approve all waiting tools of a server, and append that to the audit log;
 
-        Returns False if they are no longer those that `mark` identifies.
+        `by` is the operator's name.
+
+        Returns False, without effect, if none waits or if they are no longer those that `mark` identifies.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             rows = await connection.fetch(*_OF_SERVER(server=server))

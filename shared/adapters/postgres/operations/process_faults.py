@@ -64,10 +64,11 @@ class PostgresProcessFaults(PoolStore):
 
     @store_method
     async def record(self, fault: ProcessFault) -> bool:
-        """Store a fault and its consequences; return False if it is already stored.
+        """Store a fault and its consequences in one transaction; return False if it is already stored.
 
-        A turn waits for `RETRY_SECONDS` after its first fault; after the second it is due at once, and the
-        next claim ends it. A job, an update and a delivery are given up here after the second fault.
+        A turn is released: it waits for RETRY_SECONDS after its first fault; after the second it is due at
+        once, and the next claim ends it. A job is due again after RETRY_SECONDS. A job, a Telegram update and
+        a delivery are given up after the second fault. Other work has no consequence here.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             work = await _name_work(connection, fault)
@@ -94,7 +95,10 @@ class PostgresProcessFaults(PoolStore):
 
     @store_method
     async def list_given_up(self) -> frozenset[str]:
-        """Return the names of work that has stopped MAX_PROCESS_FAULTS processes and is not tried again."""
+        """Return the names of work that has stopped MAX_PROCESS_FAULTS processes and is not tried again.
+
+        A name is such as `turn 3 7`, or `job` with the job's key. At most the newest 10,000.
+        """
         return frozenset(row["work"] for row in await self._pool.fetch(_GIVEN_UP))
 
 

@@ -21,7 +21,11 @@ from shared.core.privacy.erasures import Erased
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredDump:
-    """Report of a restore; `broken` has a sentence for each violated invariant."""
+    """Report of a restore.
+
+    `erased_again` is the number of erasures that were repeated, `log_epoch` the new epoch, and `revision` the
+    schema after migration. `broken` has a sentence for each violated invariant.
+    """
 
     erased_again: int
     log_epoch: int
@@ -32,9 +36,11 @@ class RestoredDump:
 async def restore_dump(
     database_url: str, dumped: Path, logged: Sequence[Erased], *, about: str
 ) -> RestoredDump:
-    """Restore a dump into an empty database, as a state that people's screens have not seen last.
+    """Restore a dump into an empty database, migrate it, and make it a state that no screen has seen.
 
-    `logged` erasures are repeated; `about` names the backup in the audit log. Raises DumpFailed.
+    Repeats the erasures in `logged`, raises the log epoch, logs all operators out, deletes their push
+    subscriptions, and appends `about`, the name of the backup, to the audit log. These are several
+    transactions. Raises DumpFailed, SchemaRefused, StorageUnavailable, and errors of the migration.
     """
     await restore(dumped, database_url)
     await migrate(database_url)
@@ -53,7 +59,8 @@ async def restore_dump(
 async def migrate_dump(database_url: str, dumped: Path) -> Sequence[str]:
     """Restore and migrate a dump of the present state in an empty database; return violated invariants.
 
-    Raises DumpFailed.
+    Unlike `restore_dump`, keeps logins and log epoch. Raises DumpFailed, SchemaRefused, StorageUnavailable,
+    and errors of the migration.
     """
     await restore(dumped, database_url)
     await migrate(database_url)
@@ -62,7 +69,10 @@ async def migrate_dump(database_url: str, dumped: Path) -> Sequence[str]:
 
 
 async def find_violations(database_url: str) -> Sequence[str]:
-    """Return a sentence for each violated invariant of a database."""
+    """Return a sentence for each violated invariant of a database. Raises StorageUnavailable.
+
+    Renews the planner's statistics before, which is its only write.
+    """
     async with open_connection(database_url) as connection:
         return await _check(connection)
 

@@ -19,10 +19,13 @@ from shared.core.values.errors import BadInput
 
 Role: TypeAlias = Literal["app", "erase", "migrate", "readonly"]
 PREFIX = "evertalk"
+"""Beginning of the roles' names unless the operator chooses another one."""
 _PREFIX = re.compile(r"[a-z][a-z0-9_]{0,40}")
 
 ADDED = ("SELECT", "INSERT")
+"""Privileges on a table whose rows are only added and read."""
 ALL = ("SELECT", "INSERT", "UPDATE", "DELETE")
+"""Privileges on a table whose rows are also changed and deleted."""
 ONLY_ADDED = frozenset({"audit"})
 """Tables to which rows are only appended."""
 ONLY_ERASED = frozenset({"entry_rows", "usage", "audit_rows"})
@@ -43,7 +46,7 @@ SECRET = frozenset(
 
 
 def list_privileges(role: Role, table: str) -> Sequence[str]:
-    """Return the privileges of a role on a table."""
+    """Return the privileges of a role on a table, such as "SELECT"; empty if it has none."""
     match role:
         case "migrate":
             return ALL
@@ -75,16 +78,18 @@ def render_roles_sql(prefix: str = PREFIX) -> str:
 async def migrate_and_grant(database_url: str) -> None:
     """Migrate to the newest schema and, if the four roles exist, renew their grants.
 
-    Raises SchemaRefused and MigrationFailed; errors of granting are those of the connection.
+    Raises SchemaRefused and MigrationFailed; granting raises StorageUnavailable and exceptions of asyncpg.
     """
     await migrate_or_explain(database_url)
     await renew_grants(database_url)
 
 
 async def renew_grants(database_url: str) -> bool:
-    """Grant the roles their privileges on new tables; return False if this role is none of the four.
+    """Grant the roles their privileges on all tables again, in one transaction.
 
-    After a migration as `PREFIX_migrate`, which owns the tables, no administrator is needed.
+    Returns False, without effect, unless the four roles exist and the connection's role is one of them. Needs
+    the role `PREFIX_migrate`, which owns the tables; no administrator. Raises StorageUnavailable and
+    exceptions of asyncpg.
     """
     async with open_connection(database_url) as connection:
         prefix = (await connection.fetchval("SELECT current_user")).removesuffix("_migrate")

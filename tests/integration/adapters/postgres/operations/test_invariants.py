@@ -117,7 +117,7 @@ async def connection(
 BROKEN = [
     (
         "I1",
-        "a recording that nobody has listened to",
+        "a message has a recording without a transcript",
         """INSERT INTO attachments (session_id, sha256, mime, size, state, body)
            VALUES (1, 'x', 'audio/ogg', 1, 'stored', 'x');
            INSERT INTO entries (session_id, seq, role, author, blocks, tokens)
@@ -126,26 +126,26 @@ BROKEN = [
     ),
     (
         "I2",
-        "on its way although a worker",
+        "an answer to a web page is undelivered although a worker has run for an hour",
         """UPDATE deliveries SET state = 'queued' WHERE (session_id, turn_no) = (1, 3);
            UPDATE turns SET ended_at = now() - interval '2 hours' WHERE (session_id, turn_no) = (1, 3);
            INSERT INTO workers (role, pid, started_at) VALUES ('worker', 1, now() - interval '2 hours')""",
     ),
     (
         "I10",
-        "the audit does not say by whom",
+        "a changed setting has no entry of its author in the audit log",
         """INSERT INTO stored_settings (name, value, version, changed_by)
            VALUES ('EVERTALK_MODEL', 'x', 1, 'cli')""",
     ),
     (
         "I10",
-        "of an agent is not what holds",
+        "an agent differs from its newest stored version",
         """INSERT INTO agent_versions (agent_id, version, config)
            SELECT id, version, '{"name": "Eve"}' FROM agents LIMIT 1""",
     ),
     (
         "I1",
-        "counts other messages as played",
+        "a sample conversation counts a wrong number of played messages",
         """INSERT INTO sample_plays (session_id, address_id, begun_turn, played, total)
            VALUES (1, 1, 1, 1, 68)""",
     ),
@@ -157,7 +157,7 @@ BROKEN = [
            INSERT INTO turn_entries (session_id, seq, turn_no, step) VALUES (1, 5, 9, 500)""",
     ),
     *(
-        ("I1", "belongs to nothing", statement)
+        ("I1", "a message, turn or event refers to a row that does not exist", statement)
         for statement in (
             "INSERT INTO entries (session_id, seq, author, blocks, tokens) VALUES (9, 1, 'person', '[]', 1)",
             "INSERT INTO events (session_id, event_seq, kind, payload) VALUES (9, 1, 'msg', '{}')",
@@ -169,7 +169,7 @@ BROKEN = [
     ),
     (
         "I1",
-        "has not ended",
+        "a turn counts as answered but has not ended",
         "UPDATE turns SET state = 'open', ended_at = NULL WHERE (session_id, turn_no) = (1, 3)",
     ),
     (
@@ -184,7 +184,7 @@ BROKEN = [
     ),
     (
         "I2",
-        "more than once on the screen",
+        "a turn has more than one final event",
         """INSERT INTO events (session_id, event_seq, kind, turn_no, payload)
            SELECT 1, next_event_seq, 'msg', 2, '{"text": "again"}' FROM sessions WHERE id = 1;
            UPDATE sessions SET next_event_seq = next_event_seq + 1 WHERE id = 1""",
@@ -201,7 +201,7 @@ BROKEN = [
     ),
     (
         "I2",
-        "has no delivery",
+        "an ended turn has no delivery",
         """UPDATE turns SET channel = 'telegram' WHERE (session_id, turn_no) = (1, 4);
            DELETE FROM deliveries WHERE (session_id, turn_no) = (1, 4)""",
     ),
@@ -220,7 +220,7 @@ BROKEN = [
     ),
     ("I3", "events have a gap", "DELETE FROM events WHERE (session_id, event_seq) = (1, 6)"),
     ("I3", "events have a gap", "UPDATE sessions SET next_event_seq = next_event_seq + 1 WHERE id = 1"),
-    ("I3", "not yet said", "UPDATE addresses SET read_seq = 10000"),
+    ("I3", "an address counts an event as read that does not exist", "UPDATE addresses SET read_seq = 10000"),
     (
         "I1",
         "turn that has not ended",
@@ -229,7 +229,7 @@ BROKEN = [
     ),
     (
         "I1",
-        "request twice",
+        "feedback stores a request id twice, or more than 8 request ids",
         "INSERT INTO feedback (session_id, turn_no, cids) VALUES (1, 1, '{a,a}')",
     ),
     ("I3", "turns have a gap", "UPDATE sessions SET next_turn = next_turn + 1 WHERE id = 1"),
@@ -240,7 +240,7 @@ BROKEN = [
     ),
     (
         "I3",
-        "before anybody had spoken",
+        "a turn begins with a tool call",
         "UPDATE turn_entries SET step = 0 WHERE session_id = 1 AND seq = 2",
     ),
     (
@@ -255,7 +255,11 @@ BROKEN = [
         """UPDATE entries SET blocks = '[{"type": "text", "text": "gone"}]'
             WHERE session_id = 1 AND blocks @> '[{"type": "tool_use"}]'""",
     ),
-    ("I4", "never came to an end", "UPDATE turn_steps SET status = 'intent', ended_at = NULL"),
+    (
+        "I4",
+        "a tool call of an ended turn is still marked as running",
+        "UPDATE turn_steps SET status = 'intent', ended_at = NULL",
+    ),
     (
         "I5",
         "do not cover",
@@ -269,36 +273,44 @@ BROKEN = [
     ),
     (
         "I5",
-        "head is not the newest",
+        "a session's head is not its newest active compaction",
         "UPDATE sessions SET head = (SELECT min(id) FROM compactions) WHERE id = 1",
     ),
-    ("I5", "no head stands", "UPDATE sessions SET head = NULL WHERE id = 1"),
+    (
+        "I5",
+        "turns are hidden without a head and without a new conversation",
+        "UPDATE sessions SET head = NULL WHERE id = 1",
+    ),
     ("I5", "have not ended", "UPDATE sessions SET answered_turn = 1 WHERE id = 1"),
     ("I5", "inside a turn", "UPDATE compactions SET through_seq = through_seq - 1 WHERE active"),
     (
         "I5",
-        "was learned from a view",
+        "a session's token scale was learned from a later view",
         """UPDATE sessions SET token_scale = jsonb_build_object('epoch', view_epoch + 1) WHERE id = 1""",
     ),
     (
         "I5",
-        "room for recalled passages",
+        "tokens are reserved for recalled passages although no turn is hidden",
         "UPDATE sessions SET context_reserved = 400, base_turn = 0 WHERE id = 1",
     ),
     (
         "I6",
-        "nobody asked what to remember",
+        "turns were summarised that no flush has read, and no flush is due",
         "DELETE FROM flushes; UPDATE sessions SET flushed_turn = 0",
     ),
     (
         "I6",
-        "that no flush has read",
+        "turns were hidden that no flush has read",
         "UPDATE sessions SET flushed_turn = 0; UPDATE compactions SET created_at = now() - interval '1 hour'",
     ),
-    ("I4", "more is searchable", "UPDATE sessions SET indexed_turn = 1000 WHERE id = 1"),
     (
         "I4",
-        "is of no message",
+        "turns are searchable that were never hidden",
+        "UPDATE sessions SET indexed_turn = 1000 WHERE id = 1",
+    ),
+    (
+        "I4",
+        "a passage has no message, or belongs to a turn that is not indexed",
         """INSERT INTO passages (session_id, number, seq, part, turn_no, author, sitting, at, text, terms,
                                  vector)
            VALUES (1, 999, 999, 0, 1, 'person', 1, now(), 'lost', 1, 'lost:1')""",
@@ -326,18 +338,18 @@ BROKEN = [
     ),
     (
         "I12",
-        "a vector is of no searchable note",
+        "a note's vector belongs to no searchable note",
         "INSERT INTO note_vectors (note_id, contact_id, encoder) VALUES (999, 1, 'lost')",
     ),
     (
         "I12",
-        "a vector is of no passage",
+        "a passage's vector belongs to no passage",
         "INSERT INTO passage_vectors (session_id, number, encoder) VALUES (1, 999, 'lost')",
     ),
     ("I4", "counted wrongly", PASSAGE + "; UPDATE recall_words SET passages = 7 WHERE lexeme = ''"),
     (
         "I7",
-        "a checkpoint goes on",
+        "a checkpoint has a parent of another session, or contains unanswered turns",
         "INSERT INTO checkpoints (session_id, from_turn, through_turn) VALUES (1, 1, 1000)",
     ),
     (
@@ -348,38 +360,42 @@ BROKEN = [
     ),
     (
         "I1",
-        "the text that its id stands for",
+        "an artifact's text does not match its hash",
         "INSERT INTO artifacts (session_id, seq, sha256, body, tokens) VALUES (1, 1, sha256('a'), 'b', 1)",
     ),
     (
         "I4",
-        "longer again",
+        "a shortened tool result is shown in a longer form later",
         """INSERT INTO prune_decisions (session_id, seq, form, turn_no)
            VALUES (1, 1, 'clear', 3), (1, 1, 'trim', 4)""",
     ),
     (
         "I4",
-        "words of a person",
+        "a message of a person or of the assistant is shortened",
         "INSERT INTO prune_decisions (session_id, seq, form, turn_no) VALUES (1, 1, 'clear', 3)",
     ),
     ("I6", "counts as running", "UPDATE flushes SET outcome = 'running', ended_at = NULL"),
     ("I6", "than any flush has read", "UPDATE sessions SET flushed_turn = answered_turn WHERE id = 1"),
-    ("I7", "address leads", "UPDATE addresses SET contact_id = 1 WHERE session_id = 2"),
+    (
+        "I7",
+        "an address leads to a session of another person",
+        "UPDATE addresses SET contact_id = 1 WHERE session_id = 2",
+    ),
     ("I7", "turn came from", "UPDATE turns SET address_id = 2 WHERE session_id = 1 AND turn_no = 3"),
     ("I7", "answer goes to", "UPDATE deliveries SET address_id = 2 WHERE session_id = 1 AND turn_no = 3"),
-    ("I7", "note was taken", "UPDATE notes SET contact_id = 2"),
-    ("I1", "one that is not there", "UPDATE notes SET superseded_by = 999"),
+    ("I7", "a note was made in a session of another person", "UPDATE notes SET contact_id = 2"),
+    ("I1", "a note was replaced by a note that does not exist", "UPDATE notes SET superseded_by = 999"),
     ("I1", "in a circle", "UPDATE notes SET superseded_by = id"),
     (
         "I7",
-        "replaced by one of somebody else",
+        "a note was replaced by a note of another person or scope",
         """INSERT INTO notes (contact_id, scope, kind, text, hash) VALUES (2, 'other', 'fact', 'Other', 'x');
            UPDATE notes SET superseded_by = (SELECT max(id) FROM notes) WHERE scope = 'default'""",
     ),
     ("I12", "can still be read", "UPDATE notes SET forgotten_at = now()"),
     (
         "I12",
-        "an event tells",
+        "an event contains the text of a forgotten note",
         "UPDATE notes SET forgotten_at = now(), text = '', subject = '', event_date = NULL",
     ),
     (
@@ -387,16 +403,32 @@ BROKEN = [
         "not of one session",
         "UPDATE flushes SET session_id = 2 WHERE id = (SELECT max(flush_id) FROM compactions)",
     ),
-    ("I7", "charged to somebody else", "UPDATE usage SET contact_id = 2 WHERE session_id = 1"),
+    (
+        "I7",
+        "costs of a session are charged to another person",
+        "UPDATE usage SET contact_id = 2 WHERE session_id = 1",
+    ),
     ("I9", "ledger and the totals", "UPDATE session_totals SET cache_read_tokens = 5 WHERE session_id = 1"),
     ("I9", "ledger and the totals", "DELETE FROM usage WHERE id = (SELECT max(id) FROM usage)"),
-    ("I9", "spent by purpose", "UPDATE session_spend SET calls = calls + 1 WHERE session_id = 1"),
-    ("I9", "spent by purpose", "DELETE FROM session_spend WHERE session_id = 2"),
-    ("I9", "spent by purpose", "UPDATE usage SET cost_micro = NULL WHERE id = (SELECT max(id) FROM usage)"),
+    (
+        "I9",
+        "the ledger and a session's costs by purpose differ",
+        "UPDATE session_spend SET calls = calls + 1 WHERE session_id = 1",
+    ),
+    (
+        "I9",
+        "the ledger and a session's costs by purpose differ",
+        "DELETE FROM session_spend WHERE session_id = 2",
+    ),
+    (
+        "I9",
+        "the ledger and a session's costs by purpose differ",
+        "UPDATE usage SET cost_micro = NULL WHERE id = (SELECT max(id) FROM usage)",
+    ),
     ("I9", "has no totals", "DELETE FROM session_totals WHERE session_id = 2"),
     (
         "I9",
-        "not what it adds up to",
+        "a conversation's total tokens are not the sum of all kinds of tokens",
         """DROP TRIGGER totals_add_up ON session_totals;
            UPDATE session_totals SET total_tokens = total_tokens + 1""",
     ),
@@ -419,7 +451,7 @@ BROKEN = [
     ),
     (
         "I10",
-        "a draft waits",
+        "a draft is open although it has expired and its bot is served",
         f"""{SERVED}
            INSERT INTO secretary_drafts
              (session_id, turn_no, bot_id, owner_id, chat_id, state, is_automatic, expires_at, ended_at,
@@ -428,7 +460,7 @@ BROKEN = [
     ),
     (
         "I7",
-        "a draft goes to another chat",
+        "a draft is for another chat than that of its conversation",
         """INSERT INTO secretary_drafts
              (session_id, turn_no, bot_id, owner_id, chat_id, state, is_automatic, expires_at, ended_at,
               is_hidden)
@@ -436,7 +468,7 @@ BROKEN = [
     ),
     (
         "I7",
-        "a customer's message is stored in another",
+        "a customer's message is stored in the conversation of another chat",
         """INSERT INTO secretary_messages
              (bot_id, owner_id, chat_id, message_id, session_id, turn_no, seq, is_customers, at)
            VALUES (7, 1, 2, 3, 1, 4, 1, true, now())""",
@@ -455,31 +487,39 @@ BROKEN = [
     ("I7", "shows another person", "UPDATE sessions SET person_name = 'Somebody Else' WHERE id = 2"),
     (
         "I11",
-        "a place is remembered",
+        "a disabled operator has a login place, or an operator has too many",
         """INSERT INTO operators (name, disabled_at) VALUES ('gone', now());
            INSERT INTO login_places (key, operator_id) SELECT sha256('x'), max(id) FROM operators""",
     ),
     ("I7", "listed under another name", "UPDATE session_list SET person = 'somebody else' WHERE id = 2"),
     (
         "I9",
-        "the list of conversations",
+        "a row of the conversation list is out of date, and no update of it waits",
         "DELETE FROM session_list_changes; UPDATE session_list SET next_turn = 99 WHERE id = 1",
     ),
-    ("I9", "the list of conversations", "DELETE FROM session_list WHERE id = 2"),
     (
         "I9",
-        "conversations of a minute",
+        "a row of the conversation list is out of date, and no update of it waits",
+        "DELETE FROM session_list WHERE id = 2",
+    ),
+    (
+        "I9",
+        "a minute's count of conversations differs from the conversation list",
         "INSERT INTO listed_minutes VALUES (date_trunc('minute', now()), 1, 0)",
     ),
-    ("I9", "conversations of a minute", "DELETE FROM listed_minutes"),
+    (
+        "I9",
+        "a minute's count of conversations differs from the conversation list",
+        "DELETE FROM listed_minutes",
+    ),
     (
         "I10",
-        "without a turn that has not ended",
+        "a session waits for an answer without an unended turn, or the reverse",
         "UPDATE turns SET state = 'answered', ended_at = now() WHERE session_id = 2",
     ),
     (
         "I9",
-        "nobody will do",
+        "a reservation is held for work that has ended",
         "UPDATE reservations SET created_at = now() - interval '2 hours' WHERE state = 'held'",
     ),
     (
@@ -489,10 +529,14 @@ BROKEN = [
             WHERE session_id = 1 AND turn_no = 1""",
     ),
     ("I9", "held and ended", "UPDATE reservations SET ended_at = now() WHERE state = 'held'"),
-    ("I9", "not the sum", "UPDATE spend_days SET reserved_micro = 0"),
-    ("I9", "not the sum", "DELETE FROM spend_days"),
+    ("I9", "a day's spending is not the sum", "UPDATE spend_days SET reserved_micro = 0"),
+    ("I9", "a day's spending is not the sum", "DELETE FROM spend_days"),
     ("I9", "negative", "UPDATE spend_days SET spent_micro = -1"),
-    ("I9", "tokens are reserved with money", "UPDATE reservations SET scopes = '{tokens,total}'"),
+    (
+        "I9",
+        "a reservation of tokens has another scope, or a person, slice, turn or job",
+        "UPDATE reservations SET scopes = '{tokens,total}'",
+    ),
     ("I9", "fewer scopes", "UPDATE reservations SET asked_scopes = 2"),
     (
         "I9",
@@ -507,19 +551,19 @@ BROKEN = [
     ),
     (
         "I9",
-        "not those of its tables",
+        "an hour's counts differ from its tables",
         """INSERT INTO hourly_stats (hour, zone, calls, added_at)
            VALUES (date_trunc('hour', now() - interval '5 hours'), 'UTC', 1, now())""",
     ),
     (
         "I9",
-        "not those who wrote",
+        "an hour's number of people is wrong",
         """INSERT INTO hourly_stats (hour, zone, people, messages, added_at)
            VALUES (date_trunc('hour', now() - interval '5 hours'), 'UTC', 1, 1, now())""",
     ),
     (
         "I10",
-        "showed nothing",
+        "an ended turn has no event that shows an answer or a notice",
         """UPDATE events SET seq = NULL, payload = '{"text": ""}'
             WHERE session_id = 1 AND turn_no = 4 AND seq = (
                   SELECT max(seq) FROM turn_entries WHERE session_id = 1 AND turn_no = 4)""",
@@ -535,14 +579,26 @@ BROKEN = [
         "not marked as troubled",
         "UPDATE jobs SET state = 'dead' WHERE id = (SELECT min(id) FROM jobs WHERE state = 'done')",
     ),
-    ("I10", "answered by nobody", "UPDATE turns SET state = 'claimed' WHERE state = 'open'"),
-    ("I10", "out of its order", "UPDATE turns SET state = 'claimed', ended_at = NULL WHERE turn_no = 4"),
     (
         "I10",
-        "leased without a turn",
+        "a claimed turn has no process that answers it, and no time for a retry",
+        "UPDATE turns SET state = 'claimed' WHERE state = 'open'",
+    ),
+    (
+        "I10",
+        "a turn is being answered out of order",
+        "UPDATE turns SET state = 'claimed', ended_at = NULL WHERE turn_no = 4",
+    ),
+    (
+        "I10",
+        "a session is leased without a claimed turn, or by an unknown process",
         "UPDATE sessions SET leased_by = (SELECT max(id) FROM workers) WHERE id = 1",
     ),
-    ("I10", "or by nobody that we know", "UPDATE sessions SET leased_by = 999"),
+    (
+        "I10",
+        "a session is leased without a claimed turn, or by an unknown process",
+        "UPDATE sessions SET leased_by = 999",
+    ),
     ("I10", "without a lease", "UPDATE jobs SET state = 'running', ended_at = NULL WHERE id = 1"),
     ("I10", "without an end", "UPDATE jobs SET ended_at = NULL"),
     (
@@ -554,12 +610,12 @@ BROKEN = [
     ),
     (
         "I2",
-        "by a process that does not live",
+        "a part of an answer is being sent by a dead process",
         "UPDATE deliveries SET channel = 'telegram', state = 'sending' WHERE session_id = 1 AND part = 0",
     ),
     (
         "I2",
-        "not in its chat although",
+        "an answer is undelivered after a day although its bot is served",
         f"""{SERVED}
             UPDATE turns SET ended_at = now() - interval '2 days' WHERE session_id = 1 AND turn_no = 4;
             UPDATE deliveries SET channel = 'telegram', state = 'sent' WHERE turn_no = 4""",
@@ -570,46 +626,62 @@ BROKEN = [
         """UPDATE deliveries SET channel = 'telegram', state = 'delivered', remote_id = turn_no;
            UPDATE deliveries SET state = 'queued' WHERE session_id = 1 AND turn_no = 4""",
     ),
-    ("I3", "in the middle", "UPDATE deliveries SET part = 2 WHERE session_id = 1 AND turn_no = 4"),
+    (
+        "I3",
+        "the numbers of an answer's parts have a gap",
+        "UPDATE deliveries SET part = 2 WHERE session_id = 1 AND turn_no = 4",
+    ),
     (
         "I5",
-        "left out as if it were chatter",
+        "a person's message is hidden by a prune decision",
         "INSERT INTO prune_decisions (session_id, seq, form, turn_no) VALUES (1, 1, 'hide', 1)",
     ),
     ("I7", "leads to no session", "UPDATE addresses SET session_id = 999 WHERE session_id = 1"),
-    ("I7", "opens the place of a signed-in person", "UPDATE visitors SET identified = true"),
-    ("I7", "who is merged, a group", "UPDATE contacts SET merged_into = 1 WHERE id = 2"),
     (
         "I7",
-        "joined are not one",
+        "a visitor token or recovery code opens an address of a signed-in person or another site",
+        "UPDATE visitors SET identified = true",
+    ),
+    (
+        "I7",
+        "a person was merged into a merged person or a group, or without a link",
+        "UPDATE contacts SET merged_into = 1 WHERE id = 2",
+    ),
+    (
+        "I7",
+        "linked persons are not merged",
         """INSERT INTO contact_links
              (kept_contact_id, joined_contact_id, kept_session_id, archived_session_id, day)
            VALUES (1, 2, 1, 2, current_date)""",
     ),
     ("I7", "archived without a link", "UPDATE sessions SET archived_at = now() WHERE id = 2"),
     ("I7", "archived session has an address", "UPDATE sessions SET archived_at = now() WHERE id = 1"),
-    ("I7", "belongs to a person who is merged", "UPDATE contacts SET merged_into = 1 WHERE id = 2"),
+    (
+        "I7",
+        "a session that is not archived belongs to a merged person",
+        "UPDATE contacts SET merged_into = 1 WHERE id = 2",
+    ),
     (
         "I1",
-        "in the place of none",
+        "a new wording does not replace an earlier message of the same author",
         "UPDATE entries SET replaces_seq = 2 WHERE (session_id, seq) = (1, 1)",
     ),
     ("I7", "no first one", "UPDATE addresses SET thread = 'a' WHERE id = 1"),
     (
         "I1",
-        "replaced by none",
+        "a replaced message has no later message that replaces it",
         "UPDATE turn_entries SET replaced_by = 99 WHERE (session_id, seq) = (1, 1)",
     ),
     (
         "I12",
-        "kept beside its number",
+        "the text of an erased message is still stored with its Telegram message id",
         """UPDATE entries SET blocks = erased_blocks(blocks) WHERE (session_id, seq) = (1, 1);
            INSERT INTO telegram_messages (bot_id, chat_id, message_id, session_id, seq, turn_no, own_text)
            VALUES (1, 1, 1, 1, 1, 1, 'Miso')""",
     ),
     (
         "I1",
-        "does not name it",
+        "a new wording does not name the message that it replaces",
         "UPDATE turn_entries SET replaced_by = 2 WHERE (session_id, seq) = (1, 1)",
     ),
     (
@@ -625,19 +697,19 @@ BROKEN = [
     ),
     (
         "I7",
-        "ticket for a stream",
+        "a stream ticket has no person or address, or is valid for over 5 minutes",
         """INSERT INTO one_time_codes (code_hash, purpose, expires_at)
            VALUES (sha256('t'), 'stream', now() + interval '1 hour')""",
     ),
     (
         "I7",
-        "used after its end",
+        "an API key was used after it was revoked or had expired",
         """INSERT INTO api_keys (name, prefix, token_hash, scopes, revoked_at, last_used_at)
            VALUES ('x', 'evk_x', sha256('x'), '{memory:read}', now() - interval '1 day', now())""",
     ),
     (
         "I7",
-        "can come in without it",
+        "an operator of an identity provider can also log in without the provider",
         """WITH o AS (INSERT INTO operators (name, issuer, subject) VALUES ('ida', 'https://id.example', '1')
                       RETURNING id)
            INSERT INTO login_links (token_hash, operator_id, expires_at)
@@ -645,36 +717,40 @@ BROKEN = [
     ),
     (
         "I7",
-        "who is locked is logged in",
+        "a disabled operator is logged in",
         """WITH o AS (INSERT INTO operators (name, disabled_at) VALUES ('ida', now()) RETURNING id)
            INSERT INTO operator_sessions (token_hash, operator_id, expires_at, how, source, browser)
            SELECT sha256('x'), id, now() + interval '1 hour', 'link', 'a', '' FROM o""",
     ),
     (
         "I7",
-        "for an operator who is locked",
+        "a disabled operator has a push subscription",
         """WITH o AS (INSERT INTO operators (name, disabled_at) VALUES ('ida', now()) RETURNING id)
            INSERT INTO push_subscriptions (endpoint, p256dh, auth, operator_id, login_hash)
            SELECT 'https://push.example', 'x', 'x', id, 'x' FROM o""",
     ),
     (
         "I11",
-        "more browsers are notified",
+        "a person or operator has too many push subscriptions",
         """WITH o AS (INSERT INTO operators (name) VALUES ('ida') RETURNING id)
            INSERT INTO push_subscriptions (endpoint, p256dh, auth, operator_id, login_hash)
            SELECT 'https://push.example/' || n, 'x', 'x', id, 'x' FROM o, generate_series(1, 11) AS n""",
     ),
     (
         "I7",
-        "spent before it is set up",
+        "an operator of an identity provider has a second factor, or one is used unconfirmed",
         """WITH o AS (INSERT INTO operators (name) VALUES ('ida') RETURNING id)
            INSERT INTO operator_factors (operator_id, key_id, sealed, last_step)
            SELECT id, 'k', 'x', 7 FROM o""",
     ),
-    ("I7", "collects messages of two places", "UPDATE sessions SET open_address = 1 WHERE id = 2"),
     (
         "I7",
-        "for a link that is no more",
+        "an open turn collects messages of two addresses",
+        "UPDATE sessions SET open_address = 1 WHERE id = 2",
+    ),
+    (
+        "I7",
+        "a note is superseded because of a link that has ended",
         """WITH n AS (INSERT INTO notes (contact_id, scope, kind, text, hash)
                       VALUES (2, 'default', 'fact', 'x', '') RETURNING id)
            UPDATE notes SET superseded_by = n.id, contact_link_id = 1 FROM n""",
@@ -730,7 +806,7 @@ async def test_a_flood_of_broken_rows_is_reported_in_few_lines(
     found = [
         v
         for v in await check_invariants(connection)
-        if v.what == "a turn came from an address of somebody else"
+        if v.what == "a turn came from an address of another person"
     ]
     assert len(found) == 20
 

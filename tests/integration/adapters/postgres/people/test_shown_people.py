@@ -29,7 +29,7 @@ UNTOLD = "SELECT count(*) FROM sessions WHERE person_kind IS NULL"
 @pytest.fixture(autouse=True)
 async def names_stay_sound(pool: Pool) -> AsyncIterator[None]:
     yield
-    await expect_kept(pool, "another person")
+    await expect_kept(pool, "shows another person")
 
 
 async def shown(pool: Pool, sort: str = "-active") -> list[tuple[Any, ...]]:

@@ -34,7 +34,7 @@ async def found(guest: Visit) -> tuple[list[str], list[str]]:
     )
     async with guest.app.pool.acquire() as connection:
         broken = await check_invariants(connection)  # type: ignore[arg-type]
-    return [one.what for one in broken if "does not know" in one.what], [row["kind"] for row in rows]
+    return [one.what for one in broken if "does not work on it" in one.what], [row["kind"] for row in rows]
 
 
 @pytest.mark.parametrize("claimed", [FORGOTTEN, AT_ONCE])
@@ -43,7 +43,7 @@ async def test_turn_forgotten_by_its_living_holder_is_reported(guest: Visit, cla
     assert await found(guest) == ([], [])
     holder = await guest.one(claimed, guest.session_id)
     assert await found(guest) == (
-        ["a turn is held by a living process that does not know it"],
+        ["a turn is leased by a living process that does not work on it"],
         ["stuck_turn"],
     )
     await guest.app.pool.execute(KNOWN, holder, guest.session_id)
