@@ -1,4 +1,5 @@
 """Stores of jobs, compactions and flushes.
 
-A job is claimed under a lease, a compaction is committed by compare-and-set. Begin with `jobs.PostgresJobs`.
+A job is claimed under a lease; a compaction is committed only if the session's view is unchanged. Begin with
+`jobs.PostgresJobs`.
 """

@@ -57,13 +57,13 @@ Inserts none within _DEAD_REST after a failed flush.
 
 
 class PostgresFlushes(PoolStore):
-    """Queries about flushes; only `request_owed_flushes` writes."""
+    """Queries about flushes; only `request_owed_flushes` writes. Each method raises StorageUnavailable."""
 
     @store_method
     async def find_unflushed(self, session_id: int) -> Hidden | None:
-        """Return the first range of turns that was hidden before a flush had read it.
+        """Return the range of turns of the first compaction that hid turns before a flush had read them.
 
-        Returns None if there is none.
+        Returns None if there is none, or if the session does not exist. Changes nothing.
         """
         async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
             row = await connection.fetchrow(*sql.STATE(session_id=session_id))
@@ -79,7 +79,10 @@ class PostgresFlushes(PoolStore):
 
     @store_method
     async def seconds_since_flush(self, session_id: int) -> float | None:
-        """Return the seconds since the last successful flush ended; None if there was none."""
+        """Return the seconds since the session's last successful flush ended; None if there was none.
+
+        Successful is also a flush that found nothing to save.
+        """
         seconds: float | None = await self._pool.fetchval(
             *_SECONDS_SINCE(session_id=session_id),
         )
@@ -87,7 +90,10 @@ class PostgresFlushes(PoolStore):
 
     @store_method
     async def load_last_tools(self, session_id: int) -> tuple[ToolSpec, ...] | None:
-        """Return the tools of the last turn's request, as they were stored with it; None if it had none."""
+        """Return the tools of the newest turn's last request, as they were stored with it.
+
+        Returns None if that turn had no request, or a request without tools.
+        """
         body: str | None = await self._pool.fetchval(*_LAST_TOOLS(session_id=session_id))
         if body is None:
             return None
@@ -103,9 +109,10 @@ class PostgresFlushes(PoolStore):
 
     @store_method
     async def find_size_after(self, session_id: int, turn: int) -> int | None:
-        """Return the measured tokens of the context after a turn of the current cycle.
+        """Return the measured tokens of the context after a turn, counted by the session's model.
 
-        Returns None if the session's model reported no count for the turn, or results were pruned after it.
+        Returns None if that model reported no count for the turn, if the view has changed since, or if
+        results were pruned after the turn.
         """
         size: int | None = await self._pool.fetchval(*_SIZE_AFTER(session_id=session_id, turn=turn))
         return size
@@ -114,7 +121,8 @@ class PostgresFlushes(PoolStore):
     async def request_owed_flushes(self, *, limit: int = 50) -> list[int]:
         """Insert flush jobs for at most `limit` sessions with hidden turns that no flush has read.
 
-        Returns the new jobs' ids.
+        A session with a waiting flush gets none, nor one whose last such job failed within an hour. Returns
+        the new jobs' ids.
         """
         return [row["id"] for row in await self._pool.fetch(*_ASK_FOR_OWED(limit=limit))]
 

@@ -104,10 +104,11 @@ class PostgresCompactionHooks(PoolStore):
     async def begin(
         self, job: JobClaim, *, cycle: int, detail: Mapping[str, Any], wait_seconds: float
     ) -> HookMessage:
-        """Store the message before a summary and return it.
+        """Store the message that announces a summary, and return it; the caller sends it.
 
-        A repeated attempt at the job gets the stored one. With `wait_seconds` above 0 the caller sends
-        it; if no outcome is stored within that time, a worker sends it.
+        A repeated attempt at the job gets the stored message. With `wait_seconds` 0 the caller does not send:
+        a worker does at once. Else a worker sends it only if no outcome is stored within these seconds. The
+        message may ask to skip the summary at most once per cycle.
         """
         row = await self._pool.fetchrow(
             *_BEGIN(
@@ -120,10 +121,11 @@ class PostgresCompactionHooks(PoolStore):
 
     @store_method
     async def record_outcome(self, message: HookMessage, outcome: Outcome, *, skip: bool) -> None:
-        """Store the outcome of an attempt.
+        """Store the outcome of an attempt; no effect if the message has ended.
 
-        A message that surely did not arrive is due again, up to MOST_HOOK_TRIES attempts. `skip` says
-        that the receiver asked to skip the summary.
+        A message that surely did not arrive is due again after a growing delay, up to MOST_HOOK_TRIES
+        attempts and HOOK_EXPIRES_HOURS. Any other failure ends it. `skip` says that the receiver asked to
+        skip the summary.
         """
         if isinstance(outcome, NotSent) and message.attempts < MOST_HOOK_TRIES:
             seconds = max(wait_seconds(message.attempts), min(outcome.retry_after or 0.0, 3_600.0))
@@ -134,18 +136,22 @@ class PostgresCompactionHooks(PoolStore):
 
     @store_method
     async def add_ends(self) -> int:
-        """Insert the message after each announced job that has ended; return their number."""
+        """Insert the message after each announced job that has ended, at most 200; return their number."""
         return int((await self._pool.execute(_ADD_ENDS)).rpartition(" ")[2])
 
     @store_method
     async def claim(self, *, most: int, with_summary: bool) -> list[HookMessage]:
-        """Claim and return at most `most` due messages; no other process gets them for LEASE_SECONDS."""
+        """Claim and return at most `most` due messages; no other process gets them for LEASE_SECONDS.
+
+        The caller sends them and calls `record_outcome`. `with_summary` adds the summary's text to messages
+        about its end.
+        """
         rows = await self._pool.fetch(*_CLAIM(most=most, with_summary=with_summary))
         return [_build(row, summary=row["summary"]) for row in rows]
 
     @store_method
     async def list_troubles(self) -> list[tuple[str, int]]:
-        """Return (code, number) of the failures of the last day, the most frequent first."""
+        """Return (error code, number of messages) of the last day's failures, the most frequent first."""
         return [(row["error"], row["number"]) for row in await self._pool.fetch(_TROUBLES)]
 
 

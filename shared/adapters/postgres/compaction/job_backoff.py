@@ -42,6 +42,7 @@ SELECT trigger, state, faults, outcome, extract(epoch FROM now() - ended_at)::fl
 """)
 
 WRITTEN_LATELY = 200
+"""Maximum newest summaries and digests, of all sessions, that are examined for unusable answers."""
 _WRITTEN = Named(f"""
 SELECT model, coalesce(audit -> 'attempts', '[]') AS attempts, session_id, session_id = :session_id AS is_own,
        extract(epoch FROM now() - created_at)::float8 AS age_seconds
@@ -85,11 +86,18 @@ _REPLACE = Named(
 
 
 class PostgresJobBackoff(PoolStore):
-    """Store of compaction history; each method that writes is one transaction, reads share no snapshot."""
+    """Store of compaction history; each method that writes is one transaction, reads share no snapshot.
+
+    Each method raises StorageUnavailable.
+    """
 
     @store_method
     async def load_pace(self, session_id: int) -> Pace:
-        """Return the ends of recent compactions, and activity and usual costs of a session."""
+        """Return what decides when the session may compact again.
+
+        These are the ends of its last 12 compaction jobs, summaries of all sessions of the last day, seconds
+        since its last activity, whether a message is unanswered, and its usual costs. The session must exist.
+        """
         ends = await self._pool.fetch(*_ENDS(session_id=session_id))
         activity = await self._pool.fetchrow(*_ACTIVITY(session_id=session_id))
         assert activity is not None
@@ -107,7 +115,10 @@ class PostgresJobBackoff(PoolStore):
 
     @store_method
     async def record_backoff(self, job: JobClaim, backoff: CompactionBackoff) -> None:
-        """Stop automatic compaction of the session until its view changes. Raises LeaseLost."""
+        """Stop automatic compaction of the job's session until its view changes.
+
+        Raises LeaseLost if another worker has the job.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await still_mine(connection, job)
             await connection.execute(
@@ -118,7 +129,11 @@ class PostgresJobBackoff(PoolStore):
     async def save_checkpoint(
         self, job: JobClaim, checkpoint: Checkpoint, *, spent: Sequence[Spending], contact_id: int
     ) -> None:
-        """Store a checkpoint, the intermediate ledger of a long summary, with its costs. Raises LeaseLost."""
+        """Store a checkpoint, the intermediate ledger of a long summary, and book its model calls.
+
+        `contact_id` is the person to whom the calls are charged. Raises LeaseLost if another worker has the
+        job.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await still_mine(connection, job)
             await connection.execute(
@@ -135,9 +150,9 @@ class PostgresJobBackoff(PoolStore):
     async def find_checkpoint(
         self, session_id: int, *, parent: int | None, from_turn: int
     ) -> Checkpoint | None:
-        """Return the checkpoint with the highest turn for this parent and first turn.
+        """Return the checkpoint that reaches furthest for this parent compaction and first turn.
 
-        Returns None if there is none.
+        `parent` None means the beginning of the session. Returns None if there is no checkpoint.
         """
         row = await self._pool.fetchrow(
             *_LAST_CHECKPOINT(
@@ -154,7 +169,7 @@ class PostgresJobBackoff(PoolStore):
     async def find_digest(self, session_id: int, compaction_id: int) -> Hidden | None:
         """Return the turns that a digest hides, as they were before.
 
-        Returns None if the digest is no longer the session's head.
+        Returns None if the digest is not active, or is no longer the session's head.
         """
         async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
             row = await connection.fetchrow(*sql.STATE(session_id=session_id))
@@ -173,9 +188,11 @@ class PostgresJobBackoff(PoolStore):
         spent: Sequence[Spending],
         left_out: LeftOut | None = None,
     ) -> CompactionStored:
-        """Replace a digest by a summary of the same turns with the same parent.
+        """Replace a digest by a summary of the same turns with the same parent, in one transaction.
 
-        Raises StaleView if the session's view has changed since `seen`, LeaseLost if the claim is lost.
+        Also books `spent` and stores an event for the screens. `left_out` computes tokens that the policy
+        leaves out of requests; None means none. Raises StaleView if the session's view has changed since
+        `seen`, and LeaseLost if another worker has the job.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await still_mine(connection, job)

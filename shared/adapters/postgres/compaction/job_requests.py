@@ -19,7 +19,10 @@ UPGRADE_UNUSABLE_SECONDS = 900.0
 
 
 async def request_late_flush(connection: Connection, session_id: int, *, delay_seconds: float) -> None:
-    """Insert a job that reads hidden turns which no flush has read, from the log; none if one waits."""
+    """Insert a flush job that reads, from the log, hidden turns that no flush has read.
+
+    The job is due after `delay_seconds`; none is inserted if such a job waits. The caller commits.
+    """
     await connection.execute(
         *sql.ASK_JOB_LATER(
             kind="flush",
@@ -35,7 +38,11 @@ async def request_late_flush(connection: Connection, session_id: int, *, delay_s
 async def request_upgrade(
     connection: Connection, session_id: int, compaction_id: int, audit: Mapping[str, Any]
 ) -> None:
-    """Insert a job that replaces a digest by a summary; none if one waits."""
+    """Insert a job that replaces a digest by a summary; none if one waits. The caller commits.
+
+    `audit` is the digest's: if it shows unusable answers of a model, the job is due after
+    UPGRADE_UNUSABLE_SECONDS, else after UPGRADE_SECONDS.
+    """
     is_unusable = bool(unusable_models(audit.get("attempts", ())))
     await connection.execute(
         *sql.ASK_JOB_LATER(

@@ -40,12 +40,16 @@ For other kinds they are LATE_SECONDS.
 class PostgresJobs(PoolStore):
     """Store of compaction jobs; each method but `sweep_reservations` is one transaction.
 
-    A compaction is committed only if the view's epoch is still the one that the job has read.
+    A compaction is committed only if the view's epoch is still the one that the job has read. Each method
+    raises StorageUnavailable.
     """
 
     @store_method
     async def load_state(self, session_id: int) -> SessionState:
-        """Return the session with its live entries of ended turns. Raises UnknownSession."""
+        """Return the session with its live entries of ended turns, all from one moment; changes nothing.
+
+        Raises UnknownSession.
+        """
         async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
             row = await connection.fetchrow(*sql.STATE(session_id=session_id))
             if row is None:
@@ -64,7 +68,8 @@ class PostgresJobs(PoolStore):
     async def request_job(self, session_id: int, order: JobOrder) -> int | None:
         """Store a job, due after `order.delay_seconds`, and return its id.
 
-        Return None if an unfinished job has its key. An overflow makes a delayed job due, and returns its id.
+        Returns None, without effect, if a job with its key is due or running. Exception: an order without
+        delay and with trigger `overflow` makes such a delayed job due now, and returns its id.
         """
         asked = {
             "kind": order.kind, "session_id": session_id, "key": order.key, "trigger": order.trigger,
@@ -77,20 +82,28 @@ class PostgresJobs(PoolStore):
 
     @store_method
     async def find_due_job(self, session_id: int) -> DueJob | None:
-        """Return the session's due job with the lowest id; None if there is none."""
+        """Return the session's due job with the lowest id, without claiming it; None if there is none.
+
+        Jobs that are due later do not count.
+        """
         row = await self._pool.fetchrow(*_DUE_JOB(session_id=session_id))
         return None if row is None else build_value(DueJob, row)
 
     @store_method
     async def due_jobs(self, *, limit: int = 200) -> list[DueJob]:
-        """Return at most `limit` jobs that are due or whose worker died."""
+        """Return at most `limit` jobs of all sessions that are due or whose worker died.
+
+        They are sorted by due time, the longest due first; none is claimed. Jobs whose kind an operator has
+        paused, has no free place or is unknown here are left out.
+        """
         return [build_value(DueJob, row) for row in await self._pool.fetch(*sql.DUE_JOBS(limit=limit))]
 
     @store_method
     async def claim_job(self, job_id: int, *, worker_id: int) -> JobClaim | None:
-        """Claim a job. Return None if it is done or not due yet, or if a living worker holds it.
+        """Claim a job for this worker and raise its epoch; return the claim.
 
-        Also None if another job of its session runs, or if an operator holds its kind back.
+        Returns None if the job has ended or is not due yet, if a living worker holds it, if another job of
+        its session runs, or if its kind is paused or has no free place.
         """
         try:
             async with self._pool.acquire() as connection, connection.transaction():
@@ -116,8 +129,9 @@ class PostgresJobs(PoolStore):
     ) -> DueJob | None:
         """End a claimed job as `done`, `dead`, or `due` again after `retry_seconds`.
 
-        Insert the successor, and return it if it is due at once, else None. Raises LeaseLost if the claim is
-        lost.
+        `error` is "" unless the attempt failed; `failures` are appended to the job's list. `dead` also marks
+        the session as troubled. Inserts the successor unless a job with its key waits; returns it if it is
+        due at once, else None. Raises LeaseLost if another worker has the job.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             if state == "dead":
@@ -155,7 +169,8 @@ class PostgresJobs(PoolStore):
     ) -> FlushTicket:
         """Record the start of a memory flush of turns `from_turn` to `through_turn`, and return its ticket.
 
-        Raises LeaseLost if another worker has the job.
+        A repeated start for the same cycle, threshold and last turn continues the stored flush, whose first
+        turn the ticket has. Raises LeaseLost if another worker has the job.
         """
         row = await self._pool.fetchrow(
             *sql.BEGIN_FLUSH(
@@ -176,7 +191,11 @@ class PostgresJobs(PoolStore):
     async def end_flush(
         self, job: JobClaim, ticket: FlushTicket, report: FlushReport, *, contact_id: int
     ) -> None:
-        """Store a flush's report and its costs, and advance the cursor unless it failed. Raises LeaseLost."""
+        """Store a flush's report and book its model calls.
+
+        Unless the flush failed, its turns count as read. `contact_id` is the person to whom the calls are
+        charged. Raises LeaseLost if another worker has the job.
+        """
         spent = report.spent
         async with self._pool.acquire() as connection, connection.transaction():
             await _refuse_lost_lease(connection, job)
@@ -199,9 +218,10 @@ class PostgresJobs(PoolStore):
 
     @store_method
     async def add_context_tokens(self, job: JobClaim, tokens: int, *, seen: SessionState) -> None:
-        """Raise the session's gauge by `tokens`, unless a turn or a compaction has changed it since `seen`.
+        """Add `tokens`, which may be negative, to the session's stored size of its context.
 
-        Raises LeaseLost.
+        No effect if a turn or a compaction has changed that size since `seen`. Raises LeaseLost if another
+        worker has the job.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await _refuse_lost_lease(connection, job)
@@ -216,7 +236,11 @@ class PostgresJobs(PoolStore):
     async def record_spending(
         self, job: JobClaim, *, purpose: str, spent: Sequence[Spending], contact_id: int
     ) -> None:
-        """Book the model calls of a job under `purpose`, whether or not they were useful."""
+        """Book the model calls of a job under `purpose`, whether or not they were useful.
+
+        `contact_id` is the person to whom they are charged. Does not check the claim, since the calls are
+        paid.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await _spend(connection, job, purpose, spent, contact_id)
 
@@ -230,9 +254,11 @@ class PostgresJobs(PoolStore):
         spent: Sequence[Spending],
         left_out: LeftOut | None = None,
     ) -> CompactionStored:
-        """Store a compaction and move the session's view behind it.
+        """Store a compaction and move the session's view, so that its turns are hidden behind it.
 
-        Raises StaleView if the view has changed since `seen`, LeaseLost if the claim is lost.
+        The same transaction books `spent`, stores an event for the screens, and for a digest inserts the job
+        that replaces it. `left_out` computes tokens that the policy leaves out of requests; None means none.
+        Raises StaleView if the view has changed since `seen`, and LeaseLost if another worker has the job.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await _refuse_lost_lease(connection, job)
@@ -268,7 +294,12 @@ class PostgresJobs(PoolStore):
 
     @store_method
     async def find_compaction(self, job: JobClaim) -> Mapping[str, Any] | None:
-        """Return the outcome that an earlier attempt at this job committed; None without one."""
+        """Return the outcome of the compaction that an earlier attempt at this job committed;
+
+        None without one.
+
+        It has the keys compaction (its id), kind, before and after (tokens), and turns.
+        """
         row = await self._pool.fetchrow(*sql.COMPACTION_OF(session_id=job.session_id, job_id=job.id))
         return None if row is None else dict(row)
 
@@ -286,8 +317,10 @@ class PostgresJobs(PoolStore):
     ) -> CompactionStored | ChangeRefused:
         """Undo the newest compaction, so that its messages are in the context again, byte for byte.
 
-        `hold` stops automatic compaction, which would hide them again. Returns ChangeRefused if there is
-        nothing to undo or if the context would exceed `limit_tokens`. Raises UnknownSession.
+        `hold` stops automatic compaction, which would hide them again. `fixed_tokens` is the size of system
+        text and tools; `talk_ratio` the measured per estimated tokens, None for the session's stored one.
+        Stores an event for the screens. Returns ChangeRefused, without effect, if there is no summary or
+        digest to undo, or if the context would exceed `limit_tokens`. Raises UnknownSession.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await connection.fetchrow(*sql.LOCK_SESSION(session_id=session_id))
@@ -329,7 +362,8 @@ class PostgresJobs(PoolStore):
     ) -> CompactionStored | ChangeRefused:
         """Restore the compaction that was undone last; this is possible until the next compaction.
 
-        Returns ChangeRefused if there is none. Raises UnknownSession.
+        Automatic compaction works again. Stores an event for the screens. Returns ChangeRefused, without
+        effect, if there is none to restore. Raises UnknownSession.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await connection.fetchrow(*sql.LOCK_SESSION(session_id=session_id))
@@ -364,7 +398,12 @@ class PostgresJobs(PoolStore):
         talk_ratio: float | None = None,
         reserved_tokens: int = 0,
     ) -> CompactionStored | ChangeRefused:
-        """Hide all ended turns behind a compaction without a summary, for `/new`; notes stay."""
+        """Hide all ended turns behind a compaction without a summary, for `/new`; notes stay.
+
+        Undo never crosses it. If no flush has read some of these turns, a job of the same transaction reads
+        them later. Stores an event for the screens. Returns ChangeRefused if nothing is left to hide. Raises
+        UnknownSession.
+        """
         return await self._hide_all(session_id, "new", fixed_tokens, talk_ratio, reserved_tokens)
 
     @store_method
@@ -378,7 +417,8 @@ class PostgresJobs(PoolStore):
     ) -> CompactionStored | ChangeRefused:
         """Hide all ended turns behind a separator, for `/separator`; undo never crosses it.
 
-        If no flush has read some of these turns, a job of the same transaction reads them later.
+        If no flush has read some of these turns, a job of the same transaction reads them later. Stores an
+        event for the screens. Returns ChangeRefused if nothing is left to hide. Raises UnknownSession.
         """
         return await self._hide_all(session_id, "separator", fixed_tokens, talk_ratio, reserved_tokens)
 
@@ -433,7 +473,7 @@ class PostgresJobs(PoolStore):
 
     @store_method
     async def load_job_outcome(self, job_id: int) -> tuple[str, Mapping[str, Any]]:
-        """Return the state and outcome of a job; ("dead", {}) if it is unknown."""
+        """Return (state, outcome) of a job; ("dead", {}) if it does not exist."""
         row = await self._pool.fetchrow(*_OUTCOME(job_id=job_id))
         return ("dead", {}) if row is None else (row["state"], row["outcome"])
 
@@ -447,10 +487,7 @@ class PostgresJobs(PoolStore):
 
     @store_method
     async def record_command(self, session_id: int, payload: Mapping[str, Any]) -> int:
-        """Store an event with a command's result for every screen of the session.
-
-        Returns the event's number.
-        """
+        """Store an event with a command's result for every screen of the session; return its number."""
         event_seq: int = await self._pool.fetchval(
             *_ADD_RESULT(session_id=session_id, payload=dict(payload)),
         )  # fmt: skip
@@ -464,7 +501,7 @@ class PostgresJobs(PoolStore):
 
     @store_method
     async def release_jobs(self, worker_id: int, job_ids: Collection[int]) -> int:
-        """Make those of these jobs due that the process `worker_id` holds, and return their number."""
+        """Make those of these jobs due now that the process `worker_id` holds; return their number."""
         rows = await self._pool.fetch(
             *_RELEASE_JOBS(worker_id=worker_id, job_ids=list(job_ids)),
         )  # fmt: skip
@@ -472,9 +509,9 @@ class PostgresJobs(PoolStore):
 
     @store_method
     async def sweep_reservations(self) -> int:
-        """Release reservations that ended work has left, and book what the ledger says.
+        """Settle reservations that ended work has left held, with the costs that the ledger has for the work.
 
-        Returns their number.
+        Returns their number. Each is settled in its own transaction.
         """
         rows = await self._pool.fetch(LEFT_BEHIND)
         for row in rows:
@@ -483,7 +520,10 @@ class PostgresJobs(PoolStore):
 
     @store_method
     async def settle_pages(self) -> int:
-        """Mark web answers of ended turns as delivered after a minute; return their number."""
+        """Mark answers to web pages as delivered a minute after they were stored; return their number.
+
+        Only answers of ended turns count. A crash in an earlier version could leave them unmarked.
+        """
         return len(await self._pool.fetch(sql.SETTLE_PAGES))
 
     @store_method

@@ -29,7 +29,10 @@ SELECT s.*, a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS no
   FROM sessions s JOIN agents a ON a.id = s.agent_id JOIN contacts p ON p.id = s.contact_id
     WHERE s.id = :session_id
 """)
-"""State of a session as its job needs it; one statement, so that all columns are from one moment."""
+"""Select a session with agent, person, head, notes and last channel, as its job needs them.
+
+One statement, so that all columns are from one moment; locks nothing. No row if the session does not exist.
+"""
 
 LOCK_KIND = Named("""
 WITH k AS (
@@ -41,7 +44,7 @@ SELECT count(*), (SELECT pg_advisory_xact_lock(hashtextextended('evertalk.import
 """)
 """Lock the kind of a job, so that two workers do not take the same free place.
 
-All imports share one place.
+Kinds without a limit are not locked, except that all imports share one place.
 """
 
 CLAIM_JOB = Named(
@@ -78,10 +81,10 @@ RETURNING j.*
 )
 """Claim a due job, or one whose worker died, if no other job of its session runs.
 
-The new epoch invalidates the claims of former workers. Jobs of a kind that only a newer version knows wait for
-its workers; so do those whose kind is paused or has no free place. An import's summary waits while another
-import runs, and for other jobs, waiting turns and turns of its person; those open for longer than a minute or ten
-minutes do not count, since they wait for something else.
+The new epoch invalidates the claims of former workers. Jobs of a kind that only a newer version knows wait
+for its workers; so do those whose kind is paused or has no free place. An import's summary also waits while
+another import runs, another kind of job has been due for less than a minute, or a turn of the last 10 minutes
+waits for its provider or belongs to the same person. No row if the job is not claimed.
 """
 
 DUE_JOBS = Named(
@@ -120,12 +123,13 @@ UPDATE deliveries d SET state = 'delivered', delivered_at = now() FROM turns t
    AND t.session_id = d.session_id AND t.turn_no = d.turn_no AND t.ended_at IS NOT NULL
 RETURNING d.part
 """
-"""Mark web answers of ended turns as delivered after a minute.
+"""Mark web answers of ended turns as delivered a minute after they were stored.
 
-An earlier version could lose that state in a crash.
+An earlier version could lose that state in a crash. Selects one row per answer.
 """
 
 TOLD_AT_ONCE = 1_000
+"""Maximum sessions into which one statement copies names."""
 TELL_WHOSE = Named(
     """
 WITH untold AS (
@@ -137,20 +141,22 @@ UPDATE sessions s SET person_name = p.display_name, person_kind = p.kind, person
 """,
     told_at_once=TOLD_AT_ONCE,
 )
-"""Copy names of persons into sessions that lack them.
+"""Copy name and kind of the person into TOLD_AT_ONCE sessions that lack them; select their ids.
 
-A rename at the same time updates its sessions too, so that none has the former name.
+Locked sessions are skipped. A rename at the same time updates its sessions too, so that none has the former
+name.
 """
 
 LOCK_RUNNING = Named("""
 SELECT id FROM jobs WHERE id = :job_id AND epoch = :epoch AND state = 'running' FOR UPDATE
 """)
+"""Lock a running job whose claim has this epoch; no row if the claim is lost."""
 
 MARK_TROUBLED = Named("""
 UPDATE sessions SET troubled_at = clock_timestamp()
  WHERE id IN (SELECT session_id FROM jobs WHERE id = ANY (:job_ids::bigint[]))
 """)
-"""Mark sessions before their jobs become dead, in the same transaction.
+"""Mark the sessions of these jobs as troubled, before the jobs become dead in the same transaction.
 
 Sessions are locked before jobs everywhere.
 """
@@ -168,7 +174,11 @@ WITH j AS (
 )
 SELECT id FROM j
 """)
-"""End a job, and mark a flush that it left running as failed; the next flush reads its turns."""
+"""End a running job as `state`, and mark a flush that it left running as failed.
+
+The next flush reads the turns of that one. `retry_seconds` counts if `state` is `due`. No row if the claim
+with this epoch is lost.
+"""
 
 ASK_JOB = Named("""
 INSERT INTO jobs (kind, session_id, key, trigger, payload) VALUES (:kind, :session_id, :key, :trigger, :payload)
@@ -177,13 +187,21 @@ ON CONFLICT (key) WHERE state IN ('due', 'running') DO UPDATE
  WHERE jobs.state = 'due' AND jobs.due_at > now() AND excluded.trigger = 'overflow'
 RETURNING id
 """)
-"""Insert a job that is due now; one in backoff becomes due when a session no longer fits."""
+"""Insert a job that is due now and select its id; no row if a job with its key is due or running.
+
+Exception: with trigger `overflow`, a job with the key that is due later becomes due now, and its id is
+selected.
+"""
 
 ASK_JOB_LATER = Named("""
 INSERT INTO jobs (kind, session_id, key, trigger, payload, due_at)
 VALUES (:kind, :session_id, :key, :trigger, :payload, now() + make_interval(secs => :delay_seconds))
 ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING RETURNING id
 """)
+"""Insert a job that is due in `delay_seconds` and select its id.
+
+No row, and no change, if a job with its key is due or running.
+"""
 
 BEGIN_FLUSH = Named("""
 WITH j AS (SELECT id FROM jobs WHERE id = :job_id AND epoch = :epoch AND state = 'running' FOR SHARE)
@@ -193,6 +211,10 @@ ON CONFLICT (session_id, cycle, threshold, through_turn)
 DO UPDATE SET job_id = excluded.job_id, outcome = 'running', ended_at = NULL
 RETURNING id, from_turn, through_turn
 """)
+"""Insert a running flush; the one of the same cycle, threshold and last turn is set to running instead.
+
+No row if the job's claim with this epoch is lost. Locks the job against its end until the commit.
+"""
 
 END_FLUSH = Named("""
 UPDATE flushes SET outcome = :outcome, note_count =
@@ -201,16 +223,19 @@ UPDATE flushes SET outcome = :outcome, note_count =
           ended_at = now()
  WHERE id = :flush_id
 """)
+"""Store the end of a flush, with the number of notes that it made."""
 
 ADVANCE_CURSOR = Named("""
 UPDATE sessions SET flushed_turn = greatest(flushed_turn, :through_turn) WHERE id = :session_id
 """)
+"""Count a session's turns through `through_turn` as read by a flush; never moves backwards."""
 
 ADD_CONTEXT_TOKENS = Named("""
 UPDATE sessions SET context_tokens = greatest(0, context_tokens + :tokens)
  WHERE id = :session_id AND view_epoch = :view_epoch AND answered_turn = :answered_turn
    AND context_tokens = :context_tokens
 """)
+"""Add tokens to a session's size of its context, unless view, turn or size differ from those given."""
 
 SPEND = Named(f"""
 WITH u AS (
@@ -239,6 +264,7 @@ UPDATE session_totals SET {render_total(":sums")},
 """Add the sums of a job's calls to the lifetime totals of a session."""
 
 LOCK_SESSION = Named("SELECT * FROM sessions WHERE id = :session_id FOR UPDATE")
+"""Select a session and lock its row until the commit; no row if it does not exist."""
 
 INSERT_COMPACTION = Named("""
 INSERT INTO compactions (session_id, kind, from_turn, through_turn, from_seq, through_seq, parent, trigger, summary_text,
@@ -252,7 +278,10 @@ VALUES (:session_id, :kind, :from_turn, :through_turn, :from_seq, :through_seq, 
         :job_id, :focus)
 RETURNING id, public_id, created_at
 """)
-"""Insert a compaction into the session's chain, with the flush that covers its turns."""
+"""Insert a compaction into the session's chain, behind its `parent`, and select its ids.
+
+Without `flush_id` it gets the first ended flush that has read its turns.
+"""
 
 SHOWN_SIZES = Named("""
 SELECT te.seq,
@@ -288,7 +317,7 @@ PINNED_TOKENS = Named("""
 SELECT coalesce(sum(e.tokens), 0)::bigint FROM pins p JOIN turn_entries te USING (session_id, seq)
   JOIN entries e USING (session_id, seq) WHERE p.session_id = :session_id AND te.turn_no <= :base_turn
 """)
-"""Sum of tokens of pinned entries in hidden turns."""
+"""Select the sum of estimated tokens of pinned entries in turns through `base_turn`; 0 without any."""
 
 MOVE_VIEW = Named("""
 UPDATE sessions SET base_turn = :base_turn, head = :head, redo = :redo, view_epoch = view_epoch + 1,
@@ -299,20 +328,29 @@ UPDATE sessions SET base_turn = :base_turn, head = :head, redo = :redo, view_epo
        compaction_backoff = NULL, next_event_seq = next_event_seq + 1
  WHERE id = :session_id RETURNING next_event_seq - 1 AS event_seq
 """)
-"""Move the session's view after a compaction or its undo; the new epoch makes cached views stale."""
+"""Move the session's view after a compaction or its undo; the new epoch makes cached views stale.
+
+Ends a backoff of compaction. `token_scale` NULL keeps the stored one. Selects the number for the event that
+the caller must insert.
+"""
 
 ADD_EVENT = Named("""
 INSERT INTO events (session_id, event_seq, kind, payload) VALUES (:session_id, :event_seq, :kind, :payload)
    RETURNING at
 """)
+"""Insert an event whose number was reserved from the session before; select its time."""
 
 COMPACTION_OF = Named("""
 SELECT id AS compaction, kind, tokens_before AS before, tokens_after AS after, through_turn - from_turn + 1 AS turns
   FROM compactions WHERE session_id = :session_id AND job_id = :job_id ORDER BY id DESC LIMIT 1
 """)
-"""Select the compaction that a job has committed, in the form of a job's outcome."""
+"""Select the newest compaction that a job has committed, as the job's outcome; no row without one."""
 
 BOUNDS = Named("""
 SELECT coalesce(min(seq), 0) AS first, coalesce(max(seq), 0) AS last FROM turn_entries
  WHERE session_id = :session_id AND turn_no > :after_turn AND turn_no <= :through_turn
 """)
+"""Select the first and last entry number of the turns after `after_turn` through `through_turn`;
+
+0 without any.
+"""

@@ -23,7 +23,10 @@ class PostgresAttachments(PoolStore):
     async def store(
         self, session_id: int, *, body: bytes, mime: str, name: str = "", description: str = ""
     ) -> int:
-        """Store a file and return its id; the same bytes in the same session are stored once."""
+        """Store a file and return its id; the same bytes in the same session are stored once.
+
+        A known file keeps its former name and description.
+        """
         digest = hashlib.sha256(body).digest()
         attachment_id: int = await self._pool.fetchval(
             *_STORE(
@@ -63,7 +66,10 @@ class PostgresAttachments(PoolStore):
 
     @store_method
     async def load_body(self, session_id: int, public_id: str) -> bytes | None:
-        """Return the bytes of a file; None if it was deleted or is not of this session."""
+        """Return the bytes of a file; None if it was deleted or is not of this session.
+
+        `public_id` is a UUID as text; raises ValueError for another text.
+        """
         body: bytes | None = await self._pool.fetchval(
             *_BODY(session_id=session_id, public_id=UUID(public_id)),
         )  # fmt: skip
@@ -71,7 +77,7 @@ class PostgresAttachments(PoolStore):
 
     @store_method
     async def load_pictures(self, ids: Sequence[int]) -> dict[int, PictureContent]:
-        """Return pictures by id with their bytes and descriptions; deleted ones are left out."""
+        """Return files by id with media type, bytes and description; deleted files are left out."""
         rows = await self._pool.fetch(
             *_PICTURES(ids=list(ids)),
         )
@@ -96,9 +102,10 @@ class PostgresAttachments(PoolStore):
 
     @store_method
     async def describe(self, it: Described) -> None:
-        """Store the description that later requests contain instead of the picture, and its cost.
+        """Store the description of a picture, and book the model calls that wrote it.
 
-        An existing description stays.
+        Later requests contain the description instead of the picture. An existing description stays. The
+        reservation of budget is settled with the cost.
         """
         cost = sum(call.cost_micro or 0 for call in it.spent)
         await self._pool.execute(
@@ -112,7 +119,7 @@ class PostgresAttachments(PoolStore):
 
     @store_method
     async def load_transcript(self, session_id: int, attachment_id: int) -> str | None:
-        """Return the transcript of a recording; None if it is not transcribed."""
+        """Return the transcript of a recording; None if it is not transcribed or not of this session."""
         words: str | None = await self._pool.fetchval(
             *_TRANSCRIPT(session_id=session_id, attachment_id=attachment_id)
         )
@@ -128,7 +135,11 @@ class PostgresAttachments(PoolStore):
         spent: Spending,
         reservation_id: int | None,
     ) -> None:
-        """Store the cost and, unless None, the transcript of a recording; an existing transcript stays."""
+        """Book the cost and, unless `words` is None, store the transcript of a recording.
+
+        An existing transcript stays. `reservation_id` is the reservation of budget that the cost settles,
+        None if there is none.
+        """
         await self._pool.execute(
             *HEARD(
                 session_id=session_id, attachment_id=attachment_id, words=words,

@@ -38,6 +38,7 @@ from shared.core.values.recordings import RECORDING_NOTE
 from shared.core.values.searching import date_words, dictionary_of, pieces, searchable
 
 AgainResult = Literal["begun", "woken", "busy", "nothing", "with_human"]
+"""Result of a request to repeat a question, as `PostgresEdits.request_retry` explains."""
 
 
 class PostgresEdits(PoolStore):
@@ -63,12 +64,16 @@ class PostgresEdits(PoolStore):
         receipt: EditReceipt | None = None,
         is_shown: bool = False,
     ) -> Edited:
-        """Replace the wording of a message, in whatever turn it is; the former one stays readable.
+        """Replace the wording of a person's message, in whatever turn it is; the former one stays readable.
 
         `reword` makes the new blocks from the present ones; `count` returns their tokens. Pins, search, notes
-        and repeated questions follow, running summaries start again, and an event tells screens. A running
-        answer restarts unless it `is_shown` or a part of it was delivered. The result is `unknown` without
-        such a session or message. Repeating the call with the same key has no effect.
+        and repeated questions follow, running summaries start again, and an event tells screens. `receipt`
+        stores what the channel wants stored in the same transaction.
+
+        The result is `replaced` if no answer has begun, `restarted` if a running answer starts again, and
+        `last` if a part of the newest answer was shown (`is_shown`) or delivered: screens then offer a new
+        answer. It is `old` for an earlier turn, `same` for an equal wording, and `unknown` without such a
+        session or message. Repeating the call with the same `dedupe_key` has no effect.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_LOCK_CONTACT(session_id=session_id))
@@ -164,8 +169,10 @@ class PostgresEdits(PoolStore):
         changes and the event is None. `count` returns the tokens of blocks.
 
         Former question and answer stay in the log, marked: only the log, an export and the list of former
-        versions show them. Running summaries and flushes start again without them. Raises CannotEdit,
-        UnknownMessage, SessionMoved and UnknownSession.
+        versions show them. Running summaries and flushes start again without them. Raises CannotEdit if it is
+        not the last question, is being answered, is hidden by a summary, was replaced, or an operator has the
+        conversation; UnknownMessage for another `seq`; SessionMoved or UnknownSession if the address has no
+        such session.
         """
         of, key = inbound.session_id, inbound.dedupe_key
         async with self._pool.acquire() as connection, connection.transaction():
@@ -226,16 +233,16 @@ class PostgresEdits(PoolStore):
 
     @store_method
     async def find_turn(self, session_id: int, seq: int) -> int | None:
-        """Return the newest turn that asks a message of a person; 0 if the message was erased.
+        """Return the newest turn that contains a message of a person; 0 if the message was erased.
 
-        Returns None if `seq` is no message of a person.
+        A repeated question is in several turns. Returns None if `seq` is no message of a person.
         """
         turn: int | None = await self._pool.fetchval(*_TURN_OF_MESSAGE(session_id=session_id, seq=seq))
         return turn
 
     @store_method
     async def load_newest_text(self, session_id: int, *, turn: int | None = None) -> tuple[int, str] | None:
-        """Return seq and edited text of the last message of a person in a turn; None without one.
+        """Return (seq, present text) of the last message of a person in a turn; None without one.
 
         With `turn` None, the newest answered turn is read. The note that marks a recording is left out.
         """
@@ -248,7 +255,7 @@ class PostgresEdits(PoolStore):
 
     @store_method
     async def is_newest_turn(self, session_id: int, turn: int) -> bool:
-        """Return whether a turn is the newest of its session."""
+        """Return whether a turn is the newest of its session; False for an unknown session."""
         return bool(await self._pool.fetchval(*_NEWEST(session_id=session_id, turn=turn)))
 
     @store_method
@@ -258,7 +265,7 @@ class PostgresEdits(PoolStore):
 
     @store_method
     async def wake(self, session_id: int) -> bool:
-        """Make a postponed turn due now; return False if none is."""
+        """Make the session's postponed turn due now; return False if no turn is postponed."""
         return await self._pool.fetchval(*_WAKE(session_id=session_id)) is not None
 
     @store_method
@@ -271,11 +278,12 @@ class PostgresEdits(PoolStore):
         dedupe_key: str | None,
         turn: int | None = None,
     ) -> AgainResult:
-        """Start a turn that repeats a question; the same key has no further effect.
+        """Store a new turn that repeats a question, or make a postponed turn due; return what was done.
 
-        `turn` names another turn in view than the last; one that is being answered is repeated after its
-        answer. "woken" if a postponed turn is due now; "busy" while one is unanswered; "nothing" without a
-        question in view; "with_human" while an operator has the conversation.
+        `turn` is the turn whose question is repeated, also one that is being answered; None means the last.
+        The result is "begun" if a new turn was stored, also by an earlier call with this key; "woken" if the
+        unanswered turn was postponed and is due now; "busy" if it is being answered; "nothing" if the session
+        is unknown or has no such question in view; "with_human" while an operator has the conversation.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await connection.fetchrow(
@@ -663,7 +671,10 @@ WITH j AS (
 UPDATE flushes f SET outcome = 'failed', ended_at = now() WHERE f.session_id = :session_id
    AND f.outcome = 'running'
 """)
-"""Make running summaries and flushes start again with the present log."""
+"""Make the running jobs of a session due again with a new epoch, and end its running flushes as failed.
+
+The workers that hold these jobs lose their claims, so that summaries start again with the present log.
+"""
 _UNCHAIN = Named("UPDATE notes SET superseded_by = NULL, superseded_reason = '' WHERE id = :note_id")
 _NOTES_OF_TURN = Named("""
 SELECT id, text, subject FROM notes

@@ -19,7 +19,8 @@ from shared.core.values.messages import Block, blocks_from_json, text_without_fi
 class OriginalsPage:
     """Page of the messages that a summary replaces, oldest first.
 
-    `before` is the message id for the next page, None at the start.
+    `before` is the id, such as `m12`, of the page's first message; the next page has earlier ones. It is None
+    on the last page, with the oldest messages.
     """
 
     messages: tuple[Mapping[str, Any], ...]
@@ -28,7 +29,10 @@ class OriginalsPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogHead:
-    """Number of the newest event; numbers of another `log_epoch` may be invalid after a restore."""
+    """Number of a session's newest event, 0 without events, and the epoch of the log.
+
+    Numbers that a client has from another `log_epoch` may be invalid, as after a restore.
+    """
 
     event_seq: int
     log_epoch: int
@@ -76,7 +80,7 @@ class PostgresEvents(PoolStore):
 
     @store_method
     async def find_sessions(self, address_ids: Sequence[int]) -> dict[int, int]:
-        """Return the present session by address; unknown addresses are missing."""
+        """Return the id of the present session by address id; unknown addresses are missing."""
         rows = await self._pool.fetch(*_SESSIONS(address_ids=list(address_ids)))
         return {row["id"]: row["session_id"] for row in rows}
 
@@ -94,7 +98,7 @@ class PostgresEvents(PoolStore):
     ) -> tuple[Stored, ...]:
         """Return the last `messages` messages and all events between and after them, oldest first.
 
-        Replaced messages and events of edits and erasures are left out. At most `limit` events, the newest.
+        Replaced messages and events of edits and erasures are left out. At most the newest `limit` events.
         """
         rows = await self._pool.fetch(
             *_LIST_NEWEST(session_id=session_id, messages=messages, limit=limit),
@@ -105,9 +109,9 @@ class PostgresEvents(PoolStore):
     async def list_messages_before(
         self, session_id: int, event_seq: int | None, *, limit: int
     ) -> tuple[Stored, ...]:
-        """Return the newest `limit` messages with a number below `event_seq`, oldest first.
+        """Return the newest `limit` messages with an event number below `event_seq`, oldest first.
 
-        `event_seq` None means the newest of all.
+        `event_seq` None means the newest of all. Replaced and removed messages are left out.
         """
         rows = await self._pool.fetch(
             *_MESSAGES_BEFORE(session_id=session_id, event_seq=event_seq, limit=limit),
@@ -116,21 +120,25 @@ class PostgresEvents(PoolStore):
 
     @store_method
     async def list_pinned(self, session_id: int) -> tuple[str, ...]:
-        """Return the message ids, such as `m12`, of the messages that are pinned now."""
+        """Return the message ids, such as `m12`, of the messages that are pinned now, oldest first."""
         rows = await self._pool.fetch(*_PINNED(session_id=session_id))
         return tuple(f"m{row['seq']}" for row in rows)
 
     @store_method
     async def load_read_mark(self, address_id: int) -> int:
-        """Return the number of the newest event that was read at this address; 0 if none was."""
+        """Return the number of the newest event that was read at this address.
+
+        Returns 0 if none was read or the address is unknown.
+        """
         number: int | None = await self._pool.fetchval(*_READ_MARK(address_id=address_id))
         return number or 0
 
     @store_method
     async def mark_read(self, address_id: int, session_id: int, event_seq: int) -> int | None:
-        """Set the number up to which an address has read, at most the newest event's.
+        """Store the number up to which an address has read, but at most the newest event's number.
 
-        Returns the number, or None if it is not higher.
+        Returns the stored number. Returns None, without effect, if it is not higher than before, or if the
+        address is of another session.
         """
         number: int | None = await self._pool.fetchval(
             *_MARK_READ(address_id=address_id, session_id=session_id, event_seq=event_seq),
@@ -139,7 +147,7 @@ class PostgresEvents(PoolStore):
 
     @store_method
     async def has_message(self, session_id: int, dedupe_key: str) -> bool:
-        """Return whether a message with this key was accepted before."""
+        """Return whether a message with this key is stored in the session."""
         found: bool = await self._pool.fetchval(
             *_HAS_MESSAGE(session_id=session_id, dedupe_key=dedupe_key),
         )
@@ -147,9 +155,11 @@ class PostgresEvents(PoolStore):
 
     @store_method
     async def load_running(self, session_id: int) -> Mapping[str, Any]:
-        """Return what is in progress, for a new screen.
+        """Return what is in progress in a session, for a new screen.
 
-        The keys are `run`, `queued`, `compaction` and `handover`; absent if not in progress.
+        `queued` has the ids of at most 100 waiting messages. `run` is the turn that is started or queued,
+        `compaction` the running summary, and `handover` the open hand-over, or one of the last day that can
+        be rated. These three are absent if there is none.
         """
         row = await self._pool.fetchrow(*_RUNNING(session_id=session_id))
         if row is None:
@@ -180,7 +190,8 @@ class PostgresEvents(PoolStore):
     ) -> OriginalsPage | None:
         """Return the last `limit` messages that a summary replaces, before the entry `before_seq`.
 
-        `before_seq` None means from the end. Returns None if the summary is not of this session.
+        `before_seq` None means from the end. Messages without text are left out, so a page may have fewer.
+        Returns None if the summary is not of this session.
         """
         row = await self._pool.fetchrow(
             *_HIDDEN_RANGE(session_id=session_id, compaction=compaction),

@@ -7,14 +7,20 @@ from dataclasses import dataclass
 from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 
 OPINIONS = {1: "good", -1: "bad", 0: None}
+"""Stored opinion by the value that a client sends."""
 VALUES = {"good": 1, "bad": -1, None: 0}
+"""Value that a client receives by the stored opinion."""
 CIDS_KEPT = 8
 """Client ids of the newest requests kept per turn, by which repeats are recognised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedbackResult:
-    """Stored opinion on an answer; `event_seq` is set only if other screens must show the change."""
+    """Stored opinion on an answer: `value` is 1 for good, -1 for bad, 0 for none.
+
+    `event_seq` is the number of the event for other screens, None if nothing changed for them. `repeated`
+    says that the request was a repeat.
+    """
 
     mid: str
     turn: int
@@ -32,7 +38,8 @@ class PostgresFeedback(PoolStore):
     ) -> FeedbackResult | None:
         """Store a rating of the answer `seq`: 1 is good, -1 is bad, and 0 removes it.
 
-        Returns None if the session has no such answer. A repeated `cid` changes nothing.
+        `words` is a text, "" for none; it is appended to earlier ones. A changed rating is stored as an event
+        for other screens. Returns None if the session has no such answer. A repeated `cid` changes nothing.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.fetchval(*_LOCK_SESSION(session_id=session_id))
@@ -69,7 +76,10 @@ class PostgresFeedback(PoolStore):
 
     @store_method
     async def record_feedback(self, session_id: int, words: str, *, source: str) -> bool:
-        """Append a text about the newest answer to earlier ones; return False if there is no answer yet."""
+        """Append a text about the newest answer to earlier ones; return False if there is no answer yet.
+
+        The rating stays as it is, and screens are not notified.
+        """
         told = await self._pool.fetchval(*_SAY(session_id=session_id, words=words, source=source))
         return told is not None
 
@@ -77,7 +87,7 @@ class PostgresFeedback(PoolStore):
     async def record_opinion(self, session_id: int, turn: int, opinion: str | None, *, source: str) -> None:
         """Store the opinion `good` or `bad` on a whole turn; None removes it.
 
-        Other screens are notified if the opinion changed.
+        If the opinion changed and the turn has an answer, an event for other screens is stored.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.fetchval(*_LOCK_FOR_OPINION(session_id=session_id))

@@ -20,7 +20,8 @@ _ITS_MOMENT = timedelta(seconds=2)
 class HistoryPage:
     """Page of a conversation's events, oldest first.
 
-    Older events have numbers below `before`, newer ones above `after`; each is None if there are none.
+    `before` is the number to pass to `list_before` for the page of older events, and `after` the one to pass
+    to `list_after` for newer ones. Each is None if there are none.
     """
 
     events: tuple[Stored, ...]
@@ -124,7 +125,8 @@ class PostgresHistory(PoolStore):
     ) -> HistoryPage:
         """Return the newest `limit` events with a number below `event_seq`, or of all if it is None.
 
-        `summaries` adds the summaries in force to the messages and separators.
+        Events are messages, results of commands, hand-overs, forks and separators; `summaries` adds the
+        summaries in force. `after` of the page is set even if there are no newer events.
         """
         rows = await self._pool.fetch(
             *_BEFORE(
@@ -149,7 +151,8 @@ class PostgresHistory(PoolStore):
     ) -> HistoryPage:
         """Return the oldest `limit` events with a number above `event_seq`.
 
-        `summaries` adds the summaries in force to the messages and separators.
+        Events are messages, results of commands, hand-overs, forks and separators; `summaries` adds the
+        summaries in force. `before` of the page is None only if it is empty or `event_seq` is 0.
         """
         rows = await self._pool.fetch(
             *_AFTER(
@@ -180,7 +183,7 @@ class PostgresHistory(PoolStore):
 
     @store_method
     async def load_message(self, session_id: int, seq: int) -> Mapping[str, Any] | None:
-        """Return the full text of a message.
+        """Return the full text of a message, with author and time.
 
         Returns None if it is of another session, of a tool or of the program.
         """
@@ -210,7 +213,11 @@ class PostgresHistory(PoolStore):
     async def list_around(
         self, session_id: int, seq: int, *, limit: int, summaries: bool
     ) -> HistoryPage | None:
-        """Return the first `limit` events from one message on; None if the message is not of this session."""
+        """Return the first `limit` events from one message on, found by its time.
+
+        An edited message has the time of its first wording. Returns None if the message is not of this
+        session.
+        """
         moment = await self._pool.fetchval(*_SAID_AT(session_id=session_id, seq=seq))
         if moment is None:
             return None

@@ -11,6 +11,7 @@ from shared.core.ops.session_stats import PinnedMessage
 from shared.core.values.messages import blocks_from_json, text_of
 
 PinResult = Literal["pinned", "unpinned", "already", "not_pinned", "too_many", "unknown"]
+"""Result of pinning or unpinning: "already" is pinned before, "too_many" exceeds the limit of tokens."""
 
 
 class PostgresPins(PoolStore):
@@ -20,7 +21,9 @@ class PostgresPins(PoolStore):
     async def pin(self, session_id: int, seq: int, *, most_tokens: int) -> PinResult:
         """Pin a message, unless all pins together would exceed `most_tokens`; return the result.
 
-        The session's view changes, so that plans of compactions are made again.
+        Pinning raises the session's view epoch, so that planned compactions are planned again, and stores an
+        event for screens. Returns "unknown" for another message, "too_many" above the limit, and "already" if
+        it is pinned.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.fetchval(*_LOCK_SESSION(session_id=session_id))
@@ -44,7 +47,10 @@ class PostgresPins(PoolStore):
 
     @store_method
     async def unpin(self, session_id: int, seq: int) -> PinResult:
-        """Remove a pin and show that on screens; return "unpinned" or "not_pinned"."""
+        """Remove a pin, raise the session's view epoch, and store an event for screens.
+
+        Returns "unpinned", or "not_pinned" without effect.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.fetchval(*_LOCK_FOR_UNPIN(session_id=session_id))
             gone = await connection.fetchval(*_REMOVE(session_id=session_id, seq=seq))
@@ -63,9 +69,9 @@ class PostgresPins(PoolStore):
 
     @store_method
     async def find_message(self, session_id: int, seq: int | None) -> PinnedMessage | None:
-        """Return a message of a person, the assistant or an operator; None if it is unknown.
+        """Return a message of a person, the assistant or an operator; None if there is none.
 
-        `seq` None means the newest answer.
+        `seq` None means the newest answer that was not replaced. It need not be pinned.
         """
         row = await self._pool.fetchrow(*_MESSAGE(session_id=session_id, seq=seq))
         return None if row is None else _message(row)

@@ -41,7 +41,7 @@ class PostgresReplays(PoolStore):
 
     @store_method
     async def load_turn(self, session_id: int, turn: int) -> StoredTurn | None:
-        """Return everything that is stored of the last model call of a turn.
+        """Return everything that is stored of the last model call of a turn; changes nothing.
 
         Returns None if the turn called no model, or if retention has deleted the record of the call.
         """

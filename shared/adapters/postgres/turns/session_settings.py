@@ -22,7 +22,7 @@ class ChosenRow:
 
 
 class PostgresSessionSettings(PoolStore):
-    """Store of choices; each method is one transaction. It raises UnknownSession and StorageUnavailable."""
+    """Store of choices; each method is one transaction and raises StorageUnavailable."""
 
     @store_method
     async def load_chosen(self, session_id: int) -> ChosenRow:
@@ -36,19 +36,22 @@ class PostgresSessionSettings(PoolStore):
 
     @store_method
     async def choose_goal(self, session_id: int, goal: str) -> None:
+        """Store the goal of a conversation; "" means none. No effect for an unknown session."""
         await self._pool.execute(*_CHOOSE_GOAL(session_id=session_id, goal=goal))
 
     @store_method
     async def choose_mode(self, session_id: int, mode: str) -> None:
+        """Store the mode of a conversation; "" means the agent's. No effect for an unknown session."""
         await self._pool.execute(*_CHOOSE_MODE(session_id=session_id, mode=mode))
 
     @store_method
     async def choose_voice(self, session_id: int, choice: str) -> None:
+        """Store when answers are read aloud: "on", "auto" after a recording, or else never."""
         await self._pool.execute(*_CHOOSE_VOICE(session_id=session_id, choice=choice))
 
     @store_method
     async def choose_model(self, session_id: int, model: str) -> None:
-        """Choose the model of a session; "" means the agent's model.
+        """Store the model of a session; "" means the agent's model.
 
         A change raises the view's epoch, so that jobs planned for the former model are planned again.
         """
@@ -58,14 +61,21 @@ class PostgresSessionSettings(PoolStore):
 
     @store_method
     async def choose_compaction(self, session_id: int, choice: str) -> None:
-        """Choose "off", or "" for the agent's setting; waiting jobs are planned again."""
+        """Store whether the session is compacted: "off", or "" for the agent's setting.
+
+        A change raises the view's epoch, so that planned jobs are planned again.
+        """
         await self._pool.execute(
             *_CHOOSE_COMPACTION(session_id=session_id, choice=choice),
         )  # fmt: skip
 
     @store_method
     async def choose_compaction_limit(self, session_id: int, limit: int | None) -> None:
-        """Choose a limit in tokens, None for the agent's; waiting jobs are planned again."""
+        """Store the tokens of context from which the session is compacted; None means the agent's limit.
+
+        A change ends a backoff of compaction, and raises the view's epoch, so that planned jobs are planned
+        again.
+        """
         await self._pool.execute(
             *_CHOOSE_COMPACTION_LIMIT(session_id=session_id, limit=limit),
         )  # fmt: skip

@@ -1,8 +1,8 @@
 """SQL statements for budget slices, and for the tokens of calls without a price.
 
-A slice is taken from the shared rows of the day, grown by a call, and closed with the amount that was spent.
-Tokens are reserved in the shared row `tokens`, without slices. Tokens of calls without a price are reserved
-in the shared row `tokens`, without slices.
+A slice is a part of the day's budget, in micro-dollars, that one process spends without asking. It is taken
+from the shared rows of the day, grown by a call, and closed with the amount that was spent. Tokens of calls
+without a price are reserved in the shared row `tokens`, without slices.
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ SELECT CASE name WHEN 'visitors' THEN 'visitors:' || to_char(now() AT TIME ZONE 
   FROM unnest(:names::text[]) AS name ORDER BY 1
 ON CONFLICT DO NOTHING
 """)
+"""Insert the missing rows of today, in `timezone`, for the scopes `names`.
+
+The scope `visitors` has a row for each hour.
+"""
 TAKE = Named("""
 WITH named AS (
   SELECT CASE name WHEN 'visitors' THEN 'visitors:' || to_char(now() AT TIME ZONE :timezone, 'HH24') ELSE name END
@@ -47,12 +51,12 @@ SELECT (SELECT count(*) FROM d) = (SELECT count(*) FROM named) AS are_there, s.i
                           - now() AT TIME ZONE :timezone)::float8 AS seconds
   FROM (VALUES (true)) one(row) LEFT JOIN s ON true
 """)
-"""Read and lock the shared rows and take a slice of them in one statement, so that the locks are short.
+"""Lock the shared rows of the scopes and take a slice of them, in one statement, so that locks are short.
 
-Reservations from the slice have higher ids than all that are visible now. `seconds` are left of the hour,
-after which the visitors' scope and perhaps the day change. Whatever is set aside from a slice has a later
-number than all that can be seen now. `seconds` are left of the hour, with which the visitors' scope and the
-day may change.
+The slice is the room of the tightest scope divided by `share` and the number of living processes, at most
+`most` micro-dollars. Its id is NULL if that is below `least`, a row of the day is missing (`are_there` is
+false), or the process has ended. Reservations from the slice have higher ids than all that are visible now.
+`seconds` are left of the hour, after which the visitors' scope and perhaps the day change.
 """
 
 HAS_ROOM = Named("""
@@ -66,7 +70,7 @@ SELECT min(n.cap - coalesce(d.spent_micro + d.reserved_micro, 0)) >= :share * (
          SELECT greatest(1, count(*)) FROM workers w WHERE w.role <> 'worker' AND worker_is_alive(w)) * :least::bigint
   FROM named n LEFT JOIN spend_days d ON d.scope = n.scope AND d.day = n.day
 """)
-"""Select whether there is room for a slice of an idle process; nothing is written or locked."""
+"""Select whether there is room for a slice of at least `least` micro-dollars; writes and locks nothing."""
 
 GROW = Named("""
 WITH s AS MATERIALIZED (
@@ -86,23 +90,28 @@ WITH s AS MATERIALIZED (
 )
 SELECT s.id, r.scope, r.cap, r.spent_micro, r.reserved_micro FROM s LEFT JOIN refused r ON true
 """)
-"""Add `micro` to a slice.
+"""Add `micro` micro-dollars to an open slice, unless a scope's cap would be exceeded.
 
-Returns no row if the slice is closed, a row for each scope that refuses, else one row without a scope.
+Selects no row if the slice is closed, a row for each scope that refuses, else one row without a scope.
 """
 CLOSE = Named("SELECT close_slice(:slice_id)")
+"""Close a slice, so that its unspent rest returns to the shared rows; repeating it has no effect."""
 LAPSED = """
 SELECT s.id FROM spend_slices s
  WHERE s.closed_at IS NULL AND NOT EXISTS (SELECT FROM workers w WHERE w.id = s.worker_id AND worker_is_alive(w))
  ORDER BY s.id LIMIT 20
 """
+"""Select the ids of at most 20 open slices whose process no longer lives."""
 
 SPENT_OF_OPEN = """
 (SELECT coalesce(sum(r.settled_micro), 0)::bigint FROM spend_slices s
    JOIN reservations r ON r.slice_id = s.id AND r.id > s.after_reservation
   WHERE s.closed_at IS NULL AND s.day = {day} AND 'total' = ANY (s.scopes))
 """
-"""Spending of open slices, which the shared row receives when they close."""
+"""SQL expression of the micro-dollars spent from open slices of `{day}`.
+
+The shared row `total` receives this amount when the slices close.
+"""
 
 TOKENS = "tokens"
 """Scope whose amounts are tokens, not micro-dollars."""
@@ -124,9 +133,11 @@ WITH d AS MATERIALIZED (
 )
 SELECT EXISTS (SELECT FROM d) AS is_there, (SELECT id FROM r) AS id, (SELECT longest FROM held) AS output_tokens
 """)
-"""Read the row of the day and reserve tokens in one statement.
+"""Lock the shared row of today and reserve input tokens and output tokens times `weight`, under `cap`.
 
-Other processes wait for the lock, and then read what is left.
+Output is shortened to what is left. Selects one row: `is_there` is false if the day has no row; `id` and
+`output_tokens` are NULL if less than `least_output` is left. Other processes wait for the lock, and then read
+what is left.
 """
 
 MAKE_TOKEN_DAY = Named("""
@@ -144,7 +155,10 @@ WITH d AS (
 INSERT INTO reservations (session_id, contact_id, day, amount_micro, settled_micro, state, scopes, ended_at, asked_scopes)
 SELECT 0, 0, day, spent_micro, spent_micro, 'settled', '{tokens}', now(), 1 FROM d WHERE spent_micro > 0
 """)
-"""Insert the row of the day, with the tokens of calls that an older version made without a reservation."""
+"""Insert the row of today, with the tokens of today's calls that an older version made without a reservation.
+
+No effect if the row exists. Models in `free_models` do not count.
+"""
 
 SETTLE_TOKENS = Named("""
 WITH done AS (

@@ -20,7 +20,7 @@ REFERABLE_HOURS = 20
 
 
 class UploadLimitReached(BadInput):
-    """Too many bytes were uploaded in one conversation within a day."""
+    """More bytes than the limit were uploaded in one conversation within 24 hours."""
 
     sentence = "Too many files for one conversation in a day."
     code = "too_many_files"
@@ -28,7 +28,7 @@ class UploadLimitReached(BadInput):
 
 
 class UnknownFile(BadInput):
-    """A file of the message does not exist, or is not of this conversation."""
+    """A file of the message does not exist, is not of this conversation, or will be deleted soon."""
 
     sentence = "A file of this message is not there."
     code = "unknown_file"
@@ -39,7 +39,7 @@ class UnknownFile(BadInput):
 class StoredUpload:
     """Uploaded file for a message.
 
-    `words` is its text or transcript, None for a picture or without a transcript.
+    `words` is its text or transcript; None for a picture, and for a recording without a transcript.
     """
 
     attachment_id: int
@@ -59,9 +59,9 @@ class PostgresUploads(PoolStore):
 
     @store_method
     async def find_by_content(self, session_id: int, content: bytes, *, name: str) -> Attached | None:
-        """Return the stored file with the same bytes, renamed to `name` and kept for a further day.
+        """Return the stored upload with the same bytes, renamed to `name` and kept for a further day.
 
-        Returns None if there is none.
+        Returns None, without effect, if the session has none.
         """
         row = await self._pool.fetchrow(*_KNOWN(session_id=session_id, sha256=_digest(content), name=name))
         return None if row is None else _build_attached(row)
@@ -76,9 +76,10 @@ class PostgresUploads(PoolStore):
         name: str,
         most_per_day: int,
     ) -> Attached:
-        """Store an uploaded file, a picture in its re-encoded form.
+        """Store an uploaded file, a picture in its re-encoded form; the same bytes update the same row.
 
-        Raises UploadLimitReached above `most_per_day` bytes.
+        Raises UploadLimitReached if the uploads of the last 24 hours in this session would exceed
+        `most_per_day` bytes.
         """
         read: tuple[int | None, int | None, str | None]
         if isinstance(found, Picture):
@@ -101,9 +102,10 @@ class PostgresUploads(PoolStore):
 
     @store_method
     async def load_for_message(self, session_id: int, ids: Sequence[str]) -> tuple[StoredUpload, ...]:
-        """Return the files of a message in the order of `ids`.
+        """Return the files of a message in the order of `ids`, without their bytes.
 
-        Raises UnknownFile unless all are of this conversation and will not be deleted soon.
+        Raises UnknownFile unless all are of this session and were uploaded within REFERABLE_HOURS or shown
+        before. `ids` are UUIDs as text.
         """
         wanted = [UUID(one) for one in ids]
         rows = await self._pool.fetch(*_OF_MESSAGE(session_id=session_id, public_ids=wanted))
@@ -116,12 +118,18 @@ class PostgresUploads(PoolStore):
 
     @store_method
     async def load_for_session(self, public_id: str, *, session_id: int) -> Served | None:
-        """Return a file of a conversation with its bytes; None if it has no such file."""
+        """Return name, media type and bytes of a file; None if this session has no such file.
+
+        An id that is no UUID counts as unknown.
+        """
         return await self._load_served(_SERVED_TO_SESSION, public_id, session_id=session_id)
 
     @store_method
     async def load_for_operator(self, public_id: str) -> Served | None:
-        """Return a file of any conversation with its bytes, for operators; None if it is unknown."""
+        """Return name, media type and bytes of a file of any session; None if it is unknown.
+
+        The caller checks that the reader is an operator.
+        """
         return await self._load_served(_SERVED, public_id)
 
     async def _load_served(self, statement: Named, public_id: str, **owner: int) -> Served | None:

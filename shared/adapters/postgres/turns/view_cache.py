@@ -28,6 +28,7 @@ class CachedView:
     entries: tuple[Entry, ...]
     """Entries as `load` would return them, with the answer last."""
     turn_times: tuple[datetime, ...]
+    """Times at which the newest turns began; they decide how long the provider caches a request."""
 
     @property
     def weight(self) -> int:
@@ -36,7 +37,7 @@ class CachedView:
 
 
 class ViewCache:
-    """Cache of the newest views, limited in tokens and in age; losing it loses no data."""
+    """Cache of the newest view per session in memory, limited in tokens and age; losing it loses no data."""
 
     def __init__(
         self,
@@ -52,9 +53,10 @@ class ViewCache:
         self._tokens = 0
 
     def take(self, session_id: int) -> CachedView | None:
-        """Remove and return a session's view.
+        """Remove a session's view from the cache and return it.
 
-        Returns None if it is missing or too old. The caller stores it again with the answer.
+        Returns None if it is missing or older than the limit of seconds. The caller compares its version with
+        the database, and stores it again with the answer.
         """
         kept = self._drop(session_id)
         if kept is None or self._now() - kept[2] > self._seconds:
@@ -62,7 +64,7 @@ class ViewCache:
         return kept[0]
 
     def keep(self, session_id: int, view: CachedView) -> None:
-        """Store a session's view; the oldest views are removed above the limit of tokens."""
+        """Store a session's view; above the limit of tokens, the views stored longest ago are removed."""
         self._drop(session_id)
         weight = view.weight
         self._kept[session_id] = view, weight, self._now()
@@ -71,7 +73,7 @@ class ViewCache:
             self._drop(next(iter(self._kept)))
 
     def evict_old(self) -> None:
-        """Remove expired views, including those of conversations that do not return."""
+        """Remove all views that are older than the limit of seconds."""
         while self._kept and self._now() - next(iter(self._kept.values()))[2] > self._seconds:
             self._drop(next(iter(self._kept)))
 

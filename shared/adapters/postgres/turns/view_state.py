@@ -32,7 +32,10 @@ def build_state(row: Record | Mapping[str, Any], entries: Sequence[Entry]) -> Se
 
 
 async def load_hidden(connection: Connection, row: Record, compaction: Record) -> Hidden:
-    """Return the session as it was when a compaction's turns were live, after the summary before."""
+    """Return the session as it was when a compaction's turns were live, after the summary before it.
+
+    `row` is a row of the statement `STATE`, `compaction` a row of the table. Reads only.
+    """
     base = compaction["from_turn"] - 1
     parent = await connection.fetchval(*_PARENT(parent=compaction["parent"]))
     rows = await connection.fetch(
