@@ -32,7 +32,9 @@ from shared.core.identity.people import (
 from shared.core.values.messages import blocks_from_json
 
 SESSIONS_SHOWN = 20
+"""Maximum archived conversations that `list_archived` returns."""
 MESSAGES_SHOWN = 200
+"""Maximum messages of each conversation that `list_archived` returns."""
 
 
 class PostgresAccountLinks(PoolStore):
@@ -48,9 +50,11 @@ class PostgresAccountLinks(PoolStore):
 
     @store_method
     async def issue_code(self, session_id: int, address_id: int) -> str | LinkRefusal:
-        """Return a new code for linking the person of an address, or the reason why there is none.
+        """Store a new code for linking the person of an address, and return it, or the refusal.
 
-        The code has CODE_CHARS characters; only its hash is stored.
+        The code has CODE_CHARS characters and is valid for CODE_MINUTES; only its hash is stored. Refused are
+        an address that has left the session ("moved"), a group ("group"), a public site or bot ("not_here"),
+        and more than CODES_PER_HOUR ("too_many_codes").
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(sql.ONE_AT_A_TIME)
@@ -74,10 +78,13 @@ class PostgresAccountLinks(PoolStore):
 
     @store_method
     async def link_account(self, session_id: int, address_id: int, words: str) -> Joined | LinkRefusal:
-        """Join the person of the code in `words` with the person of the address.
+        """Join the person who got the code in `words` to the person of this address, in one transaction.
 
-        Returns why not if it is refused. The conversation `session_id` continues; the other one is
-        archived.
+        The conversation `session_id` continues, and the other one's addresses lead to it; the other one is
+        archived. Notes, reminders and today's spending follow, and the code is used up. Without a valid code,
+        or after too many guesses, returns "no_code". Other refusals: "moved", "group", "not_here",
+        "own_code", "with_human" while an operator has a conversation, "busy" while a turn is unanswered. A
+        repeated call returns the same link with `again`.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(sql.ONE_AT_A_TIME)
@@ -109,9 +116,10 @@ class PostgresAccountLinks(PoolStore):
     async def join_places(self, connection: Connection, *, kept: int, joined: int) -> bool:
         """Join two addresses of one person in the caller's transaction; return False if that must wait.
 
-        It waits while an answer is being written or an operator has the conversation. No code is needed and
+        It waits while an answer is being written or an operator has a conversation. No code is needed and
         public sites are allowed, since the abandoned address gives no access afterwards. A turn of the kept
-        address may wait for its next attempt.
+        address may wait for its next attempt. Returns True, without effect, if they are one person already or
+        one is unknown.
         """
         await connection.execute(sql.ONE_AT_A_TIME)
         me, other = await _place(connection, kept), await _place(connection, joined)
@@ -180,9 +188,11 @@ class PostgresAccountLinks(PoolStore):
     async def unlink_account(
         self, session_id: int, address_id: int, link_id: int | None
     ) -> Parted | UnlinkRefusal:
-        """Undo a link, so that the archived session has its addresses again; return why not if it is refused.
+        """Undo a link, so that the archived session has its addresses again, in one transaction.
 
-        `link_id` None means the only link.
+        Notes and reminders return as well. `link_id` None means the only link. Returns the refusal if it is
+        not done: "moved" for an address that has left the session, "which" if there are several links,
+        "not_linked", "with_human" while an operator has the conversation, "busy" while a turn is unanswered.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(sql.ONE_AT_A_TIME)
@@ -233,9 +243,9 @@ class PostgresAccountLinks(PoolStore):
 
     @store_method
     async def list_archived(self, session_id: int) -> tuple[ArchivedSession, ...]:
-        """Return up to SESSIONS_SHOWN archived conversations of the session's person, newest first.
+        """Return at most SESSIONS_SHOWN archived conversations of the session's person, newest first.
 
-        Each has its newest MESSAGES_SHOWN messages, oldest first.
+        Each has its newest MESSAGES_SHOWN messages, oldest first, without tool calls and replaced messages.
         """
         async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
             rows = await connection.fetch(*sql.ARCHIVED(session_id=session_id, limit=SESSIONS_SHOWN))

@@ -18,25 +18,33 @@ SELECT a.id AS address_id, a.channel, a.session_id, coalesce(p.merged_into, p.id
   JOIN contacts o ON o.id = s.contact_id JOIN agents g ON g.id = s.agent_id
  WHERE a.id = :address_id
 """)
-"""Select the person, agent, kind and audience of an address, which decide whether it may be linked."""
+"""Select the person, agent, kind and audience of an address, which decide whether it may be linked.
+
+`contact_id` is the person into whom others are merged. No row if the address does not exist.
+"""
 
 ISSUED_LATELY = Named("""
 SELECT count(*) FROM one_time_codes
  WHERE purpose = 'link' AND contact_id = ANY (ARRAY (SELECT contact_family(:contact_id)))
    AND created_at > now() - interval '1 hour'
 """)
+"""Select how many link codes the person and those linked to them got within an hour."""
 ISSUE = Named("""
 INSERT INTO one_time_codes (code_hash, purpose, contact_id, address_id, expires_at)
 VALUES (:code_hash, 'link', :contact_id, :address_id, now() + make_interval(mins => :minutes))
 """)
+"""Store the hash of a link code, valid for `minutes`."""
 FORGET_OLD_CODES = """
 DELETE FROM one_time_codes WHERE purpose = 'link' AND created_at < now() - interval '1 day'
 """
+"""Delete the link codes that are older than a day."""
 CODE = Named("""
 SELECT address_id, used_at FROM one_time_codes
  WHERE code_hash = :code_hash AND purpose = 'link' AND expires_at > now() FOR UPDATE
 """)
+"""Select and lock an unexpired link code, also a used one; no row for another hash."""
 USE_CODE = Named("UPDATE one_time_codes SET used_at = now() WHERE code_hash = :code_hash")
+"""Mark a link code as used."""
 
 TOO_MANY_GUESSES = Named("""
 SELECT count(*) >= :guesses_of_all
@@ -44,10 +52,15 @@ SELECT count(*) >= :guesses_of_all
     OR count(*) FILTER (WHERE contact_id = ANY (ARRAY (SELECT contact_family(:contact_id)))) >= :guesses
   FROM link_guesses WHERE at > now() - make_interval(mins => :minutes)
 """)
+"""Select whether wrong codes of the last `minutes` reach `guesses` of a session or person.
+
+All guesses together may not reach `guesses_of_all`.
+"""
 GUESSED = Named("""
 WITH old AS (DELETE FROM link_guesses WHERE at < now() - interval '1 hour')
 INSERT INTO link_guesses (session_id, contact_id) VALUES (:session_id, :contact_id)
 """)
+"""Record a wrong code of a session and person, and delete records older than an hour."""
 
 LOCK_SESSIONS = Named("""
 SELECT id, answered_turn < next_turn - 1 AS is_open, held_after IS NOT NULL AS is_held,
@@ -55,9 +68,11 @@ SELECT id, answered_turn < next_turn - 1 AS is_open, held_after IS NOT NULL AS i
  WHERE id = ANY (:session_ids) OR contact_id = ANY (:contact_ids) AND archived_at IS NULL ORDER BY id
    FOR NO KEY UPDATE
 """)
-"""Lock both sessions; messages and claims wait for the transaction and then read the new row.
+"""Lock sessions by id, and all live sessions of `contact_ids`, in the order of their ids.
 
-A turn that waits for its next attempt is not claimed meanwhile.
+Messages and claims wait for the transaction and then read the new row. `is_open` says that a turn is
+unanswered, `is_held` that an operator has the conversation, `is_waiting` that the turn waits for its next
+attempt and is not claimed meanwhile.
 """
 
 REMEMBER = Named("""
@@ -65,24 +80,30 @@ INSERT INTO contact_links (kept_contact_id, joined_contact_id, kept_session_id, 
 VALUES (:kept_contact, :joined_contact, :kept_session, :archived_session, (now() AT TIME ZONE :timezone)::date)
    RETURNING id
 """)
+"""Insert a link between two persons, with the day in `timezone`, and select its id."""
 MERGE_CONTACTS = Named("""
 UPDATE contacts SET merged_into = :kept_contact WHERE id = :joined_contact OR merged_into = :joined_contact
 """)
 """Merge a contact into another, with those already merged into it, so that merges stay one level deep."""
 ARCHIVE = Named("UPDATE sessions SET archived_at = now(), open_turn = NULL WHERE id = :session_id")
+"""Archive a session; its open turn takes no further messages."""
 # Messages from before are not unread for an address that is moved.
 MOVE_ADDRESSES = Named("""
 UPDATE addresses SET session_id = :kept_session,
    read_seq = (SELECT next_event_seq - 1 FROM sessions WHERE id = :kept_session)
  WHERE session_id = :archived_session RETURNING id
 """)
+"""Let the addresses of an archived session lead to the kept one; select their ids.
+
+Earlier messages of the kept session count as read there.
+"""
 WELCOME_BACK = Named("""
 UPDATE sessions SET left_by = nullif(ARRAY
                                      (SELECT unnest(left_by) EXCEPT SELECT unnest(:addresses::bigint[])),
                                         '{}')
  WHERE id = :session_id AND left_by && :addresses::bigint[]
 """)
-"""Note that these addresses lead to the session again, which they had left."""
+"""Remove addresses from those that have left a session, since they lead to it again."""
 TAKE_OVER_SESSIONS = Named("""
 UPDATE sessions SET contact_id = :kept_contact WHERE contact_id = :joined_contact AND archived_at IS NULL
 """)
@@ -102,9 +123,9 @@ WITH kept AS (
 )
 SELECT count(*) FROM gone
 """)
-"""Supersede duplicate notes of the joined persons, so that none returns.
+"""Supersede duplicate notes of the joined persons by those of the kept person; select their number.
 
-Notes that the person deleted supersede too.
+Notes that the kept person deleted supersede too, so that they do not return.
 """
 
 CARRY_SPENDING = Named("""
@@ -161,27 +182,40 @@ WITH RECURSIVE way(id) AS (
 )
 SELECT way.id FROM way JOIN sessions s ON s.id = way.id WHERE s.archived_at IS NULL
 """)
+"""Select the live session in which a session continues after all links since.
+
+It is the session itself if it is not archived; no row if none is live.
+"""
 FORGET_LINK = Named("UPDATE contact_links SET unlinked_at = now() WHERE id = :link_id")
+"""Mark a link as ended now."""
 PART_CONTACTS = Named("""
 UPDATE contacts SET merged_into = CASE WHEN id <> :root THEN :root END WHERE id = ANY (:family)
 """)
+"""Make `root` a separate person, into whom the rest of `family` is merged."""
 BRING_BACK = Named("""
 UPDATE sessions SET archived_at = NULL, open_address = NULL, contact_id = :contact_id WHERE id = :session_id
 """)
+"""Make an archived session live again, as one of the person `contact_id`."""
 TAKE_ADDRESSES_BACK = Named("""
 UPDATE addresses SET session_id = :back_session,
    read_seq = (SELECT next_event_seq - 1 FROM sessions WHERE id = :back_session)
  WHERE session_id = :session_id AND contact_id = ANY (:family) RETURNING id
 """)
+"""Let the addresses of `family` lead from a session back to `back_session`; select their ids.
+
+All messages there count as read.
+"""
 LEAVE = Named("""
 UPDATE sessions SET left_by = ARRAY (SELECT unnest(coalesce(left_by, '{}')) UNION SELECT
                                      unnest(:addresses::bigint[]))
  WHERE id = :session_id
 """)
+"""Record that addresses have left a session, so that late messages from them are refused there."""
 TAKE_SESSIONS_BACK = Named("""
 UPDATE sessions SET contact_id = :contact_id
  WHERE archived_at IS NULL AND id IN (SELECT session_id FROM addresses WHERE contact_id = ANY (:family))
 """)
+"""Give the live sessions to which addresses of `family` lead to the person `contact_id`."""
 RESTORE_NOTES = Named("""
 WITH c AS (
   DELETE FROM note_changes c USING notes o, notes k
@@ -201,10 +235,12 @@ UPDATE reminders r SET contact_id = s.contact_id, session_id = s.id
   FROM addresses a JOIN sessions s ON s.id = a.session_id
  WHERE a.id = r.address_id AND a.contact_id = ANY (:family) AND r.turn_no IS NULL
 """)
+"""Give waiting reminders at addresses of `family` to the sessions to which these addresses lead now."""
 LEAVE_REMINDERS = Named("""
 UPDATE reminders r SET contact_id = s.contact_id FROM sessions s
  WHERE s.id = r.session_id AND r.turn_no IS NOT NULL AND s.contact_id = :contact_id AND r.contact_id <> :contact_id
 """)
+"""Give begun reminders of a person's sessions to the persons of these sessions."""
 
 ARCHIVED = Named("""
 SELECT s.id, s.public_id::text AS public_id, s.archived_at,
@@ -214,6 +250,7 @@ SELECT s.id, s.public_id::text AS public_id, s.archived_at,
  WHERE s.archived_at IS NOT NULL AND s.contact_id IN (SELECT contact_family(mine.contact_id))
  ORDER BY s.archived_at DESC LIMIT :limit
 """)
+"""Select at most `limit` archived sessions of the session's person, with the channel of the last turn."""
 SAID = Named("""
 SELECT * FROM (
   SELECT e.author, e.blocks, e.at, te.turn_no, te.step
@@ -223,4 +260,4 @@ SELECT * FROM (
    ORDER BY te.turn_no DESC, te.step DESC LIMIT :limit) newest
  ORDER BY turn_no, step
 """)
-"""Select the newest messages of a session in their order, without replaced ones."""
+"""Select the newest `limit` messages of a session in their order, without replaced ones and tool calls."""

@@ -40,8 +40,8 @@ from shared.adapters.postgres.people.operator_auth import append_audit
 class LentConnection(PoolStore):
     """Connection of the pool, wrapped for SQLAlchemy.
 
-    It prepares no statement beyond a transaction, so that a pooler may be in between, and returns the
-    connection to the pool instead of closing it.
+    No prepared statement is used beyond a transaction, so that a pooler may be in between. `close` returns
+    the connection to the pool.
     """
 
     def __init__(self, pool: Pool, connection: Any) -> None:
@@ -52,12 +52,14 @@ class LentConnection(PoolStore):
         return getattr(self._connection, name)
 
     async def prepare(self, statement: str, *, name: str | None = None) -> Any:
+        """Prepare a statement without a name, unless one is given."""
         return await self._connection.prepare(statement, name=name or "")
 
     async def set_type_codec(self, *_: object, **__: object) -> None:
-        """Do nothing: the pool has already set a codec that reads JSON in the same way."""
+        """Do nothing, since the pool has already set a codec that reads JSON in the same way."""
 
     async def close(self, timeout: float | None = None) -> None:
+        """Return the connection to the pool, within `timeout` seconds."""
         await self._pool.release(self._connection, timeout=timeout)
 
 
@@ -65,7 +67,7 @@ class AdminSession(AsyncSession):
     """SQLAlchemy session of one transaction; rows read in it keep their values after its end."""
 
     async def driver(self) -> Any:
-        """Return the asyncpg connection, for SQL in the same transaction."""
+        """Return the asyncpg connection, for SQL in the same transaction, which is begun if needed."""
         connection = await self.connection()
         lent: Any = (await connection.get_raw_connection()).driver_connection
         if not lent.is_in_transaction():
@@ -76,7 +78,10 @@ class AdminSession(AsyncSession):
     async def audit(
         self, action: str, *, by: str, about: str, detail: Mapping[str, Any] | None = None
     ) -> None:
-        """Append an audit entry in the same transaction, so that no change is made without it."""
+        """Append an audit entry in the same transaction, so that no change is made without it.
+
+        `by` is the actor, `about` the object; `detail` has ids and numbers only.
+        """
         await append_audit(await self.driver(), actor=by, action=action, about=about, detail=detail)
 
 
@@ -108,9 +113,10 @@ def _as_it_is(value: object) -> object:
 
 
 def of(kind: Any, to: str = "", *, key: bool = False, made: bool = False) -> Any:
-    """Return a table column.
+    """Return a table column of this type for a SQLModel table.
 
-    `made` means that PostgreSQL fills it. Constraints are in the migrations only.
+    `to` is the referenced column, "" for none; `key` makes it part of the primary key; `made` means that
+    PostgreSQL fills it. Constraints are in the migrations only.
     """
     given = FetchedValue() if made else None
     references = [ForeignKey(to)] if to else []

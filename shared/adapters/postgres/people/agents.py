@@ -26,7 +26,10 @@ MOST_VERSIONS = 100
 
 
 class PostgresAgents(AdminStore):
-    """Store of agents; each method is one transaction and raises StorageUnavailable."""
+    """Store of agents; each method is one transaction and raises StorageUnavailable.
+
+    Changes are appended to the audit log; `by` is the actor there.
+    """
 
     @store_method
     async def list_all(self) -> list[AgentRow]:
@@ -45,7 +48,7 @@ class PostgresAgents(AdminStore):
 
     @store_method
     async def create(self, name: str, config: Mapping[str, Any], *, by: str) -> bool:
-        """Create an agent; return False if the name is taken."""
+        """Create an agent and store its first version; return False, without effect, if the name is taken."""
         new = insert(AgentTable).values(name=name, config=dict(config)).on_conflict_do_nothing()
         async with self._begin() as session:
             agent_id = await session.scalar(new.returning(col(AgentTable.id)))
@@ -56,7 +59,11 @@ class PostgresAgents(AdminStore):
 
     @store_method
     async def change(self, name: str, config: Mapping[str, Any], *, seen: int, by: str) -> int | None:
-        """Change an agent and return the new version; None if the row has changed since version `seen`."""
+        """Replace an agent's config, store it as a version, and return the new version.
+
+        Returns None, without effect, unless the agent's version is still `seen`. Of its versions the newest
+        MOST_VERSIONS are kept.
+        """
         change = update(AgentTable).where(col(AgentTable.name) == name, col(AgentTable.version) == seen)
         now = {"config": dict(config), "version": AgentTable.version + 1, "updated_at": func.now()}
         async with self._begin() as session:
@@ -92,7 +99,11 @@ class PostgresAgents(AdminStore):
 
     @store_method
     async def delete(self, name: str, *, by: str) -> bool:
-        """Delete an agent; return False if it is unknown or conversations, sites or bots still use it."""
+        """Delete an agent with its knowledge and versions.
+
+        Returns False, without effect, if it is unknown or if conversations, sites, bots or API keys still use
+        it.
+        """
         try:
             async with self._begin() as session:
                 for statement in _FORGET:
@@ -107,7 +118,10 @@ class PostgresAgents(AdminStore):
 
     @store_method
     async def move_sessions(self, agent: str, *, channel: str, account: str, by: str) -> int:
-        """Assign the existing conversations of a site or bot to an agent; return the number changed."""
+        """Assign the existing conversations of a site or bot to an agent; return the number changed.
+
+        The agent must exist. Views of these conversations change, so that their running jobs start again.
+        """
         async with self._begin() as session:
             agent_id = await session.scalar(select(AgentTable.id).where(AgentTable.name == agent))
             moved = len(
@@ -125,7 +139,7 @@ class PostgresAgents(AdminStore):
 
     @store_method
     async def find_bot_id(self, name: str) -> int | None:
-        """Return the id of the bot with this id or user name; None if it is unknown."""
+        """Return the id of the bot with this id or user name, with or without "@"; None if it is unknown."""
         name = name.removeprefix("@")
         number, username = cast(col(TelegramBotTable.bot_id), String), func.lower(TelegramBotTable.username)
         async with self._begin() as session:

@@ -22,6 +22,7 @@ from shared.adapters.postgres.people.operator_auth import hash_secret
 from shared.core.identity.api_keys import TOKEN_MARK, Scope, UnknownLimit
 
 PREFIX_CHARS = len(TOKEN_MARK) + 6
+"""Characters of a token by which people recognise its key."""
 _TOKEN_BYTES = 32
 _LIVES = col(ApiKeyTable.revoked_at).is_(None)
 
@@ -40,10 +41,10 @@ class ApiKeyAdmin(AdminStore):
         agent: str | None = None,
         by: str,
     ) -> str | None:
-        """Create a key and return its token, which cannot be read again; None if the name is taken.
+        """Create a key and return its token, which cannot be read again; None if a valid key has the name.
 
-        `days` limits its life, None means no limit; `site` and `agent` limit its access. Raises UnknownLimit
-        if they do not exist.
+        `days` is its lifetime, None means no end; `site` and `agent` limit its access, None means no limit.
+        Raises UnknownLimit if they do not exist.
         """
         token = TOKEN_MARK + secrets.token_urlsafe(_TOKEN_BYTES)
         async with self._begin() as session:
@@ -60,7 +61,7 @@ class ApiKeyAdmin(AdminStore):
 
     @store_method
     async def list_all(self) -> list[ApiKey]:
-        """Return all keys, valid ones first."""
+        """Return all keys, revoked ones last, else by name."""
         keys = select(ApiKeyTable, AgentTable.name).join(AgentTable, isouter=True)
         by_life = keys.order_by(~_LIVES, col(ApiKeyTable.name), col(ApiKeyTable.id))
         async with self._begin() as session:
@@ -68,7 +69,7 @@ class ApiKeyAdmin(AdminStore):
 
     @store_method
     async def revoke(self, name_or_prefix: str, *, by: str) -> bool:
-        """Revoke the valid key with this name or prefix; return False if there is none."""
+        """Revoke the keys with this name or prefix; return False if no unrevoked key has it."""
         called = or_(ApiKeyTable.name == name_or_prefix, ApiKeyTable.prefix == name_or_prefix)
         end = update(ApiKeyTable).where(_LIVES, called).values(revoked_at=func.now())
         async with self._begin() as session:

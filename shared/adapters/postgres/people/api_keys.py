@@ -47,7 +47,8 @@ class PostgresApiKeys(PoolStore):
     async def find(self, token: str) -> ApiKey | None:
         """Return the valid key of a token; None if it is unknown, expired or revoked.
 
-        It is found by its hash, so that response times reveal nothing.
+        Stores the hour of its use. The key is found by the token's hash, so that response times reveal
+        nothing.
         """
         digest = hash_secret(token)
         row = await self._pool.fetchrow(*_FIND(token_hash=digest))
@@ -57,7 +58,7 @@ class PostgresApiKeys(PoolStore):
 
     @store_method
     async def record(self, key: ApiKey, action: str, *, about: str, detail: Mapping[str, Any]) -> None:
-        """Append an action of a key to the audit log, with ids and numbers only."""
+        """Append an action of a key to the audit log; `detail` has ids and numbers only."""
         async with self._pool.acquire() as connection, connection.transaction():
             await append_audit(connection, actor=key.actor, action=action, about=about, detail=detail)
 
@@ -73,6 +74,6 @@ SELECT k.*, a.name AS agent FROM api_keys k LEFT JOIN agents a ON a.id = k.agent
 
 
 def build_api_key(row: Mapping[str, Any], agent: str | None) -> ApiKey:
-    """Return the API key of a row; `agent` is the name of its agent, None without one."""
+    """Return the API key of a row; `agent` is the name of its agent, None without a limit."""
     names = (field.name for field in fields(ApiKey) if field.name not in ("agent", "scopes"))
     return ApiKey(scopes=tuple(row["scopes"]), agent=agent, **{name: row[name] for name in names})

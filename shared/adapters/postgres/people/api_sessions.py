@@ -17,7 +17,10 @@ EXTERNAL = "x:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiSession:
-    """Conversation, with the web address from which its person writes."""
+    """Conversation, with the web address from which its person writes.
+
+    `site` is "" without a web address; `created` says that this call created the conversation.
+    """
 
     session_id: int
     public_id: UUID
@@ -53,10 +56,11 @@ class PostgresApiSessions(PoolStore):
         agent_id: int | None = None,
         name: str = "",
     ) -> ApiSession | None:
-        """Return the conversation of a program's person, created at the first call.
+        """Return the conversation of the person `external_id` of a program, created at the first call.
 
-        Returns None if site or agent is unknown. `agent_id` is the only agent that the caller may reach,
-        None without a limit.
+        A new one gets `agent`, else the only agent of the key, else the site's; `name` is the person's
+        display name. `agent_id` is the only agent that the caller may reach, None without a limit. Returns
+        None if site or agent is unknown, or if the conversation has another agent than that.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(
@@ -72,7 +76,7 @@ class PostgresApiSessions(PoolStore):
 
     @store_method
     async def find_answer(self, session_id: int, turn: int, *, after: int) -> int | None:
-        """Return the number of the event after `after` that ended a turn; None if it has not ended."""
+        """Return the number of the first event after `after` that ended a turn; None if there is none."""
         number: int | None = await self._pool.fetchval(
             *_ANSWER(session_id=session_id, turn=turn, after=after),
         )

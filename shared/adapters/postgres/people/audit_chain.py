@@ -8,14 +8,16 @@ from shared.adapters.postgres.db.page_read import read_page
 from shared.adapters.postgres.db.pool import Named, Pool
 
 CHAIN_ROWS = 50_000
-"""Entries that one statement checks."""
+"""Maximum entries that one statement checks."""
 
 
 async def check_chain(pool: Pool) -> dict[str, Any]:
-    """Compute all hashes of the audit log.
+    """Recompute all hashes of the audit log and compare them; changes nothing.
 
-    Returns `{state: empty|intact|broken, entries, through, broken_at}`. Each batch is one statement, so
-    that none reaches the statement timeout.
+    Returns `{state, entries, through, broken_at}`: state is empty, intact or broken, `through` is `{id, at}`
+    of the last entry up to which the chain holds, and `broken_at` that of the first broken one; each None
+    without one. Raises StorageUnavailable. Each batch is one statement, so that none reaches the statement
+    timeout.
     """
     entries, through, broken, after, former = 0, None, None, 0, b""
     while (

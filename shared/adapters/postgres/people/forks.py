@@ -60,7 +60,8 @@ class PostgresForks(PoolStore):
         An answer is copied with its turn. A message of the person is returned as a draft, and only the turns
         before it are copied. The copy has the summaries of that time, pins and files; notes, costs and
         feedback stay with the original. `title` makes the new title of the old one. A repeated `key` returns
-        the same fork. Raises UnknownMessage and CannotFork.
+        the same fork. Raises UnknownMessage if the session has no such message at this address, and
+        CannotFork if its turn is unanswered or there are too many forks, entries or bytes.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_ONE_AT_A_TIME(address_id=address_id))
@@ -103,7 +104,10 @@ class PostgresForks(PoolStore):
 
     @store_method
     async def find_source(self, session_id: int) -> tuple[UUID, int] | None:
-        """Return public id and message number from which a conversation was forked; None if it is no fork."""
+        """Return public id and message number from which a conversation was forked; None if it is no fork.
+
+        The number is an entry's `seq` in the source.
+        """
         row = await self._pool.fetchrow(*_FIND_SOURCE(session_id=session_id))
         return None if row is None else (row["public_id"], row["from_seq"])
 

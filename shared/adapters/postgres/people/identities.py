@@ -41,12 +41,13 @@ class PostgresIdentities(PoolStore):
     ) -> tuple[VisitorRow, str] | Literal["busy", "later", "no_site"]:
         """Return the conversation of a signed-in person, the same for every browser, with a new token.
 
-        `former` is this browser's token and proves that its anonymous conversation is the person's: it
-        continues if they have none, else it is kept as an earlier one; one that is linked to another address
-        stays there. The former token and all others of its address expire.
+        `place` is the person's chat id on the site. `former` is this browser's token and proves that its
+        anonymous conversation is the person's: it continues if they have none, else it is archived; one that
+        is linked to another address stays there. The former token and all others of its address expire.
+        `name` and `contact` are stored unless empty.
 
-        "busy" passes in a moment; "later" may last: an operator has the conversation, or an answer waits or
-        takes long; "no_site" means that the site is unknown.
+        Returns "busy" if that passes in a moment; "later" if it may last, since an operator has the
+        conversation, or an answer waits or takes over PATIENT_SECONDS; "no_site" if the site is unknown.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_ONE_AT_A_TIME(place=f"{site}:{place}"))
@@ -123,15 +124,19 @@ class PostgresIdentities(PoolStore):
 
     @store_method
     async def issue_code(self, address_id: int, code_hash: bytes) -> bool:
-        """Store the single recovery code of an address for a year; return False if people sign in there."""
+        """Store the hash of a recovery code for a visitor's main address, in place of the former code.
+
+        It is valid for a year. Returns False, without effect, if people sign in at this site's address.
+        """
         done = await self._pool.fetchval(*_ISSUE_CODE(address_id=address_id, code_hash=code_hash))
         return done is not None
 
     @store_method
     async def recover(self, site: str, code_hash: bytes) -> tuple[VisitorRow, str] | None:
-        """Return the visitor of a recovery code with a new token; None if the code is unknown or expired.
+        """Return the visitor of a recovery code with a new token, valid for a year.
 
-        Tokens of other browsers stay valid, and so does the code.
+        Returns None if the code is unknown or expired. Tokens of other browsers stay valid, and so does the
+        code.
         """
         token = generate_token()
         row = await self._pool.fetchrow(
@@ -147,6 +152,7 @@ class PostgresIdentities(PoolStore):
 CONTACT = Named("""
 UPDATE addresses SET contact = contact || :contact::jsonb WHERE id = :address_id AND NOT contact @> :contact
 """)
+"""Add or replace facts of an address; no write if all are stored already."""
 _BESIDE = """
 FROM addresses m JOIN addresses o ON o.channel = m.channel AND o.account = m.account AND o.chat = m.chat
  AND o.id <> m.id AND m.id = :address_id
@@ -254,7 +260,10 @@ WITH known AS (
 UPDATE contacts p SET display_name = :name FROM known WHERE p.id = known.id
    AND (SELECT count(*) FROM held) >= 0
 """)
-"""Set the person's display name; sessions are locked before the contact, as everywhere."""
+"""Set the display name of the person of an address, if it differs.
+
+Sessions are locked before the contact, as everywhere.
+"""
 _LET_IN = Named("""
 WITH v AS (
   INSERT INTO visitors (token_hash, site, address_id, expires_at, identified)

@@ -13,15 +13,18 @@ import asyncpg
 from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 
 SECONDS = 10.0
+"""Maximum seconds to wait for a connection."""
 FREE_TRIES: Mapping[str, int] = {"pair": 5, "address": 20, "account": 50, "codes": 50}
-"""Failures before the first wait, counted per name and address, per address, per name, and per code.
+"""Failures before the first wait, by kind of count.
 
-Strangers can exhaust the third; it blocks neither known places nor accounts with a second factor. The fourth
-requires the password.
+"pair" counts per name and network, "address" per network, "account" per name from everywhere, and "codes" per
+name for second factors. Strangers can exhaust "account"; it blocks neither known places nor accounts with a
+second factor. "codes" requires the password.
 """
 FIRST_WAIT_SECONDS = 60
 """First wait in seconds; each further failure doubles it, up to MOST_WAIT_SECONDS."""
 MOST_WAIT_SECONDS = 900
+"""Longest wait in seconds after a failed login."""
 FORGET_HOURS = 24
 """Hours after the last failure at which its count begins at zero again."""
 PLACES_AT_MOST = 20
@@ -29,14 +32,18 @@ PLACES_AT_MOST = 20
 
 
 class LoginTries(PoolStore):
-    """Counter of login attempts.
+    """Counter of login attempts; each method is one transaction and raises StorageUnavailable.
 
     An attempt counts as failed before it is checked, so that parallel ones count too.
     """
 
     @store_method
     async def begin(self, keys: Mapping[str, bytes], *, operator_id: int | None = None) -> int:
-        """Count an attempt as failed and return 0, or return the seconds to wait and count nothing."""
+        """Count an attempt as failed under all `keys` and return 0.
+
+        If one of the keys must wait, returns the seconds to wait and counts nothing. `keys` are those of
+        `build_keys`; `operator_id` is the operator whose counts they are, None if unknown.
+        """
         async with self._pool.acquire(timeout=SECONDS) as connection, connection.transaction():
             # Locked in one order, so that two attempts cannot deadlock.
             places = sorted(keys.items(), key=lambda item: item[1])
@@ -56,9 +63,9 @@ class LoginTries(PoolStore):
 
     @store_method
     async def record_success(self, keys: Mapping[str, bytes], *, tries: int = 1) -> None:
-        """Delete the failures of name and address after a success.
+        """Delete the failures of name and network after a success, and end all waits of `keys`.
 
-        In the other counts subtract `tries` attempts.
+        From the other counts `tries` attempts are subtracted.
         """
         await self._pool.execute(*_TAKE_BACK(keys=list(keys.values()), pair=keys.get("pair"), tries=tries))
 
@@ -75,7 +82,7 @@ class LoginPlaces(PoolStore):
         self._key = key
 
     def key_of(self, operator_id: int, address: str) -> bytes | None:
-        """Return the keyed hash of an operator's network; None without a key."""
+        """Return the keyed hash of an operator's network; None if there is no key."""
         if (key := self._key()) is None:
             return None
         about = f"evertalk.login-place.1\n{operator_id}\n{network_of(address)}"
@@ -83,7 +90,7 @@ class LoginPlaces(PoolStore):
 
     @store_method
     async def has_place(self, operator_id: int, address: str) -> bool:
-        """Return whether the operator has logged in from the network of this address."""
+        """Return whether the operator has logged in from the network of this address; False without a key."""
         found: bool = await self._pool.fetchval(
             *_HAS_PLACE(key=self.key_of(operator_id, address), operator_id=operator_id),
         )
@@ -91,7 +98,10 @@ class LoginPlaces(PoolStore):
 
 
 async def remember_place(connection: Any, operator_id: int, key: bytes | None) -> None:
-    """Store an operator's network, hashed as `key`, in the caller's transaction; none if `key` is None."""
+    """Store an operator's network, hashed as `key`, in the caller's transaction; none if `key` is None.
+
+    Of one operator the newest PLACES_AT_MOST networks stay.
+    """
     if key is not None:
         await connection.execute(*_REMEMBER(key=key, operator_id=operator_id))
 
@@ -101,8 +111,8 @@ def build_keys(
 ) -> dict[str, bytes]:
     """Return the hashed keys of the counts for a login, by `pair`, `address` and the value of `everywhere`.
 
-    With None, no count of all addresses has a key. They are hashed, since people type passwords into the
-    name field.
+    With `everywhere` None, there is no count that spans all networks. The keys are hashed, since people type
+    passwords into the name field.
     """
     name = name.casefold()[:200]
     keys = {"pair": _digest("pair", name, network_of(address)), **address_key(address)}
@@ -115,7 +125,10 @@ def address_key(address: str) -> dict[str, bytes]:
 
 
 def network_of(address: str) -> str:
-    """Return the network of an address; for IPv6 the /56, which often belongs to one customer."""
+    """Return the network of an IP address: the address itself for IPv4, its /56 for IPv6.
+
+    A /56 often belongs to one customer. Another text is returned as it is, cut to 100 characters.
+    """
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

@@ -60,28 +60,34 @@ class Invitation:
 
 
 class OperatorAdmin(AdminStore):
-    """Administration of operators; every change has an audit entry with its author.
+    """Administration of operators; every change has an audit entry with its author `by`.
 
-    It raises StorageUnavailable.
+    Each method is one transaction and raises StorageUnavailable.
     """
 
     @store_method
     async def list_all(self) -> list[dict[str, Any]]:
-        """Return all operators with their open logins, ordered by name, locked ones last."""
+        """Return all operators with their open logins, as objects of the API.
+
+        They are ordered by name, locked ones last.
+        """
         text = await self._pool.fetchval(_ALL)
         found: list[dict[str, Any]] = json.loads(text)
         return found
 
     @store_method
     async def list_logins(self, operator_id: int, token: str = "") -> list[dict[str, Any]]:
-        """Return the operator's open logins, newest first after that of `token`, marked as `this`."""
+        """Return the operator's open logins as objects of the API, newest first.
+
+        That of the session token `token` comes first and is marked as `this`.
+        """
         text = await self._pool.fetchval(*_OWN(operator_id=operator_id, token_hash=hash_secret(token)))
         found: list[dict[str, Any]] = json.loads(text)
         return found
 
     @store_method
     async def show_as(self, operator_id: int, name: str, *, by: str) -> None:
-        """Set the name that people see with an operator's next messages.
+        """Set the name that people see with an operator's next messages; "" hides the operator's name.
 
         Raises BadOperator if it is invalid.
         """
@@ -93,9 +99,10 @@ class OperatorAdmin(AdminStore):
 
     @store_method
     async def set_picture(self, operator_id: int, content: bytes | None, *, by: str) -> str:
-        """Set or, with None, delete the picture for later messages; return its key, "" without one.
+        """Store the picture of an operator for later messages, or delete it if `content` is None.
 
-        Raises BadOperator.
+        Returns its key, "" without a picture. Raises BadOperator if it is no picture of an allowed kind and
+        size.
         """
         key = "" if content is None else hashlib.sha256(check_picture(content)).hexdigest()[:32]
         async with self._begin() as session:
@@ -112,15 +119,16 @@ class OperatorAdmin(AdminStore):
 
     @store_method
     async def load_picture(self, key: str) -> bytes | None:
-        """Return the bytes of a picture by its key; None if it is unknown."""
+        """Return the bytes of the picture with this key; None if it is unknown."""
         found: bytes | None = await self._pool.fetchval(*_PICTURE(key=key))
         return found
 
     @store_method
     async def invite(self, name: str, role: str, *, by: str) -> Invitation:
-        """Create an operator and return the invitation with a login link.
+        """Create an operator and return the invitation with a login link, valid for INVITATION_HOURS.
 
-        Raises BadOperator and OperatorExists.
+        Raises BadOperator for an invalid name or role, and OperatorExists for a taken name, in any case of
+        letters.
         """
         name, wanted = check_operator_name(name), check_role(role)
         async with self._begin() as session:
@@ -135,9 +143,10 @@ class OperatorAdmin(AdminStore):
 
     @store_method
     async def link(self, operator: UUID, *, by: str) -> Invitation:
-        """Create a login link for an operator without a password.
+        """Create a login link for an existing operator, in place of earlier unused ones.
 
-        Raises UnknownOperator, OfTheProvider and OperatorLocked.
+        The link is valid for INVITATION_HOURS. Raises UnknownOperator, OfTheProvider if an identity provider
+        logs the operator in, and OperatorLocked.
         """
         async with self._begin() as session:
             row = await _find_operator(session, operator)
@@ -161,8 +170,10 @@ class OperatorAdmin(AdminStore):
     ) -> dict[str, Any]:
         """Change an operator's role or lock, and return the operator; None leaves a value as it is.
 
-        With `version`, raises StaleOperator if the operator has changed. Also raises UnknownOperator,
-        LastAdmin, OfTheProvider and BadOperator.
+        Locking ends all logins and links at once; unlocking deletes failed login attempts. Raises
+        StaleOperator if the operator's version is not `version`; with None it is not compared. Raises
+        UnknownOperator, LastAdmin if no unlocked admin would be left, OfTheProvider for the role of a
+        provider's operator, and BadOperator for an invalid role.
         """
         wanted = None if role is None else check_role(role)
         async with self._begin() as session:
@@ -193,15 +204,18 @@ class OperatorAdmin(AdminStore):
 
     @store_method
     async def end_logins(self, operator: UUID, *, by: str) -> int:
-        """End all logins of an operator; return their number. Raises UnknownOperator."""
+        """End all logins of an operator with their push subscriptions; return the number of logins.
+
+        Raises UnknownOperator.
+        """
         async with self._begin() as session:
             return await _end(session, await _find_operator(session, operator), by=by)
 
     @store_method
     async def end_own(self, operator_id: int, *, keep: str, login: UUID | None = None) -> int:
-        """End the operator's own login `login`, or, if None, all but that of the token `keep`.
+        """End the operator's own login `login`, or, if None, all logins but that of the session token `keep`.
 
-        Returns the number ended.
+        Returns the number ended. The login of `keep` never ends.
         """
         async with self._begin() as session:
             row = await session.get_one(OperatorTable, operator_id)
@@ -209,7 +223,10 @@ class OperatorAdmin(AdminStore):
 
     @store_method
     async def find_by_name(self, name: str) -> UUID:
-        """Return the public id of the operator with this name. Raises UnknownOperator."""
+        """Return the public id of the operator with this login name, in any case of letters.
+
+        Raises UnknownOperator.
+        """
         called = select(OperatorTable.public_id).where(func.lower(OperatorTable.name) == func.lower(name))
         async with self._begin() as session:
             found = (await session.exec(called.order_by(col(OperatorTable.name) != name))).first()
@@ -221,7 +238,7 @@ class OperatorAdmin(AdminStore):
     async def find_password_user(self, operator: UUID) -> int:
         """Return the internal id of an operator who may have a password.
 
-        Raises UnknownOperator and OfTheProvider.
+        Raises UnknownOperator, and OfTheProvider if an identity provider logs the operator in.
         """
         async with self._begin() as session:
             row = await _find_operator(session, operator)
@@ -231,10 +248,10 @@ class OperatorAdmin(AdminStore):
 
     @store_method
     async def upsert_from_provider(self, *, issuer: str, subject: str, name: str, role: Role) -> int | None:
-        """Create or update an operator of the identity provider and return the internal id.
+        """Create an operator of the identity provider, or update the role; return the internal id.
 
-        Returns None if an admin has locked the operator in this program. A name that is taken gets a number
-        appended.
+        The operator is found by `issuer` and `subject`. A new operator whose name is taken gets a number
+        appended. Returns None if an admin has locked the operator in this program.
         """
         async with self._begin() as session:
             await _lock_admins(session)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from argon2 import PasswordHasher
 
 How = Literal["link", "password", "provider"]
+"""Way of the first step of a login: link, password or identity provider."""
 
 LINK_MINUTES = 15
 """Minutes for which a login link is valid."""
@@ -43,6 +44,7 @@ IDLE_MINUTES = 30
 SESSION_HOURS = 12
 """Hours after which a session ends."""
 MAX_PASSWORD_CHARS = 1000
+"""Maximum characters of a password at login that are compared."""
 
 _TOKEN_BYTES = 32
 _STATEMENT_SECONDS = 10.0
@@ -84,11 +86,14 @@ class CodeNeeded:
 
 
 class WeakPassword(ValueError):
-    """The password is too short, too long, or commonly guessed."""
+    """The password is too short, too long, or commonly guessed; the text says which."""
 
 
 class Passwords:
-    """Password hashing by argon2id in a separate thread, so that it does not block conversations."""
+    """Hasher of passwords by argon2id, one at a time in a separate thread.
+
+    A hash in the event loop would block conversations.
+    """
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="argon2")
@@ -98,11 +103,14 @@ class Passwords:
 
     @property
     def busy(self) -> bool:
-        """Whether too many passwords wait for hashing, so that the caller should refuse the next."""
+        """Whether 8 passwords wait for hashing, so that the caller should refuse the next."""
         return self._waiting >= _MAX_WAITING_HASHES
 
     async def hash(self, password: str) -> str:
-        """Return the Argon2 hash of a password, computed in a thread. Raises TimeoutError."""
+        """Return the Argon2 hash of a password, computed in a thread.
+
+        Raises TimeoutError after 15 seconds.
+        """
         return str(await self._run_in_thread(lambda: self._argon2().hash(password)))
 
     async def matches(self, stored: str | None, password: str) -> bool:
@@ -114,7 +122,7 @@ class Passwords:
         return bool(await self._run_in_thread(lambda: self._verify(stored, password)))
 
     def close(self) -> None:
-        """Cancel waiting hashes and wait for the running ones; blocks."""
+        """Cancel waiting hashes and wait for the running one; blocks the calling thread."""
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     async def _run_in_thread(self, work: Callable[[], Any]) -> Any:
@@ -164,10 +172,11 @@ class Operators(PoolStore):
     async def log_in(
         self, *, name: str, password: str, source: str, browser: str = ""
     ) -> str | TooManyTries | CodeNeeded | None:
-        """Log an operator in; return a session token, or None if name or password is wrong.
+        """Log an operator in by password; return a session token, or None if name or password is wrong.
 
-        `source` is the client's address. TooManyTries refuses the try, CodeNeeded asks for the second
-        factor. Raises TimeoutError if hashing takes over 15 seconds.
+        `source` is the client's address, `browser` its User-Agent. Counts the attempt and appends a refusal
+        to the audit log. Returns TooManyTries, before any hashing, if attempts must wait, and CodeNeeded if a
+        second factor is required. Raises TimeoutError if hashing takes over 15 seconds.
         """
         if self._passwords.busy:
             return TooManyTries(retry_after_seconds=5)
@@ -195,10 +204,11 @@ class Operators(PoolStore):
     async def use_link(
         self, *, token: str, source: str, browser: str = ""
     ) -> str | TooManyTries | CodeNeeded | None:
-        """Log an operator in by a link.
+        """Log an operator in by a login link, which is used up.
 
-        Returns a session token, or None if the link is unknown, used or expired. TooManyTries refuses the
-        attempt, CodeNeeded asks for the second factor.
+        Returns a session token, or None if the link is unknown, used or expired or the operator is disabled.
+        Returns TooManyTries if attempts from the network of `source` must wait, and CodeNeeded if a second
+        factor is required.
         """
         keys = address_key(source)
         wait = await self._tries.begin(keys)
@@ -228,9 +238,12 @@ class Operators(PoolStore):
 
     @store_method
     async def authenticate(self, token: str, *, present: bool = True) -> SignedIn | None:
-        """Return the operator of a session token; None if it is unknown or expired.
+        """Return the operator of a session token;
 
-        `present` False, for refreshes without a person, does not extend the session.
+        None if it is unknown or expired, or the operator is disabled.
+
+        A session expires after SESSION_HOURS, or after IDLE_MINUTES without a request. `present` False, for
+        refreshes without a person, does not count as a request.
         """
         row = await self._pool.fetchrow(
             *_AUTHENTICATE(token_hash=hash_secret(token), present=present),
@@ -241,17 +254,17 @@ class Operators(PoolStore):
 
     @store_method
     async def log_out(self, token: str) -> None:
-        """Delete the login of a token; an unknown token has no effect."""
+        """Delete the session of a token; an unknown token has no effect."""
         await self._pool.execute(
             *_LOG_OUT(token_hash=hash_secret(token)),
         )
 
     async def set_password(self, operator_id: int, password: str, *, by: str, keep: str = "") -> None:
-        """Store a new password and end the operator's other sessions.
+        """Store a new password, and end the operator's other sessions and their push subscriptions.
 
         The session whose token is `keep` stays; login links and unfinished logins are deleted. `by` is the
-        actor in the audit log. Raises WeakPassword, and OfTheProvider for an operator of an identity
-        provider.
+        actor in the audit log. Raises WeakPassword, OfTheProvider for an operator of an identity provider,
+        and TimeoutError if hashing takes over 15 seconds.
         """
         name, by_provider = await self._load_password_user(operator_id)
         if by_provider:
@@ -315,12 +328,15 @@ class Operators(PoolStore):
         return None if broken is None else int(broken["id"])
 
     async def close(self) -> None:
-        """Wait for the running hashes of passwords."""
+        """Cancel waiting hashes of passwords and wait for the running one."""
         await asyncio.to_thread(self._passwords.close)
 
     @store_method
     async def begin(self, operator_id: int, *, how: How, source: str, browser: str = "") -> str | None:
-        """Begin a session and return its token; None if the operator has been disabled."""
+        """Begin a session without further checks and return its token; None if the operator is disabled.
+
+        `how` is the way of the login, stored with the session and in the audit log.
+        """
         async with self._pool.acquire(timeout=_STATEMENT_SECONDS) as connection, connection.transaction():
             token = await begin_login(connection, operator_id, how=how, source=source, browser=browser)
             if token is not None and how == "password":
@@ -360,9 +376,10 @@ async def begin_login(
     source: str,
     browser: str = "",
 ) -> str | None:
-    """Begin a login session in the caller's transaction; return its token, None if the operator is disabled.
+    """Begin a session in the caller's transaction; return its token, None if the operator is disabled.
 
-    Expired sessions are deleted, and the login is recorded in the audit.
+    It lasts SESSION_HOURS. Expired sessions of all operators are deleted, and the login is appended to the
+    audit log.
     """
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     name = await connection.fetchval(
@@ -388,7 +405,11 @@ async def append_audit(
     about: str = "",
     detail: Mapping[str, Any] | None = None,
 ) -> None:
-    """Append a row to the audit chain in the caller's transaction, with ids and numbers only, never text."""
+    """Append an entry to the audit log's hash chain in the caller's transaction.
+
+    Locks the chain until the commit, so that entries follow each other. `about` is the object, `detail` has
+    ids and numbers only, never text.
+    """
     # A separate statement: the next one must see the row that the previous holder of the lock wrote.
     await connection.execute("SELECT pg_advisory_xact_lock(hashtext('evertalk.audit'))", timeout=10)
     line = _APPEND_AUDIT(actor=actor, action=action, about=about, detail=json.dumps(detail or {}))
@@ -396,9 +417,10 @@ async def append_audit(
 
 
 async def create_login_link(database_url: str) -> str:
-    """Return the token of a link that logs the first active admin in, once, within 15 minutes.
+    """Create a link that logs the first active admin in, once, within 15 minutes; return its token.
 
-    Operators of an identity provider are skipped; an `admin` is created if no such admin exists.
+    Operators of an identity provider are skipped; an `admin` is created if no such admin exists. Commits on a
+    separate connection, with an audit entry. Raises StorageUnavailable and exceptions of asyncpg.
     """
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     connection = await connect(database_url)
@@ -426,7 +448,7 @@ async def create_login_link(database_url: str) -> str:
 
 
 def hash_secret(token: str) -> bytes:
-    """Return the stored hash of a token; its 256 random bits make a plain hash enough."""
+    """Return the SHA-256 by which a token is stored; its 256 random bits make a plain hash enough."""
     return hashlib.sha256(token.encode()).digest()
 
 

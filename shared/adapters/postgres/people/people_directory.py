@@ -17,7 +17,10 @@ LISTED_AT_MOST = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonRow:
-    """Person in the list, with numbers of conversations and messages."""
+    """Person in the list, with numbers of conversations and messages.
+
+    `places` are channels, with the chat id for Telegram. Erased turns are not counted.
+    """
 
     public_id: UUID
     kind: str
@@ -33,7 +36,11 @@ class PostgresPeopleDirectory(PoolStore):
 
     @store_method
     async def find(self, search: str = "") -> list[PersonRow]:
-        """Return people, last active first; `search` is a part of a name, an address or an id, "" for all."""
+        """Return at most 200 people, last active first; people of whom nothing is left are not listed.
+
+        `search` is a part of a name, a public id, an address or a title, in any case of letters; "" means
+        all.
+        """
         rows = await self._pool.fetch(*_FIND(pattern=f"%{_literal(search)}%", limit=LISTED_AT_MOST))
         return [PersonRow(**dict(row)) for row in rows]
 
@@ -48,7 +55,11 @@ class PostgresPeopleDirectory(PoolStore):
 
     @store_method
     async def set_legal_hold(self, public_id: UUID, *, on: bool, by: str) -> bool | None:
-        """Place or lift a legal hold; False if nothing changed, None for an unknown person."""
+        """Place a legal hold on a person, or lift it if `on` is False, with an audit entry.
+
+        Lifting includes the people linked to this one. Returns False if nothing changed, None for an unknown
+        person.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             # An erasure takes the same lock: it began before this change, or is refused.
             await connection.execute(ONE_AT_A_TIME)
@@ -64,7 +75,7 @@ class PostgresPeopleDirectory(PoolStore):
 
     @store_method
     async def is_on_hold(self, public_id: UUID) -> bool:
-        """Return whether a legal hold is placed on this person or on one joined to them."""
+        """Return whether a legal hold is placed on this person or on one linked to them."""
         return bool(await self._pool.fetchval(*_IS_ON_HOLD(public_id=public_id)))
 
     @store_method

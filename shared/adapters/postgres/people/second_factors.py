@@ -38,13 +38,15 @@ from shared.core.identity.totp import (
 from shared.core.values.errors import EvertalkError, StorageUnavailable
 
 ISSUER = "Evertalk"
+"""Name of the program that authenticator apps show."""
 SECONDS = 10.0
+"""Maximum seconds to wait for a connection."""
 PENDING_MINUTES = 30
 """Minutes in which a new factor must be confirmed."""
 
 
 class WrongCode(EvertalkError):
-    """The code is not the one of the app, or was used."""
+    """The code is neither one of the app nor a recovery code, or was used."""
 
     sentence = "The code is not the one of the app, or was used."
     code = "wrong_code"
@@ -52,7 +54,7 @@ class WrongCode(EvertalkError):
 
 
 class NoSuchFactor(EvertalkError):
-    """No second factor to confirm or remove."""
+    """The operator has no second factor to confirm or remove, or the first step of the login has expired."""
 
     sentence = "No second factor to confirm or remove."
     code = "no_second_factor"
@@ -106,7 +108,11 @@ class SecondFactors(PoolStore):
 
     @store_method
     async def begin(self, operator_id: int) -> FactorBegun:
-        """Begin a second factor, valid from its first code. Raises OfTheProvider and HasFactor."""
+        """Store a new unconfirmed second factor and return its key; it is valid from its first code.
+
+        It must be confirmed within PENDING_MINUTES, and replaces another unconfirmed one. Raises HasFactor if
+        one is confirmed, and OfTheProvider for an operator of an identity provider or a disabled one.
+        """
         key = secrets.token_bytes(KEY_BYTES)
         sealed = (await asyncio.to_thread(self._encryption)).seal(key, about=_about(operator_id))
         name = await self._pool.fetchval(
@@ -123,10 +129,11 @@ class SecondFactors(PoolStore):
     async def confirm(
         self, operator_id: int, code: str, *, source: str, keep: str = ""
     ) -> tuple[str, ...] | TooManyTries:
-        """Confirm a new factor by a code of the app.
+        """Confirm a new factor by a code of the app, and end the operator's other logins.
 
-        Returns the recovery codes, shown once, and end other logins. TooManyTries refuses the attempt.
-        Raises WrongCode and NoSuchFactor.
+        Returns the recovery codes, which are shown once and stored as hashes. The session of the token `keep`
+        stays. Returns TooManyTries, without a check, if attempts must wait. Raises WrongCode, and
+        NoSuchFactor without an unconfirmed factor.
         """
         drawn = [secrets.token_bytes(RECOVERY_BYTES) for _ in range(RECOVERY_CODES)]
         codes = format_recovery_codes(drawn)
@@ -138,9 +145,9 @@ class SecondFactors(PoolStore):
         return codes
 
     async def remove(self, operator_id: int, code: str, *, source: str) -> TooManyTries | None:
-        """Remove the factor by a code of the app or a recovery code.
+        """Remove the factor by a code of the app or a recovery code, with an audit entry.
 
-        Returns TooManyTries if the attempt is refused. Raises WrongCode and NoSuchFactor.
+        Returns None if it was removed, TooManyTries if attempts must wait. Raises WrongCode and NoSuchFactor.
         """
         if await self.load_state(operator_id) is None:
             raise NoSuchFactor
@@ -154,10 +161,11 @@ class SecondFactors(PoolStore):
     async def log_in(
         self, *, token: str, code: str, source: str, browser: str = ""
     ) -> str | TooManyTries | None:
-        """Complete a login; return the session's token, or None if the code is wrong.
+        """Complete a login by a code; return the session's token, or None if the code is wrong.
 
-        `token` is that of the first step; `code` may be a recovery code. Raises NoSuchFactor if the first
-        step has expired.
+        `token` is that of the first step; `code` may be a recovery code, which is used up. Returns
+        TooManyTries, without a check, if attempts must wait. A refusal is appended to the audit log. Raises
+        NoSuchFactor if the first step has expired.
         """
         step = await self._find_step(token)
         if step is None:
@@ -268,9 +276,9 @@ class SecondFactors(PoolStore):
 
 
 async def reset_factor(pool: Pool, operator_id: int, *, by: str) -> bool:
-    """Delete an operator's second factor without a code, from the command line.
+    """Delete an operator's second factor without a code, and unfinished logins, for the command line.
 
-    Returns False if there was none.
+    Writes an audit entry with the actor `by`. Returns False, without effect, if there was none.
     """
     async with pool.acquire(timeout=SECONDS) as connection, connection.transaction():
         row = await connection.fetchrow(*_ANY(operator_id=operator_id))

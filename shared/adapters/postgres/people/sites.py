@@ -23,7 +23,10 @@ from shared.ports import SealedSecret
 
 
 class PostgresSites(AdminStore):
-    """Store of sites; each method is one transaction and raises StorageUnavailable."""
+    """Store of sites; each method is one transaction and raises StorageUnavailable.
+
+    Changes are appended to the audit log; `by` is the actor there.
+    """
 
     @store_method
     async def list_all(self) -> list[SiteView]:
@@ -43,7 +46,7 @@ class PostgresSites(AdminStore):
 
     @store_method
     async def add(self, site: SiteView, *, by: str) -> bool:
-        """Add a site; False if its name is taken or its agent does not exist."""
+        """Add a site; return False, without effect, if its name is taken or its agent does not exist."""
         async with self._begin() as session:
             agent = await _agent(session, site.agent)
             if agent is None:
@@ -56,7 +59,11 @@ class PostgresSites(AdminStore):
 
     @store_method
     async def change(self, site: SiteView, *, by: str) -> int | None:
-        """Change a site and return the new version; None if its version is no longer `site.version`."""
+        """Replace a site's settings and return the new version.
+
+        Returns None, without effect, if its version is no longer `site.version`. An unknown agent leaves the
+        present one.
+        """
         change = update(SiteTable).where(
             col(SiteTable.name) == site.name, col(SiteTable.version) == site.version
         )
@@ -73,7 +80,10 @@ class PostgresSites(AdminStore):
 
     @store_method
     async def assign_agent(self, name: str, agent: str, *, by: str) -> bool:
-        """Assign an agent to new conversations of a site; False if the site or the agent does not exist."""
+        """Assign an agent to new conversations of a site.
+
+        Returns False, without effect, if the site or the agent does not exist.
+        """
         async with self._begin() as session:
             site, agent_id = await _lock_site(session, name), await _agent(session, agent)
             if site is None or agent_id is None:
@@ -125,14 +135,14 @@ class PostgresSites(AdminStore):
 
     @store_method
     async def list_process_keys(self) -> frozenset[str]:
-        """Return the ids of the secret keys that live processes report with their heartbeats."""
+        """Return ids of the secret keys that processes reported by heartbeat in the last 60 seconds."""
         async with self._begin() as session:
             rows = await (await session.driver()).fetch(_PROCESS_KEYS)
         return frozenset(row["key_id"] for row in rows)
 
     @store_method
     async def add_secret(self, name: str, secret_id: str, sealed: SealedSecret, *, by: str) -> bool:
-        """Add a secret to a site; False if it has two already or does not exist."""
+        """Add a secret to a site; return False, without effect, if it has two already or does not exist."""
         async with self._begin() as session:
             if await _lock_site(session, name) is None:
                 return False
@@ -150,7 +160,10 @@ class PostgresSites(AdminStore):
 
     @store_method
     async def revoke_secret(self, name: str, secret_id: str, *, by: str) -> bool:
-        """Revoke a secret and sign out all identified visitors of the site; False if it does not exist."""
+        """Delete a secret, and with it the tokens of all signed-in visitors of the site.
+
+        Returns False, without effect, if it does not exist.
+        """
         old = delete(SiteSecretTable).where(
             col(SiteSecretTable.site) == name, col(SiteSecretTable.secret_id) == secret_id
         )

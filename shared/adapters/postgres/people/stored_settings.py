@@ -55,9 +55,10 @@ class PostgresStoredSettings(PoolStore):
 
     @store_method
     async def change(self, changes: Mapping[str, str | None], *, seen: int, by: str) -> int | None:
-        """Change settings, by environment name, and return the new version.
+        """Store settings, by environment name, in one transaction and return the new version.
 
-        A value of None removes a setting. `seen` is the version that the operator `by` saw; if a newer one is
+        A value of None or "" removes a setting. Secrets are sealed. The change is appended to the audit log
+        and announced to all processes. `seen` is the version that the operator `by` saw; if a newer one is
         stored, nothing changes and the result is None.
         """
         async with self._pool.acquire() as connection, connection.transaction():
@@ -112,7 +113,10 @@ class SettingsNews:
         self._next_try = 0.0
 
     async def wait(self, seconds: float) -> None:
-        """Return when a change is announced, after `seconds` at the latest."""
+        """Wait until a change is announced, for `seconds` at most; raises nothing if it cannot listen.
+
+        The caller does not learn which of both happened, and polls the version in either case.
+        """
         await self._listen()
         try:
             async with asyncio.timeout(seconds):
@@ -122,6 +126,7 @@ class SettingsNews:
         self._changed.clear()
 
     async def close(self) -> None:
+        """Close the connection that listens, if there is one."""
         if self._connection is not None:
             await self._connection.close(timeout=2)
 

@@ -16,7 +16,10 @@ TICKET_SECONDS = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TicketHolder:
-    """Visitor for whom a ticket was issued, and the options of the stream stored with it."""
+    """Visitor for whom a ticket was issued, and the options of the stream stored with it.
+
+    `wishes` are these options, empty if none were stored.
+    """
 
     row: VisitorRow
     wishes: Mapping[str, Any]
@@ -30,7 +33,10 @@ class PostgresTickets(PoolStore):
 
     @store_method
     async def issue(self, row: VisitorRow, wishes: Mapping[str, Any]) -> str:
-        """Return a new ticket, valid for TICKET_SECONDS; only its hash is stored."""
+        """Store a new ticket of a visitor, valid for TICKET_SECONDS, and return it; only its hash is stored.
+
+        `wishes` are options of the stream, which `redeem` returns.
+        """
         ticket = generate_token()
         await self._pool.execute(
             *_ISSUE(

@@ -19,6 +19,7 @@ from shared.core.session.turns import title_of
 from shared.core.values.messages import blocks_from_json, text_without_files
 
 TOKEN_BYTES = 32
+"""Random bytes of a visitor's token."""
 YEARS = 1
 """Years for which a token is valid after its last use."""
 
@@ -85,10 +86,10 @@ class PostgresVisitors(PoolStore):
 
     @store_method
     async def find(self, token: str, *, network: str | None = None) -> VisitorRow | None:
-        """Return the visitor of a token, None if it is invalid.
+        """Return the visitor of a token; None if it is unknown or expired.
 
-        A visit renews the token of an anonymous visitor. `network` is a hash of the client's network, to
-        which spending is attributed.
+        A visit extends the token of an anonymous visitor by YEARS, at most once a minute. `network` is a hash
+        of the client's network, to which spending is attributed; None stores none.
         """
         row = await self._pool.fetchrow(*_FIND(token_hash=hash_token(token), network=network))
         return None if row is None else build_visitor(row)
@@ -134,9 +135,10 @@ class PostgresVisitors(PoolStore):
 
     @store_method
     async def begin_conversation(self, address_id: int) -> UUID:
-        """Create a conversation at a new address with the site's agent and return its public id.
+        """Create a conversation with the site's agent at a new address of the visitor; return its public id.
 
-        An empty one is reused.
+        A conversation of the visitor without any event is returned instead. Two calls at once return the same
+        one.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_ONE_BEGINS(address_id=address_id))
@@ -149,17 +151,17 @@ class PostgresVisitors(PoolStore):
 
     @store_method
     async def name_conversation(self, address_id: int, title: str) -> None:
-        """Store the title that the person chose for the conversation of an address."""
+        """Store the title that the person chose for the conversation of an address; "" removes it."""
         await self._pool.execute(*_NAME_CONVERSATION(address_id=address_id, title=title))
 
     @store_method
     async def revoke(self, token: str) -> None:
-        """Delete a token, so that it opens nothing."""
+        """Delete a visitor's token, so that it opens nothing; no effect if it is unknown."""
         await self._pool.execute(*_REVOKE(token_hash=hash_token(token)))
 
     @store_method
     async def note_refused(self, site: str, origin: str) -> None:
-        """Record an origin that was refused; the REFUSED_KEPT latest of each site are kept."""
+        """Count an origin that a site refused; the REFUSED_KEPT latest of each site are kept."""
         await self._pool.execute(*_REFUSED(site=site, origin=origin))
         await self._pool.execute(*_FORGOTTEN(site=site, kept=REFUSED_KEPT))
 
@@ -178,9 +180,10 @@ class PostgresVisitors(PoolStore):
     async def create(
         self, token: str, *, site: str, timezone: str | None = None, network: str | None = None
     ) -> VisitorRow | None:
-        """Create a visitor with session and address; return None if there is no such site.
+        """Create an anonymous visitor with session and address, opened by `token` for YEARS.
 
-        If two tabs send the same new token at once, both get the same visitor.
+        If two tabs send the same new token at once, both get the same visitor. `timezone` is an IANA name and
+        `network` a hash of the client's network, None if unknown. Returns None if there is no such site.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(
@@ -322,7 +325,7 @@ A known token is moved to the new address.
 
 
 def build_visitor(row: asyncpg.Record) -> VisitorRow:
-    """Return the visitor of a row."""
+    """Return the visitor of a row that has all fields, with the session's id as `public_id`."""
     return build_value(VisitorRow, row, session_public_id=row["public_id"])
 
 
@@ -346,7 +349,7 @@ def hash_token(token: str) -> bytes:
 
 
 REFUSED_KEPT = 50
-"""Refused origins kept per site."""
+"""Maximum refused origins that are kept per site, the latest."""
 _REFUSED = Named("""
 INSERT INTO refused_origins (site, origin) VALUES (:site, :origin)
 ON CONFLICT (site, origin) DO UPDATE SET refused = refused_origins.refused + 1, last_at = now()
