@@ -114,22 +114,25 @@ SELECT hash FROM notes WHERE {_FAMILY} AND forgotten_at IS NOT NULL AND undo_unt
 
 
 class PostgresConsolidation(PoolStore):
-    """Store for tidying; only `apply_plan` needs one transaction, other methods can be repeated."""
+    """Store for tidying; only `apply_plan` needs one transaction, other methods can be repeated.
+
+    Each method raises StorageUnavailable.
+    """
 
     @store_method
     async def request_due(self, *, timezone: str, hour: int, limit: int = 100) -> list[int]:
-        """Insert at most `limit` tidy jobs that are due today, once `hour` has passed in `timezone`.
+        """Insert tidy jobs of at most `limit` people that are due today; return the jobs' ids.
 
-        Returns the new jobs' ids.
+        None before `hour` in `timezone`. Also deletes expired lists of notes.
         """
         await self._pool.execute("DELETE FROM note_lists WHERE expires_at < now()")
         return [row["id"] for row in await self._pool.fetch(*_ASK(timezone=timezone, hour=hour, limit=limit))]
 
     @store_method
     async def load_live_notes(self, session_id: int) -> tuple[LiveNote, ...]:
-        """Return the live notes of the session's person with all agents.
+        """Return the live notes of the session's person with all agents, newest first, at most NOTES_AT_MOST.
 
-        Missing gists are computed and stored.
+        Missing gists, by which similar notes are found, are computed and stored.
         """
         rows = await self._pool.fetch(*_LIVE(session_id=session_id, notes_at_most=NOTES_AT_MOST))
         missing = {row["id"]: list(gist_of(row["text"])) for row in rows if not row["gist"]}
@@ -149,8 +152,9 @@ class PostgresConsolidation(PoolStore):
     async def apply_plan(self, job: JobClaim, plan: TidyPlan) -> Mapping[str, int]:
         """Apply the steps of a plan that are still possible, and erase notes past their undo time.
 
-        Returns the numbers `{doubles, expired, let_go, parts}`; `let_go` are erased notes, `parts` deleted
-        parts of stored requests. Raises LeaseLost.
+        Returns the numbers `{doubles, expired, let_go, parts}`: replaced notes, expired notes, erased notes,
+        and deleted parts of stored requests. Notes of a person on legal hold are not erased. Raises LeaseLost
+        if another worker has the job.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await still_mine(connection, job)

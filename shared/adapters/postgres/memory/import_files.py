@@ -15,7 +15,7 @@ LEASE_SECONDS = 30
 
 
 class TooManyImports(BadInput):
-    """The deployment is receiving the maximum number of files."""
+    """The deployment is already receiving or importing MOST_FILES files."""
 
     sentence = "The deployment receives as many files as it may."
     code = "too_many_imports"
@@ -28,8 +28,8 @@ class PostgresImportFiles(PoolStore):
     async def begin(self, session_id: int, *, size: int, mark: str) -> ImportFile:
         """Return the upload of this file by the session's person: an interrupted one, else a new one.
 
-        `mark` identifies the file. Another upload of the person is replaced, unless it is being imported.
-        Raises TooManyImports and UnknownSession.
+        `size` is in bytes; `mark` identifies the file. Another upload of the person is deleted, unless it is
+        being imported: then that one is returned. Raises TooManyImports and UnknownSession.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             contact_id = await connection.fetchval(*_PERSON(session_id=session_id))
@@ -75,7 +75,7 @@ class PostgresImportFiles(PoolStore):
 
     @store_method
     async def start(self, file: ImportFile, *, me: str) -> bool:
-        """Queue an examined file for import; return False if it is not ready.
+        """Queue an examined file for import; return False, without effect, unless its state is "ready".
 
         `me` is the person's name in the export.
         """
@@ -83,20 +83,23 @@ class PostgresImportFiles(PoolStore):
 
     @store_method
     async def delete(self, file: ImportFile) -> None:
-        """Delete an upload with its pieces."""
+        """Delete an upload with its pieces; a worker that imports it stops at its next write."""
         await self._pool.execute(*_DELETE(file_id=file.id))
 
     @store_method
     async def claim(self) -> ImportFile | None:
-        """Claim and return a file that waits for a worker or whose worker died; None if there is none."""
+        """Claim and return a file that waits to be examined or imported, or whose worker died.
+
+        No other worker gets it for LEASE_SECONDS. Returns None if there is none.
+        """
         row = await self._pool.fetchrow(*_CLAIM(seconds=LEASE_SECONDS))
         return None if row is None else _file(row)
 
     @store_method
     async def extend(self, file: ImportFile, *, stored: int) -> bool:
-        """Extend the claim and store the number of imported messages.
+        """Extend the claim by LEASE_SECONDS and store the number of imported messages.
 
-        Returns False if the claim is lost or the file deleted.
+        Returns False if the claim is lost or the file was deleted.
         """
         found = await self._pool.fetchval(
             *_EXTEND(file_id=file.id, epoch=file.epoch, stored=stored, seconds=LEASE_SECONDS)
@@ -119,9 +122,10 @@ class PostgresImportFiles(PoolStore):
         self, file: ImportFile, state: FileState, *, found: FoundPast | None = None, error: str = "",
         stored: int = 0,
     ) -> bool:  # fmt: skip
-        """End a claim with its result; return False if the claim is lost or the file deleted.
+        """End a claim with the file's new state; return False if the claim is lost or the file was deleted.
 
-        The pieces of a file that is done or has failed are deleted.
+        `found` is what the file contains, None keeps the stored value; `error` is "" without one; `stored` is
+        the number of imported messages. The pieces of a file that is done or has failed are deleted.
         """
         source, numbers = (None, None) if found is None else (found.source, _numbers(found))
         async with self._pool.acquire() as connection, connection.transaction():

@@ -30,15 +30,15 @@ class PostgresImportSummaries(PoolStore):
 
     @store_method
     async def request_due(self) -> int:
-        """Insert a job for each import that waits for a summary and has no job; return their number.
+        """Insert a job for each of at most 100 imports that wait for a summary and have no job.
 
-        An import whose last job died gets a new one after an hour.
+        Returns the number of jobs. An import whose last job died gets a new one after an hour.
         """
         return len(await self._pool.fetch(_REQUEST))
 
     @store_method
     async def load(self, session_id: int) -> ImportToSummarise | None:
-        """Return an import with its progress; None if it was undone or is not complete."""
+        """Return an import with its progress; None if it was undone, is not complete or is no import."""
         row = await self._pool.fetchrow(*_LOAD(session_id=session_id))
         if row is None:
             return None
@@ -55,7 +55,10 @@ class PostgresImportSummaries(PoolStore):
 
     @store_method
     async def load_sizes(self, session_id: int, *, first: int, last: int) -> tuple[TurnSize, ...]:
-        """Return the sizes of the turns `first` to `last` in their order, without reading their texts."""
+        """Return estimated tokens and time of the turns `first` to `last` in their order.
+
+        Their texts are not read.
+        """
         rows = await self._pool.fetch(*_SIZES(session_id=session_id, first=first, last=last))
         return tuple(TurnSize(turn=row["turn_no"], tokens=row["tokens"], at=row["at"]) for row in rows)
 
@@ -70,10 +73,10 @@ class PostgresImportSummaries(PoolStore):
         self, job: JobClaim, seen: ImportToSummarise, turns: tuple[int, int], *, ledger: Ledger | None,
         passages: Sequence[SummaryPassage], audit: Mapping[str, Any], model: str, spent: Sequence[Spending],
     ) -> None:  # fmt: skip
-        """Store the summary of a range of turns with its cost.
+        """Store the summary of the turns `turns` (first, last) with its passages, and book its model calls.
 
-        `ledger` None marks it as done without a summary. Raises LeaseLost, and StaleView if the import
-        was undone, stopped or summarised meanwhile.
+        `ledger` None marks the turns as done without a summary. Raises LeaseLost if another worker has the
+        job, and StaleView if the import was undone, stopped or summarised since `seen`.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_WAIT_FOR_INDEXER(session_id=job.session_id))
@@ -99,9 +102,9 @@ class PostgresImportSummaries(PoolStore):
 
     @store_method
     async def end(self, job: JobClaim, seen: ImportToSummarise, state: SummariesState) -> None:
-        """Set the final state of an import's summaries, unless they have changed since `seen`.
+        """Set the state of an import's summaries, unless they are stopped or have advanced since `seen`.
 
-        Raises LeaseLost.
+        Raises LeaseLost if another worker has the job.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await still_mine(connection, job)
@@ -109,9 +112,10 @@ class PostgresImportSummaries(PoolStore):
 
     @store_method
     async def switch(self, session_id: int, import_id: str, *, on: bool) -> bool:
-        """Resume (`on`) or stop the summaries of an import.
+        """Resume the summaries of an import, or stop them if `on` is False; finished ones stay finished.
 
-        Returns False if the session's person has no such import.
+        `import_id` is the public id of the import's session. Returns False if the session's person has no
+        such complete import.
         """
         return (
             await self._pool.fetchval(*_SWITCH(session_id=session_id, import_id=import_id, on=on)) is not None

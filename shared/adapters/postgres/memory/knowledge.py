@@ -18,7 +18,10 @@ HITS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFile:
-    """Stored knowledge file; `uploaded_by` is an operator, None for a file of the agent's folder."""
+    """Stored knowledge file with its number of passages.
+
+    `uploaded_by` is the operator who uploaded it, None for a file of the agent's folder.
+    """
 
     path: str
     passages: int
@@ -37,7 +40,10 @@ class PostgresKnowledge(PoolStore):
 
     @store_method
     async def replace(self, agent_id: int, path: str, *, sha256: bytes, passages: Sequence[Passage]) -> None:
-        """Replace all passages of a folder file; a file without passages is stored too."""
+        """Store a file of the agent's folder in place of all its former passages.
+
+        A file without passages is stored too, so that it is not read again.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_LOCK(agent_id=agent_id, path=path))
             await _write(connection, agent_id, path, sha256, passages, by=None)
@@ -46,9 +52,10 @@ class PostgresKnowledge(PoolStore):
     async def upload(
         self, agent_id: int, path: str, *, sha256: bytes, passages: Sequence[Passage], by: str, most: int
     ) -> Literal["kept", "full", "taken"]:
-        """Store an uploaded file, or return why not.
+        """Store an uploaded file, in place of one with the same name; return "kept", or why it is refused.
 
-        "full" means over `most` passages, "taken" that the agent's folder has a file of this name.
+        "full" means that the agent would have over `most` passages, "taken" that its folder has a file of
+        this name. `by` is the operator.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_LOCK(agent_id=agent_id, path=""))
@@ -69,7 +76,7 @@ class PostgresKnowledge(PoolStore):
 
     @store_method
     async def search(self, agent_id: int, text: str) -> list[KnowledgeHit]:
-        """Return at most HITS passages that have any word of the text, best first."""
+        """Return at most HITS passages of an agent that have any word of the text, best first."""
         rows = await self._pool.fetch(
             *_SEARCH(
                 agent_id=agent_id, words=searchable(text).split(), dictionaries=list(DICTIONARIES), limit=HITS
@@ -79,12 +86,12 @@ class PostgresKnowledge(PoolStore):
 
     @store_method
     async def discard(self, agent_id: int, path: str) -> bool:
-        """Delete an uploaded file; return False if there is none of this name."""
+        """Delete an uploaded file; return False if there is none of this name. Folder files stay."""
         return bool(await self._pool.fetch(*_DISCARD(agent_id=agent_id, path=path)))
 
     @store_method
     async def remove(self, agent_id: int, paths: Sequence[str]) -> None:
-        """Delete folder files that no longer exist in the folder."""
+        """Delete the stored passages of these folder files; uploaded files stay."""
         await self._pool.execute(*_REMOVE(agent_id=agent_id, paths=list(paths)))
 
 

@@ -40,7 +40,11 @@ MOST_VERSIONS = 100
 
 
 class PostgresNotes(PoolStore):
-    """Store of notes; each method is one transaction. Writers of one person's notes wait for each other."""
+    """Store of notes; each method is one transaction and raises StorageUnavailable.
+
+    Methods that change notes wait for each other per person. A NoteSource says whose notes are meant and who
+    asks; its notes are those of one person, including linked ones, with one agent.
+    """
 
     @store_method
     async def load_owner(self, session_id: int) -> NoteSource:
@@ -54,10 +58,10 @@ class PostgresNotes(PoolStore):
     async def find(
         self, whose: NoteSource, stems: Sequence[str], *, limit: int, everything: bool = False
     ) -> NotesFound:
-        """Return notes with any of the word stems, most matches first; without stems the newest notes.
+        """Return at most `limit` notes with any of the word stems, most matches first.
 
-        `everything` includes replaced and archived notes. The result's `total` also counts notes beyond
-        `limit`.
+        Without stems returns the newest notes. `everything` includes replaced and archived notes. The
+        result's `total` also counts notes beyond `limit`; it is 0 if none is found.
         """
         given: dict[str, Any] = {
             "contact_id": whose.contact_id, "scope": whose.scope, "limit": limit, "everything": everything,
@@ -68,9 +72,11 @@ class PostgresNotes(PoolStore):
 
     @store_method
     async def save(self, note: NewNote, source: NoteSource) -> NoteResult:
-        """Save a note, unless it is already stored, was forgotten on purpose, or the turn has saved too many.
+        """Save a note with an event for screens; `outcome` of the result says whether it is stored.
 
-        `outcome` of the result says which. Raises LeaseLost.
+        It is "saved", also if the same tool call saved it before a crash. It is "known" if a note says the
+        same, "replaced" if a newer one replaced that, "blocked" if the person forgot it, and "too_many" after
+        SAVES_PER_TURN notes of a turn. Raises LeaseLost if the turn was claimed again.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await _begin(connection, source)
@@ -88,9 +94,11 @@ class PostgresNotes(PoolStore):
 
     @store_method
     async def change(self, short_id: str, note: NewNote, source: NoteSource) -> NoteResult:
-        """Replace a note by a new text.
+        """Replace a note by a new text, with an event for screens; `outcome` says whether that was done.
 
-        `outcome` of the result says whether that was possible. Raises LeaseLost.
+        It is "changed", "known" if the text is the same, "unknown" without such a note, "replaced" if it has
+        a newer version, and "blocked" if the person forgot a note with the new text. Raises LeaseLost if the
+        turn was claimed again.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await _begin(connection, source)
@@ -144,9 +152,10 @@ class PostgresNotes(PoolStore):
 
     @store_method
     async def restore_version(self, short_id: str, version: str, source: NoteSource) -> NoteResult:
-        """Replace a note by its former version with the short id `version`; repeating it has no effect.
+        """Replace a note by its former version with the short id `version`, with an event for screens.
 
-        Raises LeaseLost.
+        `outcome` is "changed", "known" if it is the present text, "replaced" if the note has a newer version,
+        and "unknown" without such a note or version. Raises LeaseLost if the turn was claimed again.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await _begin(connection, source)
@@ -171,18 +180,19 @@ class PostgresNotes(PoolStore):
 
     @store_method
     async def find_sources(self, session_id: int, note_ids: Sequence[int]) -> Mapping[int, int]:
-        """Return the number of the session's message from which each note was taken.
+        """Return, by note id, the number of the session's message from which the note was taken.
 
-        Notes without one are left out.
+        Notes of other sessions and without a message are left out.
         """
         rows = await self._pool.fetch(*sql.SOURCES(session_id=session_id, note_ids=list(note_ids)))
         return {row["id"]: row["seq"] for row in rows}
 
     @store_method
     async def archive(self, short_id: str, source: NoteSource) -> NoteResult:
-        """Archive a note, which can be restored for `UNDO_DAYS` days. Raises LeaseLost.
+        """Archive a note, which can be restored for UNDO_DAYS days and is then erased.
 
-        Repeating has no effect.
+        `outcome` is "forgotten", also for an archived one, and "unknown" without such a live note. Raises
+        LeaseLost if the turn was claimed again.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await _begin(connection, source)
@@ -197,7 +207,11 @@ class PostgresNotes(PoolStore):
 
     @store_method
     async def restore(self, short_id: str, source: NoteSource) -> NoteResult:
-        """Restore an archived note; the outcome is `gone` after `UNDO_DAYS` days. Raises LeaseLost."""
+        """Restore an archived note, with an event for screens.
+
+        `outcome` is "restored", "known" if it is not archived, "gone" if it was erased or UNDO_DAYS have
+        passed, and "unknown" without such a note. Raises LeaseLost if the turn was claimed again.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await _begin(connection, source)
             row = await _find_by_short_id(connection, short_id, source)
@@ -229,7 +243,10 @@ class PostgresNotes(PoolStore):
     async def load_sent(
         self, whose: NoteSource, note_ids: Sequence[int], texts: Sequence[str], *, limit: int
     ) -> tuple[KeptNote, ...]:
-        """Return the owner's notes with these row ids or texts, without erased ones."""
+        """Return at most `limit` of the owner's notes with these row ids or texts, the most important first.
+
+        Erased notes are left out; replaced and archived ones are not.
+        """
         query = sql.SENT(
             contact_id=whose.contact_id, scope=whose.scope, note_ids=list(note_ids),
             hashes=[note_hash(text) for text in texts], limit=limit,
@@ -238,10 +255,10 @@ class PostgresNotes(PoolStore):
 
     @store_method
     async def erase(self, whose: NoteSource, note_ids: Sequence[int]) -> int:
-        """Erase notes, those they replaced, and rows that contain their text.
+        """Erase notes, those that they replaced, and rows that contain their text; return their number.
 
-        Returns the number of erased notes. Their hashes stay, so that no job saves them again from the
-        log. Raises OnHold if the person's data are on legal hold.
+        Notes that were erased before do not count. Their hashes stay, so that no job saves them again from
+        the log. Raises LeaseLost if the turn was claimed again, and OnHold if the person is on legal hold.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await _begin(connection, whose)
@@ -266,7 +283,10 @@ class PostgresNotes(PoolStore):
     async def store_list(
         self, session_id: int, address_id: int, purpose: str, note_ids: Sequence[int]
     ) -> None:
-        """Store for ten minutes which notes were listed for an address, in their order."""
+        """Store for ten minutes which notes were listed for an address, in their order.
+
+        It replaces the former list. `purpose` "forget" marks a preview of forgetting.
+        """
         await self._pool.execute(
             *sql.KEEP_LIST(
                 session_id=session_id, address_id=address_id, purpose=purpose, note_ids=list(note_ids)
@@ -277,9 +297,9 @@ class PostgresNotes(PoolStore):
     async def take_list(
         self, session_id: int, address_id: int, *, number: int | None
     ) -> tuple[int, ...] | None:
-        """Return row ids of the stored list of notes at this address, and delete the list.
+        """Return row ids from the list of notes stored for this address, and delete the list.
 
-        Returns the id at position `number` (from 1); for None all ids, if the list is a preview of
+        Returns the id at position `number`, from 1. With None, returns all ids if the list is a preview of
         forgetting. Returns None if there is no such list or position; the list then stays.
         """
         async with self._pool.acquire() as connection, connection.transaction():
@@ -296,7 +316,11 @@ class PostgresNotes(PoolStore):
 async def erase_notes(
     connection: Connection, contact_id: int, rows: Sequence[Record], *, actor: str = "memory"
 ) -> None:
-    """Erase the text of notes and of rows that contain it, such as events and parts of requests."""
+    """Erase the text of notes, and rows that contain it, in the caller's transaction.
+
+    Such rows are events, texts of flushes, and parts of stored requests. `rows` are rows of notes. An entry
+    of the erasure log with `actor` is stored.
+    """
     ids = [row["id"] for row in rows]
     for row in rows:
         if not row["gist"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from shared.adapters.postgres.db.pool import Named
 
 LIVE = "n.superseded_by IS NULL AND n.forgotten_at IS NULL"
+"""SQL condition that note `n` is neither replaced nor forgotten."""
 
 _COLUMNS = """n.*, CASE WHEN n.forgotten_at IS NULL AND n.superseded_by IS NULL THEN 'kept'
        WHEN n.forgotten_at IS NULL THEN 'replaced'
@@ -14,27 +15,37 @@ _OURS = "n.contact_id IN (SELECT contact_family(:contact_id)) AND n.scope = :sco
 WHOSE = Named("""
 SELECT s.contact_id, a.name AS scope FROM sessions s JOIN agents a ON a.id = s.agent_id WHERE s.id = :session_id
 """)
+"""Select the person and agent of a session, who own its notes; no row for an unknown session."""
 
 LOCK_CONTACT = Named("SELECT id FROM contacts WHERE id = :contact_id FOR NO KEY UPDATE")
+"""Lock a contact, under which notes of one person are written one after the other."""
 
 STILL_MINE = Named("""
 SELECT true FROM sessions WHERE id = :session_id AND turn_epoch = :epoch
    AND answered_turn = :turn - 1 FOR NO KEY UPDATE
 """)
+"""Lock the session of a claimed turn; no row if the claim with this epoch is lost."""
 
 BY_CALL = Named(f"SELECT {_COLUMNS} FROM notes n WHERE n.call_key = :call_key")
+"""Select the note that a tool call stored; no row if it stored none."""
 
 BY_SHORT_ID = Named(
     f"SELECT {_COLUMNS} FROM notes n WHERE {_OURS} AND left(n.public_id::text, 8) = :start LIMIT 2"
 )
+"""Select at most two notes whose public id begins with `start`; two mean that it is ambiguous."""
 
 BY_ID = Named(f"SELECT {_COLUMNS} FROM notes n WHERE {_OURS} AND n.id = :note_id")
+"""Select a note of a person and agent by its row id, in any state."""
 
 SENT = Named(f"""
 SELECT {_COLUMNS} FROM notes n
  WHERE {_OURS} AND n.text <> '' AND (n.id = ANY (:note_ids::bigint[]) OR n.hash = ANY (:hashes::bytea[]))
  ORDER BY n.importance DESC, n.id LIMIT :limit
 """)
+"""Select notes of a person and agent with these ids or hashes of text, the most important first.
+
+Erased notes are left out.
+"""
 
 NEWEST = Named(f"""
 SELECT {_COLUMNS}, f.total FROM (
@@ -44,6 +55,10 @@ SELECT {_COLUMNS}, f.total FROM (
         ORDER BY place LIMIT :limit) f
   JOIN notes n USING (id) ORDER BY f.place
 """)
+"""Select the newest notes of a person and agent, with the `total` beyond `limit`.
+
+`everything` includes replaced and archived notes.
+"""
 
 FIND = Named(f"""
 SELECT {_COLUMNS}, f.total FROM (
@@ -59,9 +74,10 @@ SELECT {_COLUMNS}, f.total FROM (
         WHERE w.hits > 0 ORDER BY place LIMIT :limit) f
   JOIN notes n USING (id) ORDER BY f.place
 """)
-"""Select notes of a person that share words with a question.
+"""Select notes of a person and agent that contain any of the stems, with the `total` beyond `limit`.
 
-The order is by the number of shared words, then by importance.
+The order is by the number of contained stems, then by importance. `everything` includes replaced and archived
+notes.
 """
 
 SAVES_OF_TURN = Named("""
@@ -69,6 +85,7 @@ SELECT count(*) FROM turn_steps
  WHERE session_id = :session_id AND turn_no = :turn AND tool = :tool
    AND (status = 'done' OR status = 'intent' AND call_id < :call_id)
 """)
+"""Select how many notes a turn has saved before the tool call `call_id`."""
 
 TWINS = Named(f"""
 SELECT {_COLUMNS}, n.hash = :hash AS same FROM notes n
@@ -80,7 +97,7 @@ SELECT {_COLUMNS}, n.hash = :hash AS same FROM notes n
                >= 0.8 * greatest(cardinality(n.gist), cardinality(:gist::int[])))
  ORDER BY n.superseded_by IS NULL AND n.forgotten_at IS NULL DESC, n.id LIMIT 100
 """)
-"""Select notes of the same or a similar text; the program compares them exactly."""
+"""Select at most 100 notes of the same or a similar text; the program compares them exactly."""
 
 READABLE = Named("""
 SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, e.replaces_seq,
@@ -116,7 +133,10 @@ VALUES (:contact_id, :scope, :kind, :text, :subject, :importance, :hash, :author
         coalesce(:said_at, now()))
 RETURNING {_COLUMNS}
 """)
-"""Insert a note; the unique hash of a person's notes refuses a second note of the same text."""
+"""Insert a note and select it; the unique hash refuses a second note of the same text.
+
+No row if a trigger refuses the note because its turn was erased.
+"""
 
 REVIVE = Named(f"""
 UPDATE notes n SET text = :text, subject = :subject, importance = :importance, event_date = :event_date,
@@ -125,8 +145,13 @@ UPDATE notes n SET text = :text, subject = :subject, importance = :importance, e
        superseded_reason = '', forgotten_at = NULL, undo_until = NULL, expired_at = NULL, observed_at = now()
  WHERE n.id = :note_id RETURNING {_COLUMNS}
 """)
+"""Make a forgotten or replaced note live again with new text and date.
+
+`authority` NULL keeps the stored one.
+"""
 
 UNCHAIN = Named("UPDATE notes SET superseded_by = NULL, superseded_reason = '' WHERE id = :note_id")
+"""Undo that a note was replaced."""
 
 SUPERSEDE = Named("""
 WITH o AS (
@@ -136,6 +161,7 @@ WITH o AS (
 )
 INSERT INTO note_changes (contact_id, old_id, new_id, cause) SELECT contact_id, id, :kept_id, :cause FROM o
 """)
+"""Replace live notes by the note `kept_id`, with a row in the history of changes for each."""
 
 VERSIONS = Named(f"""
 WITH RECURSIVE former AS (
@@ -180,11 +206,13 @@ PUT_AWAY = Named(f"""
 UPDATE notes n SET forgotten_at = now(), undo_until = now() + make_interval(days => :undo_days)
  WHERE n.id = :note_id RETURNING {_COLUMNS}
 """)
+"""Archive a note, which can be restored for `undo_days`."""
 
 BRING_BACK = Named(f"""
 UPDATE notes n SET forgotten_at = NULL, undo_until = NULL
  WHERE n.id = :note_id AND n.undo_until > now() RETURNING {_COLUMNS}
 """)
+"""Restore an archived note; no row after its undo time."""
 
 HEIR = Named(f"""
 WITH RECURSIVE chain AS (
@@ -193,6 +221,10 @@ WITH RECURSIVE chain AS (
 )
 SELECT {_COLUMNS} FROM notes n JOIN chain c USING (id) WHERE {LIVE}
 """)
+"""Select the live note that replaces a note, perhaps through others, or the note itself.
+
+No row if that note was forgotten.
+"""
 
 CLOSURE = Named(f"""
 WITH RECURSIVE chain AS (
@@ -201,14 +233,17 @@ WITH RECURSIVE chain AS (
 )
 SELECT {_COLUMNS} FROM notes n JOIN chain c USING (id) ORDER BY n.id
 """)
+"""Select notes of a person and agent with all notes that they replaced, in any state."""
 
 SET_GIST = Named("UPDATE notes SET gist = :gist WHERE id = :note_id")
+"""Store the gist of a note, by which similar notes are found."""
 
 ERASE = Named("""
 UPDATE notes SET text = '', subject = '', event_date = NULL, undo_until = NULL,
        forgotten_at = coalesce(forgotten_at, now())
  WHERE id = ANY (:note_ids::bigint[])
 """)
+"""Delete the text of notes; their rows and hashes stay."""
 
 LOG_ERASURE = Named("""
 INSERT INTO erasures (contact_hash, actor, scope, state, counts, about, at, finished_at)
@@ -235,6 +270,7 @@ ERASE_STRAY = Named("""
 UPDATE flushes SET stray_text = ''
  WHERE id IN (SELECT flush_id FROM notes WHERE id = ANY (:note_ids::bigint[]))
 """)
+"""Delete the text that flushes of these notes wrote beside them."""
 
 ERASE_PARTS = Named(f"""
 DELETE FROM prompt_parts p USING (
@@ -268,13 +304,16 @@ VALUES (:session_id, :address_id, :purpose, :note_ids, now() + interval '10 minu
 ON CONFLICT (session_id, address_id) DO UPDATE
    SET purpose = excluded.purpose, note_ids = excluded.note_ids, expires_at = excluded.expires_at
 """)
+"""Store a list of notes for an address, valid for ten minutes, in place of the former one."""
 
 LOCK_LIST = Named("""
 SELECT purpose, note_ids FROM note_lists WHERE session_id = :session_id AND address_id = :address_id
    AND expires_at > now() FOR UPDATE
 """)
+"""Select and lock the list of notes of an address; no row if there is none or it has expired."""
 
 DROP_LIST = Named("DELETE FROM note_lists WHERE session_id = :session_id AND address_id = :address_id")
+"""Delete the list of notes of an address."""
 
 ADD_EVENT = Named("""
 WITH s AS (

@@ -22,9 +22,10 @@ class PostgresPassageVectors(PoolStore):
 
     @store_method
     async def load_unencoded(self, encoder: str, *, after: int, limit: int) -> UnencodedPassages | None:
-        """Return at most `limit` passages without a vector of this model, of the first listed session.
+        """Return at most `limit` passages without a vector of the model `encoder`, of one session.
 
-        None if no later session is listed.
+        It is the listed session with the lowest id above `after`; its passages may be none. Returns None if
+        no later session is listed.
         """
         async with self._pool.acquire() as connection:
             listed = await connection.fetchrow(*_LISTED(after=after))
@@ -51,16 +52,19 @@ class PostgresPassageVectors(PoolStore):
 
     @store_method
     async def store(self, session_id: int, encoder: str, encoded: Sequence[EncodedPassage]) -> int:
-        """Store vectors of passages that still have the text; return their number."""
+        """Store vectors of passages whose text is still the encoded one; return their number.
+
+        A vector None is stored too: that text has none.
+        """
         return len(
             await self._pool.fetch(*_STORE(session_id=session_id, encoder=encoder, **_columns(encoded)))
         )
 
     @store_method
     async def list_other_encoders(self, encoder: str) -> int:
-        """List sessions and notes that have vectors of another model.
+        """List sessions and notes that have vectors of another model, to be encoded again.
 
-        Returns how many were added to the lists.
+        At most 200 sessions and 1,000 notes at once. Returns how many were added to the lists.
         """
         sessions = await self._pool.fetch(*_LIST_OTHERS(encoder=encoder, limit=SESSIONS_AT_ONCE))
         notes = await self._pool.fetch(*_LIST_OTHER_NOTES(encoder=encoder, limit=NOTES_LISTED_AT_ONCE))
@@ -68,13 +72,16 @@ class PostgresPassageVectors(PoolStore):
 
     @store_method
     async def load_unencoded_notes(self, limit: int) -> tuple[tuple[int, str], ...]:
-        """Return (id, text) of at most `limit` notes without a vector of the present model, newest first."""
+        """Return (id, text) of at most `limit` notes that are listed for encoding, newest first."""
         rows = await self._pool.fetch(*_UNENCODED_NOTES(limit=limit))
         return tuple((row["id"], row["text"]) for row in rows)
 
     @store_method
     async def store_notes(self, encoder: str, encoded: Sequence[EncodedPassage]) -> int:
-        """Store vectors of notes that still have the text; return their number."""
+        """Store vectors of notes whose text is still the encoded one, and remove them from the list.
+
+        Returns their number.
+        """
         stored = await self._pool.fetch(*_STORE_NOTES(encoder=encoder, **_columns(encoded)))
         return len(stored)
 
@@ -89,7 +96,7 @@ def _columns(encoded: Sequence[EncodedPassage]) -> dict[str, list[Any]]:
 
 
 def bits_of(packed: bytes) -> asyncpg.BitString:
-    """Return the signs of a vector's numbers as a bit string for PostgreSQL."""
+    """Return the signs of a packed vector's numbers as a bit string for PostgreSQL."""
     return asyncpg.BitString.frombytes(signs_of(packed), bitlength=len(packed))
 
 

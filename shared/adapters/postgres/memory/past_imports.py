@@ -12,6 +12,7 @@ from shared.core.values.errors import BadInput, UnknownSession
 MOST_IMPORTS = 20
 """Maximum imports of one person; recall searches 32 archived conversations."""
 CHARS_PER_TOKEN = 4
+"""Characters that are estimated as one token of an imported message."""
 
 
 class PostgresPastImports(PoolStore):
@@ -21,7 +22,8 @@ class PostgresPastImports(PoolStore):
     async def begin(self, session_id: int, *, source: PastSource, digest: bytes) -> PastImport:
         """Return the import of the file with this digest for the session's person; begin it if there is none.
 
-        Raises UnknownSession, and BadInput if the person has MOST_IMPORTS imports.
+        A new one gets an archived session. Raises UnknownSession, also for a person without an address, and
+        BadInput if the person has MOST_IMPORTS imports.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             person = await connection.fetchrow(*_PERSON(session_id=session_id))

@@ -17,7 +17,7 @@ from shared.core.memory.vectors import nearness
 from shared.core.values.searching import DICTIONARIES
 
 SEARCH_SECONDS = 3.0
-"""Seconds for a search while a person waits; beyond that the answer is written without it."""
+"""Maximum seconds of a search while a person waits; after them it raises StorageUnavailable."""
 LANES: tuple[Lane, ...] = ("said", "note", "knowledge")
 """Kinds of passages: messages, notes, knowledge."""
 
@@ -27,19 +27,25 @@ class PostgresRecall(PoolStore):
 
     @store_method
     async def search(self, query: RecallQuery) -> Search:
-        """Return candidate passages with their neighbours, and how frequent the question's words are."""
+        """Return candidate passages with their neighbours, and how frequent the question's words are.
+
+        The caller ranks them; their order here means nothing. Raises StorageUnavailable after SEARCH_SECONDS.
+        """
         rows = await self._pool.fetch(*SEARCH(**_arguments(query)), timeout=SEARCH_SECONDS)
         return _search(rows[0]["known"], rows, query)
 
     @store_method
     async def load_range(self, query: RecallQuery) -> list[Found]:
-        """Return the first passages of a period or a range of messages, in their order."""
+        """Return the first passages of a period or a range of messages, at most 120, oldest first."""
         rows = await self._pool.fetch(*BETWEEN(**_reached(query)), timeout=SEARCH_SECONDS)
         return [_build_found(row, query) for row in rows]
 
     @store_method
     async def count_earlier_calls(self, session_id: int, turn: int, call_id: str) -> tuple[int, int]:
-        """Return the newest message's number, and how often this turn used the tool `recall` before."""
+        """Return (number of the session's newest message, earlier calls of the tool `recall` in this turn).
+
+        Calls before the call `call_id` count. Returns (0, 0) for an unknown session.
+        """
         row = await self._pool.fetchrow(
             *ASKED_BEFORE(session_id=session_id, turn=turn, call_id=call_id, tool=RECALL.name)
         )

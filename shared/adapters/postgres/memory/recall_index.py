@@ -15,8 +15,9 @@ from shared.core.session.session import Entry, drop_former
 from shared.core.values.searching import date_words, dictionary_of, pieces, prevailing_dictionary, searchable
 
 TURNS_AT_ONCE = 100
-"""Turns that one transaction indexes."""
+"""Maximum turns that one transaction indexes."""
 NOTES_AT_ONCE = 200
+"""Maximum notes that one transaction indexes."""
 PIECES_OF_A_RESULT = 3
 """Pieces from the beginning of a tool result that are indexed; there the id of an artifact is found too."""
 SITTING = timedelta(hours=3)
@@ -31,16 +32,19 @@ class PostgresRecallIndex(PoolStore):
 
     @store_method
     async def list_unindexed(self, *, limit: int = 20) -> list[int]:
-        """Return at most `limit` sessions with hidden turns to index, and as many without an address."""
+        """Return at most `limit` sessions with hidden turns to index, and as many without an address.
+
+        Also removes sessions from the list of those without an address that need no index any more.
+        """
         await self._pool.execute(_FORGET_SETTLED)
         rows = await self._pool.fetch(*_BEHIND(limit=limit))
         return [row["id"] for row in rows]
 
     @store_method
     async def index_session(self, session_id: int) -> bool:
-        """Index the next hidden turns of a session; return whether there are more.
+        """Index at most TURNS_AT_ONCE further hidden turns of a session; return whether there are more.
 
-        Returns False if another process indexes the session.
+        A session without an address is indexed whole. Returns False if another process indexes the session.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             if not await connection.fetchval(*_MINE(session_id=session_id)):
@@ -62,7 +66,10 @@ class PostgresRecallIndex(PoolStore):
 
     @store_method
     async def index_notes(self) -> int:
-        """Index the next listed notes; return how many list rows were processed."""
+        """Index at most NOTES_AT_ONCE listed notes; return how many list rows were processed.
+
+        Returns 0 if another process indexes notes.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             if not await connection.fetchval(_NOTES_MINE):
                 return 0

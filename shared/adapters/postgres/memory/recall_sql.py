@@ -27,9 +27,10 @@ SPOKEN_OF = 60
 TOLD_FEW = 8
 """Number of passages up to which a word counts as rare in any conversation."""
 MEANT = 150
-"""Passages nearest in meaning by the signs of their vectors; their whole vectors are then compared."""
+"""Maximum passages nearest in meaning by the signs of their vectors; their whole vectors are compared then.
+"""
 VECTORS_AT_MOST = 100_000
-"""Newest vectors of a conversation that are searched."""
+"""Maximum vectors of a conversation that are searched, the newest."""
 NEAREST = 2_000
 """Nearest vectors by sign that a search sorts before it drops messages that it may not reach.
 
@@ -40,12 +41,12 @@ NOTES_MEANT = 40
 SURROUNDED = 40
 """Best candidates per author that are returned with their neighbours."""
 NEIGHBOURS = 2
-"""Passages before and after a candidate that are returned with it."""
+"""Number of passages before and after a candidate that are returned with it."""
 CITED = 48
 """Maximum passages cited by fitting notes and summary facts; they are candidates without a common word."""
 
 NAMED_SESSIONS = 8
-"""Newest sessions of a person in which a name is looked for."""
+"""Maximum sessions of a person in which a name is looked for, the newest."""
 PERSON_NAME = f"""
 CASE WHEN p.kind <> 'person' OR p.display_name <> '' THEN p.display_name ELSE coalesce((
   SELECT x.speaker FROM (
@@ -131,6 +132,10 @@ SELECT NULL, 'said', p.session_id, p.number, p.at, p.text, p.terms, NULL::int[],
  WHERE {_REACHED} AND {_STILL_THERE}
  ORDER BY p.at, p.session_id, p.number LIMIT {CANDIDATES}
 """)
+"""Select the first passages of a period or range of messages, at most CANDIDATES, oldest first.
+
+The columns are the fields of `Found` in their order.
+"""
 
 ASKED_BEFORE = Named("""
 SELECT next_seq - 1 AS last_seq,
@@ -139,6 +144,7 @@ SELECT next_seq - 1 AS last_seq,
            AND (status = 'done' OR status = 'intent' AND call_id < :call_id)) AS asked
   FROM sessions WHERE id = :session_id
 """)
+"""Select the newest entry's number, and how often a turn called `tool` before the call `call_id`."""
 
 SEARCH = Named(f"""{_WHO}, w AS MATERIALIZED (
   SELECT row_number() OVER (ORDER BY x.n) - 1 AS n, x.word, x.n <= :asked::int AS of_question,

@@ -30,9 +30,11 @@ class PostgresReminders(PoolStore):
 
     @store_method
     async def add(self, new: NewReminder) -> Refusal | None:
-        """Store a reminder; return None if it is stored, also by an earlier call, else why it is refused.
+        """Store a reminder; return None if it is stored, also by an earlier call, else the refusal.
 
-        Raises LeaseLost. Calls for one person wait for each other.
+        Refusals: "public" for a public site or bot, "too_many" pending reminders, "too_many_repeat" repeating
+        ones, and "crowded" with PER_HOUR reminders within an hour of the time. Raises LeaseLost if the turn
+        was claimed again. Calls for one person wait for each other.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_LOCK(contact_id=new.contact_id))
@@ -65,7 +67,10 @@ class PostgresReminders(PoolStore):
 
     @store_method
     async def list_for_session(self, session_id: int) -> tuple[Reminder, ...]:
-        """Return pending reminders of a session's people, soonest first, then recently failed ones."""
+        """Return pending reminders of a session's person, soonest first, then failed ones.
+
+        Failed ones are listed for FAILED_SHOWN_DAYS. Reminders of linked people are included.
+        """
         rows = await self._pool.fetch(*_LIST(session_id=session_id, days=FAILED_SHOWN_DAYS))
         return tuple(Reminder(**dict(row)) for row in rows)
 
@@ -88,16 +93,19 @@ class PostgresReminders(PoolStore):
 
     @store_method
     async def resume(self, session_id: int, reminder_id: int, at: datetime) -> bool:
-        """Resume a repeating reminder at time `at`.
+        """Resume a repeating reminder, due next at time `at`.
 
-        Returns False if it is not of the session's person or no longer pending.
+        Returns False if it is not of the session's person, does not repeat or is no longer pending.
         """
         found = await self._pool.fetchval(*_RESUME(session_id=session_id, reminder_id=reminder_id, at=at))
         return found is not None
 
     @store_method
     async def skip_until(self, reminder_id: int, at: datetime) -> None:
-        """Move a repeating reminder that cannot be delivered now to its next time."""
+        """Move a pending reminder that cannot be delivered now to the time `at`.
+
+        The person sees the new time.
+        """
         await self._pool.execute(
             *_SKIP_UNTIL(reminder_id=reminder_id, at=at),
         )  # fmt: skip
@@ -106,9 +114,11 @@ class PostgresReminders(PoolStore):
     async def list_due(
         self, channel: str, *, accounts: Sequence[str] | None = None
     ) -> tuple[DueReminder, ...]:
-        """Return due reminders of a channel; also end those whose turn was delivered or cannot be.
+        """Return at most 50 due reminders of a channel, without starting them.
 
-        `accounts` are the channel's bots or sites; None means all.
+        Reminders are left out while they are paused or an operator has the conversation. Also ends reminders
+        whose turn was delivered ("done") or cannot be ("failed"). `accounts` are the channel's bots or sites;
+        None means all.
         """
         named = None if accounts is None else list(accounts)
         rows = await self._pool.fetch(*_DUE(channel=channel, accounts=named, limit=_AT_ONCE))
@@ -116,12 +126,12 @@ class PostgresReminders(PoolStore):
 
     @store_method
     async def postpone_until(self, reminder_id: int, at: datetime) -> None:
-        """Postpone a pending reminder once; the time shown to the person stays."""
+        """Postpone the delivery of a pending reminder to `at`; the time shown to the person stays."""
         await self._pool.execute(*_POSTPONE_UNTIL(reminder_id=reminder_id, at=at))
 
     @store_method
     async def fail(self, reminder_id: int, reason: Literal["unreachable"]) -> None:
-        """End a pending reminder as failed."""
+        """End a pending reminder as failed for this reason; no effect on another one."""
         await self._pool.execute(
             *_FAIL(reminder_id=reminder_id, reason=reason),
         )  # fmt: skip
@@ -130,10 +140,12 @@ class PostgresReminders(PoolStore):
     async def start_turn(
         self, reminder_id: int, *, blocks: Sequence[Block], tokens: int, again_at: datetime | None = None
     ) -> int | None:
-        """Start a due reminder's turn and store its next repetition at `again_at`, in one commit.
+        """Store a due reminder as a new turn, and its next repetition at `again_at`, in one commit.
 
-        Return the session's id, or None if another process has started it. An open turn that still collects
-        messages is closed, and answered first.
+        `again_at` None means no repetition; `tokens` is the estimate for `blocks`. Returns the session's id;
+        None, without effect, if another process has started it, or if it is paused, not due, or its
+        conversation is archived or with an operator. An open turn that still collects messages is closed, and
+        answered first.
         """
         session_id: int | None = await self._pool.fetchval(
             *_BEGIN(reminder_id=reminder_id, blocks=blocks_to_json(blocks), tokens=tokens, again_at=again_at)
@@ -142,13 +154,17 @@ class PostgresReminders(PoolStore):
 
     @store_method
     async def load_text(self, session_id: int, turn: int) -> str | None:
-        """Return the text of a reminder's turn; None for other turns."""
+        """Return the text of the reminder that began a turn; None for other turns."""
         words: str | None = await self._pool.fetchval(*_LOAD_TEXT(session_id=session_id, turn=turn))
         return words
 
     @store_method
     async def count_overdue(self, minutes: int) -> int:
-        """Return how many reminders are overdue by `minutes`, because no process serves their channel."""
+        """Return how many pending reminders are overdue by `minutes`.
+
+        These wait for a process that serves their channel; paused ones and conversations with an operator do
+        not count.
+        """
         number: int = await self._pool.fetchval(
             *_COUNT_OVERDUE(minutes=minutes),
         )

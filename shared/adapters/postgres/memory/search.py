@@ -26,6 +26,7 @@ from shared.core.values.searching import DICTIONARIES
 SECONDS = 5.0
 """Seconds that one statement of a search may take."""
 SESSIONS_AT_ONCE = 500
+"""Number of conversations that one statement of a search of all searches."""
 ALL_SECONDS = 3.0
 """Seconds after which a page of a search of all conversations ends; the next one continues there."""
 _END = SearchKey(at=datetime(9999, 1, 1, tzinfo=UTC), session_id=0, seq=0)
@@ -42,7 +43,7 @@ class SessionHits:
 
 
 class PostgresMessageSearch(PoolStore):
-    """Read-only search of messages. It raises StorageUnavailable."""
+    """Read-only search of messages. It raises StorageUnavailable, also if a statement takes over SECONDS."""
 
     @store_method
     async def search(
@@ -56,8 +57,9 @@ class PostgresMessageSearch(PoolStore):
     ) -> MessagesFound:
         """Return a page of at most `limit` matches in one conversation, newest first.
 
-        `before` is the key after which it continues, None for the first page. `linked` adds conversations
-        that `/link` has joined to it.
+        A match has all words of `text`. `before` is the key after which the page continues, None for the
+        first page; the result's `next` is None on the last page. A page may have fewer matches and still a
+        `next`, if the words are frequent. `linked` adds archived conversations of the session's person.
         """
         scope = await self._pool.fetch(*sql.SCOPE(session_id=session_id, linked=linked), timeout=SECONDS)
         rows, found = await self._hits(scope, text, before, limit=limit + 1, grouped=False)
@@ -73,9 +75,10 @@ class PostgresMessageSearch(PoolStore):
     async def load_message(
         self, session_id: int, where: int, seq: int, *, linked: bool = True
     ) -> SaidMessage | None:
-        """Return a message of a conversation that `session_id` may search.
+        """Return the message `seq` of the conversation `where`, if `session_id` may search that.
 
-        Returns None for any other, or an erased one.
+        `linked` allows archived conversations of the session's person. Returns None if it may not, or if the
+        message is unknown or erased.
         """
         scope = await self._pool.fetch(*sql.SCOPE(session_id=session_id, linked=linked), timeout=SECONDS)
         if where not in [row["id"] for row in scope]:
@@ -87,7 +90,7 @@ class PostgresMessageSearch(PoolStore):
 
     @store_method
     async def load_messages(self, session_id: int, seqs: Sequence[int]) -> Mapping[int, SaidMessage]:
-        """Return messages of one conversation by number, without erased ones."""
+        """Return messages of one conversation by number; unknown and erased ones are missing."""
         scope = await self._pool.fetch(*sql.SCOPE(session_id=session_id, linked=False), timeout=SECONDS)
         rows = await self._pool.fetch(*sql.MESSAGES(session_id=session_id, seqs=list(seqs)), timeout=SECONDS)
         timezone = scope[0]["timezone"] if scope else None
@@ -101,9 +104,10 @@ class PostgresMessageSearch(PoolStore):
 
     @store_method
     async def find_summary(self, session_id: int, text: str, *, day: date) -> SearchKey | None:
-        """Return the key of the message that a recalled item of an import's summary cites.
+        """Return the key of the message that an item `text` of an import's summary cites.
 
-        Returns None if it was erased. `day` is the day of the message in the person's time zone.
+        `day` is the day of the message in the person's time zone. Returns None if no import of the session's
+        person has such an item, as after its erasure.
         """
         noon = datetime(day.year, day.month, day.day, 12, tzinfo=UTC)
         row = await self._pool.fetchrow(
@@ -119,9 +123,10 @@ class PostgresMessageSearch(PoolStore):
     async def search_all(
         self, text: str, *, before: SearchKey | None = None, limit: int = HITS_PER_PAGE
     ) -> tuple[tuple[SessionHits, ...], SearchKey | None]:
-        """Search all conversations, last active first.
+        """Search all conversations, last active first; return those with matches and the next page's key.
 
-        Returns at most `limit` and the key of the next page, None at the end.
+        At most `limit` conversations, each with its newest 3 matches. After ALL_SECONDS a page ends early.
+        The key is None at the end.
         """
         found: list[SessionHits] = []
         until = time.monotonic() + ALL_SECONDS

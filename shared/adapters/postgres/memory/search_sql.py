@@ -9,14 +9,17 @@ from shared.adapters.postgres.db.pool import Named
 from shared.core.memory.search import SearchWord
 
 SESSIONS_AT_MOST = 32
+"""Maximum archived conversations that are searched with one conversation."""
 LOOKED_AT = 3_000
 """Newest passages that one page reads for a frequent word."""
 USUAL = 5_000
 """Number of matches above which reading back in time is faster than the index."""
 FORMS_AT_MOST = 200
+"""Maximum indexed forms of one word that are searched, the most frequent."""
 PER_SESSION = 3
 """Maximum matches per conversation in a search of all."""
 LOOKED_AT_EACH = 200
+"""Newest passages per conversation that a search of all reads for a frequent word."""
 
 SCOPE = Named(f"""
 SELECT s.id, s.public_id::text AS session, true AS here, p.timezone
@@ -27,9 +30,9 @@ UNION ALL
   WHERE me.id = :session_id AND o.id <> me.id AND :linked::boolean ORDER BY o.archived_at DESC
      LIMIT {SESSIONS_AT_MOST})
 """)
-"""Sessions to search: the given one and archived ones that its person may read.
+"""Select the sessions to search: the given one and, if `linked`, archived ones that its person may read.
 
-Archived ones are, for example, those before a `/link`.
+Archived ones are, for example, those before a `/link`; the newest SESSIONS_AT_MOST are selected.
 """
 
 NEXT_SESSIONS = Named("""
@@ -79,6 +82,7 @@ SELECT w.word, w.small, w.stem, coalesce(k.often, 0) AS often, coalesce(k.lexeme
 """
 
 ERASED = "[erased]"
+"""Text that erased messages have."""
 _TEXT = "lower(normalize({}, NFKC))"
 _WHO = "author IN ('person', 'assistant', 'operator')"
 _OLDER = "({0}.at, {0}.session_id, {0}.seq) < (:before_at::timestamptz, :before_session::bigint, :before_seq::bigint)"
@@ -97,9 +101,9 @@ def build_hits_query(
 ) -> tuple[Named, dict[str, Any]]:
     """Return the search statement for rows of FORMS, and the parameters from them.
 
-    It also takes `session_ids`, the key as `before_at`, `before_session` and `before_seq`, and `limit`. With
-    `grouped` some messages of each session are returned, else the newest of all; `floor_*` then says how far
-    back the search went.
+    Its call also takes `session_ids`, the key as `before_at`, `before_session` and `before_seq`, and `limit`.
+    With `grouped` it selects the newest PER_SESSION messages of each session, else the newest of all;
+    `floor_*` then says how far back the search went, NULL if to the end.
     """
     given: dict[str, Any] = {}
 
@@ -229,6 +233,7 @@ SELECT e.seq, te.turn_no AS turn, e.author, e.at, {_LIVE_TEXT} AS text
   JOIN sessions s ON s.id = te.session_id AND te.turn_no > s.erased_turn
  WHERE te.session_id = :session_id AND te.seq = ANY (:seqs::bigint[]) AND e.{_WHO}
 """)
+"""Select messages of a session by number, without those of tools; erased ones have the text ERASED."""
 
 MESSAGE = Named(f"""
 SELECT te.turn_no AS turn, e.author, e.at, {_LIVE_TEXT} AS text
@@ -236,6 +241,7 @@ SELECT te.turn_no AS turn, e.author, e.at, {_LIVE_TEXT} AS text
   JOIN sessions s ON s.id = te.session_id AND te.turn_no > s.erased_turn
  WHERE te.session_id = :session_id AND te.seq = :seq AND e.{_WHO}
 """)
+"""Select one message of a session by number; no row for one of a tool or in an erased turn."""
 SUMMARY = Named("""
 SELECT x.session_id, x.seq, x.at
   FROM sessions me JOIN contacts p ON p.id = me.contact_id

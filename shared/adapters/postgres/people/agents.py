@@ -99,10 +99,9 @@ class PostgresAgents(AdminStore):
 
     @store_method
     async def delete(self, name: str, *, by: str) -> bool:
-        """Delete an agent with its knowledge and versions.
+        """Delete an agent with its knowledge, its versions and the API keys that are limited to it.
 
-        Returns False, without effect, if it is unknown or if conversations, sites, bots or API keys still use
-        it.
+        Returns False, without effect, if it is unknown or if conversations, sites or bots still use it.
         """
         try:
             async with self._begin() as session:

@@ -28,14 +28,14 @@ class PostgresErasure(PoolStore):
 
     @store_method
     async def load_preview(self, session_id: int) -> Preview:
-        """Return how many rows of each kind a person has in all their conversations."""
+        """Return how many rows of each kind a person has in all their conversations; changes nothing."""
         row = await self._pool.fetchrow(*_PREVIEW(session_id=session_id))
         assert row is not None
         return Preview(counts=dict(row))
 
     @store_method
     async def record_pending_confirmation(self, session_id: int) -> None:
-        """Store that the person was asked to confirm an erasure."""
+        """Store that the person was asked now to confirm an erasure, in place of an earlier time."""
         await self._pool.execute(
             *_RECORD_WISH(session_id=session_id),
         )
@@ -50,11 +50,14 @@ class PostgresErasure(PoolStore):
 
     @store_method
     async def start_erasure(self, session_id: int, *, actor: str, scope: str = "everything") -> Report:
-        """Begin an erasure: one commit ends all running work and clears the screens.
+        """Begin an erasure: one commit ends all running work, clears the screens, and erases small tables.
 
-        `advance` erases the text in batches. With `scope` "retention" or "import", only this conversation
-        is erased, and notes stay. Raises UnknownSession, and OnHold; a retention of data on hold does
-        nothing.
+        The rest is erased by calls of `advance`; the report has its id and `finished` False. With `scope`
+        "everything" all conversations of the person and their notes are erased. With "retention" or "import"
+        only this conversation is, and notes stay. `actor` is stored in the logs of erasures and audits.
+
+        Raises UnknownSession, and OnHold for a person on legal hold. A retention of data on hold, or of a
+        conversation used within 12 hours, does nothing: the report has the id 0.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             # People are joined, separated and erased one at a time.
@@ -100,9 +103,11 @@ class PostgresErasure(PoolStore):
     async def erase_messages(
         self, session_id: int, seqs: Sequence[int], *, actor: str, places: bool = True
     ) -> Report:
-        """Erase messages, their edits and copies, and all rows made from them, in one commit. Raises OnHold.
+        """Erase messages, their edits, answers to former wordings and copies in forks, in one commit.
 
-        `places` False also removes the placeholders that screens would show.
+        Rows made from them, such as notes and files, are erased, and summaries are rewritten without them.
+        `seqs` are entry numbers. `places` False also removes the placeholders that screens would show. Raises
+        UnknownSession, and OnHold for a person on legal hold.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             if await _is_held(connection, session_id, actor):
@@ -116,8 +121,9 @@ class PostgresErasure(PoolStore):
 
     @store_method
     async def advance(self, erasure_id: int) -> Report | None:
-        """Erase one batch; return the report if the erasure is complete, else None.
+        """Erase one batch of at most 2,000 rows in one transaction.
 
+        Returns the report if the erasure is complete, else None. An unknown id gives an empty report.
         Concurrent calls wait for each other.
         """
         async with self._pool.acquire() as connection, connection.transaction():

@@ -35,16 +35,17 @@ class PostgresErasureLog(PoolStore):
 
     @store_method
     async def list_since(self, number: int) -> tuple[list[Erased], int]:
-        """Return a page of entries after the id `number`, with the number for the next page.
+        """Return a page of log entries after the id `number`, and the number for the next page.
 
-        At the end, it is the same number.
+        At the end, that is the same number. A page repeats some entries before `number`, which may have been
+        committed late. Repetitions of erasures are left out.
         """
         rows = await self._pool.fetch(*_SINCE(after=max(0, number - _OVERLAP), again=AGAIN, limit=_PAGE))
         last = max((row["id"] for row in rows), default=number)
         return [_parse_entry(row) for row in rows], max(last, number)
 
     async def list_all(self) -> list[Erased]:
-        """Return all entries, each once."""
+        """Return all entries of the log, each once, oldest first."""
         found: dict[Any, Erased] = {}
         number = 0
         while True:
@@ -55,9 +56,9 @@ class PostgresErasureLog(PoolStore):
             number = last
 
     async def reapply(self, logged: Sequence[Erased]) -> int:
-        """Repeat erasures that this database lacks, and return their number.
+        """Repeat the erasures of `logged` that this database lacks, oldest first, and return their number.
 
-        The database must not be in use.
+        Each is stored in the log, and unfinished erasures are completed. The database must not be in use.
         """
         known = {one.key for one in await self.list_all()}
         missing = sorted((one for one in logged if one.key not in known), key=lambda one: one.at)

@@ -15,7 +15,7 @@ Owner = Literal["session", "contact", "address"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
-    """Rows are deleted."""
+    """Action of an erasure on a table: rows are deleted."""
 
     owner: Owner = "session"
     at: str | None = "created_at"
@@ -29,7 +29,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blank:
-    """Rows stay, for the numbers in them; the text in these columns is overwritten."""
+    """Action of an erasure on a table: rows stay, for their numbers, and text is overwritten."""
 
     values: Mapping[str, str]
     """SQL of the new value by column."""
@@ -44,7 +44,10 @@ class Blank:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Special:
-    """Table with separate statements in `erasure.py`."""
+    """Action of an erasure on a table that has its separate statements in `erasure.py`.
+
+    `columns` have text of people; `kept` has the reason for keeping a value, by column.
+    """
 
     columns: tuple[str, ...]
     kept: Mapping[str, str] = field(default_factory=dict)
@@ -52,7 +55,7 @@ class Special:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """Rows stay unchanged; `why` is the reason."""
+    """Action of an erasure on a table: rows stay unchanged; `why` is the reason."""
 
     why: str
 
@@ -264,8 +267,10 @@ ACTIONS: Mapping[str, Action] = {
     "api_keys": Keep(why="an operator's configuration: names of programs, and hashes"),
     "audit": Keep(why="ids and numbers, never words; a chain of hashes"),
 }
+"""Action of each table of the schema, in the order of erasure."""
 AT_ONCE: tuple[str, ...] = tuple(
     table for table, action in ACTIONS.items() if isinstance(action, Delete | Blank) and action.at_once
 )
+"""Tables that the first transaction of an erasure erases completely."""
 STEPS: tuple[str, ...] = tuple(table for table, action in ACTIONS.items() if not isinstance(action, Keep))
 """Tables in the order of their erasure; an erasure in progress stores its position here."""

@@ -26,7 +26,9 @@ async def erase_messages_everywhere(
 ) -> Report:
     """Erase messages here and their copies in forks and in the conversations from which this one was forked.
 
-    It runs in the caller's transaction. Raises UnknownSession.
+    It runs in the caller's transaction and takes the locks of these sessions. `places` False also removes the
+    placeholders that screens would show. A log entry, an audit entry and an event for screens are stored per
+    session. Raises UnknownSession.
     """
     await connection.execute(*_ONE_OF_PERSON(session_id=session_id))
     report, gone = await _erase_messages(connection, session_id, seqs, actor=actor, places=places)

@@ -19,33 +19,40 @@ SELECT set_config('evertalk.erasing', 'yes', true),
          WHERE current_user ~ '_app$' AND r.rolname = regexp_replace(current_user, '_app$', '_erase')
            AND pg_has_role(r.oid, 'MEMBER'))
 """
-"""Allow the transaction to blank messages, under the role `erase` if it exists."""
+"""Allow the transaction to blank messages, under the role `erase` if the server has the four roles."""
 
 FAMILY = Named("""
 SELECT f AS id FROM sessions s JOIN contacts p ON p.id = s.contact_id
  CROSS JOIN contact_family(coalesce(p.merged_into, p.id)) AS f WHERE s.id = :session_id ORDER BY 1
 """)
+"""Select the ids of the contact of a session and of all contacts linked to it."""
 
 CONTACT_HASH = Named("""
 SELECT sha256(convert_to('evertalk.erasures:' || coalesce(r.public_id, p.public_id)::text, 'UTF8'))
   FROM sessions s JOIN contacts p ON p.id = s.contact_id LEFT JOIN contacts r ON r.id = p.merged_into
     WHERE s.id = :session_id
 """)
-"""Hash of a person's public id, which is random, so the hash reveals nothing without the contact's row."""
+"""Select the hash of the public id of a session's person; no row if the session does not exist.
+
+The id is random, so the hash reveals nothing without the contact's row.
+"""
 
 IS_HELD = Named("SELECT contact_id IN (SELECT held_contacts()) FROM sessions WHERE id = :session_id")
+"""Select whether the person of a session is on legal hold; no row if the session does not exist."""
 
 LOCK_SESSIONS = Named("SELECT id FROM sessions WHERE contact_id = ANY (:contacts) ORDER BY id FOR UPDATE")
+"""Select and lock all sessions of these contacts, in the order of their ids."""
 LOCK_ONE = Named("""
 SELECT id FROM sessions
  WHERE id = :session_id AND answered_turn = next_turn - 1 AND last_active_at < now() - interval '12 hours'
    FOR UPDATE
 """)
-"""Lock an idle session; no row if it has been used in the last 12 hours."""
+"""Lock an idle session; no row if it has been used in the last 12 hours or has an unanswered turn."""
 LOCK_IMPORT = Named("""
 SELECT s.id FROM sessions s JOIN past_imports i ON i.session_id = s.id
  WHERE s.id = :session_id AND i.digest IS NOT NULL FOR UPDATE OF s
 """)
+"""Lock the session of an import; no row if it is no import or was undone."""
 
 FENCE_TURNS = Named("""
 WITH t AS (
@@ -58,7 +65,7 @@ WITH t AS (
 INSERT INTO deliveries (session_id, turn_no, part, channel, address_id, state)
 SELECT :session_id, turn_no, 0, channel, address_id, 'dead' FROM t ON CONFLICT DO NOTHING
 """)
-"""End open turns; their processes find them ended and drop the answers."""
+"""End open turns as failed with `erased`; their processes find them ended and drop the answers."""
 
 FENCE_WORK = Named("""
 WITH d AS (
@@ -99,7 +106,11 @@ UPDATE sessions x
  WHERE x.id = :session_id
 RETURNING id, next_turn - 1 AS turn, next_seq - 1 AS seq, next_event_seq - 1 AS event
 """)
-"""End all turns and hide them behind a new beginning; no flush will read them."""
+"""End all turns and hide them behind a new beginning; no flush will read them.
+
+The session's lease and hand-over end. Selects the last turn and entry to erase, and the number of the event
+for `MARK`.
+"""
 
 MARK = Named("""
 INSERT INTO events (session_id, event_seq, kind, payload)
@@ -112,20 +123,27 @@ SELECT jsonb_build_object('family', coalesce(jsonb_agg(
          encode(sha256(convert_to('evertalk.erasures:' || public_id::text, 'UTF8')), 'hex') ORDER BY id), '[]'))
   FROM contacts WHERE id = ANY (:contacts)
 """)
+"""Select what the erasure log stores about these contacts: hashes of their public ids."""
 ABOUT_SESSION = Named("SELECT jsonb_build_object('session', public_id) FROM sessions WHERE id = :session_id")
+"""Select what the erasure log stores about one session: its public id."""
 
 BEGIN = Named("""
 INSERT INTO erasures (contact_hash, actor, scope, work, about, at)
    VALUES (:contact_hash, :actor, :scope, :work, :about, clock_timestamp())
 RETURNING id, at
 """)
+"""Insert a running erasure into the log; select its id and time."""
 TAKE = Named("SELECT * FROM erasures WHERE id = :erasure_id AND state = 'running' FOR UPDATE")
+"""Select and lock a running erasure; no row if it is complete or unknown."""
 RUNNING = "SELECT id FROM erasures WHERE state = 'running' ORDER BY id LIMIT 20"
+"""Select the ids of at most 20 running erasures, oldest first."""
 GO_ON = Named("UPDATE erasures SET step = :step, counts = :counts, work = :work WHERE id = :erasure_id")
+"""Store how far an erasure has come."""
 END = Named("""
 UPDATE erasures SET state = 'done', work = NULL, counts = :counts, finished_at = clock_timestamp()
    WHERE id = :erasure_id
 """)
+"""Mark an erasure as complete, and delete its list of work."""
 
 ENTRIES = Named(f"""
 WITH next AS (
@@ -139,7 +157,11 @@ WITH next AS (
 )
 SELECT (SELECT max(seq) FROM next) AS cursor, (SELECT count(*) FROM u) AS done
 """)
-"""Blank the next batch of messages; an interrupted erasure continues at the cursor."""
+"""Blank the next batch of messages with numbers above `cursor`, at most `bound`.
+
+Selects the new cursor, NULL if none is left, and the number of changed messages. An interrupted erasure
+continues at the cursor.
+"""
 
 EVENTS = Named(f"""
 WITH next AS (
@@ -152,7 +174,11 @@ WITH next AS (
 )
 SELECT (SELECT max(event_seq) FROM next) AS cursor, (SELECT count(*) FROM u) AS done
 """)
-"""Blank the next batch of events; their numbers stay, so that screens see no gap."""
+"""Blank the next batch of events with numbers above `cursor` and below `bound`.
+
+Their numbers stay, so that screens see no gap. Selects the new cursor, NULL if none is left, and the number
+of changed events.
+"""
 
 PROMPT_PARTS = Named("""
 WITH mine AS (
@@ -226,6 +252,7 @@ WITH chats AS ({_CHATS}), u AS (
 )
 SELECT count(*) FROM u
 """)
+"""Blank the person's names in requests for access to bots."""
 
 SECRETARY_CONNECTIONS = Named(f"""
 WITH chats AS ({_CHATS}), u AS (
@@ -235,6 +262,7 @@ WITH chats AS ({_CHATS}), u AS (
 )
 SELECT count(*) FROM u
 """)
+"""Blank the person's name as owner of a connected business account."""
 
 PUSH_SUBSCRIPTIONS = Named("""
 WITH gone AS (
@@ -243,6 +271,7 @@ WITH gone AS (
 )
 SELECT count(*) FROM gone
 """)
+"""Delete the push subscriptions of the person's browsers."""
 
 KEY = Named("""
 SELECT array_agg(a.attname::text ORDER BY array_position(i.indkey::int2[], a.attnum))
@@ -255,9 +284,10 @@ SELECT array_agg(a.attname::text ORDER BY array_position(i.indkey::int2[], a.att
 def render_batch(
     table: str, key: Sequence[str], *, sessions: Sequence[int], contacts: Sequence[int], at: datetime
 ) -> tuple[str, *tuple[object, ...]]:
-    """Return the statement that erases a batch of a table's rows, created until `at`.
+    """Return the statement that erases one batch of a table's rows, at most BATCH, with its values.
 
-    It deletes or blanks rows of these owners. It selects the number of rows.
+    By the table's action it deletes or blanks rows of these sessions or contacts, created until `at`. `key`
+    are the columns of the primary key. It selects the number of rows.
     """
     action = ACTIONS[table]
     assert isinstance(action, Delete | Blank)

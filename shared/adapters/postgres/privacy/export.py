@@ -14,7 +14,7 @@ from shared.core.privacy.export import ExportedSession, ExportHead, message_of, 
 from shared.core.values.errors import UnknownSession
 
 PAGE = 1_000
-"""Messages of one page."""
+"""Maximum messages of one page."""
 _MORE = ("reminders",)
 """Further tables whose rows of the person are exported as they are."""
 _NOBODYS = ("id", "session_id", "contact_id", "address_id", "leased_by", "epoch", "hash")
@@ -26,13 +26,19 @@ class PostgresExport(PoolStore):
 
     @store_method
     async def count_messages(self, session_id: int) -> int:
-        """Return the number of messages in a person's export; tool results do not count."""
+        """Return the number of messages in all conversations of the session's person.
+
+        Tool results and erased turns do not count.
+        """
         number: int = await self._pool.fetchval(*_SAID(session_id=session_id))
         return number
 
     @store_method
     async def load_head(self, session_id: int, *, alone: bool = False) -> ExportHead:
-        """Return all data but the messages, from one moment; `alone` limits them to this conversation."""
+        """Return all data of the session's person but the messages, from one moment.
+
+        `alone` limits conversations, notes and other rows to this session. Raises UnknownSession.
+        """
         only = session_id if alone else None
         async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
             contacts = [row["id"] for row in await connection.fetch(*FAMILY(session_id=session_id))]
@@ -61,7 +67,10 @@ class PostgresExport(PoolStore):
 
     @store_method
     async def load_page(self, session: ExportedSession, *, after_seq: int) -> list[dict[str, Any]]:
-        """Return the next messages of a conversation, up to the last one when the export began."""
+        """Return at most PAGE messages of a conversation with numbers above `after_seq`, in their order.
+
+        Messages that came after the export began are left out; empty at the end.
+        """
         rows = await self._pool.fetch(
             *_PAGE(session_id=session.id, after_seq=after_seq, last_seq=session.last_seq, limit=PAGE)
         )

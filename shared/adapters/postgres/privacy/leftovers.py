@@ -30,7 +30,7 @@ SELECT max(finished_at) FROM (SELECT finished_at FROM erasures ORDER BY id DESC 
 
 
 class PostgresLeftovers(PoolStore):
-    """Store that removes such remains. It raises StorageUnavailable."""
+    """Store that removes erased text from Postgres' files. It raises StorageUnavailable."""
 
     def __init__(
         self, pool: asyncpg.Pool[asyncpg.Record], *, clock: Callable[[], float] = time.monotonic

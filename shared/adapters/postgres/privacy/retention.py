@@ -14,13 +14,17 @@ BATCH = 2_000
 BATCHES_AT_MOST = 20
 """Maximum batches of one table in one sweep."""
 PUSH_DAYS = 30
+"""Days without a visit after which a push subscription is deleted."""
 GRACE_DAYS = 2
 """Days by which rows may be overdue before that counts as a violated invariant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """Rule that deletes or blanks rows older than `days`; `period` is the text for the documents."""
+    """Rule that deletes or blanks rows older than `days`; `period` is the text for the documents.
+
+    `key` are the columns of the primary key.
+    """
 
     days: int
     where: str
@@ -319,14 +323,18 @@ RULES: Mapping[str, Rule] = {
     ),
     "erasure_wishes": Sweep(days=1, key="session_id", where="asked_at < now() - {age}", period="a day"),
 }
-"""Rule of each table."""
+"""Retention rule of each table of the schema."""
 
 
 class PostgresRetention(PoolStore):
-    """Store that applies the rules. It raises StorageUnavailable."""
+    """Store that applies the rules, each batch in its own transaction. It raises StorageUnavailable."""
 
     async def sweep(self, table: str) -> int:
-        """Delete rows of a table past their retention in batches, and return their number."""
+        """Delete or blank rows of a table past their retention, and return their number.
+
+        At most BATCHES_AT_MOST batches of BATCH rows; dropped months count as one each. Rows of people on
+        legal hold stay. Raises KeyError for a table without a rule.
+        """
         rule, done = RULES[table], 0
         if isinstance(rule, DroppedMonths):
             return await self._months(table, rule.months)
@@ -366,7 +374,10 @@ class PostgresRetention(PoolStore):
 
     @store_method
     async def list_idle_sessions(self, days: int, *, limit: int = 20) -> list[int]:
-        """Return at most `limit` conversations with text, unused for `days`, without people on hold."""
+        """Return at most `limit` sessions with text that were unused for `days`, the longest unused first.
+
+        Sessions of people on legal hold are left out.
+        """
         rows = await self._pool.fetch(
             *_IDLE_SESSIONS(days=days, limit=limit),
         )  # fmt: skip
@@ -374,7 +385,7 @@ class PostgresRetention(PoolStore):
 
 
 def render_statement(table: str, rule: Sweep) -> str:
-    """Return the SQL that deletes or blanks one batch and selects its number of rows."""
+    """Return the SQL that deletes or blanks one batch of at most BATCH rows and selects their number."""
     verb = f"UPDATE {table} {rule.instead}" if rule.instead else f"DELETE FROM {table}"
     return f"""WITH old AS (
       SELECT {rule.key} FROM {table} WHERE {render_condition(rule)} LIMIT {BATCH}
