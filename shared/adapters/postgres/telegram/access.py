@@ -13,6 +13,7 @@ from shared.core.identity.people import CODE_ALPHABET, CODE_HOURS
 from shared.ports import AccessRow, AccessState
 
 CODE_CHARS = 8
+"""Characters of a code for access."""
 OWNER_LINK_MINUTES = 60
 """Minutes for which an owner link is valid."""
 DECISION_TOLD_HOURS = 24
@@ -33,9 +34,11 @@ class PostgresTelegramAccess(PoolStore):
     async def request_access(
         self, bot_id: int, chat_id: int, *, name: str, username: str
     ) -> AccessRow | None:
-        """Store a request for access and return its row; a code older than an hour is replaced.
+        """Store a request for access and return the chat's row.
 
-        Return None if PENDING_AT_MOST requests are open for the bot and this chat has no row yet.
+        A pending code older than an hour is replaced. A chat that was decided keeps the decision, only its
+        name is updated. Returns None if PENDING_AT_MOST requests are open for the bot and this chat has no
+        row yet.
         """
         asked = _ASK(
             bot_id=bot_id, chat_id=chat_id, name=name, username=username, code=generate_code(),
@@ -45,25 +48,31 @@ class PostgresTelegramAccess(PoolStore):
 
     @store_method
     async def mark_code_sent(self, bot_id: int, chat_id: int) -> None:
-        """Record that the person has received the code, which delays the next reply to them."""
+        """Record that the person was sent the code now; no effect unless the request is pending.
+
+        The caller replies to repeated requests only after a pause since this time.
+        """
         await self._pool.execute(*_TOLD(bot_id=bot_id, chat_id=chat_id, pending=True))
 
     @store_method
     async def mark_decision_sent(self, bot_id: int, chat_id: int) -> None:
-        """Record that the person was sent the decision."""
+        """Record that the person was sent the decision now; no effect while the request is pending."""
         await self._pool.execute(*_TOLD(bot_id=bot_id, chat_id=chat_id, pending=False))
 
     @store_method
     async def count_waiting(self, bot_id: int, *, up_to: int) -> int:
-        """Return the chat's position among the bot's pending chats that got a code in the last hour."""
+        """Return the position, from 1, of the chat `up_to` among the bot's pending chats.
+
+        Only chats that got a code in the last hour count, in the order in which they got it.
+        """
         found: int = await self._pool.fetchval(*_COUNT_WAITING(bot_id=bot_id, chat_id=up_to))
         return found
 
     @store_method
     async def list_unsent_decisions(self, bot_ids: Sequence[int]) -> list[AccessRow]:
-        """Return decided chats that got a code and do not know the decision yet, at most 20, oldest first.
+        """Return at most 20 decided chats that got a code and were not sent the decision, oldest first.
 
-        Decisions older than 24 hours are left out.
+        Decisions older than DECISION_TOLD_HOURS are left out. Changes nothing.
         """
         return _rows(await self._pool.fetch(*_TO_TELL(bot_ids=list(bot_ids), hours=DECISION_TOLD_HOURS)))
 
@@ -81,7 +90,9 @@ class PostgresTelegramAccess(PoolStore):
     ) -> AccessRow:
         """Store a decision on a chat's access and return its row; the chat need not have asked.
 
-        `told` is True if the person learns of it in another way. Without an `actor` there is no audit entry.
+        `owner` makes the person an owner; an allowed owner stays one. `told` is True if the person learns of
+        the decision in another way. `by` is stored with the row; `actor` is the author of the audit entry, ""
+        writes none.
         """
         decided = _DECIDE(
             bot_id=bot_id, chat_id=chat_id, state=_STATES[allowed], owner=owner, name=name, by=by, told=told
@@ -93,7 +104,9 @@ class PostgresTelegramAccess(PoolStore):
     async def decide_by_code(self, code: str, *, allowed: bool, by: str, actor: str = "") -> AccessRow | None:
         """Store the decision on the pending request with this code and return its row.
 
-        Return None if no request with it is pending, or if the request is older than an hour.
+        Blanks around the code and the case of its letters do not matter. `actor` is the author of the audit
+        entry, "" writes none. Returns None, without effect, if no request with the code is pending, or if it
+        is older than an hour.
         """
         code = code.strip().upper()
         decided = _DECIDE_BY_CODE(code=code, state=_STATES[allowed], by=by, hours=CODE_HOURS)
@@ -102,9 +115,10 @@ class PostgresTelegramAccess(PoolStore):
     async def decide_waiting(
         self, bot_id: int, chat_id: int, *, allowed: bool, by: str, actor: str
     ) -> AccessRow | None:
-        """Store the decision on a chat's pending request, of any age, and return its row.
+        """Store the decision on a chat's pending request, of any age, with an audit entry; return its row.
 
-        Return None if the chat has no pending request, for example because it was decided before.
+        Returns None, without effect, if the chat has no pending request, for example because it was decided
+        before.
         """
         decided = _DECIDE_WAITING(bot_id=bot_id, chat_id=chat_id, state=_STATES[allowed], by=by)
         return await self._decide(decided, actor, "approve" if allowed else "refuse")
@@ -122,7 +136,10 @@ class PostgresTelegramAccess(PoolStore):
 
     @store_method
     async def list_all(self, *, state: AccessState | None = None) -> list[AccessRow]:
-        """Return at most 500 rows of access to all bots, pending first; `state` None means every state."""
+        """Return at most 500 rows of access to all bots, pending first, then the latest requests.
+
+        `state` None means every state.
+        """
         return _rows(await self._pool.fetch(*_ALL(state=state)))
 
     @store_method
@@ -137,9 +154,10 @@ class PostgresTelegramAccess(PoolStore):
 
     @store_method
     async def issue_owner_code(self, bot_id: int, *, by: str) -> str:
-        """Return a new code for `t.me/<bot>?start=<code>`.
+        """Store a new code for `t.me/<bot>?start=<code>`, with an audit entry, and return it.
 
-        The first person to open it becomes an owner of the bot.
+        The first person to open the link within OWNER_LINK_MINUTES becomes an owner of the bot. Only the
+        code's hash is stored.
         """
         code = secrets.token_urlsafe(24)
         issued = _OWNER_CODE(hash=hash_secret(code), bot_id=bot_id, minutes=OWNER_LINK_MINUTES)
@@ -151,9 +169,10 @@ class PostgresTelegramAccess(PoolStore):
 
     @store_method
     async def become_owner(self, bot_id: int, chat_id: int, *, code: str, name: str) -> bool:
-        """Make a person an owner of the bot; return False if the code is unknown, used or expired.
+        """Make a person an owner of the bot and use up the code.
 
-        An owner may write, and decides on requests of others.
+        An owner may write, and decides on requests of others. Returns False, without effect, if the code is
+        unknown, used, expired or of another bot.
         """
         owned = _DECIDE(
             bot_id=bot_id, chat_id=chat_id, state="allowed", owner=True, name=name, by="owner link", told=True
@@ -167,7 +186,7 @@ class PostgresTelegramAccess(PoolStore):
 
 _STATES: dict[bool, AccessState] = {True: "allowed", False: "refused"}
 ACCESS_COLUMNS = "state, owner, name, username, code, asked_at, told_at, decided_by"
-"""Columns of an AccessRow, except for those that identify it."""
+"""Columns of an AccessRow, comma-separated, except for those that identify it."""
 _ROW = "bot_id, chat_id, state, owner, name, username, code, asked_at, told_at, decided_by"
 _FIND = Named(f"SELECT {_ROW} FROM telegram_access WHERE bot_id = :bot_id AND chat_id = :chat_id")
 _LAPSED = "t.state = 'pending' AND t.asked_at < now() - make_interval(hours => :hours)"

@@ -20,7 +20,10 @@ ContactKind = Literal["person", "group"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BotRow:
-    """Bot as it is configured; `problem` is "" if it works."""
+    """Bot as it is configured; `problem` is "" if it works.
+
+    `audience` says who may write, `access` how they get access, and `mode` how updates arrive.
+    """
 
     bot_id: int
     username: str
@@ -55,7 +58,10 @@ class ChatRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageRow:
-    """Message of a chat, with the turn to which it belongs: an entry of a person, or a part of an answer."""
+    """Message of a chat, with the turn to which it belongs.
+
+    It is an entry of a person, and `part` is None, or a part of an answer, and `seq` is None.
+    """
 
     session_id: int
     turn: int
@@ -85,9 +91,9 @@ class PostgresTelegramChats(PoolStore):
     async def enrol(
         self, bot_id: int, *, username: str, agent: str, audience: str, access: str, mode: str
     ) -> BotRow:
-        """Insert or update a bot with its present configuration.
+        """Insert or update a bot with its present configuration, and return its row.
 
-        An unknown agent is replaced by the first one.
+        An unknown agent is replaced by the one with the lowest id.
         """
         row = await self._pool.fetchrow(
             *_ENROL(
@@ -109,19 +115,26 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def load_profile(self, bot_id: int) -> Mapping[str, str]:
-        """Return digests of the menus and descriptions that Telegram shows, by their keys."""
+        """Return digests of the menus and descriptions that Telegram shows, by their keys.
+
+        Empty for an unknown bot.
+        """
         return await self._pool.fetchval(*_LOAD_PROFILE(bot_id=bot_id)) or {}
 
     @store_method
     async def record_profile(self, bot_id: int, digests: Mapping[str, str]) -> None:
-        """Add digests of menus and descriptions that were sent to Telegram."""
+        """Add or replace digests of menus and descriptions that were sent to Telegram, by their keys."""
         await self._pool.execute(*_RECORD_PROFILE(bot_id=bot_id, digests=dict(digests)))
 
     @store_method
     async def open(
         self, bot_id: int, *, chat_id: int, thread_id: int, kind: ContactKind, title: str
     ) -> ChatRow:
-        """Return the chat, created with a session at its first message; an empty `title` changes nothing."""
+        """Return the chat or topic, created with a session at its first message.
+
+        A `title` that differs is stored; "" changes nothing. All topics of a chat have the same person. The
+        bot must be enrolled.
+        """
         row = await self._pool.fetchrow(
             *_PLACE(
                 bot_id=str(bot_id),
@@ -163,7 +176,7 @@ class PostgresTelegramChats(PoolStore):
     async def find_with_access(
         self, bot_id: int, chat_id: int, thread_id: int
     ) -> tuple[ChatRow | None, AccessRow | None]:
-        """Return the chat or topic, and the chat's access to the bot, each None without a row."""
+        """Return the chat or topic, and the chat's access to the bot; each is None without a row."""
         row = await self._pool.fetchrow(
             *_PLACE_WITH_ACCESS(
                 bot_id=bot_id, account=str(bot_id), chat_id=chat_id, chat=str(chat_id),
@@ -203,7 +216,7 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def find_question_id(self, session_id: int, turn: int) -> int | None:
-        """Return the id of the first chat message of a turn's question; None if unknown."""
+        """Return the lowest message id among the person's messages of a turn; None if none is known."""
         message_id: int | None = await self._pool.fetchval(
             *_FIND_QUESTION_ID(session_id=session_id, turn=turn),
         )  # fmt: skip
@@ -211,7 +224,7 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def find_answer_seq(self, session_id: int, turn: int) -> int | None:
-        """Return the `seq` of a turn's last entry by the assistant or an operator; None without one."""
+        """Return the number of a turn's last entry by the assistant or an operator; None without one."""
         seq: int | None = await self._pool.fetchval(
             *_FIND_ANSWER_SEQ(session_id=session_id, turn=turn),
         )  # fmt: skip
@@ -219,7 +232,7 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def load_newest_summary(self, session_id: int) -> SummaryRow | None:
-        """Return the summary in the next request; None without one."""
+        """Return the summary or digest that is the session's head; None if there is none."""
         row = await self._pool.fetchrow(
             *_LOAD_NEWEST_SUMMARY(session_id=session_id),
         )
@@ -227,7 +240,10 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def migrate(self, bot_id: int, *, old_chat: int, new_chat: int) -> None:
-        """Move a group's addresses and access rights to the supergroup that it has become."""
+        """Move a group's addresses and access to the supergroup that it has become.
+
+        Rows that the supergroup has already stay with the old chat id.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(
                 *_MIGRATE(bot_id=str(bot_id), old_chat=str(old_chat), new_chat=str(new_chat)),
@@ -238,9 +254,9 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def set_reachable(self, bot_id: int, chat_id: int, *, reachable: bool) -> None:
-        """Record whether a chat is reachable.
+        """Record whether a chat and all its topics are reachable; also ends pauses after refusals.
 
-        One that is not (blocked, kicked, deactivated) gets nothing until a person writes.
+        A chat that is not (blocked, kicked, deactivated) gets nothing until a person writes.
         """
         await self._pool.execute(
             *_SET_REACHABLE(bot_id=str(bot_id), chat_id=str(chat_id), reachable=reachable),
@@ -250,8 +266,8 @@ class PostgresTelegramChats(PoolStore):
     async def record_refusal(self, address_id: int, reason: str) -> None:
         """Record that a chat or topic refuses messages for now: closed, restricted, or without rights.
 
-        Its next try is due after a minute, then after longer pauses of at most an hour, for a week. A message
-        from a person makes it reachable at once.
+        Its next try is due after a minute, then after longer pauses of at most an hour. After a week of
+        refusals it is not tried again. A message from a person makes it reachable at once.
         """
         await self._pool.execute(*_REFUSED(address_id=address_id, reason=reason[:300]))
 
@@ -275,9 +291,10 @@ class PostgresTelegramChats(PoolStore):
     async def find_messages(
         self, bot_id: int, chat_id: int, asked: Sequence[tuple[int, int, int]]
     ) -> dict[tuple[int, int], int]:
-        """Return the id of each entry's first message in this chat, by (session id, entry).
+        """Return the id of each entry's first message in this chat, by (session id, entry number).
 
-        `asked` lists (session id, entry, turn).
+        `asked` lists (session id, entry number, turn). An answer's entry has the messages of its turn.
+        Entries without a known message are missing.
         """
         sessions, seqs, turns = ([one[at] for one in asked] for at in range(3))
         rows = await self._pool.fetch(
@@ -287,7 +304,10 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def record_opinion(self, session_id: int, turn: int, opinion: str | None, *, source: str) -> None:
-        """Store a person's opinion of an answer; None deletes it."""
+        """Store a person's opinion of a turn's answer, `good` or `bad`; None deletes it.
+
+        If it changed, an event for other screens is stored.
+        """
         await PostgresFeedback(self._pool).record_opinion(session_id, turn, opinion, source=source)
 
 

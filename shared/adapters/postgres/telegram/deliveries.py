@@ -20,7 +20,10 @@ DeliveryState = Literal["queued", "sending", "sent", "delivered", "uncertain", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartRow:
-    """Part of an answer; `remote_id` is its message id in the chat, None if unknown."""
+    """Part of an answer; `remote_id` is its message id in the chat, None if unknown.
+
+    Parts are numbered from 0; `attempt` is the number of tries so far.
+    """
 
     part: int
     state: DeliveryState
@@ -53,7 +56,10 @@ class PostgresDeliveries(PoolStore):
 
     @store_method
     async def list_parts(self, session_id: int, turn: int) -> tuple[PartRow, ...]:
-        """Return the parts of a turn's answer that were begun, in order."""
+        """Return the stored parts of a turn's answer, ordered by number.
+
+        Empty before a part was planned or shown.
+        """
         rows = await self._pool.fetch(
             *_LIST_PARTS(session_id=session_id, turn=turn),
         )  # fmt: skip
@@ -63,9 +69,9 @@ class PostgresDeliveries(PoolStore):
     async def record_bubble(
         self, session_id: int, turn: int, part: int, *, epoch: int, address_id: int, remote_id: int
     ) -> bool:
-        """Store the id of the chat message that shows an unfinished answer.
+        """Store the id of the chat message that shows an unfinished answer, as a part in state `sent`.
 
-        Returns False if this process has lost the turn.
+        Returns False, without effect, if this process has lost the turn, whose claim has the epoch `epoch`.
         """
         found = await self._pool.fetchval(
             *_SHOWN(
@@ -81,9 +87,9 @@ class PostgresDeliveries(PoolStore):
 
     @store_method
     async def plan(self, session_id: int, turn: int, *, address_id: int, count: int) -> tuple[PartRow, ...]:
-        """Insert rows for the parts 0 to `count` - 1 of an ended answer, and return all its rows.
+        """Insert queued rows for the parts 0 to `count` - 1 of an ended answer, and return all its rows.
 
-        Existing rows stay unchanged.
+        Existing rows stay unchanged, also those of higher parts.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(
@@ -101,9 +107,9 @@ class PostgresDeliveries(PoolStore):
 
     @store_method
     async def begin(self, session_id: int, turn: int, part: int) -> bool:
-        """Mark a part as being sent, before the request.
+        """Mark a queued part as being sent, before the request.
 
-        Returns False if another process sends it or it is done.
+        Returns False, without effect, if the part is not queued: another process sends it or it is done.
         """
         found = await self._pool.fetchval(
             *_BEGIN(session_id=session_id, turn=turn, part=part),
@@ -112,7 +118,7 @@ class PostgresDeliveries(PoolStore):
 
     @store_method
     async def mark_not_sent(self, session_id: int, turn: int, part: int, *, error: str) -> None:
-        """Queue a part again after a request that certainly did not send it."""
+        """Queue a part again after a request that certainly did not send it, with the error."""
         await self._pool.execute(
             *_MARK_NOT_SENT(session_id=session_id, turn=turn, part=part, error=error),
         )  # fmt: skip
@@ -169,7 +175,7 @@ class PostgresDeliveries(PoolStore):
     async def restart_delivery(
         self, session_id: int, turn: int, *, part: int, address_id: int, count: int
     ) -> list[int]:
-        """Queue the parts of an answer from `part` on again; return the known ids of their messages.
+        """Queue the parts of an answer from `part` to `count` - 1 again; return their known message ids.
 
         The caller deletes these messages in the chat.
         """
@@ -189,9 +195,9 @@ class PostgresDeliveries(PoolStore):
 
     @store_method
     async def recover_interrupted(self, accounts: Sequence[int]) -> int:
-        """Mark parts of these bots' answers that a process was sending when it ended as `uncertain`.
+        """Mark parts of these bots' answers that are still being sent as `uncertain`; return their number.
 
-        Returns their number.
+        A process calls it when it begins to serve these bots, so the process that sent them is dead.
         """
         rows = await self._pool.fetch(
             *_RECOVER_INTERRUPTED(accounts=[str(account) for account in accounts]),
@@ -200,9 +206,9 @@ class PostgresDeliveries(PoolStore):
 
     @store_method
     async def list_unfinished(self, accounts: Sequence[int], *, limit: int = 100) -> list[tuple[int, int]]:
-        """Return session and turn of up to `limit` ended answers with undelivered parts, oldest first.
+        """Return (session id, turn) of at most `limit` ended answers with undelivered parts, oldest first.
 
-        Answers to unreachable chats are left out until their next try.
+        Uncertain and dead parts do not count. Answers to unreachable chats are left out until their next try.
         """
         rows = await self._pool.fetch(
             *_LIST_UNFINISHED(accounts=[str(account) for account in accounts], limit=limit),
@@ -211,7 +217,10 @@ class PostgresDeliveries(PoolStore):
 
     @store_method
     async def list_unfinished_before(self, session_id: int, turn: int, *, address_id: int) -> list[int]:
-        """Return earlier ended turns of the same address with undelivered parts, in their order."""
+        """Return the ended turns before `turn` at the same address that have undelivered parts.
+
+        They are in the order of their numbers.
+        """
         rows = await self._pool.fetch(
             *_LIST_UNFINISHED_BEFORE(session_id=session_id, turn=turn, address_id=address_id),
         )  # fmt: skip
@@ -219,7 +228,7 @@ class PostgresDeliveries(PoolStore):
 
     @store_method
     async def load_ended_turn(self, session_id: int, turn: int) -> EndedTurn | None:
-        """Return the outcome of an ended turn with its delivered parts; None if it runs or does not exist."""
+        """Return the outcome of an ended turn with all its parts; None if it runs or does not exist."""
         row = await self._pool.fetchrow(*_ENDED(session_id=session_id, turn=turn))
         if row is None:
             return None

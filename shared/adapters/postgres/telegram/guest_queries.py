@@ -15,7 +15,7 @@ from shared.core.session.channels import GUEST_CHANNEL
 from shared.core.session.turns import GUEST_NETWORK
 
 NOTICES_PER_MINUTE = 1
-"""Maximum notices per caller and minute; further questions above the limit get no reply."""
+"""Maximum notices per caller and minute; no notice is stored above it."""
 FAILED_SECONDS = 10
 """Seconds after its end at which the answer of a turn without a waiting query counts as undeliverable."""
 _ERROR_CHARS = 300
@@ -52,7 +52,11 @@ class NewGuestQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueGuestQuery:
-    """Query for which something must be sent: a holding message, a notice or an answer."""
+    """Query for which something must be sent: a holding message, a notice or an answer.
+
+    `notice` is the code of a notice, "" if there is none. `session_id` and `turn` are None until a turn
+    answers the query. `inline_message_id` is that of the holding message, None without one.
+    """
 
     bot_id: int
     update_id: int
@@ -83,7 +87,8 @@ class PostgresGuestQueries(PoolStore):
     ) -> GuestChat:
         """Return a caller's conversation in a guest chat, created at the first question.
 
-        Its contact is new and anonymous, so it shares no memory with other chats of the same person.
+        Its contact is new and anonymous, so it shares no memory with other chats of the same person. The bot
+        must be enrolled.
         """
         chat, thread = f"{chat_id}:{caller_id}", str(thread_id) if thread_id else ""
         async with self._pool.acquire() as connection, connection.transaction():
@@ -107,15 +112,20 @@ class PostgresGuestQueries(PoolStore):
 
     @store_method
     async def record(self, query: NewGuestQuery, *, most_per_hour: int) -> bool:
-        """Store a question; return False if its caller has asked `most_per_hour` questions within the hour.
+        """Store a question as waiting for a turn.
 
-        A repeated update stores nothing; the result is True unless a notice was stored for it.
+        Returns False, without storing it, if its caller has asked `most_per_hour` questions of this bot
+        within the hour. A repeated update stores nothing; the result is True unless a notice was stored for
+        it.
         """
         return await self._record(query, notice="", most=most_per_hour)
 
     @store_method
     async def record_notice(self, query: NewGuestQuery, notice: str) -> None:
-        """Store a notice to be sent instead of an answer; at most NOTICES_PER_MINUTE for each caller."""
+        """Store a query whose reply is the notice with the code `notice` instead of an answer.
+
+        Nothing is stored for a caller who got NOTICES_PER_MINUTE in the last minute.
+        """
         await self._record(query, notice=notice, most=NOTICES_PER_MINUTE)
 
     async def _record(self, query: NewGuestQuery, *, notice: str, most: int) -> bool:
@@ -133,12 +143,12 @@ class PostgresGuestQueries(PoolStore):
 
     @store_method
     async def refuse(self, bot_id: int, update_id: int, *, notice: str) -> None:
-        """Store a notice as the answer to a waiting question that has no turn."""
+        """Store a notice's code as the reply to a waiting question that has no turn; no effect otherwise."""
         await self._pool.execute(*_REFUSE(bot_id=bot_id, update_id=update_id, notice=notice))
 
     @store_method
     async def bind_turn(self, bot_id: int, update_id: int, *, session_id: int, turn: int) -> None:
-        """Store which turn answers a question."""
+        """Store which turn answers a question; no effect if that is stored already."""
         await self._pool.execute(
             *_BIND_TURN(bot_id=bot_id, update_id=update_id, session_id=session_id, turn=turn),
         )  # fmt: skip
@@ -147,7 +157,7 @@ class PostgresGuestQueries(PoolStore):
     async def list_due(
         self, bot_ids: Sequence[int], *, holding_after: float, limit: int = 200
     ) -> list[DueGuestQuery]:
-        """Return at most `limit` queries for which something must be sent, oldest first.
+        """Return at most `limit` queries for which something must be sent, oldest first; claims none.
 
         A holding message is due `holding_after` seconds after the question.
         """
@@ -167,7 +177,11 @@ class PostgresGuestQueries(PoolStore):
 
     @store_method
     async def begin(self, bot_id: int, update_id: int, *, sends: GuestSend) -> bool:
-        """Mark a query as being answered, before the call; return False if it is not waiting any more."""
+        """Mark a waiting query as being answered, before the call.
+
+        Returns False, without effect, if it is not waiting: another process sends it, or it was shown or has
+        ended.
+        """
         found = await self._pool.fetchval(
             *_BEGIN(bot_id=bot_id, update_id=update_id, sends=sends),
         )  # fmt: skip
@@ -193,7 +207,7 @@ class PostgresGuestQueries(PoolStore):
     ) -> None:
         """End a query: its answer is in the chat ("done") or can never be ("lost").
 
-        The turn's delivery ends with it.
+        Unless a newer query waits for the same turn, the turn's delivery ends as well, as delivered or dead.
         """
         await self._pool.execute(
             *_FINISH(
@@ -206,19 +220,20 @@ class PostgresGuestQueries(PoolStore):
 
     @store_method
     async def recover_interrupted(self, bot_ids: Sequence[int]) -> int:
-        """End or release queries that a process was sending when it ended; return their number.
+        """End or release queries that are still being sent; return their number.
 
-        An answer may be in the chat and is not sent again; after a holding message the answer is still sent.
-        A process calls it when it begins to serve these bots.
+        An answer may be in the chat and is not sent again: the query is lost. After a holding message the
+        query waits again. A process calls it when it begins to serve these bots, so the process that sent
+        them is dead.
         """
         rows = await self._pool.fetch(*_LEFT_BY_THE_DEAD(bot_ids=list(bot_ids)))
         return len(rows)
 
     @store_method
     async def close_deliveries(self, bot_ids: Sequence[int]) -> int:
-        """End deliveries to guest chats that no query can carry, such as of an operator's message.
+        """Mark deliveries to guest chats as dead that no query can carry; return their number.
 
-        Returns their number.
+        An operator's message is such a delivery. A turn must have ended for FAILED_SECONDS.
         """
         rows = await self._pool.fetch(
             *_NOT_DELIVERABLE(

@@ -42,7 +42,10 @@ class StoredUpdate:
 
 
 class PostgresTelegramInbox(PoolStore):
-    """Store of raw updates. It raises StorageUnavailable."""
+    """Store of raw updates. Each method raises StorageUnavailable.
+
+    Updates of the last ten minutes are also kept in memory, for `store_again`.
+    """
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
         super().__init__(pool)
@@ -51,7 +54,11 @@ class PostgresTelegramInbox(PoolStore):
 
     @store_method
     async def store(self, bot_id: int, updates: Sequence[Mapping[str, Any]]) -> int:
-        """Store updates and return how many are new; each must have an integer `update_id`."""
+        """Store updates and return how many are new; each must have an integer `update_id`.
+
+        Known updates change nothing. The time at which the bot was last heard is stored, also without
+        updates.
+        """
         kept = [storable_json(update) for update in updates]
         stored: int = await self._pool.fetchval(*_STORE(bot_id=bot_id, updates=kept))
         now = time.monotonic()
@@ -101,7 +108,10 @@ class PostgresTelegramInbox(PoolStore):
     async def list_waiting(
         self, bot_id: int, *, limit: int = 200, known: Collection[int] = ()
     ) -> list[StoredUpdate]:
-        """Return at most `limit` unhandled updates in order of arrival, without those in `known`."""
+        """Return at most `limit` unhandled updates of a bot in order of arrival, without those in `known`.
+
+        Claims none.
+        """
         rows = await self._pool.fetch(
             *_LIST_WAITING(bot_id=bot_id, limit=limit, known=list(known)),
         )
@@ -109,7 +119,10 @@ class PostgresTelegramInbox(PoolStore):
 
     @store_method
     async def mark_handled(self, bot_id: int, update_ids: Sequence[int], *, error: str = "") -> int:
-        """Mark updates as handled, with an error text for operators; return how many were unhandled."""
+        """Mark updates as handled and return how many were unhandled; the others do not change.
+
+        `error` is a text for operators, "" for a success.
+        """
         ended: int = await self._pool.fetchval(
             *_MARK_HANDLED(bot_id=bot_id, update_ids=list(update_ids), error=error),
         )

@@ -33,7 +33,7 @@ class TelegramReceipt:
 
     @property
     def parts(self) -> ReceiptParts:
-        """SQL that the statement of a message includes for this receipt."""
+        """SQL that the statement which stores the message includes for this receipt."""
         return _PARTS
 
     def get_values(self) -> Mapping[str, object]:
@@ -49,7 +49,10 @@ class TelegramReceipt:
         }
 
     async def find_joined_turn(self, connection: Pool | Connection, inbound: Inbound) -> int | None:
-        """Return the turn of the message `late_for`; None without it, or if that message is not stored."""
+        """Return the turn of the message `late_for`; None without it, or if that message is not stored.
+
+        `inbound` is the message to store.
+        """
         if self.late_for is None:
             return None
         turn: int | None = await connection.fetchval(
@@ -94,7 +97,10 @@ class TelegramReceipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomerReceipt:
-    """Receipt of a customer's message to a business account, for its edit or deletion."""
+    """Receipt of a customer's message to a business account.
+
+    It stores the message's Telegram ids, by which its edit or deletion finds the entry.
+    """
 
     bot_id: int
     owner_id: int
@@ -104,7 +110,7 @@ class CustomerReceipt:
 
     @property
     def parts(self) -> ReceiptParts:
-        """SQL that the statement of a message includes for this receipt."""
+        """SQL that the statement which stores the message includes for this receipt."""
         return _CUSTOMER_PARTS
 
     def get_values(self) -> Mapping[str, object]:
@@ -135,7 +141,10 @@ class TelegramEditReceipt:
     """Unique id of the file that the message has now; None keeps the stored one."""
 
     async def record(self, transaction: Connection) -> None:
-        """Replace the stored text and file id of the message; a stored text of None stays None."""
+        """Replace the stored text and file id of the message, in the transaction of the edit.
+
+        A stored text of None stays None.
+        """
         await transaction.execute(
             *_REWORD(
                 bot_id=self.bot_id, chat_id=self.chat_id, message_id=self.message_id, own_text=self.own_text,
@@ -145,7 +154,10 @@ class TelegramEditReceipt:
 
 
 async def rehearse_receipts(connection: Connection) -> None:
-    """Prepare the statements of messages with a receipt on this connection by running them for no message."""
+    """Prepare the statements that store a message with a receipt on this connection.
+
+    They are run for no message, and store nothing.
+    """
     statements = join_receipt(_PARTS)
     for statement in (statements.accept_and_claim, statements.accept_and_claim_known, statements.accept):
         await connection.fetch(*statement.rehearse(session_id=0))
@@ -154,7 +166,7 @@ async def rehearse_receipts(connection: Connection) -> None:
 FOLLOW_WORDING = Named("""
 UPDATE telegram_messages SET seq = :new WHERE session_id = :session_id AND seq = :old
 """)
-"""Point chat messages to the newest wording of their entry."""
+"""Let chat messages of the entry `old` refer to its newest wording, the entry `new`."""
 _LOCK = """
 WITH mine AS (
   SELECT update_id FROM telegram_updates

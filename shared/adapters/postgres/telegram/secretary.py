@@ -31,8 +31,13 @@ DraftState = Literal[
     "due", "showing", "shown", "approved", "sending", "sent", "uncertain", "refused", "dropped", "outdated",
     "expired", "closed", "failed",
 ]  # fmt: skip
+"""State of a draft; the module's description explains each."""
 Decision = Literal["approved", "dropped", "unknown", "no_right"] | DraftState
-"""Result of an owner's press of a button of a draft; a draft's state is the reason why it had no effect."""
+"""Result of an owner's press of a button of a draft.
+
+"approved" and "dropped" took effect. Otherwise it is the reason why not: a draft's state, "unknown" for an
+unknown draft, or "no_right" if the bot may not reply.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +68,10 @@ class CustomerChat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomerMessage:
-    """Stored message of a customer's chat; `seq` is the number of its entry, None without one."""
+    """Stored message of a customer's chat, of the customer or, if `is_customers` is False, of the owner.
+
+    `seq` is the number of its entry, None for an answer that was sent.
+    """
 
     session_id: int
     turn: int
@@ -73,9 +81,11 @@ class CustomerMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomerDraft:
-    """Draft of an answer to a customer, for which a request to Telegram is due.
+    """Draft of an answer to a customer, with what is needed to show or send it.
 
-    The request shows it to the owner, sends it to the customer, or shows the owner how it ended.
+    `own_text` is the owner's text in its place, None without one. `prompt_id` is the message that shows the
+    draft to the owner, and `change_id` the one that requests another text; each is None without one.
+    `is_automatic` says that it goes without approval. `error` is "" without one.
     """
 
     draft_id: int
@@ -110,7 +120,8 @@ class PostgresSecretary(PoolStore):
     async def record_link(self, link: BusinessLink) -> bool:
         """Store the newest state of a connection; an enabled one disables older ones of its owner and bot.
 
-        Returns False if a newer state is stored, or if a newer connection of this owner and bot is enabled.
+        Returns False if a newer state of it is stored, or if a newer connection of this owner and bot is
+        enabled.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_LOCK(what=f"secretary {link.bot_id} {link.owner_id}"))
@@ -138,10 +149,10 @@ class PostgresSecretary(PoolStore):
 
     @store_method
     async def open_chat(self, bot_id: int, *, owner_id: int, chat_id: int, name: str) -> CustomerChat:
-        """Return the conversation with a customer, created at the first message.
+        """Return the conversation with a customer, created at the first message; `name` is stored.
 
-        Its contact is new: it shares no memory with the owner, with other customers, or with the
-        customer's own chat with the bot.
+        Its contact is new: it shares no memory with the owner, with other customers, or with the customer's
+        own chat with the bot. The bot must be enrolled.
         """
         chat, network = f"{owner_id}:{chat_id}", f"{SECRETARY_NETWORK}{bot_id}:{owner_id}"
         async with self._pool.acquire() as connection, connection.transaction():
@@ -187,9 +198,10 @@ class PostgresSecretary(PoolStore):
     async def record_owners_words(
         self, chat: CustomerChat, *, message_id: int, text: str, name: str, at: datetime
     ) -> None:
-        """Store what the owner wrote to the customer, and end all turns that wait for an answer.
+        """Store what the owner wrote to the customer as the answer to all waiting turns.
 
-        A process that is writing an answer loses the turn. A repeated message has no effect.
+        Without a waiting turn it becomes a separate turn. Nothing is sent, since it is in the chat already. A
+        process that is writing an answer loses the turn. A repeated message has no effect.
         """
         key = f"owner:{message_id}"
         blocks = (Text(text=text),)
@@ -228,7 +240,8 @@ class PostgresSecretary(PoolStore):
         """Make drafts of the answers that ended, mark outdated ones, and hide what was never sent.
 
         It is called before each claim, so that no request shows an answer that the customer has not read.
-        `is_automatic` says by the customer's id whether answers go without approval.
+        `is_automatic` says by the customer's chat id whether answers go without approval. A draft expires
+        `hours` after the customer's last message, at most REPLY_HOURS. No effect for another session.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             if await connection.fetchrow(*_LOCK_SESSION(session_id=session_id)) is None:
@@ -245,7 +258,7 @@ class PostgresSecretary(PoolStore):
 
     @store_method
     async def outdate(self, session_id: int, turn: int) -> None:
-        """Mark the open draft of a turn as outdated, so that it is not sent.
+        """Mark the open draft of a turn as outdated, so that it is not sent; no effect on an approved one.
 
         Called when a message that it answers was deleted.
         """
@@ -263,7 +276,10 @@ class PostgresSecretary(PoolStore):
 
     @store_method
     async def list_due(self, bot_ids: Sequence[int], *, limit: int = 100) -> list[CustomerDraft]:
-        """Return at most `limit` drafts for which a request to Telegram is due, oldest first."""
+        """Return at most `limit` drafts for which a request to Telegram is due, oldest first; claims none.
+
+        The request shows the draft to the owner, sends it to the customer, or shows the owner how it ended.
+        """
         rows = await self._pool.fetch(*_DUE(bot_ids=list(bot_ids), limit=limit))
         return [build_value(CustomerDraft, row) for row in rows]
 
@@ -277,7 +293,7 @@ class PostgresSecretary(PoolStore):
     async def find_draft_to_change(
         self, bot_id: int, *, owner_id: int, change_id: int
     ) -> CustomerDraft | None:
-        """Return the draft whose new text the bot requested in the message `change_id`.
+        """Return the owner's draft whose other text the bot requested in the message `change_id`.
 
         Returns None if there is none.
         """
@@ -286,9 +302,9 @@ class PostgresSecretary(PoolStore):
 
     @store_method
     async def load_questions(self, session_id: int, turn: int) -> tuple[str, ...]:
-        """Return the newest texts of the customer that the draft answers, oldest first.
+        """Return the newest texts of the customer that the draft of a turn answers, oldest first.
 
-        They are at most QUESTIONS_SHOWN.
+        They are at most QUESTIONS_SHOWN, none from before the owner's or bot's last message.
         """
         rows = await self._pool.fetch(
             *_QUESTIONS(session_id=session_id, turn=turn, limit=QUESTIONS_SHOWN),
@@ -297,12 +313,16 @@ class PostgresSecretary(PoolStore):
 
     @store_method
     async def begin_showing(self, draft: CustomerDraft) -> bool:
-        """Mark a draft as being shown, before the request; return False if that was done already."""
+        """Mark a due draft as being shown, before the request.
+
+        Returns False, without effect, if it is not due: another process shows it, or it was shown or has
+        ended.
+        """
         return bool(await self._pool.fetchval(*_BEGIN_SHOWING(session_id=draft.session_id, turn=draft.turn)))
 
     @store_method
     async def mark_shown(self, draft: CustomerDraft, *, prompt_id: int | None, state: DraftState) -> None:
-        """Record the message to the owner that shows a draft, and the draft's state in it.
+        """Record the message that shows a draft to its owner, and which state of the draft it shows.
 
         `prompt_id` None leaves the recorded message.
         """
@@ -321,9 +341,10 @@ class PostgresSecretary(PoolStore):
 
     @store_method
     async def approve(self, draft: CustomerDraft, *, own_text: str | None = None) -> Decision:
-        """Approve a draft, so that it is sent or, unless None, the owner's `own_text` in its place.
+        """Approve an open draft, so that it is sent; `own_text` is sent in its place unless it is None.
 
-        Returns "approved", or the reason why that had no effect.
+        Returns "approved", or the reason why that had no effect. An uncertain draft can be approved too, and
+        is sent again.
         """
         found = await self._pool.fetchval(
             *_APPROVE(session_id=draft.session_id, turn=draft.turn, own_text=own_text)
@@ -362,9 +383,9 @@ class PostgresSecretary(PoolStore):
 
     @store_method
     async def begin_sending(self, draft: CustomerDraft) -> str | None:
-        """Mark an approved draft as being sent, before the request.
+        """Mark an approved draft as being sent, before the request, and return its connection's id.
 
-        Returns its connection's id; None if the draft cannot be sent any more.
+        Returns None, without effect, if it is not approved, has expired, or the connection may not reply.
         """
         connection_id: str | None = await self._pool.fetchval(
             *_BEGIN_SENDING(session_id=draft.session_id, turn=draft.turn)
@@ -375,7 +396,8 @@ class PostgresSecretary(PoolStore):
     async def mark_sent(self, draft: CustomerDraft, *, message_id: int) -> None:
         """Record that the draft is in the customer's chat as message `message_id`.
 
-        The owner's own text, if any, replaces the answer in the conversation.
+        The owner's own text, if any, replaces the answer in the conversation. No effect unless it is being
+        sent.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_LOCK_SESSION(session_id=draft.session_id))
@@ -397,7 +419,10 @@ class PostgresSecretary(PoolStore):
     async def mark_unsent(
         self, draft: CustomerDraft, *, state: Literal["uncertain", "refused"], error: str
     ) -> None:
-        """Record that Telegram refused the answer, or gave no result, so that its arrival is uncertain."""
+        """End a draft that Telegram refused, or whose arrival is uncertain since Telegram gave no result.
+
+        Its delivery is dead and listed as a problem.
+        """
         await self._pool.execute(
             *_MARK_UNSENT(
                 session_id=draft.session_id, turn=draft.turn, state=state, error=error[:_ERROR_CHARS]
@@ -406,17 +431,18 @@ class PostgresSecretary(PoolStore):
 
     @store_method
     async def recover_interrupted(self, bot_ids: Sequence[int]) -> int:
-        """Recover drafts of a dead process, once this process serves these bots; return their number.
+        """Recover drafts that are still being shown or sent; return their number.
 
         An answer that was being sent may be in the chat, and is not sent again. A draft that was being shown
-        is shown again.
+        is shown again. A process calls it when it begins to serve these bots, so the process that worked on
+        them is dead.
         """
         rows = await self._pool.fetch(*_LEFT_BY_THE_DEAD(bot_ids=list(bot_ids), error=_MAY_HAVE_ARRIVED))
         return len(rows)
 
     @store_method
     async def end_overdue(self, bot_ids: Sequence[int]) -> int:
-        """End drafts whose time is over or whose connection has ended; return their number.
+        """End open drafts that have expired or whose connection has ended; return their number.
 
         It also ends deliveries of answers that were erased.
         """

@@ -20,6 +20,7 @@ hours.
 """
 
 BY_PERSON = "its person asked for it"
+"""Text stored as the error of a part that its person requested again."""
 
 Brought = Literal["brought", "before", "gone"]
 """Result of a press: the answer is sent again, it was sent before, or there is no such notice."""
@@ -27,7 +28,11 @@ Brought = Literal["brought", "before", "gone"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UncertainNotice:
-    """Notice in a chat that an answer may not have arrived; `message_id` None means not shown."""
+    """Notice in a chat that an answer may not have arrived.
+
+    `chat_id` and `message_id` are None while it is not shown. `round` grows when a new notice replaces it, so
+    that buttons of older ones have no effect. `tries` counts attempts to send it.
+    """
 
     id: int
     session_id: int
@@ -91,24 +96,24 @@ class PostgresUncertainNotices(PoolStore):
 
     @store_method
     async def list_due(self, accounts: Sequence[int], *, limit: int = 50) -> tuple[UncertainNotice, ...]:
-        """Return at most `limit` due notices of these bots, those due first at the front.
+        """Return at most `limit` due notices of these bots, the longest due first; claims none.
 
-        A notice with `is_needed` is to be shown, any other to be deleted.
+        A notice with `is_needed` is to be shown, any other to be deleted from the chat.
         """
         rows = await self._pool.fetch(*_TO_DO(accounts=[str(account) for account in accounts], limit=limit))
         return tuple(UncertainNotice(**dict(row)) for row in rows)
 
     @store_method
     async def list_due_up_to(self, session_id: int, turn: int) -> tuple[UncertainNotice, ...]:
-        """Return the due notices about turns up to this one of the session, ordered by turn."""
+        """Return the due notices to show about turns up to this one of the session, ordered by turn."""
         rows = await self._pool.fetch(*_DUE_UP_TO(session_id=session_id, turn=turn))
         return tuple(UncertainNotice(**dict(row)) for row in rows)
 
     @store_method
     async def begin(self, notice: UncertainNotice) -> bool:
-        """Mark a notice as being sent, before the request.
+        """Mark a due notice as being sent, before the request, and count the try.
 
-        Returns False if another process has it, or if it is not needed any more.
+        Returns False, without effect, if another process has it, or if it is not needed any more.
         """
         found = await self._pool.fetchval(
             *_BEGIN(notice_id=notice.id, round=notice.round, tries=notice.tries),
@@ -117,10 +122,10 @@ class PostgresUncertainNotices(PoolStore):
 
     @store_method
     async def mark_shown(self, notice: UncertainNotice, *, chat_id: int, message_id: int) -> bool:
-        """Record that a notice is in the chat.
+        """Record that a notice is in the chat as message `message_id`.
 
-        Returns False if another notice replaced it, so that this one must be deleted. The answer may have
-        arrived meanwhile.
+        Returns False if another notice replaced it, so that the caller must delete the message. If the answer
+        has arrived in the meantime, the notice is due to be deleted.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_LOCK(notice_id=notice.id))
@@ -167,9 +172,9 @@ class PostgresUncertainNotices(PoolStore):
 
     @store_method
     async def settle(self, notice: UncertainNotice) -> None:
-        """Record that a notice was deleted from the chat.
+        """Record that a notice was deleted from the chat, and end it.
 
-        If parts of the answer are uncertain by now, a new notice becomes due.
+        If parts of the answer are uncertain by now, a new notice becomes due instead.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(*_LOCK(notice_id=notice.id))
@@ -181,7 +186,8 @@ class PostgresUncertainNotices(PoolStore):
     ) -> Pressed:
         """Record a press of a notice's button; only the first press in each round has an effect.
 
-        The first uncertain part is then sent in the place of the notice, and other parts below it.
+        Then the first uncertain part is to be sent in place of the notice's message, and other parts below
+        it; the caller sends them. `message_id` is that of the pressed notice, None if unknown.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             row = await connection.fetchrow(*_LOCK(notice_id=notice_id))
@@ -227,8 +233,8 @@ class PostgresUncertainNotices(PoolStore):
     ) -> Resolved | None:
         """Record found messages as the uncertain parts, in order; `found` has their message ids.
 
-        The first part without a message takes the notice's message, and later ones are sent again. Returns
-        None if the notice changed meanwhile.
+        The first part without a message takes the notice's message, and later ones are queued to be sent
+        again. Returns None, without effect, if the notice changed in the meantime.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             row = await connection.fetchrow(*_LOCK(notice_id=notice.id))
@@ -246,13 +252,13 @@ class PostgresUncertainNotices(PoolStore):
 
     @store_method
     async def list_shown(self, accounts: Sequence[int]) -> tuple[UncertainNotice, ...]:
-        """Return shown notices of the last day whose answer is still uncertain."""
+        """Return at most 50 shown notices of the last day whose answer is still uncertain, oldest first."""
         rows = await self._pool.fetch(*_STILL_SHOWN(accounts=[str(account) for account in accounts]))
         return tuple(UncertainNotice(**dict(row)) for row in rows)
 
     @store_method
     async def list_uncertain_parts(self, session_id: int, *, address_id: int) -> tuple[UncertainPart, ...]:
-        """Return a session's uncertain parts at an address, newest first."""
+        """Return at most 20 uncertain parts of a session at an address, the newest turn first."""
         rows = await self._pool.fetch(*_UNCERTAIN_PARTS(session_id=session_id, address_id=address_id))
         return tuple(UncertainPart(**dict(row)) for row in rows)
 
