@@ -52,10 +52,10 @@ SELECT coalesce(jsonb_agg(o.told ORDER BY o.opened_at DESC, o.id DESC), '[]')::t
 
 
 class AlertInsights(PoolStore):
-    """Read-only queries of alerts."""
+    """Read-only queries of alerts. They raise StorageUnavailable."""
 
     async def list_newest_open(self) -> list[dict[str, Any]]:
-        """Return the ten newest open alerts."""
+        """Return at most ten open alerts as objects of the API, the newest first."""
         return list(await read_page(self._pool, _OPEN))
 
     async def count_past(self) -> dict[str, Any] | None:
@@ -65,8 +65,10 @@ class AlertInsights(PoolStore):
     async def load_page(self, targets: Sequence[str], *, cursor: str = "", limit: int = 50) -> dict[str, Any]:
         """Return `{open: […], past: […], next, unseen, targets: […]}`.
 
-        `limit` and `cursor` page `past`; `next` is its next cursor, or None. `targets` are those whose last
-        send is returned; alerts are not filtered by them. Raises BadQuery if the cursor is invalid.
+        `open` has at most 200 alerts, `past` a page of `limit` ended ones from `cursor` on, both newest
+        first; `next` is the cursor of the next page, or None. `unseen` counts open alerts that were not
+        marked as seen. `targets` are those whose last send is returned; alerts are not filtered by them.
+        Raises BadQuery if the cursor is invalid.
         """
         limit = page_size(limit)
         key, row = read_cursor(cursor, _SORT) if cursor else (None, 0)

@@ -30,7 +30,8 @@ from shared.core.ops.alerts import (
 class Rules:
     """Limits from which a state becomes an alert; `cap_micro` is in micro-dollars, None without a cap.
 
-    `handover_seconds` 0 disables alerts of waiting hand-overs.
+    `worker_seconds` is the time without a heartbeat of any worker, and `handover_seconds` the time that a
+    hand-over waits; 0 disables alerts of hand-overs. `timezone` decides when a day of spending begins.
     """
 
     timezone: str = "UTC"
@@ -56,8 +57,9 @@ class PostgresAlerts(PoolStore):
     async def sweep(self, rules: Rules, *, worker_id: int, targets: Sequence[str]) -> SweepOutcome | None:
         """Open and end alerts by the current state; return None while another process does so.
 
-        Stores messages about opened alerts to `targets`, and about ended ones to those told of the opening.
-        Due messages to other targets fail. Repeating it changes nothing.
+        Stores messages about opened alerts to `targets`, and about ended ones to those notified of the
+        opening; `claim` gets them. Sends of dead processes end, and due messages to other targets fail.
+        `worker_id` is this process. Repeating it changes nothing.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             if not await connection.fetchval(sql.LOCK):
@@ -71,7 +73,11 @@ class PostgresAlerts(PoolStore):
 
     @store_method
     async def claim(self, targets: Sequence[str], *, worker_id: int) -> Sending | None:
-        """Claim and return the next due message to one of these targets; None if none is due."""
+        """Claim and return the next due message to one of these targets; None if none is due.
+
+        The caller sends it and calls `record_outcome`. The end of an alert is not due before its beginning
+        was sent.
+        """
         row = await self._pool.fetchrow(*sql.CLAIM(targets=list(targets), worker_id=worker_id))
         if row is None:
             return None
@@ -80,9 +86,9 @@ class PostgresAlerts(PoolStore):
 
     @store_method
     async def record_outcome(self, sending: Sending, outcome: Outcome, *, worker_id: int) -> bool:
-        """Store the outcome of a send; return False if another process has taken it over.
+        """Store the outcome of a send; return False, without effect, if this process no longer has the claim.
 
-        A send that did not arrive is due again, up to MOST_TRIES attempts.
+        A send that surely did not arrive is due again after a growing delay, up to MOST_TRIES attempts.
         """
         ours = {"send_id": sending.send_id, "worker_id": worker_id}
         if isinstance(outcome, NotSent) and sending.attempt < MOST_TRIES:
@@ -114,9 +120,10 @@ class PostgresAlerts(PoolStore):
 
     @store_method
     async def record_outage(self, outage: Outage, results: Mapping[str, Outcome | None]) -> None:
-        """Store an outage that has ended, with the outcome per target; None means that it is unknown.
+        """Store an outage of the database that has ended, with the outcome of its message per target.
 
-        A message about the end is then due to each target that may know of the beginning.
+        An outcome of None means that it is unknown. A message about the end is then due to each target that
+        may know of the beginning. Repeating it changes nothing.
         """
         described = [_describe_result(result) for result in results.values()]
         await self._pool.execute(
@@ -129,7 +136,7 @@ class PostgresAlerts(PoolStore):
 
     @store_method
     async def has_sender(self) -> bool:
-        """Return whether a web or bot process is alive, which sends alerts."""
+        """Return whether a web or bot process is alive; these send alerts."""
         return bool(await self._pool.fetchval(sql.SOMEBODY))
 
     @store_method
@@ -142,7 +149,10 @@ class PostgresAlerts(PoolStore):
 
     @store_method
     async def list_results(self, public_id: UUID) -> list[tuple[str, str, str]]:
-        """Return (target, state, failure code) of the messages about an alert's beginning."""
+        """Return (target, state, failure code) of the messages about an alert's beginning.
+
+        The code is "" without a failure.
+        """
         rows = await self._pool.fetch(
             *_RESULTS(public_id=public_id),
         )

@@ -11,12 +11,16 @@ DUTY_IS_LATE = f"""coalesce(d.succeeded_at, d.since)
          < now() - make_interval(secs => greatest(d.seconds * {LATE_PERIODS}, {LATE_SECONDS}))"""
 """Condition that the duty `d` has not succeeded within its allowed time."""
 LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('evertalk.alerts'))"
+"""Take the lock of the sweep for the transaction; false if another process has it."""
 
 SOURCE_SHARE = 3
 """Divisor of the daily cap: spending of one person or network above this part opens an alert."""
 
 NEWEST_REFUSED = 20
-"""Newest turns refused by the total cap that are examined; one that is the newest of its session suffices."""
+"""Maximum turns refused by the total cap that are examined, the newest.
+
+One that is the newest of its session suffices.
+"""
 
 FALLS_IN_A_ROW = 3
 """Consecutive summaries written without a model that open an alert."""
@@ -192,10 +196,11 @@ WITH spent AS (
 )
 SELECT (SELECT count(*) FROM opened WHERE fresh) AS opened, (SELECT count(*) FROM ended) AS ended
 """)
-"""Open alerts for current problems, end alerts without one, and insert their messages.
+"""Open alerts for current problems, end alerts without one for `over_seconds`, and insert their messages.
 
-A call is refused before a cap is full; so a cap also counts as used up if the newest message of a session was
-refused by it.
+A known problem updates its alert, and marks it as unseen if its count has risen. A call is refused before a
+cap is full; so a cap also counts as used up if the newest message of a session was refused by it. Selects the
+numbers of opened and ended alerts.
 """
 
 CUT_OFF = """
@@ -220,7 +225,10 @@ UPDATE alert_sends s SET state = 'failed', ended_at = now(), error = why.code
          WHERE d.state = 'due') why
  WHERE why.id = s.id AND s.state = 'due' AND why.code IS NOT NULL
 """)
-"""Mark due sends that can never arrive as failed, with the reason."""
+"""Mark due sends that can never arrive as failed, with the reason.
+
+Such a target is not among `targets`, was never notified of the beginning, or the send is older than `hours`.
+"""
 
 CLAIM = Named("""
 WITH mine AS (
@@ -238,18 +246,23 @@ SELECT c.id, c.send_key::text, c.target, c.phase, c.attempt,
        a.public_id::text, a.kind, a.key, a.detail, a.opened_at, a.ended_at
   FROM claimed c JOIN alerts a ON a.id = c.alert_id
 """)
-"""Claim the next due send for one process; the end of an alert is sent only where its beginning was."""
+"""Claim the next due send for one process, and select it with its alert; no row if none is due.
+
+The end of an alert is sent only where its beginning was.
+"""
 
 ENDED = Named("""
 UPDATE alert_sends SET state = :state, error = :code, sent_by = NULL, ended_at = now()
  WHERE id = :send_id AND sent_by = :worker_id AND state = 'sending' RETURNING id
 """)
+"""End a send that this process has claimed; no row if it has lost the claim."""
 
 AGAIN = Named("""
 UPDATE alert_sends SET state = 'due', error = :code, sent_by = NULL,
        due_at = now() + make_interval(secs => :seconds::float8)
  WHERE id = :send_id AND sent_by = :worker_id AND state = 'sending' RETURNING id
 """)
+"""Make a send due again after `seconds`; no row if this process has lost the claim."""
 
 SOMEBODY = "SELECT EXISTS (SELECT FROM workers w WHERE w.role IN ('web', 'bot') AND worker_is_alive(w))"
 """Select whether a web or bot process is alive."""
@@ -259,6 +272,7 @@ SELECT count(*) FROM workers w JOIN workers mine ON mine.id = :worker_id AND w.r
    AND w.id < mine.id
  WHERE worker_is_alive(w)
 """)
+"""Select how many living processes of the same role have registered before this one."""
 
 OUTAGE = Named("""
 WITH made AS (

@@ -12,15 +12,16 @@ from shared.adapters.postgres.db.pool import Named, PoolStore
 from shared.adapters.postgres.people.audit_chain import check_chain
 
 EXPORT_ROWS = 1_000
-"""Entries that one statement of an export reads."""
+"""Maximum entries that one statement of an export reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditQuery:
-    """Filter of the audit log; empty fields match all.
+    """Filter of the audit log, all of whose fields must match; empty fields match all.
 
-    `action` is a whole action or a family such as `read`; `about` is the object that was changed; `before` is
-    the id before which a page begins.
+    `action` is a whole action or a family such as `read`; `about` is the object that was changed. `since` is
+    included, `until` is not. `before` is the id before which a page of `limit` entries begins, None for the
+    first page.
     """
 
     actor: str = ""
@@ -36,9 +37,10 @@ class AuditInsights(PoolStore):
     """Read-only queries of the audit log. They raise StorageUnavailable."""
 
     async def load_page(self, query: AuditQuery) -> dict[str, Any]:
-        """Return `{entries, before, actors, actions}`, newest first.
+        """Return `{entries, before, actors, actions}`, entries newest first, each with its person.
 
-        `before` begins the next page, None on the last one.
+        `before` begins the next page, None on the last one. `actors` and `actions` are at most 200 values of
+        the whole log to choose from.
         """
         found = await read_page(self._pool, *_PAGE(**_limits(query, query.limit + 1)))
         entries = found["entries"]
@@ -47,7 +49,10 @@ class AuditInsights(PoolStore):
         return dict(found) | {"before": found["entries"][-1]["id"] if more else None}
 
     async def count(self, query: AuditQuery) -> dict[str, Any] | None:
-        """Return the number of matching entries as `{count, more}`; None if counting takes too long."""
+        """Return the number of matching entries on all pages as `{count, more}`.
+
+        Returns None if counting takes too long.
+        """
         return await count_rows(self._pool, *_COUNTED(**_limits(replace(query, before=None), COUNTED_TO + 1)))
 
     async def iterate_entries(self, query: AuditQuery) -> AsyncIterator[dict[str, Any]]:
@@ -64,7 +69,7 @@ class AuditInsights(PoolStore):
             query = replace(query, before=rows[-1]["id"])
 
     async def check_chain(self) -> dict[str, Any]:
-        """Verify the hash chain and return the result."""
+        """Recompute the hashes of the audit log and return the result of the function `check_chain`."""
         return await check_chain(self._pool)
 
 

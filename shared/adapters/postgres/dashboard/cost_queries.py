@@ -16,7 +16,9 @@ from shared.adapters.postgres.turns.turns import build_usage_rows, find_reached_
 from shared.core.session.turns import Caps, Spending
 
 Group = Literal["model", "day", "agent", "person", "purpose"]
+"""Name by which costs are summed."""
 GROUPS: tuple[Group, ...] = get_args(Group)
+"""All names by which costs can be summed."""
 MOST_ROWS = 200
 """Maximum groups of a costs page."""
 
@@ -59,6 +61,10 @@ SELECT json_build_object(
   'rows', coalesce((SELECT json_agg(shown ORDER BY {{order}}) FROM shown), '[]'::json),
   'models', coalesce((SELECT json_agg(DISTINCT u.model) FROM u), '[]'::json))::text
 """
+"""Template of the costs page as JSON: total, number of groups, at most `limit` groups, and models.
+
+Its slots are SQL: `key` and `label` of a group, `more` columns, `joined` tables and `order`.
+"""
 SAVED = Named(f"""
 WITH u AS MATERIALIZED ({_LEDGER}),
 c AS (
@@ -83,12 +89,16 @@ SELECT json_build_object(
 
 
 class CostInsights(PoolStore):
-    """Read-only queries of costs in micro-dollars; None where all prices are unknown."""
+    """Read-only queries of costs in micro-dollars; a sum is None if all its prices are unknown.
+
+    They raise StorageUnavailable.
+    """
 
     async def load_costs(self, group: str, period: Period, *, most: int = MOST_ROWS) -> dict[str, Any]:
-        """Return costs summed by `group` and in total: the most expensive group first, days in order.
+        """Return `{total, groups, rows, models}` of the calls of a period, summed by `group` and in total.
 
-        At most `most` groups are returned. Raises BadQuery for an unknown group.
+        `rows` has at most `most` of the `groups` groups, the most expensive first, days in order. Raises
+        BadQuery for an unknown group.
         """
         if group not in _KEYS:
             raise BadQuery(f"group is one of {', '.join(GROUPS)}")
@@ -100,7 +110,10 @@ class CostInsights(PoolStore):
         return found
 
     async def load_savings(self, period: Period) -> dict[str, Any]:
-        """Return tokens by model and day, and the cost of summaries, for `core/ops/savings.py`."""
+        """Return cached and hidden tokens by model and day, and the cost of summaries, in a period.
+
+        `core/ops/savings.py` computes savings from them.
+        """
         found: dict[str, Any] = await self._read(SAVED, period)
         return found
 
@@ -118,7 +131,11 @@ SELECT coalesce(max(spent_micro) FILTER (WHERE scope = 'total'), 0)
 
 
 async def load_spent_today(database_url: str, *, timezone: str) -> tuple[int, int]:
-    """Return (micro-dollars spent and reserved today, number of people and conversations near a cap)."""
+    """Return (micro-dollars spent today, number of people and conversations near a cap).
+
+    What is only reserved does not count. The day is that of `timezone`. Raises StorageUnavailable and
+    exceptions of asyncpg.
+    """
     connection = await connect(database_url)
     try:
         row = await connection.fetchrow(*_TODAY(timezone=timezone), timeout=10)
@@ -157,7 +174,7 @@ class PostgresPlayground(PoolStore):
 
     @store_method
     async def release_reservation(self, reservation_id: int, *, spent_micro: int = 0) -> None:
-        """End a reservation; `spent_micro` micro-dollars of it were used."""
+        """End a reservation; `spent_micro` micro-dollars of it were used. Repeating it has no effect."""
         await self._pool.execute(
             *turn_sql.RELEASE_RESERVATION(
                 reservation_id=reservation_id,

@@ -14,18 +14,23 @@ from shared.adapters.postgres.db.pool import Named, Pool, PoolStore
 from shared.core.ops.latency import quantile
 
 MOST_DAYS = 366
+"""Maximum days of a period."""
 MOST_HOURS = 31 * 24
+"""Maximum hours of a series by the hour."""
 Step = Literal["hour", "day"]
+"""Length of one step of a series."""
 STEPS: tuple[Step, ...] = get_args(Step)
+"""All lengths of steps."""
 SUMS = (
     "messages", "answers", "errors", "calls", "unknown_calls", "cost_micro", "input_tokens",
     "cache_read_tokens", "cache_write_tokens", "output_tokens", "summaries", "handovers",
 )  # fmt: skip
+"""Figures of an hour that are summed over a period."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
-    """Time from `start` to before `end`; its days are those of the time zone `zone`.
+    """Time from `start` to before `end`; its days are those of the time zone `zone`, an IANA name.
 
     Raises BadQuery if it is empty or longer than MOST_DAYS.
     """
@@ -44,7 +49,7 @@ class Period:
     def from_days(cls, first: date, last: date, zone: str) -> Period:
         """Return the period of whole days from `first` to `last`, inclusive.
 
-        Raises BadQuery if it is empty.
+        Raises BadQuery if `first` is later, or if it is longer than MOST_DAYS.
         """
         if first > last:
             raise BadQuery("from lies after to")
@@ -62,12 +67,15 @@ class Period:
 
     @property
     def days(self) -> float:
-        """Number of days; a day with a change of clocks counts as one."""
+        """Number of days, a fraction if the period does not begin at midnight.
+
+        A day with a change of clocks counts as one.
+        """
         whole = self.start == _midnight(self.first, self.zone)
         return (self.last - self.first).days + 1 if whole else (self.end - self.start) / timedelta(days=1)
 
     def shift_back(self) -> Period:
-        """Return the period of the same length that ends where this one begins."""
+        """Return the period of the same number of days that ends where this one begins."""
         if self.start == _midnight(self.first, self.zone):
             length = timedelta(days=self.days)
             return Period.from_days(self.first - length, self.first - timedelta(days=1), self.zone)
@@ -88,8 +96,10 @@ class PostgresHourlyStats(PoolStore):
     async def load_series(self, period: Period, step: Step) -> dict[str, Any]:
         """Return `{steps: […], total, before, counted_at, since}` of a period.
 
-        `before` is the total of the preceding period, None if that was not counted in full. Raises BadQuery
-        for more than 31 days by the hour.
+        `steps` has figures of each hour or day, in order; `people` in `total` is the average per day.
+        `before` is the total of the preceding period, None if that was not counted in full. `counted_at` is
+        when figures were last counted, and `since` the first counted hour. Raises BadQuery for more than 31
+        days by the hour.
         """
         if step == "hour" and period.end - period.start > timedelta(hours=MOST_HOURS + 1):
             raise BadQuery(f"by the hour a period has at most {MOST_HOURS // 24} days")

@@ -19,18 +19,18 @@ _TRIES = 3
 
 
 class PostgresJobChanges(PoolStore):
-    """Store of these changes; each method is one transaction with an audit entry.
+    """Store of operators' changes of jobs and deliveries; it raises StorageUnavailable.
 
-    It raises StorageUnavailable.
+    Each method that changes is one transaction with an audit entry.
     """
 
     @store_method
     async def list_matching(
         self, verb: JobVerb, match: JobMatch, *, after: int, through: int, limit: int
     ) -> list[int]:
-        """Return ids of at most `limit` matching jobs that allow this change, oldest first.
+        """Return ids of at most `limit` matching jobs that allow the change `verb`, oldest first.
 
-        The ids are above `after` and at most `through`.
+        The ids are above `after` and at most `through`. Changes nothing.
         """
         statement = Named(sql.MATCHING.format(where=sql.render_match(match), may=sql.MAY[verb]))
         matching = statement(
@@ -40,9 +40,9 @@ class PostgresJobChanges(PoolStore):
         return [row["id"] for row in rows]
 
     async def change_jobs(self, verb: JobVerb, ids: Sequence[int], *, actor: str) -> WorkChanged:
-        """Retry dead jobs with all their attempts, or cancel waiting ones.
+        """Retry dead and delayed jobs, which are due at once with all their attempts, or cancel waiting ones.
 
-        Returns what changed and why others did not.
+        Returns the ids of changed jobs, and why others were skipped. The caller rings for those in `rung`.
         """
         for left in reversed(range(_TRIES)):
             try:
@@ -74,9 +74,9 @@ class PostgresJobChanges(PoolStore):
     async def set_kind(
         self, kind: str, *, paused: bool, concurrency: int | None, version: int, actor: str
     ) -> bool:
-        """Pause a kind of job or limit its parallel jobs.
+        """Pause a kind of job, or limit its parallel jobs; `concurrency` None means no limit.
 
-        Returns False if it has changed since `version` (0 before the first change).
+        Returns False, without effect, if it has changed since `version`, which is 0 before the first change.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             change = sql.SET_KIND(
@@ -94,9 +94,9 @@ class PostgresJobChanges(PoolStore):
     async def change_deliveries(
         self, verb: DeliveryVerb, parts: Sequence[PartKey], *, actor: str
     ) -> WorkChanged:
-        """Mark uncertain deliveries as arrived, or queue them for the bot process to send again.
+        """Mark uncertain or dead deliveries as arrived, or queue them for the bot process to send again.
 
-        Returns what changed.
+        Returns the changed parts, and why others were skipped.
         """
         columns = {
             "sessions": [one.session for one in parts],

@@ -34,6 +34,7 @@ CASE WHEN j.id IS NULL THEN 'there is no such job'
      WHEN {_ERASED} THEN 'its conversation was erased'
      ELSE 'it has changed since' END
 """
+"""SQL expression of the text why job `j` does not allow the change `verb`."""
 
 _STATES = {
     "due": "j.state = 'due'",
@@ -53,7 +54,8 @@ LOOKED_AT = 1_000
 def render_match(match: JobMatch) -> str:
     """Return the SQL condition for jobs `j` that match; its parameters are `kind` and `session`.
 
-    A filter that is not set becomes a constant condition, so that an index can serve the others.
+    `session` is the public id, NULL for all. A filter that is not set becomes a constant condition, so that
+    an index can serve the others.
     """
     kind = "j.kind = :kind::text" if match.kind else ":kind::text = ''"
     owner = "j.session_id = (SELECT id FROM sessions WHERE public_id = :session::uuid)"
@@ -65,11 +67,13 @@ MATCHING = """
 SELECT j.id FROM jobs j WHERE {where} AND {may} AND j.id > :after AND j.id <= :through ORDER BY j.id
    LIMIT :limit
 """
+"""Template of the ids of matching jobs; its slots are the conditions `where` and `may`."""
 
 RETRY = Named(f"""
 UPDATE jobs j SET state = 'due', due_at = now(), faults = 0, epoch = epoch + 1, leased_by = NULL, ended_at = NULL
  WHERE j.id = ANY (:ids::bigint[]) AND {MAY["retry"]} RETURNING j.id, j.kind, j.attempt
 """)
+"""Make those of the given jobs due now that allow a retry, with no faults and a new epoch."""
 
 CANCEL = Named(f"""
 WITH j AS (
@@ -88,6 +92,7 @@ SELECT id, kind, attempt FROM j
 LEFT_ALONE = Named(f"""
 SELECT x.id, {WHY_NOT} AS why FROM unnest(:missed::bigint[]) AS x(id) LEFT JOIN jobs j ON j.id = x.id
 """)
+"""Select for each of these jobs why it was not changed."""
 
 _LATELY = "ended_at > now() - interval '1 day'"
 
@@ -124,7 +129,7 @@ ON CONFLICT (kind) DO UPDATE SET paused = :paused, concurrency = :concurrency, c
    changed_at = clock_timestamp()
  WHERE {_VERSION} = :version RETURNING kind
 """)
-"""Change the settings of a kind of job; returns no row if they have changed since `version`."""
+"""Store the settings of a kind of job; no row if they have changed since `version`."""
 
 JOBS = f"""
 WITH page AS (SELECT j.* FROM jobs j WHERE {{where}} AND j.id < :before ORDER BY j.id DESC LIMIT :limit + 1),
@@ -187,6 +192,11 @@ SELECT json_build_object(
     LEFT JOIN workers w ON w.id = l.leased_by AND worker_is_alive(w)), '[]'::json)
 )::text
 """
+"""Template of the jobs page as JSON; its slot `where` is the condition of a filter.
+
+It has a page of at most `limit` jobs with ids below `before`, counts of all jobs, and the states of kinds,
+workers, duties, imports and bots.
+"""
 
 _DOUBTED = "d.channel = 'telegram' AND d.state IN ('uncertain', 'dead') AND d.turn_no > s.erased_turn"
 _WAITING = """d.channel = 'telegram' AND d.state IN ('queued', 'sending', 'sent') AND a.unreachable_since IS NOT NULL
@@ -199,6 +209,10 @@ _PROBLEMS = f"""(SELECT d.session_id, d.turn_no, d.part, d.state AS shown_state 
    UNION ALL SELECT d.session_id, d.turn_no, d.part, 'waiting' FROM {_WITH_CHAT} WHERE {_WAITING})"""
 DOUBTED = Named(f"""SELECT FROM {_PROBLEMS} d JOIN sessions s ON s.id = d.session_id
  WHERE (:state::text = '' OR d.shown_state = :state) AND (:session::uuid IS NULL OR s.public_id = :session)""")
+"""Select one empty row per delivery problem of a state and session, for counting.
+
+A problem is a part that is uncertain, dead, or waits for an unreachable chat.
+"""
 _SENDABLE = "a.unreachable_since IS NULL AND a.channel = 'telegram' AND t.ended_at IS NOT NULL"
 """Condition that a part can be sent again.
 
@@ -255,6 +269,7 @@ UPDATE deliveries d SET state = 'delivered', delivered_at = now(), error = ''
   FROM wanted x JOIN sessions s ON s.id = x.id
  WHERE d.session_id = x.id AND d.turn_no = x.turn AND d.part = x.part AND {_DOUBTED} RETURNING x.place
 """)
+"""Mark those of the given parts as delivered that are uncertain or dead; select their places in the list."""
 
 SEND_AGAIN = Named(f"""{_WANTED}
 UPDATE deliveries d SET state = 'queued', remote_id = NULL, error = '{ASKED_AGAIN}'
@@ -262,6 +277,10 @@ UPDATE deliveries d SET state = 'queued', remote_id = NULL, error = '{ASKED_AGAI
  WHERE d.session_id = x.id AND d.turn_no = x.turn AND d.part = x.part AND a.id = d.address_id
    AND {_DOUBTED} AND {_SENDABLE} RETURNING x.place
 """)
+"""Queue those of the given parts again that are uncertain or dead and whose chat can be reached.
+
+Selects their places in the list.
+"""
 
 NOT_CHANGED = Named(f"""{_WANTED}
 SELECT x.place, CASE WHEN d.session_id IS NULL THEN 'there is no such part'
@@ -302,3 +321,4 @@ SELECT json_build_object(
             (SELECT id, attempt FROM alert_sends WHERE state IN ('due', 'sending') LIMIT 1000) d)
 )::text
 """
+"""Select a JSON value by part of the data, which changes when rows of that part change."""

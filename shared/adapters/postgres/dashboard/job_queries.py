@@ -29,7 +29,10 @@ LIVE_TOPICS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryQuery:
-    """Filter of the list of deliveries; empty fields match all."""
+    """Filter and page of the list of delivery problems; empty fields match all.
+
+    `state` is uncertain, dead or waiting; `session` is a public id.
+    """
 
     state: str = ""
     session: str = ""
@@ -38,15 +41,15 @@ class DeliveryQuery:
 
 
 class JobInsights(PoolStore):
-    """Read-only queries of jobs and deliveries; unknown numbers are None."""
+    """Read-only queries of jobs and deliveries; unknown numbers are None. They raise StorageUnavailable."""
 
     async def load_jobs(
         self, match: JobMatch, *, before: int | None = None, limit: int = 50
     ) -> dict[str, Any]:
         """Return matching jobs, newest first, and counts of all jobs, processes and bots.
 
-        `before` is the id before which the page of `limit` jobs begins; None is the first page. Raises
-        BadQuery.
+        `before` is the id before which the page of at most `limit` jobs begins; None is the first page.
+        Raises BadQuery for an unknown state or kind.
         """
         check_match(match)
         statement = Named(sql.JOBS.format(where=sql.render_match(match)))
@@ -69,9 +72,10 @@ class JobInsights(PoolStore):
         return await count_rows(self._pool, *sql.DOUBTED(state=query.state, session=query.session or None))
 
     async def load_deliveries(self, query: DeliveryQuery) -> dict[str, Any]:
-        """Return a page of answer parts that may not have arrived or never will, newest first.
+        """Return a page of answer parts that may not have arrived, never will or wait, newest first.
 
-        `next` in it is the cursor of the next page, or None. Raises BadQuery.
+        `next` in it is the cursor of the next page, or None. Raises BadQuery for an unknown state or an
+        invalid cursor.
         """
         if query.state and query.state not in DOUBTS:
             raise BadQuery(f"state is one of {', '.join(DOUBTS)}")
@@ -92,7 +96,7 @@ class JobInsights(PoolStore):
 
 
 def check_match(match: JobMatch) -> None:
-    """Raise BadQuery if the state or the kind is unknown."""
+    """Raise BadQuery if the state or the kind is unknown; empty ones are allowed."""
     if match.state and match.state not in JOB_STATES:
         raise BadQuery(f"state is one of {', '.join(JOB_STATES)}")
     if match.kind and match.kind not in JOB_KINDS:

@@ -16,7 +16,9 @@ from shared.core.context.memory import NOTE_KINDS
 from shared.core.context.notes import NoteSource
 
 STATES = ("kept", "replaced", "put_away")
+"""States of notes by which they can be filtered; `put_away` means archived."""
 AUTHORITIES = ("person", "assistant", "tool", "operator")
+"""Sources of notes by which they can be filtered."""
 _ORDER = "notes"
 NEAR = 1000
 """Newest notes that a search reads before it uses an index; a common word fills its page from them."""
@@ -26,7 +28,7 @@ NEAR_NOTES = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteQuery:
-    """Filter of the list of notes, newest first."""
+    """Filter and page of the list of notes, newest first; empty fields match all."""
 
     search: str = ""
     person: UUID | None = None
@@ -39,7 +41,11 @@ class NoteQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundNote:
-    """Note as operators see it: short id, conversation to which it belongs, person, and fields."""
+    """Note as operators see it.
+
+    `source` is the conversation in which a change of the note is announced, `person` the public id of its
+    person, and `shown` its fields in the API.
+    """
 
     short_id: str
     source: NoteSource
@@ -56,12 +62,13 @@ class VersionFound:
 
 
 class MemoryInsights(PoolStore):
-    """Read-only queries of notes for the dashboard."""
+    """Read-only queries of notes for the dashboard. They raise StorageUnavailable."""
 
     async def load_notes(self, query: NoteQuery) -> dict[str, Any]:
-        """Return a page of notes as `{notes, person, next}`, newest first. Raises BadQuery.
+        """Return a page of notes as `{notes, person, next}`, newest first; erased notes are left out.
 
-        `person` is the person of the filter, or null. `next` is the cursor of the next page, or null.
+        `person` is the person of the filter, or None. `next` is the cursor of the next page, or None; a
+        search for one or two letters may have one after a short page. Raises BadQuery.
         """
         limit = page_size(query.limit)
         statement, arguments = _page(query, limit + 1)
@@ -85,12 +92,12 @@ class MemoryInsights(PoolStore):
 
     @store_method
     async def find_note(self, public_id: UUID) -> FoundNote | None:
-        """Return a note by its public id; None if it is unknown, or erased so that only hashes are left."""
+        """Return a note by its public id; None if it is unknown or erased."""
         return await self._one(*_NOTE_BY_ID(public_id=public_id))
 
     @store_method
     async def find_note_by_row(self, whose: NoteSource, note_id: int) -> FoundNote | None:
-        """Return a note by its row id; None if it is unknown or belongs to another person."""
+        """Return a note by its row id; None if it is unknown, erased or of another person."""
         return await self._one(*_NOTE_BY_ROW(note_id=note_id, contact_id=whose.contact_id))
 
     @store_method
@@ -109,7 +116,10 @@ class MemoryInsights(PoolStore):
 
     @store_method
     async def find_versions(self, note_ids: Sequence[int]) -> Mapping[int, VersionFound]:
-        """Return by row id the public id of each note, and the operator who wrote it."""
+        """Return by row id the public id of each note, and the operator who wrote it.
+
+        Unknown and erased notes are missing.
+        """
         rows = await self._pool.fetch(*_VERSIONS(note_ids=list(note_ids)), timeout=SECONDS)
         return {
             row["id"]: VersionFound(public_id=row["public_id"], changed_by=row["changed_by"]) for row in rows

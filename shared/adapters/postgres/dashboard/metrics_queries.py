@@ -34,7 +34,11 @@ class Histogram:
 
 
 class Durations(PoolStore):
-    """Durations of turns and jobs; each scrape adds the rows written since the last one."""
+    """Durations of turns and jobs; each scrape adds the rows written since the last one.
+
+    Rows from before the first scrape do not count. `stages` has a histogram by stage. Raises
+    StorageUnavailable.
+    """
 
     def __init__(self, pool: Pool) -> None:
         super().__init__(pool)
@@ -43,7 +47,10 @@ class Durations(PoolStore):
         self.stages = {stage: Histogram() for stage in STAGES}
 
     async def catch_up(self) -> None:
-        """Add the rows written since the last call. The caller must not call it concurrently."""
+        """Add at most 20,000 rows per table that were written since the last call.
+
+        The caller must not call it concurrently.
+        """
         found = await read_page(
             self._pool,
             *sql.SINCE(
@@ -59,7 +66,10 @@ class Durations(PoolStore):
 
 
 class MetricsInsights(PoolStore):
-    """Read-only queries of gauges, whose cost does not grow with the history."""
+    """Read-only queries of gauges, whose cost does not grow with the history.
+
+    They raise StorageUnavailable.
+    """
 
     def __init__(self, pool: Pool, *, timezone: str, clock: Callable[[], float] = monotonic) -> None:
         super().__init__(pool)
@@ -80,16 +90,18 @@ Turn: TypeAlias = tuple[int, int]
 
 
 class AnswerTimes(PoolStore):
-    """Speed of the newest answers; times of ended turns are cached."""
+    """Speed of the newest answers; times of ended turns are cached. Raises StorageUnavailable."""
 
     def __init__(self, pool: Pool) -> None:
         super().__init__(pool)
         self._ended: dict[Turn, Mapping[str, Any]] = {}
 
     async def read(self) -> dict[str, Any]:
-        """Return `{turns_day, first_token_p95_ms, overhead_turns, overhead_p95_ms}`.
+        """Return `{turns_day, first_token_p95_ms, overhead_turns, overhead_p95_ms}` of the last day.
 
-        The overhead is the time of an answer without the model. The numbers of turns are those measured.
+        At most the newest 500 model calls count. The overhead is the time of an answer without the model, for
+        turns without tools. The percentiles are in milliseconds, None without a turn; `turns_day` and
+        `overhead_turns` are the numbers of measured turns.
         """
         calls = [
             ((session_id, turn_no), model_ms)

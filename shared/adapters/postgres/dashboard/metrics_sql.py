@@ -5,7 +5,7 @@ from __future__ import annotations
 from shared.adapters.postgres.db.pool import Named
 
 CALLS_OF_ANSWERS = 500
-"""Newest model calls, from which the speed of answers is computed.
+"""Maximum newest model calls from which the speed of answers is computed.
 
 The slowest 25 are above the 95th percentile.
 """
@@ -53,9 +53,9 @@ SELECT json_build_object(
             FROM counted o GROUP BY o.stage) x), '[]'::json)
 )::text FROM edge e
 """)
-"""Select durations of turns and jobs that ended since the last scrape.
+"""Select durations of turns and jobs that ended since the last scrape, counted in buckets, as JSON.
 
-It also returns the position from which the next scrape continues.
+It also has the position from which the next scrape continues; a position of NULL reads no row.
 """
 
 GAUGES = """
@@ -113,6 +113,7 @@ SELECT coalesce(json_agg(json_build_array(session_id, turn_id, model_ms)), '[]':
          ORDER BY id DESC LIMIT {CALLS_OF_ANSWERS}) c
  WHERE created_at > now() - interval '1 day'
 """
+"""Select (session id, turn, milliseconds of the model) of the newest calls of the last day as JSON."""
 
 TIMES_OF_TURNS = Named("""
 SELECT coalesce(json_agg(json_build_object(

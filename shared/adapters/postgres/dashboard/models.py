@@ -13,7 +13,11 @@ SELECT p ->> 'provider', p ->> 'model', min((p ->> 'window')::bigint), max((p ->
 
 
 async def list_narrowed_windows(database_url: str) -> list[tuple[str, str, int, int]]:
-    """Return (provider, model, window that refusals name, expected window) in tokens."""
+    """Return (provider, model, window that refusals name, expected window), in tokens.
+
+    They are models whose servers refuse requests below the expected window, as living processes report.
+    Raises StorageUnavailable and exceptions of asyncpg.
+    """
     connection = await connect(database_url)
     try:
         rows = await connection.fetch(_NARROWED, timeout=10)
@@ -50,7 +54,11 @@ async def list_learned_abilities(database_url: str) -> list[tuple[str, str, str,
 
 
 async def list_rejections(database_url: str) -> list[tuple[str, str, str, int]]:
-    """Return (provider, model, the server's wording or code, count) of rejections in ten minutes."""
+    """Return (provider, model, the server's wording or code, count) of rejected requests by model.
+
+    They are those of the last ten minutes, as living processes report. Raises StorageUnavailable and
+    exceptions of asyncpg.
+    """
     connection = await connect(database_url)
     try:
         rows = await connection.fetch(_REJECTIONS, timeout=10)
@@ -60,7 +68,10 @@ async def list_rejections(database_url: str) -> list[tuple[str, str, str, int]]:
 
 
 async def has_no_summaries(database_url: str) -> bool:
-    """Return whether the newest summaries, FALLS_IN_A_ROW of them, were all written without a model."""
+    """Return whether the newest FALLS_IN_A_ROW summaries were all written without a model within a day.
+
+    Raises StorageUnavailable and exceptions of asyncpg.
+    """
     connection = await connect(database_url)
     try:
         fallen = int(await connection.fetchval(FALLEN_BACK, timeout=10))

@@ -16,6 +16,7 @@ from shared.adapters.postgres.privacy.erasure_map import STEPS
 
 _ORDER = "people"
 KINDS = ("person", "group")
+"""Kinds of people by which they can be filtered."""
 NEAR = 1000
 """Maximum conversations that the first step of a search examines."""
 
@@ -32,10 +33,13 @@ class PeopleQuery:
 
 
 class PeopleInsights(PoolStore):
-    """Read-only queries of people; joined people are listed as one. They raise StorageUnavailable."""
+    """Read-only queries of people; linked people are listed as one. They raise StorageUnavailable."""
 
     async def load_people(self, query: PeopleQuery) -> dict[str, Any]:
-        """Return `{people: […], next}` with the cursor of the next page, or None. Raises BadQuery."""
+        """Return a page `{people: […], next}`, last active first, with the cursor of the next page, or None.
+
+        Raises BadQuery for an unknown kind or an invalid cursor.
+        """
         limit = page_size(query.limit)
         where, arguments = _build_filter(query)
         ways: tuple[str, ...] = (_ALL,)
@@ -63,15 +67,19 @@ class PeopleInsights(PoolStore):
         return await count_rows(self._pool, statement, *values)
 
     async def load_person(self, public_id: UUID) -> dict[str, Any] | None:
-        """Return facts, identities and conversations of a person and the people joined to them.
+        """Return facts, identities and conversations of a person and of the people linked to them.
 
-        Returns None if the person is unknown.
+        At most 200 identities and 200 conversations, last active first. Returns None if the person is
+        unknown.
         """
         found: dict[str, Any] | None = await read_page(self._pool, *_PERSON(public_id=public_id))
         return found
 
     async def load_erasure(self, public_id: UUID) -> dict[str, Any] | None:
-        """Return the progress of a person's newest erasure; None if there was none."""
+        """Return the progress of the newest erasure of all of a person's data; None if there was none.
+
+        `step` of `steps` counts finished tables.
+        """
         found: dict[str, Any] | None = await read_page(self._pool, *_ERASURE(public_id=public_id))
         return None if found is None else {**found, "steps": len(STEPS)}
 

@@ -48,7 +48,7 @@ UNDER_WAY = 0.001
 
 
 class Insights(PoolStore):
-    """Read-only queries of the dashboard; unknown numbers are None."""
+    """Read-only queries of the dashboard; unknown numbers are None. They raise StorageUnavailable."""
 
     def __init__(self, pool: Pool, *, timezone: str = "UTC", clock: Callable[[], float] = monotonic) -> None:
         super().__init__(pool)
@@ -72,16 +72,19 @@ class Insights(PoolStore):
         }
 
     async def load_checklist(self, operator_id: int, *, demo_model: str) -> dict[str, Any]:
-        """Return the state of the set-up checklist for an operator, as far as the database knows it."""
+        """Return which steps of the set-up checklist are done, for an operator, and kinds of open alerts.
+
+        Answers by `demo_model` do not count.
+        """
         found: dict[str, Any] = await self._read(
             *sql.CHECKLIST(operator_id=operator_id, demo_model=demo_model)
         )
         return found
 
     async def load_sessions(self, query: SessionQuery) -> dict[str, Any]:
-        """Return a page of sessions as `{sessions, next}`; `next` is the cursor of the next page, or null.
+        """Return a page of sessions as `{sessions, next}`; `next` is the cursor of the next page, or None.
 
-        Raises BadQuery.
+        Raises BadQuery for an unknown order or state, or an invalid cursor.
         """
         limit = page_size(query.limit)
         rows = await self._session_rows(query, limit=limit + 1)
@@ -92,7 +95,10 @@ class Insights(PoolStore):
         return {"sessions": [_without(row, "key", "row") for row in shown], "next": following}
 
     async def count_sessions(self, query: SessionQuery) -> dict[str, Any] | None:
-        """Return the number of matching sessions as `{count, more}`; None if counting takes too long."""
+        """Return the number of matching sessions as `{count, more}`; None if counting takes too long.
+
+        Raises BadQuery for an unknown order or state.
+        """
         statement, arguments = build_session_count(query, await self._matches(query.search) or Matches())
         return await count_rows(self._pool, statement, *arguments)
 
@@ -216,7 +222,7 @@ class Insights(PoolStore):
         return dict(found)
 
     async def load_compaction(self, compaction: UUID) -> tuple[int, dict[str, Any]] | None:
-        """Return the session's internal id and one summary, in the form of `load_compactions`.
+        """Return (session's internal id, summary in the form of `load_compactions`).
 
         Returns None if the summary is unknown.
         """
@@ -247,8 +253,9 @@ def judge(
     hard: int | None,
     busy: bool,
 ) -> dict[str, Any]:
-    """Return `{can_undo, undo_reason, can_restore, restore_reason}`; reasons are texts or None.
+    """Return `{can_undo, undo_reason, can_restore, restore_reason}` of a summary; reasons are texts or None.
 
+    `head` and `redo` are ids of the summaries that can be undone and restored, `context` and `hard` tokens.
     The command itself decides again; this shows its decision beforehand.
     """
     if compaction["active"]:

@@ -14,7 +14,6 @@ from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
 from shared.adapters.postgres.turns.spend_sql import SUMS
 from shared.core.session.channels import SECRETARY_CHANNEL
 
-LEASE_SECONDS = 4
 NEAR_PCT = 90
 """Percent of the context from which a conversation counts as nearly full."""
 FULL_MARKS = (70, 90)
@@ -22,12 +21,16 @@ FULL_MARKS = (70, 90)
 
 # The indexes of `session_list` use exactly these expressions; with others they would not be used.
 CONTEXT_PCT = "(CASE WHEN context_limit > 0 THEN context_tokens * 100.0 / context_limit END)::float8"
+"""SQL expression of the percentage of the context that is filled; NULL before its limit is known."""
 READ_TOKENS = "input_tokens + cache_read_tokens + cache_write_tokens"
+"""SQL expression of all input tokens; the provider counts cached ones separately."""
 KNOWN_COST = "CASE WHEN cost_unknown_calls > 0 AND cost_micro = 0 THEN NULL ELSE cost_micro END"
+"""SQL expression of the cost in micro-dollars; NULL if no call has a known price."""
 CACHE_PCT = f"(CASE WHEN {READ_TOKENS} > 0 THEN cache_read_tokens * 100.0 / ({READ_TOKENS}) END)::float8"
+"""SQL expression of the percentage of input tokens read from a cache; NULL without input."""
 
 CHANNEL = "nullif(s.last_channel, '')"
-"""Channel of the newest turn; NULL before the first turn."""
+"""SQL expression of the channel of session `s`'s newest turn; NULL before the first turn."""
 
 STATE = """(CASE
   WHEN s.answered_turn < s.next_turn - 1 AND s.leased_by IS NOT NULL THEN 'answering'
@@ -38,12 +41,14 @@ STATE = """(CASE
   WHEN (SELECT n.state FROM turns n WHERE n.session_id = s.id AND n.turn_no = s.answered_turn) = 'failed'
   THEN 'problem'
   ELSE 'idle' END)"""
-"""State of session `s`.
+"""SQL expression of the state of session `s`, one of STATES.
 
 Only sessions marked as troubled have their newest job and turn read; running jobs are few and read once per
 page.
 """
 STATES = ("answering", "waiting", "tidying", "problem", "idle")
+"""States of a session: being answered, waiting for an answer, with a running job, troubled, or none of these.
+"""
 UNENDED = "ARRAY(SELECT session_id FROM turns WHERE ended_at IS NULL)"
 """Array of sessions with an unanswered message, read from a partial index."""
 _UNANSWERED = f"s.id = ANY ({UNENDED}) AND s.answered_turn < s.next_turn - 1"
@@ -54,7 +59,7 @@ IN_STATE = {
     "problem": f"s.troubled_at IS NOT NULL AND coalesce({STATE} = 'problem', false)",
     "idle": f"coalesce({STATE} = 'idle', false)",
 }
-"""Conditions for each state, by way of indexes of the sessions that are not idle.
+"""SQL conditions that session `s` has a state, by way of indexes of the sessions that are not idle.
 
 `coalesce` makes the planner assume that half of the rows match; a bare comparison would make it sort them
 all.
@@ -84,7 +89,10 @@ _PCT = _of("s", CONTEXT_PCT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """Sort order of a column: `key` is never NULL, so that cursors can use it; `tie` orders equal keys."""
+    """Sort order of the session list, as SQL: `key` is never NULL, so that cursors can use it.
+
+    `tie` orders rows with equal keys; `kind` is the SQL type of `key`.
+    """
 
     key: str
     kind: str
@@ -162,7 +170,10 @@ placed AS (SELECT *, row_number() OVER () AS place FROM page)
 SELECT json_agg(json_build_object('row', s.id, 'key', s.key::text, {_FACTS.replace(STATE, "{state}")}) ORDER BY s.place)::text
   FROM placed s LEFT JOIN session_totals t ON t.session_id = s.id JOIN agents a ON a.id = s.agent_id
 """
-"""Page of sessions as JSON; a state known from the order or the filter is not computed again."""
+"""Template of a page of sessions as JSON; its slots are the SQL of the `page` and of the `state`.
+
+A state known from the order or the filter is not computed again.
+"""
 
 NEWEST_CALL = f"""(
   SELECT x.* FROM turn_context_audit x WHERE (x.session_id, x.turn_id) < (s.id, {2**62}) AND x.session_id >= s.id
@@ -217,7 +228,10 @@ SELECT json_build_object({_FACTS},
       SELECT purpose, model, {", ".join(SUMS)} FROM session_spend WHERE session_id = s.id) u), '[]'::json)
 )::text {_OF_SESSION} WHERE s.public_id = :public_id
 """)
-"""Facts of a session's page; one statement, so that all are from one moment."""
+"""Select facts of a session's page as JSON; no row if it is unknown.
+
+One statement, so that all are from one moment.
+"""
 
 _MESSAGE = """json_build_object('seq', e.seq, 'turn', e.turn_no, 'step', e.step, 'author', e.author,
   'blocks', e.blocks, 'tokens', e.tokens, 'at', e.at,
@@ -288,7 +302,10 @@ SELECT json_build_object({_SHOWN},
            ORDER BY n.id DESC LIMIT 200) n), '[]'::json)
 )::text FROM s
 """)
-"""Page of messages with the compactions, hand-overs and private notes between them."""
+"""Select at most `limit` messages before (`turn`, `step`) as JSON, with what lies between them.
+
+That are compactions, hand-overs and private notes. No row if the session is unknown.
+"""
 
 ORIGINALS = Named(f"""
 WITH l AS (SELECT * FROM compactions WHERE public_id = :public_id AND kind IN ('summary', 'digest')),
@@ -296,6 +313,10 @@ s AS (SELECT s.*, l.from_turn, l.through_turn FROM l JOIN sessions s ON s.id = l
 {_PAGE.format(first="s.from_turn", last="s.through_turn")}
 SELECT json_build_object({_SHOWN}, 'session', s.public_id)::text FROM s
 """)
+"""Select at most `limit` messages that a summary replaces, before (`turn`, `step`), as JSON.
+
+No row if the summary is unknown.
+"""
 
 CONTEXT_AUDIT = """
 WITH s AS (SELECT id FROM sessions WHERE public_id = :public_id),
@@ -314,6 +335,10 @@ SELECT json_build_object(
   'before', (SELECT CASE WHEN (SELECT count(*) FROM page) > {limit}
                     THEN (SELECT turn_id || '.' || id FROM shown ORDER BY turn_id, id LIMIT 1) END)
 )::text FROM s
+"""
+"""Template of a page of `{limit}` model calls of a session before (`turn`, `number`), as JSON.
+
+No row if the session is unknown.
 """
 
 COMPACTIONS = """
@@ -357,9 +382,10 @@ SELECT json_build_object(
            ORDER BY id DESC LIMIT 20) j), '[]'::json)
 )::text FROM s
 """
-"""Page of summaries.
+"""Template of a page of `{limit}` summaries of a session with ids below `before`, as JSON.
 
-The limit is a literal, since a plan for a parameter would look more expensive.
+The limit is a literal, since a plan for a parameter would look more expensive. No row if the session is
+unknown.
 """
 
 _PROVIDERS = """(

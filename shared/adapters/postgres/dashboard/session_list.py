@@ -19,7 +19,7 @@ FEW_PEOPLE = 4000
 NEAR_ROWS = 1000
 """Rows of the list that a search checks before it looks up people.
 
-This is for searches of one or two letters, and for frequent names.
+It does so for one or two letters, and for frequent names.
 """
 _ID_START = re.compile(r"[0-9a-f]{1,8}(-[0-9a-f-]{0,27})?")
 _MOST = 2**63 - 1
@@ -31,9 +31,10 @@ class BadQuery(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionQuery:
-    """Filter of the session list; empty fields match all.
+    """Filter, order and page of the session list; all fields must match, and empty ones match all.
 
-    `sort` is a column, with a minus for descending order.
+    `sort` is a key of SORTS, with a minus for descending order. `min_pct` is the least percentage of filled
+    context. `since` is included, `until` is not.
     """
 
     search: str = ""
@@ -77,9 +78,10 @@ _AT_THE_START = """lower(display_name) COLLATE "C" >= lower(:search)
 
 
 def build_matches_query(search: str, *, only_few: bool = False) -> tuple[str, *tuple[object, ...]]:
-    """Return the query of people whose name has the text, or begins with it for one or two letters.
+    """Return the query of people and agents whose name has the text, with its arguments.
 
-    `only_few` skips texts of frequent trigrams, which an index finds slowly.
+    For one or two letters, a person's name must begin with them. With `only_few` the query looks up no people
+    for a text of frequent trigrams, which an index finds slowly.
     """
     if is_short(search):
         return Named(_MATCHES.format(found=_AT_THE_START, when="true", few=FEW_PEOPLE))(search=search)
@@ -98,7 +100,7 @@ def build_matches(found: Mapping[str, Sequence[int] | None]) -> Matches:
 def build_near_page(query: SessionQuery, *, limit: int) -> tuple[str, Sequence[object]] | None:
     """Return the SQL of a page that searches only the next NEAR_ROWS rows of the list, and its arguments.
 
-    Returns None without a search, and for an order by state, agent or person.
+    Returns None without a search, and for an order by state, agent or person. Raises BadQuery.
     """
     if not query.search or check(query) in ("state", "agent", "person"):
         return None
@@ -137,7 +139,10 @@ def build_session_page(
 
 
 def build_session_count(query: SessionQuery, matches: Matches) -> tuple[str, Sequence[object]]:
-    """Return the SQL statement that selects all matching sessions without an order, and its arguments."""
+    """Return the SQL statement that selects all matching sessions without an order, and its arguments.
+
+    Raises BadQuery for an unknown state.
+    """
     put = Arguments()
     meant = [_render_search(query.search, matches, put)] if query.search else []
     wanted = [*meant, *_render_filters(replace(query, sort="-active"), put)]
@@ -233,6 +238,7 @@ def _exactly(search: str, matches: Matches, put: Arguments) -> list[str]:
 
 
 Edge = tuple[str, int]
+"""Sort key and row id of the last row of a page."""
 
 
 def _render_by_column(
@@ -356,7 +362,10 @@ def read_cursor(cursor: str, sort: str) -> Edge:
 
 
 def is_moment(key: str) -> bool:
-    """Return whether a cursor's key is a time as PostgreSQL writes it; otherwise the cursor was forged."""
+    """Return whether a cursor's key is a time as PostgreSQL writes it.
+
+    Any other key was forged.
+    """
     try:
         datetime.fromisoformat(key)
     except ValueError:

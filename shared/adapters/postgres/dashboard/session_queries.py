@@ -10,9 +10,9 @@ from shared.adapters.postgres.db.page_read import SECONDS, read_page
 from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 
 EXACT_TURNS = 5_000
-"""Turns up to which every turn is read; of more turns, a sample is read."""
+"""Number of turns from which a timeline reads a sample instead of every turn."""
 MARKS = 2_000
-"""Maximum summaries and flushes that are read as marks of the chart."""
+"""Maximum summaries, and maximum flushes, that are read as marks of the chart, the newest."""
 _FIRST_FROM = """(
   SELECT c.turn_id FROM turn_context_audit c
    WHERE (c.session_id, c.turn_id) >= (s.id, {}) AND c.session_id <= s.id
@@ -88,7 +88,11 @@ SELECT json_build_object(
     '[]'::json)
 )::text FROM s
 """)
-"""Points of the chart of tokens by turn: every turn, or a sample with highest, lowest, first and last."""
+"""Select points of the chart of tokens by turn as JSON, with summaries and flushes.
+
+It has every turn from `from_turn` on, or about `points` of them with highest, lowest, first and last. No row
+if the session is unknown.
+"""
 
 DIFF = Named("""
 SELECT json_build_object('id', l.public_id, 'summary', l.summary_text, 'ledger', l.ledger,
@@ -106,7 +110,10 @@ SELECT json_build_object('id', l.public_id, 'summary', l.summary_text, 'ledger',
                AND n.forgotten_at IS NULL), '[]'::json)
 )::text FROM compactions l WHERE l.public_id = :compaction AND l.kind IN ('summary', 'digest')
 """)
-"""Summary and its predecessor, with pinned messages of the hidden turns and notes of its flush."""
+"""Select a summary and its predecessor as JSON, with pinned messages and notes of its flush.
+
+The pinned messages are those of the hidden turns. No row if the summary is unknown.
+"""
 
 _ID = Named("SELECT id FROM sessions WHERE public_id = :public_id")
 _PERSON = Named("""
@@ -121,7 +128,7 @@ SELECT c.turn_id FROM (VALUES (:session_id::bigint)) AS s(id) CROSS JOIN LATERAL
 
 
 class SessionInsights(PoolStore):
-    """Read-only queries of one session; unknown numbers are None."""
+    """Read-only queries of one session; unknown numbers are None. They raise StorageUnavailable."""
 
     @store_method
     async def find_session_id(self, public_id: UUID) -> int | None:
@@ -131,9 +138,9 @@ class SessionInsights(PoolStore):
 
     @store_method
     async def find_person(self, public_id: UUID) -> tuple[int, dict[str, Any]] | None:
-        """Return a session's internal id, and its person's id, name, kind and anonymity.
+        """Return (session's internal id, `{person_id, person, kind, anonymous}` of its person).
 
-        Returns None if it is unknown.
+        Returns None if the session is unknown.
         """
         row = await self._pool.fetchrow(*_PERSON(public_id=public_id), timeout=SECONDS)
         if row is None:

@@ -21,9 +21,10 @@ class PostgresSessionStats(PoolStore):
 
     @store_method
     async def load_stats(self, session_id: int) -> SessionFigures:
-        """Return figures for the whole life of a session. Raises UnknownSession.
+        """Return figures for the whole life of a session: turns, tokens, and costs in micro-dollars.
 
-        Today's cost begins at midnight in the time zone of this object.
+        A cost is None if the price of one of its calls is unknown. Today's cost begins at midnight in the
+        time zone of this object. Raises UnknownSession.
         """
         row = await self._pool.fetchrow(*_FIGURES(session_id=session_id, timezone=self._timezone))
         if row is None:
@@ -32,9 +33,9 @@ class PostgresSessionStats(PoolStore):
 
     @store_method
     async def load_spending(self, session_id: int, *, caps: Caps) -> DaySpending:
-        """Return today's spending of a session and of each scope whose cap applies to it.
+        """Return today's micro-dollars of a session and of each scope whose cap applies to it.
 
-        Raises UnknownSession. The day begins at midnight in `caps.timezone`; money is in micro-dollars.
+        The day begins at midnight in `caps.timezone`. Raises UnknownSession.
         """
         rows = await self._pool.fetch(
             *_SPENDING(

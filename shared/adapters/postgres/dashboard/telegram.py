@@ -9,7 +9,10 @@ from shared.adapters.postgres.db.pool import PoolStore, store_method
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BotState:
-    """Telegram bot with its state, for operators."""
+    """Telegram bot with its state, for operators;
+
+    `access` says how people get access, `mode` how updates arrive.
+    """
 
     bot_id: int
     username: str
