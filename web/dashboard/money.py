@@ -13,7 +13,7 @@ from shared.adapters.models.price_list import load_price_list
 from shared.adapters.postgres.dashboard.cost_queries import GROUPS, CostInsights
 from shared.adapters.postgres.dashboard.hourly_stats import Period
 from shared.adapters.postgres.dashboard.read_models import Insights
-from shared.adapters.postgres.dashboard.session_list import BadQuery, SessionQuery, check
+from shared.adapters.postgres.dashboard.session_list import BadQuery, SessionQuery, check_query
 from shared.config.settings import Settings
 from shared.core.ops.savings import Saving, compute_caching_savings, compute_summary_savings
 from web.dashboard.access import HEADERS, AuthedRequest
@@ -130,7 +130,7 @@ class CostHandlers:
     async def export_sessions(self, authed: AuthedRequest, **filters: Unpack[Filters]) -> Reply:
         """Export the list of conversations as CSV."""
         query = session_query(filters)
-        check(query)
+        check_query(query)
         await _record(authed, "export.sessions")
         rows = self._session_rows(query)
         return await send_csv(

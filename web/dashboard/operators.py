@@ -114,7 +114,9 @@ class OperatorHandlers:
 
         An empty name removes it.
         """
-        await self.operator_admin.show_as(authed.operator.operator_id, display_name, by=authed.operator.name)
+        await self.operator_admin.set_display_name(
+            authed.operator.operator_id, display_name, by=authed.operator.name
+        )
         return DONE
 
     @router.on("PUT /me/picture", role="viewer", body="NewPicture", most_bytes=2 * MOST_PICTURE_BYTES)

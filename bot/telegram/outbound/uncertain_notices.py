@@ -30,7 +30,7 @@ from bot.telegram.outbound.delivery_context import (
 )
 from bot.telegram.outbound.lost_messages import LostMessages
 from shared.adapters.postgres.telegram.chats import ChatRow
-from shared.adapters.postgres.telegram.uncertain_notices import Pressed, UncertainNotice, UncertainPart
+from shared.adapters.postgres.telegram.uncertain_notices import PressOutcome, UncertainNotice, UncertainPart
 from shared.core.values.errors import StorageUnavailable
 from shared.runtime import BackgroundTasks
 
@@ -97,7 +97,7 @@ class UncertainNotices:
 
     async def handle_press(
         self, chat: ChatRow, notice_id: int, *, round_number: int, message_id: int | None
-    ) -> Pressed:
+    ) -> PressOutcome:
         """Store that the person wants the answer again, and return what to do.
 
         `round_number` is that of the button, `message_id` the notice, None if it cannot be edited. Raises

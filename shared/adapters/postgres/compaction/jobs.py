@@ -529,7 +529,7 @@ class PostgresJobs(PoolStore):
     @store_method
     async def backfill_contacts(self) -> int:
         """Copy the person's name and kind into at most 1,000 sessions that lack them; return their number."""
-        return len(await self._pool.fetch(*sql.TELL_WHOSE()))
+        return len(await self._pool.fetch(*sql.COPY_CONTACTS()))
 
 
 _NOT_CROSSED: Mapping[str, ChangeRefused] = {

@@ -128,20 +128,20 @@ RETURNING d.part
 An earlier version could lose that state in a crash. Selects one row per answer.
 """
 
-TOLD_AT_ONCE = 1_000
+CONTACTS_COPIED_AT_ONCE = 1_000
 """Maximum sessions into which one statement copies names."""
-TELL_WHOSE = Named(
+COPY_CONTACTS = Named(
     """
 WITH untold AS (
   SELECT id, contact_id FROM sessions WHERE person_kind IS NULL
-   ORDER BY id LIMIT :told_at_once FOR NO KEY UPDATE SKIP LOCKED
+   ORDER BY id LIMIT :copied_at_once FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE sessions s SET person_name = p.display_name, person_kind = p.kind, person_anonymous = p.anonymous
   FROM untold JOIN contacts p ON p.id = untold.contact_id WHERE s.id = untold.id RETURNING s.id
 """,
-    told_at_once=TOLD_AT_ONCE,
+    copied_at_once=CONTACTS_COPIED_AT_ONCE,
 )
-"""Copy name and kind of the person into TOLD_AT_ONCE sessions that lack them; select their ids.
+"""Copy name and kind of the person into CONTACTS_COPIED_AT_ONCE sessions that lack them; select their ids.
 
 Locked sessions are skipped. A rename at the same time updates its sessions too, so that none has the former
 name.

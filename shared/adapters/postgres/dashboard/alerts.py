@@ -64,7 +64,7 @@ class PostgresAlerts(PoolStore):
         async with self._pool.acquire() as connection, connection.transaction():
             if not await connection.fetchval(sql.LOCK):
                 return None
-            await connection.execute(sql.CUT_OFF)
+            await connection.execute(sql.END_INTERRUPTED_SENDS)
             sweep = sql.SWEEP(**dataclasses.asdict(rules), worker_id=worker_id, targets=list(targets))
             row = await connection.fetchrow(*sweep)
             await connection.execute(*sql.GIVE_UP(targets=list(targets), hours=EXPIRES_HOURS))
@@ -93,10 +93,10 @@ class PostgresAlerts(PoolStore):
         ours = {"send_id": sending.send_id, "worker_id": worker_id}
         if isinstance(outcome, NotSent) and sending.attempt < MOST_TRIES:
             seconds = max(wait_seconds(sending.attempt), min(outcome.retry_after or 0.0, 3600.0))
-            change = sql.AGAIN(**ours, code=outcome.code, seconds=seconds)
+            change = sql.RETRY_SEND(**ours, code=outcome.code, seconds=seconds)
         else:
             state, code = _describe_outcome(outcome)
-            change = sql.ENDED(**ours, state=state, code=code)
+            change = sql.END_SEND(**ours, state=state, code=code)
         return await self._pool.fetchval(*change) is not None
 
     @store_method
@@ -106,7 +106,7 @@ class PostgresAlerts(PoolStore):
         The audit log has `by` as its actor.
         """
         async with self._pool.acquire() as connection, connection.transaction():
-            made: UUID = await connection.fetchval(*sql.TEST(targets=list(targets), by=by))
+            made: UUID = await connection.fetchval(*sql.ADD_TEST_ALERT(targets=list(targets), by=by))
             detail = {"targets": len(targets)}
             await append_audit(
                 connection, actor=by, action="alert.test", about=f"alert:{made}", detail=detail
@@ -127,7 +127,7 @@ class PostgresAlerts(PoolStore):
         """
         described = [_describe_result(result) for result in results.values()]
         await self._pool.execute(
-            *sql.OUTAGE(
+            *sql.ADD_OUTAGE(
                 public_id=outage.public_id, detail=dict(outage.detail), opened_at=outage.opened_at,
                 targets=list(results), keys=[outage.build_key(target) for target in results],
                 states=[state for state, _ in described], errors=[code for _, code in described],
@@ -137,7 +137,7 @@ class PostgresAlerts(PoolStore):
     @store_method
     async def has_sender(self) -> bool:
         """Return whether a web or bot process is alive; these send alerts."""
-        return bool(await self._pool.fetchval(sql.SOMEBODY))
+        return bool(await self._pool.fetchval(sql.HAS_SENDER))
 
     @store_method
     async def mark_seen(self, public_id: UUID, *, by: str) -> bool | None:

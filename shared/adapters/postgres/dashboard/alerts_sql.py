@@ -203,7 +203,7 @@ cap is full; so a cap also counts as used up if the newest message of a session 
 numbers of opened and ended alerts.
 """
 
-CUT_OFF = """
+END_INTERRUPTED_SENDS = """
 UPDATE alert_sends s
    SET state = CASE WHEN target = 'webhook' THEN 'due' ELSE 'uncertain' END,
        error = CASE WHEN target = 'webhook' THEN error ELSE 'cut_off' END,
@@ -251,20 +251,20 @@ SELECT c.id, c.send_key::text, c.target, c.phase, c.attempt,
 The end of an alert is sent only where its beginning was.
 """
 
-ENDED = Named("""
+END_SEND = Named("""
 UPDATE alert_sends SET state = :state, error = :code, sent_by = NULL, ended_at = now()
  WHERE id = :send_id AND sent_by = :worker_id AND state = 'sending' RETURNING id
 """)
 """End a send that this process has claimed; no row if it has lost the claim."""
 
-AGAIN = Named("""
+RETRY_SEND = Named("""
 UPDATE alert_sends SET state = 'due', error = :code, sent_by = NULL,
        due_at = now() + make_interval(secs => :seconds::float8)
  WHERE id = :send_id AND sent_by = :worker_id AND state = 'sending' RETURNING id
 """)
 """Make a send due again after `seconds`; no row if this process has lost the claim."""
 
-SOMEBODY = "SELECT EXISTS (SELECT FROM workers w WHERE w.role IN ('web', 'bot') AND worker_is_alive(w))"
+HAS_SENDER = "SELECT EXISTS (SELECT FROM workers w WHERE w.role IN ('web', 'bot') AND worker_is_alive(w))"
 """Select whether a web or bot process is alive."""
 
 OLDER_PROCESSES = Named("""
@@ -274,7 +274,7 @@ SELECT count(*) FROM workers w JOIN workers mine ON mine.id = :worker_id AND w.r
 """)
 """Select how many living processes of the same role have registered before this one."""
 
-OUTAGE = Named("""
+ADD_OUTAGE = Named("""
 WITH made AS (
   INSERT INTO alerts (public_id, kind, detail, opened_at, ended_at)
   VALUES (:public_id::uuid, 'database_lost', :detail, least(:opened_at::timestamptz, now()), now())
@@ -295,7 +295,7 @@ ON CONFLICT (alert_id, target, phase) DO NOTHING
 Each target that was notified of its beginning is notified of its end.
 """
 
-TEST = Named("""
+ADD_TEST_ALERT = Named("""
 WITH a AS (
   INSERT INTO alerts (kind, key, ended_at, seen_at, seen_by)
   VALUES ('test', gen_random_uuid()::text, now(), now(), :by) RETURNING id, public_id

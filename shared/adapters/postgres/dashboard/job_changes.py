@@ -61,7 +61,7 @@ class PostgresJobChanges(PoolStore):
             rows = await connection.fetch(*(sql.RETRY if verb == "retry" else sql.CANCEL)(ids=list(ids)))
             changed = {row["id"]: build_value(DueJob, row) for row in rows}
             missed = [number for number in ids if number not in changed]
-            left = await connection.fetch(*sql.LEFT_ALONE(missed=missed, verb=verb)) if missed else []
+            left = await connection.fetch(*sql.SKIPPED_JOBS(missed=missed, verb=verb)) if missed else []
             if changed:
                 await _note(connection, actor, f"job.{verb}", [f"job:{one}" for one in sorted(changed)])
         return WorkChanged(
@@ -104,11 +104,13 @@ class PostgresJobChanges(PoolStore):
             "parts": [one.part for one in parts],
         }
         async with self._pool.acquire() as connection, connection.transaction():
-            change = sql.ARRIVED if verb == "arrived" else sql.SEND_AGAIN
+            change = sql.MARK_ARRIVED if verb == "arrived" else sql.SEND_AGAIN
             rows = await connection.fetch(*change(**columns))
             done = sorted(row["place"] for row in rows)
             left = [
-                row for row in await connection.fetch(*sql.NOT_CHANGED(**columns)) if row["place"] not in done
+                row
+                for row in await connection.fetch(*sql.SKIPPED_PARTS(**columns))
+                if row["place"] not in done
             ]
             changed = tuple(str(parts[place - 1]) for place in done)
             if changed:

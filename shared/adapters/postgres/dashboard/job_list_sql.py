@@ -89,7 +89,7 @@ SELECT id, kind, attempt FROM j
 """)
 """Cancel those of the given jobs that allow it; a process that runs one loses it, and a flush fails."""
 
-LEFT_ALONE = Named(f"""
+SKIPPED_JOBS = Named(f"""
 SELECT x.id, {WHY_NOT} AS why FROM unnest(:missed::bigint[]) AS x(id) LEFT JOIN jobs j ON j.id = x.id
 """)
 """Select for each of these jobs why it was not changed."""
@@ -207,7 +207,7 @@ _WITH_CHAT = """deliveries d JOIN sessions s ON s.id = d.session_id JOIN address
 _PROBLEMS = f"""(SELECT d.session_id, d.turn_no, d.part, d.state AS shown_state FROM {_WITH_CHAT}
       WHERE {_DOUBTED} AND d.state IN ('uncertain', 'dead')
    UNION ALL SELECT d.session_id, d.turn_no, d.part, 'waiting' FROM {_WITH_CHAT} WHERE {_WAITING})"""
-DOUBTED = Named(f"""SELECT FROM {_PROBLEMS} d JOIN sessions s ON s.id = d.session_id
+DELIVERY_PROBLEMS = Named(f"""SELECT FROM {_PROBLEMS} d JOIN sessions s ON s.id = d.session_id
  WHERE (:state::text = '' OR d.shown_state = :state) AND (:session::uuid IS NULL OR s.public_id = :session)""")
 """Select one empty row per delivery problem of a state and session, for counting.
 
@@ -264,7 +264,7 @@ WITH wanted AS (
 )
 """
 
-ARRIVED = Named(f"""{_WANTED}
+MARK_ARRIVED = Named(f"""{_WANTED}
 UPDATE deliveries d SET state = 'delivered', delivered_at = now(), error = ''
   FROM wanted x JOIN sessions s ON s.id = x.id
  WHERE d.session_id = x.id AND d.turn_no = x.turn AND d.part = x.part AND {_DOUBTED} RETURNING x.place
@@ -282,7 +282,7 @@ UPDATE deliveries d SET state = 'queued', remote_id = NULL, error = '{ASKED_AGAI
 Selects their places in the list.
 """
 
-NOT_CHANGED = Named(f"""{_WANTED}
+SKIPPED_PARTS = Named(f"""{_WANTED}
 SELECT x.place, CASE WHEN d.session_id IS NULL THEN 'there is no such part'
      WHEN d.turn_no <= x.erased_turn THEN 'its conversation was erased'
      WHEN d.state = 'delivered' THEN 'it has been delivered'

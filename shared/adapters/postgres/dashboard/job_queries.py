@@ -69,7 +69,9 @@ class JobInsights(PoolStore):
 
     async def count_deliveries(self, query: DeliveryQuery) -> dict[str, Any] | None:
         """Return the number of matching deliveries as `{count, more}`; None if counting takes too long."""
-        return await count_rows(self._pool, *sql.DOUBTED(state=query.state, session=query.session or None))
+        return await count_rows(
+            self._pool, *sql.DELIVERY_PROBLEMS(state=query.state, session=query.session or None)
+        )
 
     async def load_deliveries(self, query: DeliveryQuery) -> dict[str, Any]:
         """Return a page of answer parts that may not have arrived, never will or wait, newest first.

@@ -53,7 +53,7 @@ class Durations(PoolStore):
         """
         found = await read_page(
             self._pool,
-            *sql.SINCE(
+            *sql.DURATIONS_SINCE(
                 usage=self._usage,
                 jobs=self._jobs,
                 buckets=list(BUCKETS),

@@ -10,7 +10,7 @@ CALLS_OF_ANSWERS = 500
 The slowest 25 are above the 95th percentile.
 """
 
-SINCE = Named("""
+DURATIONS_SINCE = Named("""
 WITH edge AS (
   SELECT coalesce((SELECT max(id) FROM (SELECT id FROM usage WHERE id > :usage::bigint ORDER BY id
                                         LIMIT :limit) x),

@@ -36,14 +36,14 @@ __all__ = [
     "Insights",
     "Pool",
     "SessionQuery",
-    "judge",
+    "describe_undo",
     "read_cursor",
     "write_cursor",
 ]
 
 BATCH = 1000
 """Sessions that one statement of an export reads."""
-UNDER_WAY = 0.001
+SENDING_SECONDS = 0.001
 """Seconds to wait until a statement has been sent to the database."""
 
 
@@ -117,7 +117,7 @@ class Insights(PoolStore):
                     return
                 query = replace(query, cursor=write_cursor(query.sort, rows[-1]["key"], rows[-1]["row"]))
                 coming = asyncio.ensure_future(self._batch(query, matches))
-                await asyncio.wait([coming], timeout=UNDER_WAY)
+                await asyncio.wait([coming], timeout=SENDING_SECONDS)
                 yield rows
         finally:
             coming.cancel()
@@ -216,7 +216,7 @@ class Insights(PoolStore):
             return None
         standing = found.pop("standing")
         for compaction in found["compactions"]:
-            compaction |= judge(compaction, **standing)
+            compaction |= describe_undo(compaction, **standing)
         if before is not None:
             found["failed"] = []
         return dict(found)
@@ -243,7 +243,7 @@ class Insights(PoolStore):
         return await read_page(self._pool, statement, *arguments)
 
 
-def judge(
+def describe_undo(
     compaction: dict[str, Any],
     *,
     head: str | None,

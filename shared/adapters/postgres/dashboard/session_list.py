@@ -58,7 +58,7 @@ class Matches:
     agents: tuple[int, ...] | None = ()
 
 
-NOBODY_LOOKED_UP = Matches(people=None, agents=None)
+NOT_LOOKED_UP = Matches(people=None, agents=None)
 """Matches of a search whose people and agents were not looked up."""
 
 
@@ -102,9 +102,9 @@ def build_near_page(query: SessionQuery, *, limit: int) -> tuple[str, Sequence[o
 
     Returns None without a search, and for an order by state, agent or person. Raises BadQuery.
     """
-    if not query.search or check(query) in ("state", "agent", "person"):
+    if not query.search or check_query(query) in ("state", "agent", "person"):
         return None
-    return build_session_page(query, NOBODY_LOOKED_UP, limit=limit)
+    return build_session_page(query, NOT_LOOKED_UP, limit=limit)
 
 
 def build_session_page(
@@ -114,11 +114,11 @@ def build_session_page(
 
     The limit is a literal in the SQL: for a parameter the planner would assume a tenth of all rows.
     """
-    column = check(query)
+    column = check_query(query)
     edge = _edge(query.cursor, query.sort) if query.cursor else None
     put, falling = Arguments(), query.sort.startswith("-")
     meant = [_render_search(query.search, matches, put)] if query.search else []
-    if matches is NOBODY_LOOKED_UP:
+    if matches is NOT_LOOKED_UP:
         near = _render_by_column(
             column, _render_filters(query, put), edge, put, falling=falling, limit=NEAR_ROWS
         )
@@ -156,7 +156,7 @@ def _render_state(column: str, only: str) -> str:
     return f"'{only}'" if only else sql.STATE
 
 
-def check(query: SessionQuery) -> str:
+def check_query(query: SessionQuery) -> str:
     """Return the name of the column in `query.sort`. Raises BadQuery for an unknown column or state."""
     column = query.sort.removeprefix("-")
     if column not in sql.SORTS:
@@ -171,7 +171,7 @@ def _render_filters(query: SessionQuery, put: Arguments) -> list[str]:
     if query.channel:
         wanted.append(f"s.last_channel = {put.add(query.channel)}")
     if query.state:
-        listed = sql.SORTS[check(query)].listed
+        listed = sql.SORTS[check_query(query)].listed
         wanted.append((sql.LISTED_IN_STATE if listed else sql.IN_STATE)[query.state])
     if query.agent:
         wanted.append(f"s.agent_id = (SELECT id FROM agents WHERE name = {put.add(query.agent)})")
@@ -187,7 +187,7 @@ def _render_filters(query: SessionQuery, put: Arguments) -> list[str]:
         among.append(f"s.last_active_at >= {put.add(query.since)}")
     if query.until is not None:
         among.append(f"s.last_active_at < {put.add(query.until)}")
-    if among and not sql.SORTS[check(query)].listed:
+    if among and not sql.SORTS[check_query(query)].listed:
         # Values that each turn changes have their indexes in the list.
         among = [f"s.id IN (SELECT s.id FROM session_list s WHERE {_all(among)})"]
     return [*wanted, *among]

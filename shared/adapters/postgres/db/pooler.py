@@ -24,7 +24,7 @@ class PoolerProbe:
     """Whether a statement that was prepared once runs on every server that the pooler chooses."""
 
 
-NOTHING = PoolerProbe(pooler=False, keeps_prepared=True)
+NO_POOLER = PoolerProbe(pooler=False, keeps_prepared=True)
 """Result if there is no pooler."""
 _SERVER = "SELECT pg_backend_pid()"
 _LOOKS = 3
@@ -46,7 +46,7 @@ async def probe_pooler(connection: asyncpg.Connection[asyncpg.Record]) -> Pooler
     A server reports its own process id at login; a pooler reports an id that no server has.
     """
     if await connection.fetchval(_SERVER) == connection.get_server_pid():
-        return NOTHING
+        return NO_POOLER
     return PoolerProbe(pooler=True, keeps_prepared=await _keeps_prepared(connection))
 
 

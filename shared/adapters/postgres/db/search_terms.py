@@ -8,9 +8,9 @@ _PIECES = """
     SELECT substr(lower({word}), least(n, length({word}) - 2), 3), n
       FROM generate_series(1, (SELECT length({word})), 3) n"""
 """Select trigrams of a text of three letters or more, with their positions."""
-USUAL = 0.005
+FREQUENT_SHARE = 0.005
 """Share of rows from which a trigram counts as frequent."""
-LOOKED_BY = 6
+TRIGRAMS_AT_MOST = 6
 """Maximum trigrams by which a search is narrowed; more only cost reading."""
 _LOOK = """
   SELECT (array_agg(piece ORDER BY share, place) FILTER (
@@ -31,10 +31,12 @@ def find_pieces(word: str, index: str) -> str:
     """Return SQL that selects one row: `pieces`, the trigrams to search by, and `rare`.
 
     `word` is an SQL expression of a text with at least three letters, `index` the name of the trigram index
-    whose statistics are read. `pieces` are the LOOKED_BY rarest trigrams of the word at most. `rare` is
-    whether the rarest of them is in less than USUAL of all rows.
+    whose statistics are read. `pieces` are the rarest trigrams of the word, at most TRIGRAMS_AT_MOST. `rare`
+    is whether the rarest of them is in less than FREQUENT_SHARE of all rows.
     """
-    return _LOOK.format(pieces=_PIECES.format(word=word), index=index, usual=USUAL, most=LOOKED_BY)
+    return _LOOK.format(
+        pieces=_PIECES.format(word=word), index=index, usual=FREQUENT_SHARE, most=TRIGRAMS_AT_MOST
+    )
 
 
 _ID = "regexp_replace(lower({word}), '[^0-9a-f]', '', 'g')"

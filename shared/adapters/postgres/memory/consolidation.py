@@ -8,7 +8,7 @@ from datetime import date
 from shared.adapters.postgres.compaction.jobs import still_mine
 from shared.adapters.postgres.db.pool import Named, PoolStore, build_value, store_method
 from shared.adapters.postgres.memory.notes import erase_notes
-from shared.adapters.postgres.memory.notes_sql import WHOSE
+from shared.adapters.postgres.memory.notes_sql import SESSION_OWNER
 from shared.core.context.memory import core_line, gist_of, note_hash, words_of_line
 from shared.core.context.prompts import NOTES_OPENED
 from shared.core.memory.consolidation import LiveNote, TidyPlan
@@ -167,7 +167,7 @@ class PostgresConsolidation(PoolStore):
             expired = await connection.fetch(*_EXPIRE(expired=list(plan.expired)))
             let_go = await connection.fetch(*_DUE(session_id=session))
             if let_go:
-                whose = await connection.fetchrow(*WHOSE(session_id=session))
+                whose = await connection.fetchrow(*SESSION_OWNER(session_id=session))
                 assert whose is not None
                 await erase_notes(connection, whose["contact_id"], let_go)
             erased = {row["hash"] for row in await connection.fetch(*_ERASED(session_id=session))}

@@ -49,7 +49,7 @@ class PostgresNotes(PoolStore):
     @store_method
     async def load_owner(self, session_id: int) -> NoteSource:
         """Return the owner of a session's notes: its person and its agent. Raises UnknownSession."""
-        row = await self._pool.fetchrow(*sql.WHOSE(session_id=session_id))
+        row = await self._pool.fetchrow(*sql.SESSION_OWNER(session_id=session_id))
         if row is None:
             raise UnknownSession(f"session {session_id}")
         return NoteSource(session_id=session_id, contact_id=row["contact_id"], scope=row["scope"])
@@ -119,7 +119,7 @@ class PostgresNotes(PoolStore):
             elif twin["state"] == "kept":
                 kept = _note_from(twin)
             elif twin["same"]:
-                await connection.execute(*sql.UNCHAIN(note_id=twin["id"]))
+                await connection.execute(*sql.UNSUPERSEDE(note_id=twin["id"]))
                 kept = (await _revive(connection, twin["id"], note, source, change=None)).note or _note_from(
                     twin
                 )
@@ -174,7 +174,7 @@ class PostgresNotes(PoolStore):
             is_former = old["id"] in {row["id"] for row in chain} and old["contact_link_id"] is None
             if old["state"] != "replaced" or not is_former:
                 return NoteResult(outcome="unknown")
-            await connection.execute(*sql.UNCHAIN(note_id=old["id"]))
+            await connection.execute(*sql.UNSUPERSEDE(note_id=old["id"]))
             kept = await _revive(connection, old["id"], to_new_note(_note_from(old)), source, change=None)
             return await _replace(connection, source, now, kept.note or _note_from(old))
 
@@ -201,7 +201,7 @@ class PostgresNotes(PoolStore):
                 return NoteResult(outcome="unknown")
             if row["state"] == "put_away":
                 return NoteResult(outcome="forgotten", note=_note_from(row))
-            row = await connection.fetchrow(*sql.PUT_AWAY(note_id=row["id"], undo_days=UNDO_DAYS))
+            row = await connection.fetchrow(*sql.ARCHIVE(note_id=row["id"], undo_days=UNDO_DAYS))
             assert row is not None
             return await _store_event(connection, source, _note_from(row), "forgotten")
 
@@ -219,7 +219,7 @@ class PostgresNotes(PoolStore):
                 return NoteResult(outcome="unknown" if row is None else "gone")
             if row["state"] != "put_away":
                 return NoteResult(outcome="known", note=_note_from(row))
-            row = await connection.fetchrow(*sql.BRING_BACK(note_id=row["id"]))
+            row = await connection.fetchrow(*sql.RESTORE(note_id=row["id"]))
             if row is None:
                 return NoteResult(outcome="gone")
             return await _store_event(connection, source, _note_from(row), "restored")
@@ -247,7 +247,7 @@ class PostgresNotes(PoolStore):
 
         Erased notes are left out; replaced and archived ones are not.
         """
-        query = sql.SENT(
+        query = sql.SENT_NOTES(
             contact_id=whose.contact_id, scope=whose.scope, note_ids=list(note_ids),
             hashes=[note_hash(text) for text in texts], limit=limit,
         )  # fmt: skip
@@ -271,7 +271,7 @@ class PostgresNotes(PoolStore):
                 return 0
             await erase_notes(connection, whose.contact_id, rows)
             await connection.execute(
-                *sql.ASK_FOR_TIDY(session_id=whose.session_id, contact_id=whose.contact_id)
+                *sql.REQUEST_TIDY(session_id=whose.session_id, contact_id=whose.contact_id)
             )
             for row in rows:
                 if row["state"] == "kept":
@@ -288,7 +288,7 @@ class PostgresNotes(PoolStore):
         It replaces the former list. `purpose` "forget" marks a preview of forgetting.
         """
         await self._pool.execute(
-            *sql.KEEP_LIST(
+            *sql.STORE_LIST(
                 session_id=session_id, address_id=address_id, purpose=purpose, note_ids=list(note_ids)
             )
         )
@@ -309,7 +309,7 @@ class PostgresNotes(PoolStore):
             ids: list[int] = row["note_ids"]
             if number is not None and not 1 <= number <= len(ids):
                 return None
-            await connection.execute(*sql.DROP_LIST(session_id=session_id, address_id=address_id))
+            await connection.execute(*sql.DELETE_LIST(session_id=session_id, address_id=address_id))
         return tuple(ids) if number is None else (ids[number - 1],)
 
 
@@ -550,7 +550,7 @@ async def _find_by_short_id(connection: Connection, short_id: str, whose: NoteSo
 
 async def _heir(connection: Connection, note_id: int) -> KeptNote | None:
     """Return the newest version of a note; None if it was deleted."""
-    row = await connection.fetchrow(*sql.HEIR(note_id=note_id))
+    row = await connection.fetchrow(*sql.NEWEST_VERSION(note_id=note_id))
     return None if row is None else _note_from(row)
 
 

@@ -12,7 +12,7 @@ _COLUMNS = """n.*, CASE WHEN n.forgotten_at IS NULL AND n.superseded_by IS NULL 
        WHEN n.undo_until IS NOT NULL THEN 'put_away' ELSE 'erased' END AS state"""
 _OURS = "n.contact_id IN (SELECT contact_family(:contact_id)) AND n.scope = :scope"
 
-WHOSE = Named("""
+SESSION_OWNER = Named("""
 SELECT s.contact_id, a.name AS scope FROM sessions s JOIN agents a ON a.id = s.agent_id WHERE s.id = :session_id
 """)
 """Select the person and agent of a session, who own its notes; no row for an unknown session."""
@@ -37,7 +37,7 @@ BY_SHORT_ID = Named(
 BY_ID = Named(f"SELECT {_COLUMNS} FROM notes n WHERE {_OURS} AND n.id = :note_id")
 """Select a note of a person and agent by its row id, in any state."""
 
-SENT = Named(f"""
+SENT_NOTES = Named(f"""
 SELECT {_COLUMNS} FROM notes n
  WHERE {_OURS} AND n.text <> '' AND (n.id = ANY (:note_ids::bigint[]) OR n.hash = ANY (:hashes::bytea[]))
  ORDER BY n.importance DESC, n.id LIMIT :limit
@@ -150,7 +150,7 @@ UPDATE notes n SET text = :text, subject = :subject, importance = :importance, e
 `authority` NULL keeps the stored one.
 """
 
-UNCHAIN = Named("UPDATE notes SET superseded_by = NULL, superseded_reason = '' WHERE id = :note_id")
+UNSUPERSEDE = Named("UPDATE notes SET superseded_by = NULL, superseded_reason = '' WHERE id = :note_id")
 """Undo that a note was replaced."""
 
 SUPERSEDE = Named("""
@@ -202,19 +202,19 @@ SELECT n.id, coalesce(min(e.seq) FILTER (WHERE e.at = n.observed_at), min(e.seq)
 """)
 """Select the message of the session from which each note was taken; the dates of both are equal."""
 
-PUT_AWAY = Named(f"""
+ARCHIVE = Named(f"""
 UPDATE notes n SET forgotten_at = now(), undo_until = now() + make_interval(days => :undo_days)
  WHERE n.id = :note_id RETURNING {_COLUMNS}
 """)
 """Archive a note, which can be restored for `undo_days`."""
 
-BRING_BACK = Named(f"""
+RESTORE = Named(f"""
 UPDATE notes n SET forgotten_at = NULL, undo_until = NULL
  WHERE n.id = :note_id AND n.undo_until > now() RETURNING {_COLUMNS}
 """)
 """Restore an archived note; no row after its undo time."""
 
-HEIR = Named(f"""
+NEWEST_VERSION = Named(f"""
 WITH RECURSIVE chain AS (
   SELECT id, superseded_by FROM notes WHERE id = :note_id
   UNION SELECT h.id, h.superseded_by FROM notes h JOIN chain c ON h.id = c.superseded_by
@@ -287,7 +287,7 @@ DELETE FROM prompt_parts p USING (
 A replay then reports a missing part.
 """
 
-ASK_FOR_TIDY = Named("""
+REQUEST_TIDY = Named("""
 INSERT INTO jobs (kind, session_id, key, trigger, due_at)
 VALUES ('tidy', :session_id, 'tidy:' || :contact_id::bigint || ':forgotten', 'forgotten',
    now() + interval '10 minutes')
@@ -298,7 +298,7 @@ ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING
 A turn that is being answered now may store later that it was sent the notes.
 """
 
-KEEP_LIST = Named("""
+STORE_LIST = Named("""
 INSERT INTO note_lists (session_id, address_id, purpose, note_ids, expires_at)
 VALUES (:session_id, :address_id, :purpose, :note_ids, now() + interval '10 minutes')
 ON CONFLICT (session_id, address_id) DO UPDATE
@@ -312,7 +312,7 @@ SELECT purpose, note_ids FROM note_lists WHERE session_id = :session_id AND addr
 """)
 """Select and lock the list of notes of an address; no row if there is none or it has expired."""
 
-DROP_LIST = Named("DELETE FROM note_lists WHERE session_id = :session_id AND address_id = :address_id")
+DELETE_LIST = Named("DELETE FROM note_lists WHERE session_id = :session_id AND address_id = :address_id")
 """Delete the list of notes of an address."""
 
 ADD_EVENT = Named("""

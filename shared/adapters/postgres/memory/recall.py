@@ -9,7 +9,7 @@ import asyncpg
 
 from shared.adapters.postgres.db.pool import PoolStore, store_method
 from shared.adapters.postgres.memory.passage_vectors import bits_of
-from shared.adapters.postgres.memory.recall_sql import ASKED_BEFORE, BETWEEN, SEARCH
+from shared.adapters.postgres.memory.recall_sql import BETWEEN, EARLIER_CALLS, SEARCH
 from shared.core.context.agents import ASSISTANT
 from shared.core.context.recall_query import RECALL, RecallQuery
 from shared.core.memory.recall import Found, Frequencies, Lane, Search
@@ -47,7 +47,7 @@ class PostgresRecall(PoolStore):
         Calls before the call `call_id` count. Returns (0, 0) for an unknown session.
         """
         row = await self._pool.fetchrow(
-            *ASKED_BEFORE(session_id=session_id, turn=turn, call_id=call_id, tool=RECALL.name)
+            *EARLIER_CALLS(session_id=session_id, turn=turn, call_id=call_id, tool=RECALL.name)
         )
         return (0, 0) if row is None else (row["last_seq"], row["asked"])
 

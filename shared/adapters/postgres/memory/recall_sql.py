@@ -137,7 +137,7 @@ SELECT NULL, 'said', p.session_id, p.number, p.at, p.text, p.terms, NULL::int[],
 The columns are the fields of `Found` in their order.
 """
 
-ASKED_BEFORE = Named("""
+EARLIER_CALLS = Named("""
 SELECT next_seq - 1 AS last_seq,
        (SELECT count(*) FROM turn_steps
          WHERE session_id = :session_id AND turn_no = :turn AND tool = :tool

@@ -63,11 +63,14 @@ class PostgresAccountLinks(PoolStore):
             if me is None or refusal is not None:
                 return refusal or "moved"
             await connection.execute(sql.FORGET_OLD_CODES)
-            if await connection.fetchval(*sql.ISSUED_LATELY(contact_id=me["contact_id"])) >= CODES_PER_HOUR:
+            if (
+                await connection.fetchval(*sql.COUNT_RECENT_CODES(contact_id=me["contact_id"]))
+                >= CODES_PER_HOUR
+            ):
                 return "too_many_codes"
             code = "".join(secrets.choice(CODE_ALPHABET) for _ in range(CODE_CHARS))
             await connection.execute(
-                *sql.ISSUE(
+                *sql.INSERT_CODE(
                     code_hash=hash_secret(code),
                     contact_id=me["contact_id"],
                     address_id=address_id,
@@ -104,7 +107,9 @@ class PostgresAccountLinks(PoolStore):
                 return "no_code"
             found = await _bearer(connection, words)
             if found is None or _is_void(me, found):
-                await connection.execute(*sql.GUESSED(session_id=session_id, contact_id=me["contact_id"]))
+                await connection.execute(
+                    *sql.RECORD_GUESS(session_id=session_id, contact_id=me["contact_id"])
+                )
                 return "no_code"
             if found["contact_id"] == me["contact_id"]:
                 return _build_joined(me, found, again=True) if _is_done(me, found) else "own_code"
@@ -144,7 +149,7 @@ class PostgresAccountLinks(PoolStore):
         if any(row["is_open"] for row in locked if row["id"] in (kept, archived) and row["id"] not in waits):
             return "busy"
         link_id = await connection.fetchval(
-            *sql.REMEMBER(
+            *sql.INSERT_LINK(
                 kept_contact=me["contact_id"],
                 joined_contact=other["contact_id"],
                 kept_session=kept,
@@ -160,7 +165,7 @@ class PostgresAccountLinks(PoolStore):
         )
         await connection.execute(*sql.ARCHIVE(session_id=archived))
         moved = await connection.fetch(*sql.MOVE_ADDRESSES(archived_session=archived, kept_session=kept))
-        await connection.execute(*sql.WELCOME_BACK(session_id=kept, addresses=[row["id"] for row in moved]))
+        await connection.execute(*sql.UNMARK_LEFT(session_id=kept, addresses=[row["id"] for row in moved]))
         await connection.execute(
             *sql.TAKE_OVER_SESSIONS(
                 kept_contact=me["contact_id"],
@@ -208,7 +213,7 @@ class PostgresAccountLinks(PoolStore):
     async def _part(self, connection: Connection, link: Record, address_id: int) -> Parted | UnlinkRefusal:
         root, back = link["joined_contact_id"], link["archived_session_id"]
         family: list[int] = await connection.fetchval(*sql.SUBTREE(contact_id=root))
-        session_id: int = await connection.fetchval(*sql.WHERE_IT_WENT_ON(session_id=link["kept_session_id"]))
+        session_id: int = await connection.fetchval(*sql.LIVE_SESSION(session_id=link["kept_session_id"]))
         locked = await connection.fetch(
             *sql.LOCK_SESSIONS(session_ids=[session_id, back], contact_ids=family)
         )
@@ -216,23 +221,23 @@ class PostgresAccountLinks(PoolStore):
             return "with_human"
         if any(row["is_open"] for row in locked if row["id"] == session_id):
             return "busy"
-        await connection.execute(*sql.FORGET_LINK(link_id=link["id"]))
-        await connection.execute(*sql.PART_CONTACTS(root=root, family=family))
+        await connection.execute(*sql.END_LINK(link_id=link["id"]))
+        await connection.execute(*sql.SEPARATE_CONTACTS(root=root, family=family))
         rows = await connection.fetch(
-            *sql.TAKE_ADDRESSES_BACK(
+            *sql.RESTORE_ADDRESSES(
                 family=family,
                 session_id=session_id,
                 back_session=back,
             )
         )
         addresses = [row["id"] for row in rows]
-        await connection.execute(*sql.BRING_BACK(session_id=back, contact_id=root))
-        await connection.execute(*sql.WELCOME_BACK(session_id=back, addresses=addresses))
-        await connection.execute(*sql.LEAVE(session_id=session_id, addresses=addresses))
-        await connection.execute(*sql.TAKE_SESSIONS_BACK(contact_id=root, family=family))
+        await connection.execute(*sql.RESTORE_SESSION(session_id=back, contact_id=root))
+        await connection.execute(*sql.UNMARK_LEFT(session_id=back, addresses=addresses))
+        await connection.execute(*sql.MARK_LEFT(session_id=session_id, addresses=addresses))
+        await connection.execute(*sql.RESTORE_SESSION_OWNERS(contact_id=root, family=family))
         await connection.execute(*sql.RESTORE_NOTES(family=family, session_id=session_id))
-        await connection.execute(*sql.TAKE_REMINDERS_BACK(family=family))
-        await connection.execute(*sql.LEAVE_REMINDERS(contact_id=root))
+        await connection.execute(*sql.RESTORE_REMINDERS(family=family))
+        await connection.execute(*sql.MOVE_BEGUN_REMINDERS(contact_id=root))
         return Parted(
             session_id=session_id,
             back_session_id=back,
@@ -251,7 +256,7 @@ class PostgresAccountLinks(PoolStore):
             rows = await connection.fetch(*sql.ARCHIVED(session_id=session_id, limit=SESSIONS_SHOWN))
             said = {
                 row["id"]: await connection.fetch(
-                    *sql.SAID(
+                    *sql.NEWEST_MESSAGES(
                         session_id=row["id"],
                         limit=MESSAGES_SHOWN,
                     )
@@ -280,7 +285,7 @@ async def _bearer(connection: Connection, words: str) -> dict[str, Any] | None:
     Returns None for an invalid code.
     """
     code = parse_code(words)
-    row = None if code is None else await connection.fetchrow(*sql.CODE(code_hash=hash_secret(code)))
+    row = None if code is None else await connection.fetchrow(*sql.LOCK_CODE(code_hash=hash_secret(code)))
     place = None if row is None else await _place(connection, row["address_id"])
     return None if row is None or place is None else {**place, "used": row["used_at"] is not None}
 

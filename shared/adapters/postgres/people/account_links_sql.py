@@ -23,13 +23,13 @@ SELECT a.id AS address_id, a.channel, a.session_id, coalesce(p.merged_into, p.id
 `contact_id` is the person into whom others are merged. No row if the address does not exist.
 """
 
-ISSUED_LATELY = Named("""
+COUNT_RECENT_CODES = Named("""
 SELECT count(*) FROM one_time_codes
  WHERE purpose = 'link' AND contact_id = ANY (ARRAY (SELECT contact_family(:contact_id)))
    AND created_at > now() - interval '1 hour'
 """)
 """Select how many link codes the person and those linked to them got within an hour."""
-ISSUE = Named("""
+INSERT_CODE = Named("""
 INSERT INTO one_time_codes (code_hash, purpose, contact_id, address_id, expires_at)
 VALUES (:code_hash, 'link', :contact_id, :address_id, now() + make_interval(mins => :minutes))
 """)
@@ -38,7 +38,7 @@ FORGET_OLD_CODES = """
 DELETE FROM one_time_codes WHERE purpose = 'link' AND created_at < now() - interval '1 day'
 """
 """Delete the link codes that are older than a day."""
-CODE = Named("""
+LOCK_CODE = Named("""
 SELECT address_id, used_at FROM one_time_codes
  WHERE code_hash = :code_hash AND purpose = 'link' AND expires_at > now() FOR UPDATE
 """)
@@ -56,7 +56,7 @@ SELECT count(*) >= :guesses_of_all
 
 All guesses together may not reach `guesses_of_all`.
 """
-GUESSED = Named("""
+RECORD_GUESS = Named("""
 WITH old AS (DELETE FROM link_guesses WHERE at < now() - interval '1 hour')
 INSERT INTO link_guesses (session_id, contact_id) VALUES (:session_id, :contact_id)
 """)
@@ -75,7 +75,7 @@ unanswered, `is_held` that an operator has the conversation, `is_waiting` that t
 attempt and is not claimed meanwhile.
 """
 
-REMEMBER = Named("""
+INSERT_LINK = Named("""
 INSERT INTO contact_links (kept_contact_id, joined_contact_id, kept_session_id, archived_session_id, day)
 VALUES (:kept_contact, :joined_contact, :kept_session, :archived_session, (now() AT TIME ZONE :timezone)::date)
    RETURNING id
@@ -97,7 +97,7 @@ UPDATE addresses SET session_id = :kept_session,
 
 Earlier messages of the kept session count as read there.
 """
-WELCOME_BACK = Named("""
+UNMARK_LEFT = Named("""
 UPDATE sessions SET left_by = nullif(ARRAY
                                      (SELECT unnest(left_by) EXCEPT SELECT unnest(:addresses::bigint[])),
                                         '{}')
@@ -174,7 +174,7 @@ WITH RECURSIVE tree(id) AS (
 SELECT array_agg(id) FROM tree
 """)
 """Select the ids of a joined contact and of all contacts joined to it."""
-WHERE_IT_WENT_ON = Named("""
+LIVE_SESSION = Named("""
 WITH RECURSIVE way(id) AS (
   SELECT :session_id::bigint UNION
   SELECT l.kept_session_id FROM contact_links l JOIN way ON l.archived_session_id = way.id
@@ -186,17 +186,17 @@ SELECT way.id FROM way JOIN sessions s ON s.id = way.id WHERE s.archived_at IS N
 
 It is the session itself if it is not archived; no row if none is live.
 """
-FORGET_LINK = Named("UPDATE contact_links SET unlinked_at = now() WHERE id = :link_id")
+END_LINK = Named("UPDATE contact_links SET unlinked_at = now() WHERE id = :link_id")
 """Mark a link as ended now."""
-PART_CONTACTS = Named("""
+SEPARATE_CONTACTS = Named("""
 UPDATE contacts SET merged_into = CASE WHEN id <> :root THEN :root END WHERE id = ANY (:family)
 """)
 """Make `root` a separate person, into whom the rest of `family` is merged."""
-BRING_BACK = Named("""
+RESTORE_SESSION = Named("""
 UPDATE sessions SET archived_at = NULL, open_address = NULL, contact_id = :contact_id WHERE id = :session_id
 """)
 """Make an archived session live again, as one of the person `contact_id`."""
-TAKE_ADDRESSES_BACK = Named("""
+RESTORE_ADDRESSES = Named("""
 UPDATE addresses SET session_id = :back_session,
    read_seq = (SELECT next_event_seq - 1 FROM sessions WHERE id = :back_session)
  WHERE session_id = :session_id AND contact_id = ANY (:family) RETURNING id
@@ -205,13 +205,13 @@ UPDATE addresses SET session_id = :back_session,
 
 All messages there count as read.
 """
-LEAVE = Named("""
+MARK_LEFT = Named("""
 UPDATE sessions SET left_by = ARRAY (SELECT unnest(coalesce(left_by, '{}')) UNION SELECT
                                      unnest(:addresses::bigint[]))
  WHERE id = :session_id
 """)
 """Record that addresses have left a session, so that late messages from them are refused there."""
-TAKE_SESSIONS_BACK = Named("""
+RESTORE_SESSION_OWNERS = Named("""
 UPDATE sessions SET contact_id = :contact_id
  WHERE archived_at IS NULL AND id IN (SELECT session_id FROM addresses WHERE contact_id = ANY (:family))
 """)
@@ -230,13 +230,13 @@ UPDATE notes n SET superseded_by = NULL, superseded_reason = '', contact_link_id
         OR n.contact_id IN (SELECT contact_family(s.contact_id) FROM sessions s WHERE s.id = :session_id))
 """)
 """Restore notes as they were before two people were joined, and delete the changes that joined them."""
-TAKE_REMINDERS_BACK = Named("""
+RESTORE_REMINDERS = Named("""
 UPDATE reminders r SET contact_id = s.contact_id, session_id = s.id
   FROM addresses a JOIN sessions s ON s.id = a.session_id
  WHERE a.id = r.address_id AND a.contact_id = ANY (:family) AND r.turn_no IS NULL
 """)
 """Give waiting reminders at addresses of `family` to the sessions to which these addresses lead now."""
-LEAVE_REMINDERS = Named("""
+MOVE_BEGUN_REMINDERS = Named("""
 UPDATE reminders r SET contact_id = s.contact_id FROM sessions s
  WHERE s.id = r.session_id AND r.turn_no IS NOT NULL AND s.contact_id = :contact_id AND r.contact_id <> :contact_id
 """)
@@ -251,7 +251,7 @@ SELECT s.id, s.public_id::text AS public_id, s.archived_at,
  ORDER BY s.archived_at DESC LIMIT :limit
 """)
 """Select at most `limit` archived sessions of the session's person, with the channel of the last turn."""
-SAID = Named("""
+NEWEST_MESSAGES = Named("""
 SELECT * FROM (
   SELECT e.author, e.blocks, e.at, te.turn_no, te.step
     FROM turn_entries te JOIN entries e USING (session_id, seq)

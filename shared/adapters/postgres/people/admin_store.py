@@ -112,7 +112,7 @@ def _as_it_is(value: object) -> object:
     return value
 
 
-def of(kind: Any, to: str = "", *, key: bool = False, made: bool = False) -> Any:
+def make_column(kind: Any, to: str = "", *, key: bool = False, made: bool = False) -> Any:
     """Return a table column of this type for a SQLModel table.
 
     `to` is the referenced column, "" for none; `key` makes it part of the primary key; `made` means that
@@ -131,176 +131,176 @@ class AgentTable(SQLModel, table=True):
     """Row of an agent; `version` grows with each change."""
 
     __tablename__ = "agents"
-    id: int = of(BigInteger, key=True, made=True)
-    name: str = of(Text)
-    config: dict[str, Any] = of(JSONB, made=True)
-    version: int = of(BigInteger, made=True)
-    created_at: datetime = of(_MOMENT, made=True)
-    updated_at: datetime = of(_MOMENT, made=True)
+    id: int = make_column(BigInteger, key=True, made=True)
+    name: str = make_column(Text)
+    config: dict[str, Any] = make_column(JSONB, made=True)
+    version: int = make_column(BigInteger, made=True)
+    created_at: datetime = make_column(_MOMENT, made=True)
+    updated_at: datetime = make_column(_MOMENT, made=True)
 
 
 class AgentVersionTable(SQLModel, table=True):
     """Row of a stored version of an agent; `changed_by` is None if the author is unknown."""
 
     __tablename__ = "agent_versions"
-    agent_id: int = of(BigInteger, "agents.id", key=True)
-    version: int = of(BigInteger, key=True)
-    config: dict[str, Any] = of(JSONB, made=True)
-    changed_by: str | None = of(Text)
-    changed_at: datetime = of(_MOMENT, made=True)
+    agent_id: int = make_column(BigInteger, "agents.id", key=True)
+    version: int = make_column(BigInteger, key=True)
+    config: dict[str, Any] = make_column(JSONB, made=True)
+    changed_by: str | None = make_column(Text)
+    changed_at: datetime = make_column(_MOMENT, made=True)
 
 
 class SiteTable(SQLModel, table=True):
     """Row of a site with the web origins that may show its chat."""
 
     __tablename__ = "sites"
-    name: str = of(Text, key=True)
-    audience: str = of(Text, made=True)
-    allowed_origins: list[str] = of(_WORDS, made=True)
-    agent_id: int = of(BigInteger, "agents.id")
-    created_at: datetime = of(_MOMENT, made=True)
-    config: dict[str, Any] = of(JSONB, made=True)
+    name: str = make_column(Text, key=True)
+    audience: str = make_column(Text, made=True)
+    allowed_origins: list[str] = make_column(_WORDS, made=True)
+    agent_id: int = make_column(BigInteger, "agents.id")
+    created_at: datetime = make_column(_MOMENT, made=True)
+    config: dict[str, Any] = make_column(JSONB, made=True)
     """Settings of the site, validated by `shared/config/sites.py`."""
-    version: int = of(BigInteger, made=True)
+    version: int = make_column(BigInteger, made=True)
 
 
 class RefusedOriginTable(SQLModel, table=True):
     """Row of a web origin that a site refuses."""
 
     __tablename__ = "refused_origins"
-    site: str = of(Text, "sites.name", key=True)
-    origin: str = of(Text, key=True)
-    refused: int = of(BigInteger, made=True)
+    site: str = make_column(Text, "sites.name", key=True)
+    origin: str = make_column(Text, key=True)
+    refused: int = make_column(BigInteger, made=True)
     """Number of refused requests from the origin."""
-    last_at: datetime = of(_MOMENT, made=True)
+    last_at: datetime = make_column(_MOMENT, made=True)
 
 
 class SiteSecretTable(SQLModel, table=True):
     """Row of a site's secret in one of its slots, sealed with the key `key_id`."""
 
     __tablename__ = "site_secrets"
-    site: str = of(Text, "sites.name", key=True)
-    slot: int = of(Integer, key=True)
-    secret_id: str = of(Text)
-    key_id: str = of(Text)
-    sealed: bytes = of(LargeBinary)
-    created_at: datetime = of(_MOMENT, made=True)
+    site: str = make_column(Text, "sites.name", key=True)
+    slot: int = make_column(Integer, key=True)
+    secret_id: str = make_column(Text)
+    key_id: str = make_column(Text)
+    sealed: bytes = make_column(LargeBinary)
+    created_at: datetime = make_column(_MOMENT, made=True)
 
 
 class TelegramBotTable(SQLModel, table=True):
     """Row of a Telegram bot; its token is stored elsewhere."""
 
     __tablename__ = "telegram_bots"
-    bot_id: int = of(BigInteger, key=True)
-    username: str = of(Text, made=True)
-    agent_id: int = of(BigInteger, "agents.id")
-    audience: str = of(Text, made=True)
-    access: str = of(Text, made=True)
-    mode: str = of(Text, made=True)
-    problem: str = of(Text, made=True)
-    heard_at: datetime | None = of(_MOMENT)
-    created_at: datetime = of(_MOMENT, made=True)
-    profile: dict[str, Any] = of(JSONB, made=True)
+    bot_id: int = make_column(BigInteger, key=True)
+    username: str = make_column(Text, made=True)
+    agent_id: int = make_column(BigInteger, "agents.id")
+    audience: str = make_column(Text, made=True)
+    access: str = make_column(Text, made=True)
+    mode: str = make_column(Text, made=True)
+    problem: str = make_column(Text, made=True)
+    heard_at: datetime | None = make_column(_MOMENT)
+    created_at: datetime = make_column(_MOMENT, made=True)
+    profile: dict[str, Any] = make_column(JSONB, made=True)
 
 
 class OperatorTable(SQLModel, table=True):
     """Operator; one of an identity provider has `issuer` and `subject` and no password."""
 
     __tablename__ = "operators"
-    id: int = of(BigInteger, key=True, made=True)
-    name: str = of(Text)
-    role: str = of(Text, made=True)
-    password_hash: str | None = of(Text)
-    created_at: datetime = of(_MOMENT, made=True)
-    disabled_at: datetime | None = of(_MOMENT)
-    public_id: UUID = of(Uuid, made=True)
-    version: int = of(Integer, made=True)
-    issuer: str | None = of(Text)
-    subject: str | None = of(Text)
-    last_login_at: datetime | None = of(_MOMENT)
-    display_name: str = of(Text, made=True)
+    id: int = make_column(BigInteger, key=True, made=True)
+    name: str = make_column(Text)
+    role: str = make_column(Text, made=True)
+    password_hash: str | None = make_column(Text)
+    created_at: datetime = make_column(_MOMENT, made=True)
+    disabled_at: datetime | None = make_column(_MOMENT)
+    public_id: UUID = make_column(Uuid, made=True)
+    version: int = make_column(Integer, made=True)
+    issuer: str | None = make_column(Text)
+    subject: str | None = make_column(Text)
+    last_login_at: datetime | None = make_column(_MOMENT)
+    display_name: str = make_column(Text, made=True)
     """Name that people see; login names are visible to operators only."""
-    checklist_hidden_at: datetime | None = of(_MOMENT)
+    checklist_hidden_at: datetime | None = make_column(_MOMENT)
 
 
 class OperatorPictureTable(SQLModel, table=True):
     """Row of an operator's picture; `key` is part of its URL."""
 
     __tablename__ = "operator_pictures"
-    operator_id: int = of(BigInteger, "operators.id", key=True)
-    key: str = of(Text)
-    content: bytes = of(LargeBinary)
+    operator_id: int = make_column(BigInteger, "operators.id", key=True)
+    key: str = make_column(Text)
+    content: bytes = make_column(LargeBinary)
 
 
 class OperatorSessionTable(SQLModel, table=True):
     """Row of an operator's login, found by the hash of its token."""
 
     __tablename__ = "operator_sessions"
-    token_hash: bytes = of(LargeBinary, key=True)
-    operator_id: int = of(BigInteger, "operators.id")
-    created_at: datetime = of(_MOMENT, made=True)
-    seen_at: datetime = of(_MOMENT, made=True)
-    expires_at: datetime = of(_MOMENT)
-    public_id: UUID = of(Uuid, made=True)
-    how: str = of(Text, made=True)
-    source: str = of(Text, made=True)
-    browser: str = of(Text, made=True)
+    token_hash: bytes = make_column(LargeBinary, key=True)
+    operator_id: int = make_column(BigInteger, "operators.id")
+    created_at: datetime = make_column(_MOMENT, made=True)
+    seen_at: datetime = make_column(_MOMENT, made=True)
+    expires_at: datetime = make_column(_MOMENT)
+    public_id: UUID = make_column(Uuid, made=True)
+    how: str = make_column(Text, made=True)
+    source: str = make_column(Text, made=True)
+    browser: str = make_column(Text, made=True)
 
 
 class LoginTriesTable(SQLModel, table=True):
     """Row of failed logins by a hashed key; None in `refused_until` refuses nothing."""
 
     __tablename__ = "login_tries"
-    key: bytes = of(LargeBinary, key=True)
-    operator_id: int | None = of(BigInteger, "operators.id")
-    failures: int = of(Integer, made=True)
-    last_at: datetime = of(_MOMENT, made=True)
-    refused_until: datetime | None = of(_MOMENT)
+    key: bytes = make_column(LargeBinary, key=True)
+    operator_id: int | None = make_column(BigInteger, "operators.id")
+    failures: int = make_column(Integer, made=True)
+    last_at: datetime = make_column(_MOMENT, made=True)
+    refused_until: datetime | None = make_column(_MOMENT)
 
 
 class LoginPlaceTable(SQLModel, table=True):
     """Row of a network from which an operator has logged in, as a keyed hash."""
 
     __tablename__ = "login_places"
-    key: bytes = of(LargeBinary, key=True)
-    operator_id: int = of(BigInteger, "operators.id")
-    at: datetime = of(_MOMENT, made=True)
+    key: bytes = make_column(LargeBinary, key=True)
+    operator_id: int = make_column(BigInteger, "operators.id")
+    at: datetime = make_column(_MOMENT, made=True)
 
 
 class LoginLinkTable(SQLModel, table=True):
     """Row of a link for one login, found by the hash of its token."""
 
     __tablename__ = "login_links"
-    token_hash: bytes = of(LargeBinary, key=True)
-    operator_id: int = of(BigInteger, "operators.id")
-    created_at: datetime = of(_MOMENT, made=True)
-    expires_at: datetime = of(_MOMENT)
-    used_at: datetime | None = of(_MOMENT)
+    token_hash: bytes = make_column(LargeBinary, key=True)
+    operator_id: int = make_column(BigInteger, "operators.id")
+    created_at: datetime = make_column(_MOMENT, made=True)
+    expires_at: datetime = make_column(_MOMENT)
+    used_at: datetime | None = make_column(_MOMENT)
 
 
 class OperatorStepTable(SQLModel, table=True):
     """Row of a login that waits for its second factor."""
 
     __tablename__ = "operator_steps"
-    token_hash: bytes = of(LargeBinary, key=True)
-    operator_id: int = of(BigInteger, "operators.id")
-    how: str = of(Text)
-    created_at: datetime = of(_MOMENT, made=True)
-    expires_at: datetime = of(_MOMENT)
+    token_hash: bytes = make_column(LargeBinary, key=True)
+    operator_id: int = make_column(BigInteger, "operators.id")
+    how: str = make_column(Text)
+    created_at: datetime = make_column(_MOMENT, made=True)
+    expires_at: datetime = make_column(_MOMENT)
 
 
 class ApiKeyTable(SQLModel, table=True):
     """Row of an API key, found by the hash of its token; `site` or `agent_id` None does not limit it."""
 
     __tablename__ = "api_keys"
-    id: int = of(BigInteger, key=True, made=True)
-    name: str = of(Text)
-    prefix: str = of(Text)
-    token_hash: bytes = of(LargeBinary)
-    scopes: list[str] = of(_WORDS)
-    site: str | None = of(Text, "sites.name")
-    agent_id: int | None = of(BigInteger, "agents.id")
-    created_at: datetime = of(_MOMENT, made=True)
-    expires_at: datetime | None = of(_MOMENT)
-    last_used_at: datetime | None = of(_MOMENT)
-    revoked_at: datetime | None = of(_MOMENT)
+    id: int = make_column(BigInteger, key=True, made=True)
+    name: str = make_column(Text)
+    prefix: str = make_column(Text)
+    token_hash: bytes = make_column(LargeBinary)
+    scopes: list[str] = make_column(_WORDS)
+    site: str | None = make_column(Text, "sites.name")
+    agent_id: int | None = make_column(BigInteger, "agents.id")
+    created_at: datetime = make_column(_MOMENT, made=True)
+    expires_at: datetime | None = make_column(_MOMENT)
+    last_used_at: datetime | None = make_column(_MOMENT)
+    revoked_at: datetime | None = make_column(_MOMENT)

@@ -86,7 +86,7 @@ class OperatorAdmin(AdminStore):
         return found
 
     @store_method
-    async def show_as(self, operator_id: int, name: str, *, by: str) -> None:
+    async def set_display_name(self, operator_id: int, name: str, *, by: str) -> None:
         """Set the name that people see with an operator's next messages; "" hides the operator's name.
 
         Raises BadOperator if it is invalid.

@@ -87,7 +87,9 @@ class PostgresErasure(PoolStore):
             )
             about = await connection.fetchval(*told)
             row = await connection.fetchrow(
-                *sql.BEGIN(contact_hash=contact_hash, actor=actor, scope=scope, work=work, about=about)
+                *sql.INSERT_ERASURE(
+                    contact_hash=contact_hash, actor=actor, scope=scope, work=work, about=about
+                )
             )
             assert row is not None
             counts = {table: await _erase_at_once(connection, table, work, row["at"]) for table in AT_ONCE}
@@ -127,19 +129,19 @@ class PostgresErasure(PoolStore):
         Concurrent calls wait for each other.
         """
         async with self._pool.acquire() as connection, connection.transaction():
-            row = await connection.fetchrow(*sql.TAKE(erasure_id=erasure_id))
+            row = await connection.fetchrow(*sql.LOCK_ERASURE(erasure_id=erasure_id))
             if row is None:
                 return await _report(connection, erasure_id)
             step, counts, work = row["step"], dict(row["counts"]), dict(row["work"])
             if step >= len(STEPS):
-                await connection.execute(*sql.END(erasure_id=erasure_id, counts=counts))
+                await connection.execute(*sql.END_ERASURE(erasure_id=erasure_id, counts=counts))
                 return await _report(connection, erasure_id)
             await connection.execute(sql.BEGIN_ERASING)
             done, over = await _batch(connection, STEPS[step], work, row["at"])
             label = _LABELS.get(STEPS[step], STEPS[step])
             counts[label] = counts.get(label, 0) + done
             await connection.execute(
-                *sql.GO_ON(erasure_id=erasure_id, step=step + over, counts=counts, work=work)
+                *sql.STORE_PROGRESS(erasure_id=erasure_id, step=step + over, counts=counts, work=work)
             )
         return None
 
@@ -196,7 +198,7 @@ async def _batch(connection: Connection, table: str, work: dict[str, Any], at: d
             return await connection.fetchval(*sql.SECRETARY_CONNECTIONS(contacts=contacts)), True
         case "push_subscriptions":
             return await connection.fetchval(*sql.PUSH_SUBSCRIPTIONS(contacts=contacts)), True
-    key = await connection.fetchval(*sql.KEY(table=table))
+    key = await connection.fetchval(*sql.PRIMARY_KEY(table=table))
     batch = sql.render_batch(table, key, sessions=sessions, contacts=contacts, at=at)
     done = await connection.fetchval(*batch)
     return done, done < sql.BATCH

@@ -17,7 +17,7 @@ from shared.core.session.ledger import ledger_from_json, ledger_to_json
 from shared.core.session.summary import render_summary
 from shared.core.values.errors import UnknownSession
 
-WITHOUT = "What was said here was partly forgotten at the person's wish."
+EMPTY_SUMMARY = "What was said here was partly forgotten at the person's wish."
 """Text of a summary of which nothing else is left; empty text would look like an error to the model."""
 
 
@@ -110,7 +110,7 @@ async def _links(connection: Connection, session_id: int, seqs: list[int]) -> in
     rows = await connection.fetch(*_LINKS(session_id=session_id, first_seq=min(seqs, default=0)))
     for row in rows:
         ledger = drop_sources(ledger_from_json(row["ledger"]), seqs)
-        text = render_summary(ledger) or WITHOUT
+        text = render_summary(ledger) or EMPTY_SUMMARY
         await connection.execute(*_REWRITE(compaction_id=row["id"], text=text, ledger=ledger_to_json(ledger)))
     return len(rows)
 

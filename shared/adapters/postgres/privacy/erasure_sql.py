@@ -127,19 +127,21 @@ SELECT jsonb_build_object('family', coalesce(jsonb_agg(
 ABOUT_SESSION = Named("SELECT jsonb_build_object('session', public_id) FROM sessions WHERE id = :session_id")
 """Select what the erasure log stores about one session: its public id."""
 
-BEGIN = Named("""
+INSERT_ERASURE = Named("""
 INSERT INTO erasures (contact_hash, actor, scope, work, about, at)
    VALUES (:contact_hash, :actor, :scope, :work, :about, clock_timestamp())
 RETURNING id, at
 """)
 """Insert a running erasure into the log; select its id and time."""
-TAKE = Named("SELECT * FROM erasures WHERE id = :erasure_id AND state = 'running' FOR UPDATE")
+LOCK_ERASURE = Named("SELECT * FROM erasures WHERE id = :erasure_id AND state = 'running' FOR UPDATE")
 """Select and lock a running erasure; no row if it is complete or unknown."""
 RUNNING = "SELECT id FROM erasures WHERE state = 'running' ORDER BY id LIMIT 20"
 """Select the ids of at most 20 running erasures, oldest first."""
-GO_ON = Named("UPDATE erasures SET step = :step, counts = :counts, work = :work WHERE id = :erasure_id")
+STORE_PROGRESS = Named(
+    "UPDATE erasures SET step = :step, counts = :counts, work = :work WHERE id = :erasure_id"
+)
 """Store how far an erasure has come."""
-END = Named("""
+END_ERASURE = Named("""
 UPDATE erasures SET state = 'done', work = NULL, counts = :counts, finished_at = clock_timestamp()
    WHERE id = :erasure_id
 """)
@@ -273,7 +275,7 @@ SELECT count(*) FROM gone
 """)
 """Delete the push subscriptions of the person's browsers."""
 
-KEY = Named("""
+PRIMARY_KEY = Named("""
 SELECT array_agg(a.attname::text ORDER BY array_position(i.indkey::int2[], a.attnum))
   FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
  WHERE i.indrelid = :table::text::regclass AND i.indisprimary

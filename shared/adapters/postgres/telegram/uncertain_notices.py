@@ -22,7 +22,7 @@ hours.
 BY_PERSON = "its person asked for it"
 """Text stored as the error of a part that its person requested again."""
 
-Brought = Literal["brought", "before", "gone"]
+PressResult = Literal["brought", "before", "gone"]
 """Result of a press: the answer is sent again, it was sent before, or there is no such notice."""
 
 
@@ -47,14 +47,14 @@ class UncertainNotice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pressed:
+class PressOutcome:
     """Outcome of a press of a notice's button.
 
     With `brought`, `session_id` and `turn` name the answer to send. `leftover` is the id of a notice's
     message that must be deleted from the chat, None if there is none.
     """
 
-    what: Brought
+    what: PressResult
     session_id: int = 0
     turn: int = 0
     leftover: int | None = None
@@ -81,7 +81,7 @@ class MessageSpan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resolved:
+class SearchOutcome:
     """Outcome of a search: number of found messages that became parts, and whether the notice became one."""
 
     taken: int
@@ -183,7 +183,7 @@ class PostgresUncertainNotices(PoolStore):
     @store_method
     async def press(
         self, notice_id: int, *, address_id: int, round_number: int, message_id: int | None
-    ) -> Pressed:
+    ) -> PressOutcome:
         """Record a press of a notice's button; only the first press in each round has an effect.
 
         Then the first uncertain part is to be sent in place of the notice's message, and other parts below
@@ -192,17 +192,17 @@ class PostgresUncertainNotices(PoolStore):
         async with self._pool.acquire() as connection, connection.transaction():
             row = await connection.fetchrow(*_LOCK(notice_id=notice_id))
             if row is None or row["address_id"] != address_id:
-                return Pressed(what="gone")
+                return PressOutcome(what="gone")
             brought = False
             if row["state"] != "over" and row["round"] == round_number:
                 brought = await connection.fetchval(*_BRING(notice_id=notice_id, message_id=message_id))
             if brought:
                 other = row["message_id"] if row["message_id"] != message_id else None
-                return Pressed(
+                return PressOutcome(
                     what="brought", session_id=row["session_id"], turn=row["turn_no"], leftover=other
                 )
             ours = await connection.fetchval(*_IS_OURS(address_id=address_id, message_id=message_id))
-        return Pressed(what="before", leftover=None if ours else message_id)
+        return PressOutcome(what="before", leftover=None if ours else message_id)
 
     @store_method
     async def find_span(
@@ -230,7 +230,7 @@ class PostgresUncertainNotices(PoolStore):
     @store_method
     async def resolve(
         self, notice: UncertainNotice, *, found: Sequence[int], message_id: int
-    ) -> Resolved | None:
+    ) -> SearchOutcome | None:
         """Record found messages as the uncertain parts, in order; `found` has their message ids.
 
         The first part without a message takes the notice's message, and later ones are queued to be sent
@@ -248,7 +248,7 @@ class PostgresUncertainNotices(PoolStore):
                     message_id=message_id,
                 )
             )
-        return Resolved(taken=min(parts, len(found)), is_notice_used=parts > len(found))
+        return SearchOutcome(taken=min(parts, len(found)), is_notice_used=parts > len(found))
 
     @store_method
     async def list_shown(self, accounts: Sequence[int]) -> tuple[UncertainNotice, ...]:

@@ -14,7 +14,7 @@ from bot.telegram.outbound.buttons import ButtonPress
 from bot.telegram.outbound.uncertain_notices import UncertainNotices
 from shared.adapters.postgres.dashboard.job_changes import PostgresJobChanges
 from shared.adapters.postgres.telegram.chats import ChatRow
-from shared.adapters.postgres.telegram.uncertain_notices import MOST_TRIES, QUICK_TRIES, Pressed
+from shared.adapters.postgres.telegram.uncertain_notices import MOST_TRIES, QUICK_TRIES, PressOutcome
 from shared.core.ops.job_views import PartKey
 from shared.core.values.errors import StorageUnavailable
 from tests.integration.bot.outbound.delivery_driver import (
@@ -46,7 +46,7 @@ def press_of(line: Line) -> ButtonPress:
     return ButtonPress.unpack(row[0]["callback_data"])
 
 
-async def press(bot: BotProcess, place: ChatRow, line: Line, *, accessible: bool = True) -> Pressed:
+async def press(bot: BotProcess, place: ChatRow, line: Line, *, accessible: bool = True) -> PressOutcome:
     """As `Pressing` does it."""
     button = press_of(line)
     found = await bot.delivery.uncertain.handle_press(

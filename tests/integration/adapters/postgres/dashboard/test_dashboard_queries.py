@@ -12,7 +12,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from shared.adapters.postgres.dashboard.read_models import BadQuery, Insights, SessionQuery, judge
+from shared.adapters.postgres.dashboard.read_models import BadQuery, Insights, SessionQuery, describe_undo
 from shared.adapters.postgres.dashboard.read_models_sql import SORTS
 from shared.adapters.postgres.dashboard.session_list import build_matches_query
 from shared.adapters.postgres.dashboard.session_queries import SessionInsights
@@ -355,7 +355,7 @@ STANDING = {
 def test_undo_and_restore_are_offered_only_where_they_are_possible(
     link: dict[str, Any], standing: dict[str, Any], undo: bool, restore: bool
 ) -> None:
-    verdict = judge(LINK | link, **(STANDING | standing))
+    verdict = describe_undo(LINK | link, **(STANDING | standing))
     assert (verdict["can_undo"], verdict["can_restore"]) == (undo, restore)
     said = verdict["undo_reason"] or verdict["restore_reason"]
     assert bool(said) is not (undo or restore)
@@ -371,7 +371,7 @@ def test_undo_and_restore_are_offered_only_where_they_are_possible(
 )
 def test_entry_after_a_summary_is_named_as_reason_against_undo(kind: str, words: str) -> None:
     standing: dict[str, Any] = STANDING | {"head": "b", "head_kind": kind}
-    verdict = judge(LINK, **standing)
+    verdict = describe_undo(LINK, **standing)
     assert words in verdict["undo_reason"]
 
 

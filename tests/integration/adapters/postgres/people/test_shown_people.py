@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.compaction.jobs import PostgresJobs
-from shared.adapters.postgres.compaction.jobs_sql import TELL_WHOSE, TOLD_AT_ONCE
+from shared.adapters.postgres.compaction.jobs_sql import CONTACTS_COPIED_AT_ONCE, COPY_CONTACTS
 from shared.adapters.postgres.dashboard.read_models import Insights, SessionQuery
 from shared.adapters.postgres.people.identities import NAME
 from tests.integration.adapters.postgres.people.renamed_people import (
@@ -59,10 +59,10 @@ async def test_the_list_shows_each_person(pool: Pool, sort: str, told: str) -> N
 
 async def test_names_of_old_conversations_are_filled_in_portions(pool: Pool) -> None:
     ada = await named(pool, "Ada")
-    await pool.executemany(ANOTHER, [(ada.contact_id,)] * TOLD_AT_ONCE)
+    await pool.executemany(ANOTHER, [(ada.contact_id,)] * CONTACTS_COPIED_AT_ONCE)
     await pool.execute(OF_BEFORE)
     upkeep = PostgresJobs(pool)
-    assert [await upkeep.backfill_contacts() for _ in range(3)] == [TOLD_AT_ONCE, 1, 0]
+    assert [await upkeep.backfill_contacts() for _ in range(3)] == [CONTACTS_COPIED_AT_ONCE, 1, 0]
     assert set(await shown(pool)) == {("Ada", "person", False)}
 
 
@@ -80,7 +80,7 @@ async def test_rename_during_backfill_keeps_the_new_name(pool: Pool) -> None:
     ada = await named(pool, "Ada")
     await pool.execute(OF_BEFORE)
     async with asyncio.TaskGroup() as tasks, pool.acquire() as connection, connection.transaction():
-        assert len(await connection.fetch(*TELL_WHOSE())) == 1
+        assert len(await connection.fetch(*COPY_CONTACTS())) == 1
         await kept_waiting(pool, tasks, RENAME, ada.contact_id, "Zoë")
     assert await shown(pool) == [("Zoë", "person", False)]
 
