@@ -304,7 +304,7 @@ SELECT json_build_object({_SHOWN},
 """)
 """Select at most `limit` messages before (`turn`, `step`) as JSON, with what lies between them.
 
-That are compactions, hand-overs and private notes. No row if the session is unknown.
+Between them lie compactions, hand-overs and private notes. No row if the session is unknown.
 """
 
 ORIGINALS = Named(f"""

@@ -9,9 +9,9 @@ from shared.adapters.postgres.db.pool import PoolStore, store_method
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BotState:
-    """Telegram bot with its state, for operators;
+    """Telegram bot with its state, for operators.
 
-    `access` says how people get access, `mode` how updates arrive.
+    `access` is pairing, allowlist or open, and `mode` is polling or webhook.
     """
 
     bot_id: int

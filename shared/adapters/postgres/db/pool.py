@@ -281,9 +281,9 @@ class _Connection(asyncpg.Connection):
 async def open_pool(database_url: str, *, size: int = 10) -> asyncpg.Pool[asyncpg.Record]:
     """Open a pool of at most `size` connections; each statement may take STATEMENT_SECONDS.
 
-    Before, it opens one connection to find out whether a pooler is in between. Behind a pooler the settings
-    of the role apply, and statements stay prepared only if the pooler supports that. Raises
-    StorageUnavailable if no server accepts connections.
+    A first connection finds out whether a pooler is in between. Behind a pooler the settings of the role
+    apply, and statements stay prepared only if the pooler supports that. Raises StorageUnavailable if no
+    server accepts connections.
     """
     between = await probe_pooler_at(database_url)
     try:

@@ -76,9 +76,10 @@ SELECT w.word, w.small, w.stem, coalesce(k.often, 0) AS often, coalesce(k.lexeme
       FROM (SELECT * FROM r WHERE r.n = w.n ORDER BY passages DESC LIMIT {FORMS_AT_MOST}) x) k ON true
  ORDER BY w.n
 """)
-"""Select the indexed forms of each word.
+"""Select, for each word of a search, its indexed forms and how many passages have them.
 
-`small` words are stop words of a dictionary, which are searched in the text itself.
+`lexemes` are the forms, `keys` those of the index, `often` counts passages with the word, and `passages` all
+of the sessions. `small` words are stop words of a dictionary, which are searched in the text itself.
 """
 
 ERASED = "[erased]"

@@ -22,7 +22,8 @@ ContactKind = Literal["person", "group"]
 class BotRow:
     """Bot as it is configured; `problem` is "" if it works.
 
-    `audience` says who may write, `access` how they get access, and `mode` how updates arrive.
+    `audience` is personal or public, `access` is pairing, allowlist or open, and `mode` is polling or
+    webhook.
     """
 
     bot_id: int

@@ -21,7 +21,7 @@ class HistoryPage:
     """Page of a conversation's events, oldest first.
 
     `before` is the number to pass to `list_before` for the page of older events, and `after` the one to pass
-    to `list_after` for newer ones. Each is None if there are none.
+    to `list_after` for newer ones. Each is None if the page is empty or there are surely no such events.
     """
 
     events: tuple[Stored, ...]

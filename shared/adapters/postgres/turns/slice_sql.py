@@ -70,7 +70,10 @@ SELECT min(n.cap - coalesce(d.spent_micro + d.reserved_micro, 0)) >= :share * (
          SELECT greatest(1, count(*)) FROM workers w WHERE w.role <> 'worker' AND worker_is_alive(w)) * :least::bigint
   FROM named n LEFT JOIN spend_days d ON d.scope = n.scope AND d.day = n.day
 """)
-"""Select whether there is room for a slice of at least `least` micro-dollars; writes and locks nothing."""
+"""Select whether `TAKE` would find a slice of at least `least` micro-dollars; writes and locks nothing.
+
+A scope without a row of the day counts as unspent.
+"""
 
 GROW = Named("""
 WITH s AS MATERIALIZED (
