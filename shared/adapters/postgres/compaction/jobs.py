@@ -318,9 +318,11 @@ class PostgresJobs(PoolStore):
         """Undo the newest compaction, so that its messages are in the context again, byte for byte.
 
         `hold` stops automatic compaction, which would hide them again. `fixed_tokens` is the size of system
-        text and tools; `talk_ratio` the measured per estimated tokens, None for the session's stored one.
-        Stores an event for the screens. Returns ChangeRefused, without effect, if there is no summary or
-        digest to undo, or if the context would exceed `limit_tokens`. Raises UnknownSession.
+        text and tools, and `reserved_tokens` the room for recalled passages. `talk_ratio` is the measured per
+        estimated tokens, None for the session's stored one; `left_out` computes tokens that the policy leaves
+        out, None if hidden entries count nothing. Stores an event for the screens. Returns ChangeRefused,
+        without effect, if there is no summary or digest to undo, or if the context would exceed
+        `limit_tokens`. Raises UnknownSession.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await connection.fetchrow(*sql.LOCK_SESSION(session_id=session_id))
@@ -362,8 +364,9 @@ class PostgresJobs(PoolStore):
     ) -> CompactionStored | ChangeRefused:
         """Restore the compaction that was undone last; this is possible until the next compaction.
 
-        Automatic compaction works again. Stores an event for the screens. Returns ChangeRefused, without
-        effect, if there is none to restore. Raises UnknownSession.
+        Automatic compaction works again. The token parameters are those of `undo_compaction`. Stores an event
+        for the screens. Returns ChangeRefused, without effect, if there is none to restore. Raises
+        UnknownSession.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await connection.fetchrow(*sql.LOCK_SESSION(session_id=session_id))
@@ -401,8 +404,8 @@ class PostgresJobs(PoolStore):
         """Hide all ended turns behind a compaction without a summary, for `/new`; notes stay.
 
         Undo never crosses it. If no flush has read some of these turns, a job of the same transaction reads
-        them later. Stores an event for the screens. Returns ChangeRefused if nothing is left to hide. Raises
-        UnknownSession.
+        them later. The token parameters are those of `undo_compaction`. Stores an event for the screens.
+        Returns ChangeRefused if nothing is left to hide. Raises UnknownSession.
         """
         return await self._hide_all(session_id, "new", fixed_tokens, talk_ratio, reserved_tokens)
 
@@ -417,8 +420,9 @@ class PostgresJobs(PoolStore):
     ) -> CompactionStored | ChangeRefused:
         """Hide all ended turns behind a separator, for `/separator`; undo never crosses it.
 
-        If no flush has read some of these turns, a job of the same transaction reads them later. Stores an
-        event for the screens. Returns ChangeRefused if nothing is left to hide. Raises UnknownSession.
+        If no flush has read some of these turns, a job of the same transaction reads them later. The token
+        parameters are those of `undo_compaction`. Stores an event for the screens. Returns ChangeRefused if
+        nothing is left to hide. Raises UnknownSession.
         """
         return await self._hide_all(session_id, "separator", fixed_tokens, talk_ratio, reserved_tokens)
 

@@ -99,7 +99,10 @@ class PostgresPush(PoolStore):
     async def unsubscribe(
         self, endpoint: str, *, operator_id: int | None = None, visitor_hash: bytes | None = None
     ) -> None:
-        """Delete a browser's subscription if it belongs to this operator or visitor; no effect otherwise."""
+        """Delete a browser's subscription if it belongs to this operator or visitor; no effect otherwise.
+
+        The caller passes one of the two; None matches no owner.
+        """
         await self._pool.execute(
             *_REMOVE(
                 endpoint=endpoint,

@@ -41,10 +41,10 @@ class PostgresIdentities(PoolStore):
     ) -> tuple[VisitorRow, str] | Literal["busy", "later", "no_site"]:
         """Return the conversation of a signed-in person, the same for every browser, with a new token.
 
-        `place` is the person's chat id on the site. `former` is this browser's token and proves that its
-        anonymous conversation is the person's: it continues if they have none, else it is archived; one that
-        is linked to another address stays there. The former token and all others of its address expire.
-        `name` and `contact` are stored unless empty.
+        `place` is the person's chat id on the site. `former` is this browser's token, None without one, and
+        proves that its anonymous conversation is the person's: it continues if they have none, else it is
+        archived; one that is linked to another address stays there. The former token and all others of its
+        address expire. `name` and `contact` are stored unless empty; `timezone` only for a new person.
 
         Returns "busy" if that passes in a moment; "later" if it may last, since an operator has the
         conversation, or an answer waits or takes over PATIENT_SECONDS; "no_site" if the site is unknown.
