@@ -145,5 +145,5 @@ def _list_offered() -> tuple[Command, ...]:
 
 async def beat(app: App) -> None:
     while True:
-        await app.sessions.heartbeat()
+        await app.sessions.check_leases()
         await asyncio.sleep(BEAT_SECONDS)

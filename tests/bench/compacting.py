@@ -81,7 +81,7 @@ async def _until(app: App, job: int, state: str) -> None:
 
 async def _times(whole: WholeTurns, turns: int) -> list[float]:
     found = []
-    await whole.conversation.heartbeat()
+    await whole.conversation.check_leases()
     for _ in range(turns):
         began = time.perf_counter()
         await whole.turn(QUESTION)

@@ -123,7 +123,7 @@ async def _long(settings: Settings, entries: int, turns: int, blocks: int) -> di
 
 
 async def _block(whole: WholeTurns, turns: int) -> float:
-    await whole.conversation.heartbeat()
+    await whole.conversation.check_leases()
     began = time.perf_counter()
     for _ in range(turns):
         await whole.turn(QUESTION)

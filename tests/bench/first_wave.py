@@ -105,7 +105,7 @@ async def _talk(folder: Path, people: int, waves: int, *, warm: bool) -> None:
 
     async def beat() -> None:
         while True:
-            await app.sessions.heartbeat()
+            await app.sessions.check_leases()
             await asyncio.sleep(1)
 
     beating = asyncio.ensure_future(beat())

@@ -103,7 +103,7 @@ async def _person(app: App, hub: Hub, log_turns: int) -> WholeTurns:
 
 async def _beat(app: App) -> None:
     while True:
-        await app.sessions.heartbeat()
+        await app.sessions.check_leases()
         await asyncio.sleep(1.0)
 
 

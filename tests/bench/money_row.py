@@ -93,7 +93,7 @@ async def _talk(folder: Path, people: int, seconds: float) -> None:
 
     async def beats() -> None:
         while True:
-            await app.sessions.heartbeat()
+            await app.sessions.check_leases()
             await asyncio.sleep(1)
 
     beating = asyncio.ensure_future(beats())

@@ -196,7 +196,7 @@ async def _share(servers: EmbeddedServers, folder: Path, talk: int) -> dict[str,
         for _ in range(ROUNDS):
             began = time.perf_counter()
             for _ in range(talk // PEOPLE):
-                await app.sessions.heartbeat()
+                await app.sessions.check_leases()
                 for person in people:
                     await person.turn(QUESTION)
             by_turns = time.perf_counter() - began

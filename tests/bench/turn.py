@@ -153,7 +153,7 @@ async def _behind_summaries(
     questions = make_questions(random.Random(8), said)
     spent: list[float] = []
     for _ in range(BLOCKS_BEHIND):
-        await whole.conversation.heartbeat()
+        await whole.conversation.check_leases()
         cpu = time.process_time()
         for _ in range(turns):
             await whole.turn(next(questions))
@@ -174,7 +174,7 @@ def _groups(blocks: int, minutes: float) -> list[tuple[float, int]]:
 async def _alive_for(seconds: float, whole: WholeTurns) -> None:
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
-        await whole.conversation.heartbeat()
+        await whole.conversation.check_leases()
         await asyncio.sleep(min(1.0, left))
 
 

@@ -113,7 +113,7 @@ class WholeTurns:
         row = await self._visitors.create(generate_token(), site="default")
         assert row is not None
         self._session, self._address = row.session_id, row.address_id
-        await self.conversation.heartbeat()
+        await self.conversation.check_leases()
 
     async def turn(self, text: str) -> None:
         """What `web.chat.socket_chat` does for a message, and `web.server.hub` after it."""

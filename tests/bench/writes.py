@@ -78,7 +78,7 @@ async def _talk(app: App, people: list[WholeTurns], admin: Connection, rounds: i
     """Bytes of the log by turns, and by what the dashboard's list is told after each round of them."""
     by_turns = by_list = 0
     for _ in range(rounds):
-        await app.sessions.heartbeat()
+        await app.sessions.check_leases()
         began = await admin.fetchval(_AT)
         for person in people:
             await person.turn(QUESTION)

@@ -123,7 +123,7 @@ class running_app:  # noqa: N801  reads as a function in `async with`
 
     async def _beat(self) -> None:
         while True:
-            await self._app.sessions.heartbeat()
+            await self._app.sessions.check_leases()
             await asyncio.sleep(0.5)
 
 

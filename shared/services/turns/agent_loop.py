@@ -103,11 +103,15 @@ TURNS_AFTER_ERASURE = 3
 MAX_CACHED_PART_HASHES = 10_000
 """Most hashes of stored prompt parts that a process remembers; beyond that it forgets all of them."""
 COMPACTION_WAIT_SECONDS = 30.0
-"""Seconds that a turn waits for a due summary before it is answered without one."""
+"""Seconds that a turn waits for a due summary, if its policy compacts before the call; then it is answered
+without one.
+"""
 FIRST_CALL_TOKENS = 6_000
 """Tokens assumed for a conversation's first call: 2,000 for the context and 4,000 for the message."""
 JOB_PICKUP_SECONDS = 3.0
-"""Seconds to wait for a worker to claim a job before the turn continues without it."""
+"""Seconds that a waiting turn leaves workers to claim its summary job; after them it is answered without the
+summary.
+"""
 _LOOK_SECONDS = 0.1
 _AT: Callable[[Entry], datetime] = attrgetter("at")
 _TURN: Callable[[Entry], int] = attrgetter("turn")
@@ -115,7 +119,9 @@ _TURN: Callable[[Entry], int] = attrgetter("turn")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimPrices:
-    """Prices of the default chat model, from which a claim reserves money."""
+    """Prices of the default chat model in micro-dollars, from which a claim reserves money for the first
+    model call.
+    """
 
     micro_per_input_token: float
     micro_output: float
@@ -123,7 +129,9 @@ class ClaimPrices:
 
     @property
     def first_call_micro(self) -> int:
-        """Micro-dollars that the claim of a new conversation's first turn reserves."""
+        """Micro-dollars that the claim of a new conversation's first turn reserves: `FIRST_CALL_TOKENS` of
+        input and the longest answer.
+        """
         return ceil(self.micro_per_input_token * FIRST_CALL_TOKENS + self.micro_output)
 
 
@@ -144,7 +152,13 @@ class RequestLimits:
 
 
 class TurnLogStore(ToolRoundStore, Protocol):
-    """Store of the session's log, and of calls that were paid for but lost."""
+    """Store of the session's log, and of calls that were paid for but lost.
+
+    `load` returns the live entries, hidden pins first. `record_waste` books failed calls, and settles the
+    reservation at `settled_micro` micro-dollars. `record_lost` books an estimate for calls of an attempt
+    whose process died, and returns their number. `keep_artifacts` stores whole texts as pairs of an entry's
+    `seq` and its artifact. All raise LeaseLost or StorageUnavailable.
+    """
 
     async def load(self, session_id: int, *, base_turn: int, through_turn: int) -> tuple[Entry, ...]: ...
     async def record_waste(self, claim: Claim, spent: Sequence[Spending], *, settled_micro: int) -> None: ...
@@ -153,7 +167,12 @@ class TurnLogStore(ToolRoundStore, Protocol):
 
 
 class TurnStateStore(Protocol):
-    """Store of session states and of jobs that a turn waits for."""
+    """Store of session states and of jobs that a turn waits for.
+
+    `load_state` raises UnknownSession. `request_job` stores a job and returns its id, None if an unfinished
+    job has its key; `find_waiting_job` returns that job's id, None if it has ended. `load_job_outcome`
+    returns the job's state and outcome, `("dead", {})` for an unknown id.
+    """
 
     async def load_state(self, session_id: int) -> SessionState: ...
     async def request_job(self, session_id: int, order: JobOrder) -> int | None: ...
@@ -213,7 +232,7 @@ class AgentLoop:
         self._stored_parts: set[str] = set()
 
     async def load_prices(self) -> ClaimPrices:
-        """Return the prices of the default chat model; zero if they are unknown."""
+        """Return the prices of the default chat model; both are 0 if the prices of the model are unknown."""
         card = await self._model.load_card(self._requests.chat_model)
         if card.prices is None:
             return ClaimPrices(micro_per_input_token=0.0, micro_output=0.0)
@@ -224,8 +243,10 @@ class AgentLoop:
         )
 
     async def rehearse(self, channel: str) -> None:
-        """Build the request of an empty conversation once, so that the tokens of common texts are counted in
-        advance.
+        """Build the request of an empty conversation and discard it, so that tokens of common texts are
+        counted in advance.
+
+        No model is called and nothing is stored.
         """
         card = await self._model.load_card(self._requests.chat_model)
         empty = View(
@@ -240,10 +261,12 @@ class AgentLoop:
     async def answer(
         self, claim: Claim, *, emit: Emit, stop: asyncio.Future[None], costs: CallCosts | None = None
     ) -> TurnResult:
-        """Answer a claimed turn and return the uncommitted result; `costs` collects the cost of its calls.
+        """Answer a claimed turn and return the result, which the caller must commit.
 
-        Resolving `stop` ends the turn with the text so far. Raises ModelError, CapHeld, LeaseLost and
-        StorageUnavailable.
+        Text and progress go to `emit`. Tool rounds and the cost of failed calls are stored at once; `costs`
+        collects the cost of all calls (None: a new collector). Resolving `stop` ends the turn with the text
+        so far. A reached cap, or a context that cannot be made to fit, is returned as a refused result.
+        Raises ModelError, CapHeld, LeaseLost and StorageUnavailable.
         """
         about = {"session": claim.session_id, "turn": claim.turn, "attempt": claim.attempt}
         with self._tracer.span("turn", {**about, "channel": claim.channel}):
@@ -444,7 +467,10 @@ class AgentLoop:
         return False
 
     def describe_later(self, unseen: UndescribedPictures, *, then: Callable[[], Awaitable[None]]) -> None:
-        """Describe a turn's new pictures in the background, then await `then`. Call it after the commit."""
+        """Describe a turn's new pictures in the background, then await `then`, even if describing fails.
+
+        Call it after the turn's result is committed.
+        """
         self._pictures.describe_later(unseen, then=then)
 
     def _picture_owner(self, claim: Claim) -> PictureOwner:
@@ -455,7 +481,9 @@ class AgentLoop:
         )
 
     def mark_stored(self, outcome: Outcome) -> None:
-        """Remember that the prompt parts of a committed outcome are stored, so that later turns omit them."""
+        """Remember in this process that the prompt parts of a committed outcome are stored, so that later
+        turns omit them.
+        """
         if len(self._stored_parts) > MAX_CACHED_PART_HASHES:
             self._stored_parts.clear()
         self._stored_parts.update(outcome.prompt_parts)
@@ -469,9 +497,10 @@ class AgentLoop:
         return {key: body for key, body in parts.items() if key not in self._stored_parts}
 
     async def measure_context(self, session_id: int) -> ContextMeasured | None:
-        """Return the gauge of the session's next request; None before the first turn.
+        """Return the gauge of the session's next request, built without its message; None before the first
+        answered turn.
 
-        Raises StorageUnavailable.
+        Raises UnknownSession, ContradictoryPolicy and StorageUnavailable.
         """
         state = await self._states.load_state(session_id)
         if state.context_limit == 0:
@@ -481,7 +510,10 @@ class AgentLoop:
         return measure_context(prepared, used, estimated=True, view=state.view, choice=state.compaction)
 
     async def foresee_summary(self, session_id: int) -> SummaryOutlook:
-        """Return when the session's next automatic summary is due, or why none will be made."""
+        """Return when the session's next automatic summary is due, or why none will be made.
+
+        Raises UnknownSession, ContradictoryPolicy and StorageUnavailable.
+        """
         state = await self._states.load_state(session_id)
         prepared = await self._next_request(state)
         return _foresee_summary(
@@ -489,7 +521,10 @@ class AgentLoop:
         )
 
     async def load_request_limits(self, state: SessionState) -> RequestLimits:
-        """Return the limits of a session's next request, as its agent and model are configured now."""
+        """Return the limits of a session's next request, as its agent and model are configured now.
+
+        Raises NoRoom if the model's window leaves no room for a conversation.
+        """
         prepared = await self._next_request(state)
         left_out = left_out_counter(prepared.policy, channel=prepared.channel, ratio=prepared.ratio)
         scale = prepared.read_scale(state.token_scale)
@@ -693,8 +728,9 @@ def measure_context(
 ) -> ContextMeasured:
     """Return the gauge that screens, commands and dashboard show.
 
-    `used` is the size of the next request before a new message; `said` are estimated tokens added to the
-    messages since `prepared`; `choice` is the conversation's setting for automatic summaries.
+    `used` is the size in tokens of the next request before a new message, `estimated` says that the provider
+    did not count it. `said` are estimated tokens added to the messages since `prepared`. From `view` and
+    `choice`, the conversation's setting for automatic summaries, the gauge says when the next summary is due.
     """
     outlook = _foresee_summary(prepared, used, view, choice=choice)
     shown, built = gauge(prepared.budget, used, prepared.reserved), prepared.built
@@ -729,7 +765,10 @@ def _foresee_summary(prepared: PreparedRequest, used: int, view: View, *, choice
 
 
 def is_cache_cold(view: View, life: timedelta = SHORT_LIFE) -> bool:
-    """Return whether the provider's cache has certainly expired since the last turn; True without an earlier
+    """Return whether more time than `life` passed between the turn before the open turn and the open turn's
+    newest entry.
+
+    The provider's cache has then expired. Returns True if there is no earlier turn or no entry of the open
     turn.
     """
     mine = select_open_turn_entries(view)
@@ -747,15 +786,17 @@ def select_before_calls(view: View) -> tuple[Entry, ...]:
 
 
 def is_due_summary(job: JobOrder) -> bool:
-    """Return whether a turn should wait for the job: a compaction without delay that is not for a sliding
+    """Return whether a turn should wait for the job: a compaction that may start now and is not for a sliding
     window.
     """
     return job.kind == "compact" and not job.delay_seconds and job.trigger != "window"
 
 
 def build_overflow_job(view: View) -> JobOrder:
-    """Return a job that compacts whatever it can, for use after the provider refused the length
-    of a request.
+    """Return a job that compacts whatever it can, for use after the provider refused a request as too long.
+
+    The job saves notes first. It is not stored here; its key allows one compaction job per cycle of the
+    session.
     """
     return JobOrder(
         kind="compact",

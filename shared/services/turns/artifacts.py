@@ -12,7 +12,12 @@ FIND_CHARS = 200
 
 
 class ArtifactStore(Protocol):
-    """Store of artifacts and whole messages."""
+    """Store of artifacts and whole messages of a session.
+
+    `open_artifact` returns the whole text of an artifact, and raises ArtifactNotReadable if `artifact` is not
+    an id. `read_message` returns the text of a person's message with its files. Both return None if the
+    session has no such text.
+    """
 
     async def open_artifact(self, session_id: int, artifact: str) -> str | None: ...
     async def read_message(self, session_id: int, seq: int) -> str | None: ...
@@ -28,8 +33,9 @@ class ArtifactReader:
     async def read(self, artifact: str, *, offset: object, find: str, session_id: int) -> str:
         """Return a portion of an artifact, or of a message such as `msg_7`, as text for the model.
 
-        `find` searches for a text after `offset`. Raises ToolFailed with advice for the model if there is no
-        such portion.
+        `offset` is the first character, None for the beginning; a text in `find`, of which 200 characters
+        count, moves the portion to its first place after `offset`. Raises ToolFailed with advice for the
+        model if there is no such text or portion.
         """
         try:
             return await self._read_portion(artifact.strip(), _offset(offset), find[:FIND_CHARS], session_id)

@@ -16,14 +16,18 @@ LOOK_SECONDS = 0.25
 
 
 class TimelineSource(Protocol):
-    """Source of the database's timeline, which changes when another server becomes primary."""
+    """Source of the database's timeline, which changes when another server becomes primary; "" if unknown."""
 
     @property
     def timeline(self) -> str: ...
 
 
 class TimelineStore(Protocol):
-    """Store of the newest timeline that any process has seen."""
+    """Store of the newest timeline that any process has seen.
+
+    `record_timeline` returns True to a single process after each change; screens then reload. Raises
+    StorageUnavailable.
+    """
 
     async def record_timeline(self) -> bool: ...
 
@@ -37,14 +41,19 @@ class PromotionWatcher:
         self._acts: list[Callable[[], Awaitable[object]]] = []
 
     def on_promotion(self, act: Callable[[], Awaitable[object]]) -> None:
-        """Register a function to call after each promotion; after a failure it is called again, so it may run
-        twice.
+        """Register a function to call after each promotion; functions are called in the order of
+        registration.
+
+        If one raises StorageUnavailable, all are called again 0.25 seconds later, so each must allow
+        repetition.
         """
         self._acts.append(act)
 
     async def watch(self) -> None:
-        """Watch the database's timeline until cancelled, and call the registered functions when
-        it changes.
+        """Look at the database's timeline every 0.25 seconds until cancelled; after a change, call the
+        registered functions.
+
+        At the start they are called only if no process has recorded the present timeline yet.
         """
         known = ""
         while True:

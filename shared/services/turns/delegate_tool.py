@@ -40,7 +40,9 @@ CONTEXT_CHARS = 60_000
 TOOLS_WITHHELD = frozenset(
     {"delegate", "save_memory", "update_memory", "forget_memory", "remind_me", "ask_human", "send_file"}
 )
-"""Names of tools that a helper lacks, since it works for the assistant, not for the person."""
+"""Names of tools that a helper does not get, since they reach the person, the person's notes or another
+helper.
+"""
 
 DELEGATE = ToolSpec(
     name="delegate",
@@ -64,7 +66,11 @@ ToolboxFactory = Callable[[Mapping[str, Any]], Toolbox]
 
 
 class DelegateTool:
-    """Tool `delegate`. After a crash the call is not repeated, since the effect of its tools is unknown."""
+    """Tool `delegate`, which runs a helper with its own window on one task and returns only the helper's
+    result.
+
+    After a crash the call is not repeated, since the helper's tools may have had effects.
+    """
 
     spec: ToolSpec = DELEGATE
     idempotent = False
@@ -92,13 +98,17 @@ class DelegateTool:
 
     @property
     def timeout_seconds(self) -> float:
-        """Seconds for a call: the helper's limit plus a margin in which it reports its own end."""
+        """Seconds for a call: the helper's limit plus 10, in which the tool reports that the helper ran out
+        of time.
+        """
         return self._bounds.seconds + 10.0
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
-        """Run a helper for `task` and return its result, shortened in the middle.
+        """Run a helper for `task`, with `context` as its only other text, and return its result.
 
-        Raises ToolFailed with the partial result if time, money or the model ends the helper.
+        A result above 60,000 characters is shortened in the middle. The cost of the helper's calls is stored
+        for the session. Raises ToolFailed if an argument is empty or too long, or, with the helper's last
+        text, if time, money or the model ends it.
         """
         task, handed = _parse_arguments(arguments)
         errand = await self._build_subagent(helper_task(task, defuse(handed)), context)

@@ -45,15 +45,20 @@ MAX_OVERFLOW_RETRIES = 3
 SECOND_BEST_SHARE = 0.95
 """Share of the refused size that is tried if the smaller aim cannot be reached."""
 EXACT_COUNT_SHARE = 0.05
-"""Largest distance of an estimate from the hard limit, as a share of it, at which the provider
-counts tokens.
+"""Share of the hard limit. An estimate that is at most this far from the limit is replaced by the provider's
+count.
 """
 COUNT_SECONDS = 3.0
-"""Seconds to wait for the provider's token count."""
+"""Seconds to wait for the provider's token count; after them the estimate is used."""
 
 
 class ModelCallStore(Protocol):
-    """Store of calls that were paid for but lost."""
+    """Store of failed or lost calls, and of artifacts that requests mention.
+
+    `record_waste` books calls without a result, and settles the reservation at `settled_micro` micro-dollars.
+    `record_lost` books an estimate for calls of an attempt whose process died, and returns their number.
+    `keep_artifacts` stores whole texts as pairs of an entry's `seq` and its artifact. All raise LeaseLost.
+    """
 
     async def record_waste(self, claim: Claim, spent: Sequence[Spending], *, settled_micro: int) -> None: ...
     async def record_lost(self, claim: Claim, *, model: str, input_tokens: int) -> int: ...
@@ -61,11 +66,13 @@ class ModelCallStore(Protocol):
 
 
 BeforeCall = Callable[[TurnAttempt, PreparedRequest], Awaitable[None]]
-"""Function called before each request is sent, which may start a due compaction."""
+"""Function called after a call's cost is reserved and before it is sent; it may store a due compaction
+job.
+"""
 
 
 class ModelCaller:
-    """Caller of models for one attempt at a time; it reserves and records the cost of each call."""
+    """Caller of models for all attempts of a process; it reserves and records the cost of each call."""
 
     def __init__(
         self,
@@ -86,10 +93,13 @@ class ModelCaller:
         self._crash_point = crash_point
 
     async def call(self, state: TurnAttempt, *, tools: bool = True) -> tuple[PreparedRequest, ModelReply]:
-        """Return the request that was sent and the model's reply, from the agent's model or a fallback.
+        """Call the agent's model, or a fallback if that fails, and return the request that was sent and the
+        reply.
 
-        Without `tools`, none are offered. Raises the first model's error if that error allows no fallback or
-        no fallback can answer. Raises TurnStopped if the person stops the turn.
+        Costs are reserved before and collected in `state.costs`; text is streamed by `state.given.emit`.
+        Without `tools`, none are offered. A request that is too long is shrunk. Raises TurnStopped if the
+        person stops the turn, CapHeld if other calls hold the money, and the first model's error if it allows
+        no fallback or no fallback can answer.
         """
         while True:
             try:
@@ -164,8 +174,10 @@ class ModelCaller:
         state.meter.lower_ceiling(prepared, refusal)
 
     def prepare(self, state: TurnAttempt, *, tools: bool = True) -> PreparedRequest:
-        """Return the request for the whole view, with a size estimated from the provider's last token count;
-        without `tools`, none are offered.
+        """Return the request for the whole view, without sending it.
+
+        Its size is estimated from the provider's last token count. Without `tools`, none are offered. Raises
+        NoRoom if system text and tools leave no room for a conversation.
         """
         prepared = self._requests.build(
             state.view,
@@ -322,8 +334,8 @@ class ModelCaller:
 
 
 def find_token_ratio(model: str, claim: Claim) -> float:
-    """Return the session's learned ratio of this model's tokens to estimated ones; 1.0 if none
-    was learned.
+    """Return how many tokens of this model one estimated token is, as learned in the session; 1.0 if not
+    learned yet.
     """
     if claim.measured_by in ("", model):
         return claim.token_ratio
@@ -331,9 +343,10 @@ def find_token_ratio(model: str, claim: Claim) -> float:
 
 
 def render_runtime_facts(view: View, zone: ZoneInfo, *, channel: str) -> str:
-    """Return the sentences that say when and where the person wrote; empty without a message.
+    """Return the sentences that say when, to the minute in `zone`, and on which channel the person wrote
+    last.
 
-    The result is the same in every tool round and after a crash.
+    Empty if the open turn has no message. The result is the same in every tool round and after a crash.
     """
     asked = [entry.at for entry in select_open_turn_entries(view) if entry.author in BEGINNERS]
     if not asked:

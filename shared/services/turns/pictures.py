@@ -34,7 +34,7 @@ DESCRIPTION_TOKENS = 120
 DESCRIPTION_CHARS = 300
 LOOK_SECONDS = 60.0
 DRAIN_SECONDS = 2.0
-"""Seconds to wait for running descriptions when the process ends."""
+"""Seconds to wait for running descriptions when the process ends; later turns make those that are missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,9 @@ class PictureOwner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndescribedPictures:
-    """Pictures of one turn without a description; `text` is the message that came with them."""
+    """Attachment ids of one turn's pictures without a description; `text` is the message that they came
+    with.
+    """
 
     owner: PictureOwner
     turn: int
@@ -57,7 +59,12 @@ class UndescribedPictures:
 
 
 class PictureStore(Protocol):
-    """Store of pictures and their descriptions."""
+    """Store of pictures and their descriptions.
+
+    The loading methods return values by attachment id; deleted pictures, and pictures without a description,
+    are left out. `describe` stores a description and its cost, and settles its reservation. `list_attached`
+    returns files in the order of `ids`.
+    """
 
     async def load_pictures(self, ids: Sequence[int]) -> dict[int, PictureContent]: ...
     async def load_descriptions(self, ids: Sequence[int]) -> dict[int, str]: ...
@@ -89,31 +96,40 @@ class PictureService:
         """Running description tasks by attachment id."""
 
     async def close(self) -> None:
-        """Wait up to `DRAIN_SECONDS` for running descriptions."""
+        """Wait up to `DRAIN_SECONDS` for running descriptions; unfinished ones are cancelled."""
         await self._tasks.drain(DRAIN_SECONDS)
 
     async def list_files(self, ids: Sequence[int]) -> tuple[Attached, ...]:
-        """Return the stored files with these attachment ids, as clients receive them."""
+        """Return the stored files with these attachment ids, as clients receive them; deleted files are left
+        out.
+        """
         return await self._store.list_attached(ids)
 
     async def load_pictures(self, blocks: Iterable[Block]) -> dict[int, PictureContent]:
-        """Return the content of pictures among the blocks by attachment id; without pictures, nothing is
-        read.
+        """Return bytes and descriptions of the pictures among the blocks, by attachment id; deleted pictures
+        are left out.
+
+        Without pictures, nothing is read from the database.
         """
         ids = [block.attachment_id for block in blocks if isinstance(block, Image)]
         return await self._store.load_pictures(ids) if ids else {}
 
     def describe_later(self, unseen: UndescribedPictures, *, then: Callable[[], Awaitable[None]]) -> None:
-        """Describe pictures in the background, then await `then`, even if describing fails."""
+        """Have a model describe pictures in the background and store that with its cost; then await `then`.
+
+        `then` is awaited even if describing fails.
+        """
         task = self._tasks.start(self._describe_then(unseen, then))
         for attachment_id in unseen.ids:
             self._looking[attachment_id] = task
         task.add_done_callback(lambda ended: self._forget(unseen.ids, ended))
 
     async def with_descriptions(self, entries: Sequence[Entry], *, whose: PictureOwner) -> tuple[Entry, ...]:
-        """Return the entries with descriptions of their pictures, making missing ones first.
+        """Return the entries with descriptions of their pictures; missing ones are made by a model and stored
+        first.
 
-        A picture that cannot be described gets an empty description. Nothing is read if none is missing.
+        Waits up to 60 seconds for each running description. A picture that cannot be described gets an empty
+        description. Costs are booked on `whose`. If no description is missing, nothing is read or called.
         """
         lacking = _list_undescribed(entries, whose)
         if not lacking:
@@ -253,8 +269,9 @@ _HALF_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
 def find_undescribed(
     entries: Sequence[Entry], *, whose: PictureOwner, turn: int
 ) -> UndescribedPictures | None:
-    """Return the pictures in the person's messages of one turn that have no description; None if there are
-    none.
+    """Return the pictures without a description in the person's messages of one turn; None if there are none.
+
+    `whose` becomes the owner on whom the descriptions will be booked.
     """
     said = (entry for entry in entries if entry.turn == turn and entry.author == "person")
     mine = [block for entry in said for block in entry.blocks]

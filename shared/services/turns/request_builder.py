@@ -163,7 +163,7 @@ class PreparedRequest:
 
     @property
     def unsent(self) -> int:
-        """Tokens of the live view that the policy never sends, as the model counts them."""
+        """Tokens of the live view that the policy leaves out of every request, as the model counts them."""
         return round(self.ratio * self.selection.tokens_left_out)
 
     @property
@@ -175,7 +175,11 @@ class PreparedRequest:
         return int(HIDDEN_AT_ONCE * self.budget.hard / self.card.token_factor)
 
     def with_answer_room(self) -> PreparedRequest:
-        """Return the request with the longest answer that fits. Call it after `estimate` is final."""
+        """Return the request with its maximum answer set to the tokens that the window leaves beside
+        `estimate`.
+
+        Call it after `estimate` is final.
+        """
         longest = self.budget.answer_beside(self.estimate)
         if longest == self.request.max_output_tokens:
             return self
@@ -211,7 +215,11 @@ class RequestBuilder:
     """Models with left-out tools that were already logged, so that a process logs each once."""
 
     def resolve_policy(self, agent_config: Mapping[str, Any]) -> ContextPolicy:
-        """Return the agent's policy; the deployment's if the agent's configuration is invalid."""
+        """Return the policy of an agent, which is cached; the deployment's if the agent sets none or an
+        invalid one.
+
+        Invalid settings are logged.
+        """
         if not (self.pruners or any(map(agent_config.get, _POLICY_SECTIONS))):
             return self.policy
         asked = {name: agent_config.get(name) for name in _POLICY_SECTIONS}
@@ -261,7 +269,9 @@ class RequestBuilder:
     def load_circumstances(self, whose: Claim | SessionState, view: View | None = None) -> Circumstances:
         """Return what a request depends on besides the log, such as time zone, group and workspace.
 
-        Call it once per turn, since files may change during a turn and its prefix must not.
+        `whose` is the claim of a turn or, for background calls, the session; `view` replaces the view of
+        `whose`, unless None. Call it once per turn, since files may change during a turn and the cached
+        prefix must not.
         """
         files = self.load_workspace(whose.agent_config)
         return circumstances_of(whose, view, workspace=files, trusts_visitors=self.trusts_visitors)
@@ -276,7 +286,7 @@ class RequestBuilder:
     def build_layers(
         self, agent_config: Mapping[str, Any], circumstances: Circumstances | None = None
     ) -> SystemLayers:
-        """Return the system text of an agent in layers."""
+        """Return the system text of an agent in layers; None as `circumstances` stands for empty ones."""
         return layers_for(agent_config, circumstances or Circumstances())
 
     def zone_of(self, circumstances: Circumstances) -> ZoneInfo:
@@ -284,7 +294,11 @@ class RequestBuilder:
         return resolve_zone(circumstances.timezone, self.timezone)
 
     def known_notes(self, view: View, zone: ZoneInfo) -> KnownNotes:
-        """Return the notes that a request shows: the frozen block, and changes since."""
+        """Return the notes that a request shows: the block that the provider may have cached, and the changes
+        since.
+
+        Dates are written in `zone`.
+        """
         return build_known_notes(view.notes, view.frozen, count=self.counter.count_tokens, zone=zone)
 
     def _with_room(self, at: Circumstances, window: int) -> Circumstances:
@@ -315,10 +329,12 @@ class RequestBuilder:
         recalled: Recalled = NOTHING_RECALLED,
         circumstances: Circumstances | None = None,
     ) -> PreparedRequest:
-        """Return the request for the open turn or, with an `instruction`, for a background call after it.
+        """Return the request for the open turn or, with an `instruction`, for a background call after it;
+        nothing is sent.
 
-        `channel` decides how much history is sent; `token_ratio` is the model's tokens per estimated token;
-        `cache_long` caches for an hour. Raises ContextBudgetExceeded if system text and tools leave no room.
+        `channel` decides how much history is sent. `token_ratio` is the model's tokens per estimated token,
+        1.0 if none was learned. `cache_long` has the provider cache for an hour. `recalled` are passages for
+        this turn only. Raises NoRoom if system text and tools leave no room for a conversation.
         """
         ratio, policy = choose_token_ratio(token_ratio, card), self.policy_for(agent_config, card)
         # A background call offers the tools of the turn before it.
@@ -363,7 +379,11 @@ class RequestBuilder:
     def build_next(
         self, state: SessionState, *, card: ModelCard, tools: tuple[ToolSpec, ...]
     ) -> PreparedRequest:
-        """Return the request of a session as it is before a new message."""
+        """Return the request that the session would send now, before a new message; it is used for sizes, not
+        sent.
+
+        Raises NoRoom if system text and tools leave no room for a conversation.
+        """
         return self.build(
             state.view,
             card=card,
@@ -377,9 +397,11 @@ class RequestBuilder:
     def shrink(
         self, prepared: PreparedRequest, view: View, agent_config: Mapping[str, Any], *, hard: int
     ) -> PreparedRequest:
-        """Return the request shrunk to at most `hard` tokens, without calling a model.
+        """Return the request shrunk to at most `hard` tokens by cutting and leaving out old content; no model
+        is called.
 
-        Raises ContextBudgetExceeded.
+        The caller stores the result's `artifacts` before sending it. Raises ContextBudgetExceeded if what
+        must stay does not fit.
         """
         tools, recalled, known = prepared.request.tools, prepared.recalled.shortened, prepared.known
         unread = bool(prepared.instruction)
@@ -535,7 +557,9 @@ def _request(
 
 
 def find_learned_ratio(state: SessionState, model: str) -> float:
-    """Return the session's learned token ratio; 1.0 if it was learned for another model."""
+    """Return the session's learned tokens of this model per estimated token; 1.0 if another model was
+    measured.
+    """
     return state.token_ratio if state.measured_by in ("", model) else 1.0
 
 
@@ -547,7 +571,11 @@ def choose_token_ratio(learned: float, card: ModelCard) -> float:
 
 
 def collect_prompt_parts(prepared: PreparedRequest) -> dict[str, str]:
-    """Return the texts, by SHA-256 in hex, that reproduce the request besides its entries."""
+    """Return the texts that reproduce the request besides its entries, by SHA-256 in hex.
+
+    Their order is: system texts, tools as JSON, newer notes, recalled passages, policy as JSON; empty ones
+    are left out.
+    """
     texts = [part.text for part in prepared.request.system]
     if prepared.request.tools:
         texts.append(_tools_text(tuple(prepared.request.tools)))
@@ -596,7 +624,7 @@ def _policy_for_model(policy: ContextPolicy, *, summarises: bool, sees: bool) ->
 
 
 def build_recipe(prepared: PreparedRequest, view: View) -> dict[str, Any]:
-    """Return the facts that `rebuild_request` needs besides the columns of the audit."""
+    """Return the JSON object that `rebuild_request` needs besides the columns of the audit."""
     sent = prepared.selection.view
     recipe: dict[str, Any] = {
         "open": view.open_turn,
@@ -676,11 +704,12 @@ def build_audit(
     overflow_rejected: bool = False,
     model_ms: int | None = None,
 ) -> ContextAudit:
-    """Return the record of what a model call received, to be stored with its turn.
+    """Return the record of what a model call received; the caller stores it with the turn.
 
     `hashes` name the stored prompt parts; without any, the record holds no recipe to rebuild the request.
-    `reported` is the input tokens that the provider counted, None if unknown; `model_ms` is the call's
-    milliseconds.
+    `reported` is the input tokens that the provider counted, None if unknown. `context_tokens` is the size of
+    the context after the call; `model_ms` the milliseconds of all model calls of the turn, None if there was
+    none.
     """
     sent = prepared.selection.view.entries
     seqs = tuple(map(_SEQ, sent))

@@ -23,7 +23,10 @@ from shared.ports import ModelRequest, SystemPart, ToolSpec
 
 
 class PromptPartErased(LookupError):
-    """A part of the prompt was erased, so that the request cannot be made again."""
+    """A part of the stored prompt is missing, so that the request cannot be rebuilt.
+
+    It was erased, or the turn was refused before anything was sent.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +62,7 @@ class StoredMemory:
 def read_stored_memory(stored: StoredTurn) -> StoredMemory:
     """Return the memory that a turn's last request contained, according to its stored recipe.
 
-    Without a recipe the result is empty, with `is_whole` False.
+    Without a recipe, as for a refused turn, the result is empty, with `is_whole` False.
     """
     recipe, hashes = stored.audit.recipe, stored.audit.part_hashes
     if not recipe or not hashes:
@@ -85,16 +88,19 @@ def read_stored_memory(stored: StoredTurn) -> StoredMemory:
 
 
 def rebuild_request(stored: StoredTurn, *, count: Count) -> ModelRequest:
-    """Return the request of a turn's last model call, without the bytes of pictures. Raises PromptPartErased.
+    """Return the request of a turn's last model call, without the bytes of pictures.
 
     `count` must be the token counter that the turn used, so that a request that was too large is shrunk in
-    the same way.
+    the same way. Raises PromptPartErased if a stored part is missing.
     """
     return rebuild_with_parts(stored, count=count).request
 
 
 def rebuild_with_parts(stored: StoredTurn, *, count: Count) -> RebuiltRequest:
-    """Return the same request as `rebuild_request`, with its parts. Raises PromptPartErased."""
+    """Return the same request as `rebuild_request`, with its view, policy and recalled passages.
+
+    Raises PromptPartErased if a stored part is missing.
+    """
     audit, recipe = stored.audit, stored.audit.recipe
     texts = _texts(stored)
     system = tuple(texts[: recipe["system"]])

@@ -44,7 +44,7 @@ there.
 
 
 class RecallStore(Protocol):
-    """Store that searches hidden messages, notes and files."""
+    """Store that searches hidden messages, notes and files for passages; raises StorageUnavailable."""
 
     async def search(self, query: RecallQuery) -> Search: ...
 
@@ -68,10 +68,11 @@ class Retriever:
         self._encoder = encoder
 
     async def recall_for_turn(self, claim: Claim, view: View, *, window: int) -> Recalled:
-        """Return the passages for the open turn; empty if there are none or the database does not answer.
+        """Return the passages that fit the person's message in the open turn, as text for the request.
 
-        A repeated attempt gets the same passages while the log is unchanged. `window` is the model's window
-        in tokens.
+        Empty if there are none, the agent recalls none, or the database does not answer (which is logged). A
+        repeated attempt gets the same passages while the log is unchanged. `window` is the model's window in
+        tokens.
         """
         if not (claim.recallable or claim.view.notes):
             return NOTHING_RECALLED
@@ -143,8 +144,10 @@ def _newest_words(view: View) -> str:
 async def encode_question(
     encoder: Encoder | None, question: str, *, session: int | None = None
 ) -> tuple[str, bytes]:
-    """Return the encoder's name and the question's vector; both empty without an encoder or an answer in
-    time.
+    """Return the encoder's name and the vector of the question's last 1,000 characters, without personal
+    codes.
+
+    Both are empty without an encoder or if it fails. Failures count for `session`, unless None.
     """
     if encoder is None:
         return "", b""
@@ -158,10 +161,10 @@ async def encode_question(
 async def rerank(
     reranker: Reranker | None, items: Sequence[Ranked], question: str, *, session: int | None = None
 ) -> Sequence[Ranked]:
-    """Return the passages with the best 40 in the reranker's order.
+    """Return the passages, of which the best `RERANKED` are put in the reranker's order.
 
     The order stays unchanged without a reranker, with fewer than 2 passages, or without an answer in time.
-    Failures of the reranker are counted for `session`.
+    Failures of the reranker are counted for `session`, unless None.
     """
     if reranker is None or len(items) < 2:
         return items

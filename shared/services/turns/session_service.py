@@ -79,13 +79,15 @@ LEASE_SECONDS = 4.0
 BEAT_SECONDS = 1.0
 """Seconds after which a turn that was claimed with its message, but not answered, is released."""
 UNKNOWN_LEASE_SECONDS = 2.0
-"""Seconds for which the lease table and this process may disagree, since a commit's reply takes a moment."""
+"""Seconds after which a lease of this process without work here is released; a commit's reply takes a
+moment.
+"""
 MAX_LAG_SECONDS = 1.0
 """Seconds of event-loop lag above which a busy process leaves new turns to other processes."""
 LONGEST_WAIT_SECONDS = 30.0
-"""Most seconds between two attempts at a turn whose model is unavailable."""
+"""Most seconds between two attempts at a turn whose model is unavailable or refuses the account."""
 MOST_WAIT_SECONDS = 600.0
-"""Most seconds that a turn waits for a provider that responds but cannot serve the request."""
+"""Seconds of waiting in all after which a turn fails whose provider responds but cannot serve the request."""
 LONGEST_BUSY_SECONDS = 60.0
 """Most seconds between two attempts while a provider is busy; it often recovers before the time it named."""
 REST_SECONDS = 15.0
@@ -109,7 +111,15 @@ REWORDED_IN_PLACE = frozenset({"edit_not_last", "edit_out_of_view", "edit_busy",
 
 
 class TurnStore(Protocol):
-    """Store of messages, turns and their leases."""
+    """Store of messages, turns and their leases, and of the money reserved for turns.
+
+    `claim` leases the session's next due turn, and returns None if another living process has the session or
+    no turn is due. `accept_and_claim` returns None, and stores nothing, if the session is not idle.
+    `record_answer` and `postpone` end a claim, and raise LeaseLost if another process has it; `postpone`
+    returns number and payload of the event that shows its notice, None without one. `hold`, `can_be_joined`
+    and `request_stop` return False if the turn is too far. `load_held_turns` returns, by session leased to
+    the process, whether a stop was requested. All raise StorageUnavailable.
+    """
 
     async def rehearse(self) -> None: ...
     async def accept(self, inbound: Inbound, *, channel: str, tokens: int) -> Accepted: ...
@@ -164,7 +174,12 @@ class TurnStore(Protocol):
 
 
 class EditStore(Protocol):
-    """Store of edits of messages."""
+    """Store of edits of messages, which each repeat with the same key without further effect.
+
+    `edit` replaces the wording of any message. `edit_question` replaces the last question by a new turn, and
+    raises CannotEdit, UnknownMessage, SessionMoved and UnknownSession; its event is None if nothing changed.
+    `wake` makes a postponed turn due now, and returns False if there is none.
+    """
 
     async def edit(
         self,
@@ -208,20 +223,26 @@ class HeartbeatStatus(Protocol):
 
 
 class DueReminderStarter(Protocol):
-    """Service that starts due reminders."""
+    """Service that starts due reminders of a channel, in some of its accounts or, for None, in all.
+
+    `load_text` returns the text of the reminder that a turn delivers, None for other turns. Both raise
+    StorageUnavailable.
+    """
 
     async def start_due(self, channel: str, *, accounts: Sequence[str] | None = None) -> None: ...
     async def load_text(self, session_id: int, turn: int) -> str | None: ...
 
 
 class SampleStarter(Protocol):
-    """Service that plays due demo talks."""
+    """Service that stores the next message of each demo talk of a channel whose last message is answered."""
 
     async def play_due(self, channel: str) -> None: ...
 
 
 class OverdueHandoverEnder(Protocol):
-    """Service that ends overdue handovers."""
+    """Service that returns overdue handovers of a channel to the assistant, in some of its accounts or, for
+    None, in all.
+    """
 
     async def end_overdue(self, channel: str, *, accounts: Sequence[str] | None = None) -> None: ...
 
@@ -299,8 +320,9 @@ class SessionService:
         self._timeline = ""
 
     def follow(self, other: SessionService) -> None:
-        """Use the settings-dependent parts of `other` from the next turn on; running answers keep the former
-        ones.
+        """Use the agent loop, caps, reminders, handovers and samples of `other` from the next turn on.
+
+        Running answers keep the former ones. It is called after settings were changed.
         """
         self._agent_loop = other._agent_loop
         self._caps = other._caps
@@ -311,9 +333,10 @@ class SessionService:
         self._prices = None
 
     async def accept(self, inbound: Inbound) -> Accepted:
-        """Store a message for an answer and return its numbers. Raises BadInput and StorageUnavailable.
+        """Store a message, to be answered by `answer`, and return its numbers.
 
-        A message whose `dedupe_key` is stored already is not added again.
+        A message whose `dedupe_key` is stored already is not added again. Raises BadInput if it cannot be
+        used, SessionMoved if the person continues in another session, and StorageUnavailable.
         """
         with self._mark_message(inbound):
             tokens = self._measure_message(inbound)
@@ -323,10 +346,11 @@ class SessionService:
         return accepted
 
     async def accept_and_claim(self, inbound: Inbound) -> Accepted:
-        """Store a message, claim its turn in the same commit if no other turn is due, and return its numbers.
+        """Store a message like `accept`, claim its turn in the same commit if the session is idle, and return
+        its numbers.
 
-        The caller must call `answer` next; otherwise the heartbeat releases the claim. Raises BadInput and
-        StorageUnavailable.
+        The caller must call `answer` next; otherwise `check_leases` releases the claim a second later. Raises
+        BadInput, SessionMoved and StorageUnavailable.
         """
         with self._mark_message(inbound):
             tokens = self._measure_message(inbound)
@@ -347,11 +371,12 @@ class SessionService:
         receipt: EditReceipt | None = None,
         is_shown: bool = False,
     ) -> Edited:
-        """Replace the wording of any stored message and announce it, without a new answer; return what
+        """Replace the wording of any stored message, without a new answer; announce it and return what
         changed.
 
-        An answer in progress restarts unless `is_shown`. `receipt` stores more rows in the same transaction.
-        Raises StorageUnavailable.
+        `reword` makes the new blocks from the present ones. An answer in progress restarts unless `is_shown`.
+        `receipt` stores the channel's own rows in the same transaction. Without such a message, the `result`
+        is `unknown`. Raises StorageUnavailable.
         """
         edited = await self._edits.edit(
             session_id, seq, reword=reword, count=self._count_message, dedupe_key=dedupe_key, receipt=receipt,
@@ -365,10 +390,11 @@ class SessionService:
     async def edit(
         self, inbound: Inbound, *, seq: int, is_shown: bool = False
     ) -> tuple[Accepted, Stored | None]:
-        """Edit a question: the last one is answered again, of an earlier one only the wording is replaced.
+        """Edit a question: the last one is answered again; of an earlier one only the wording is replaced.
 
-        Returns the stored message and the event for clients, None if nothing changed. `is_shown` says that
-        the person saw part of a running answer; else it restarts. Raises BadInput and StorageUnavailable.
+        Returns the numbers of the message and the event for clients, None if nothing changed. `is_shown` says
+        that the person saw part of a running answer; without it, that answer restarts. Raises BadInput,
+        SessionMoved and StorageUnavailable.
         """
         with self._mark_message(inbound):
             validate_text(inbound.text, most=self._message_chars)
@@ -474,7 +500,8 @@ class SessionService:
 
         Returns at once if another living process has the session. `emit` receives deltas and stored events.
         Turns of another channel, and turns that this process is too busy for, are announced to other
-        processes. The process that stores a message must call this for it.
+        processes. The process that stores a message must call this for it. A failed attempt is postponed, not
+        raised; raises StorageUnavailable if no turn can be claimed.
         """
         another_waits = False
         while True:
@@ -495,10 +522,11 @@ class SessionService:
         return bool(self._stops) and self._heartbeat.lag_seconds > MAX_LAG_SECONDS
 
     async def hold_for_rest(self, session_id: int, *, turn: int) -> bool:
-        """Hold a turn for the remaining parts of its message; interrupt its answer if it is in progress.
+        """Hold a turn for the remaining parts of its message; interrupt its answer if this process is giving
+        it.
 
-        Returns False if it is too late. The caller then stores the parts or wakes the turn; otherwise it
-        continues after `REST_SECONDS`. Raises StorageUnavailable.
+        Returns False if it is too late. The caller then stores the parts, or wakes the turn; otherwise the
+        turn continues after `REST_SECONDS`. Raises StorageUnavailable.
         """
         if not await self._turns.can_be_joined(session_id, turn=turn):
             return False
@@ -506,10 +534,12 @@ class SessionService:
         return await self._turns.hold(session_id, turn=turn, seconds=REST_SECONDS)
 
     async def break_off(self, session_id: int, *, turn: int) -> None:
-        """Interrupt a turn of this process because its question is about to change.
+        """Interrupt a turn that this process answers, because its question is about to change; wait up to 5
+        seconds.
 
-        Its cost is stored. The caller changes the question and wakes the turn; otherwise it continues after
-        `REST_SECONDS`. Does nothing if this process does not answer the turn.
+        The cost so far is stored, the text is dropped. The caller changes the question and wakes the turn;
+        otherwise the turn continues after `REST_SECONDS`. Does nothing if this process does not answer the
+        turn.
         """
         begun = self._begun.get(session_id)
         if begun is not None and begun[0].turn == turn:
@@ -525,7 +555,10 @@ class SessionService:
                 await ended.wait()
 
     async def stop(self, session_id: int) -> bool:
-        """Stop the session's answer in whichever process runs it; return False if there is none to stop."""
+        """Stop the session's answer in whichever process runs it; return False if there is none to stop.
+
+        Does not wait for the end. The text so far is stored as the answer. Raises StorageUnavailable.
+        """
         if session_id in self._stops:
             if (ended := self._interrupted.pop(session_id, None)) is not None:
                 ended.set()
@@ -538,11 +571,12 @@ class SessionService:
         return True
 
     async def list_unanswered(self, channel: str, *, accounts: Sequence[str] | None = None) -> list[int]:
-        """Return the sessions of a channel that have a due, unclaimed turn; none if this process is
+        """Return the sessions of a channel that have a due, unclaimed turn; empty if this process is
         overloaded.
 
-        First ends overdue handovers and starts due reminders. `accounts` restricts all this to some accounts
-        of the channel, such as bots; None means all.
+        First makes turns due: ends overdue handovers, starts due reminders and demo messages, and wakes turns
+        whose provider answers again. `accounts` restricts handovers, reminders and the result to some
+        accounts of the channel, such as bots; None means all. Raises StorageUnavailable.
         """
         if self._is_overloaded():
             return []
@@ -563,11 +597,12 @@ class SessionService:
         self._wake_at = now + WAKE_SECONDS
         await self._turns.wake_waiting_turns(well)
 
-    async def heartbeat(self) -> None:
-        """Compare this process's leases with the table, and stop turns that a person asked to stop.
+    async def check_leases(self) -> None:
+        """Compare this process's leases with the database, and stop turns that a person asked to stop.
 
-        The caller repeats it every second; a separate thread renews the leases, see `HeartbeatStatus`. Raises
-        LeaseLost if the database has declared this process dead, and StorageUnavailable.
+        Leases without work here are released, and the reserved money of this process is renewed. The caller
+        repeats the call every second; it does not renew leases, see `HeartbeatStatus`. Raises LeaseLost if
+        the database has declared this process dead, and StorageUnavailable.
         """
         if self._heartbeat.is_lost:
             raise LeaseLost(f"worker {self._worker_id} was declared stopped")
@@ -621,7 +656,11 @@ class SessionService:
             raise
 
     async def release_unanswered(self, *, after_seconds: float = 0.0) -> None:
-        """Release turns that were claimed with their message and not answered within `after_seconds`."""
+        """Release turns that were claimed with their message `after_seconds` or more ago and are not being
+        answered.
+
+        Such a turn is due at once for any process; 0 releases all of them. Raises nothing.
+        """
         now = time.monotonic()
         for session_id, (claim, since) in list(self._begun.items()):
             if now - since >= after_seconds and self._begun.pop(session_id, None) is not None:
@@ -637,7 +676,10 @@ class SessionService:
         await self._release(claim)
 
     async def measure_context(self, session_id: int) -> ContextMeasured | None:
-        """Return the gauge of the session's next request; None before the first turn."""
+        """Return the gauge of the session's next request; None before the first answered turn.
+
+        Raises UnknownSession, ContradictoryPolicy and StorageUnavailable.
+        """
         return await self._agent_loop.measure_context(session_id)
 
     async def foresee_summary(self, session_id: int) -> SummaryOutlook:
@@ -684,7 +726,7 @@ class SessionService:
         return frozenset(self._answering.items())
 
     async def load_prices(self) -> ClaimPrices:
-        """Return the prices of a first model call, loaded now; the next heartbeat reserves money by them."""
+        """Load and return the prices of a first model call; `check_leases` reserves money by them."""
         prices = await self._agent_loop.load_prices()
         self._prices = prices, time.monotonic()
         return prices
@@ -944,7 +986,7 @@ class SessionService:
 
 
 def log_token_usage(claim: Claim, outcome: Outcome) -> None:
-    """Log one event per turn with token counts and names, never with text."""
+    """Log the event `turn_tokens` of an ended turn with token counts and names, never with text."""
     audit, spent = outcome.audit, outcome.spent
     told: dict[str, object] = {} if audit is None else {
         "model": audit.model_alias,
@@ -975,9 +1017,10 @@ def log_token_usage(claim: Claim, outcome: Outcome) -> None:
 
 
 def validate_text(text: str, *, most: int = MESSAGE_CHARS, alone: bool = True) -> None:
-    """Raise a BadInput if a text is empty, longer than `most` characters, or has broken characters.
+    """Check the text of a message; return nothing.
 
-    `alone` False allows an empty text, for a message with files.
+    Raises EmptyMessage, MessageTooLong above `most` characters, and UnreadableMessage for NUL or broken
+    characters. With `alone` False an empty text is allowed, for a message with files.
     """
     if not text.strip() and (alone or text):
         raise EmptyMessage

@@ -24,9 +24,9 @@ from shared.services.turns.request_builder import PreparedRequest
 MIN_OUTPUT = 512
 """Fewest tokens that must be affordable for an answer; with less, the call is not made."""
 USUAL_OUTPUT = 2_048
-"""Tokens of an answer below which a turn waits, as long as other calls may release money."""
+"""Tokens of an answer below which a turn rather waits, as long as other calls may release money."""
 WAIT_SECONDS = 20.0
-"""Seconds that a turn waits for other calls to settle, before it is postponed."""
+"""Seconds that a turn waits for other calls to settle, before CapHeld postpones it."""
 POLL_SECONDS = 0.5
 MAX_TRIES = 5
 """Most shortened requests tried in a row, since other turns may take the money in between."""
@@ -56,8 +56,10 @@ class SpendLimiter:
     ) -> PreparedRequest:
         """Reserve the worst-case cost of a request; return the request, shortened if the caps require it.
 
-        Waits up to `WAIT_SECONDS` for other calls to settle, or until `stop` is done. Raises CapReached if
-        the money already spent leaves no room, CapHeld if reservations of other calls are in the way.
+        A shorter answer is tried first, then `shrink`. Waits up to `WAIT_SECONDS` for other calls to settle,
+        or until `stop` is done. Raises CapReached if the money already spent leaves no room, CapHeld if
+        reservations of other calls are in the way. Without caps, or without known prices, the request is
+        returned as it is.
         """
         reserved = await self._reserve(costs, prepared, stop=stop, shrink=shrink)
         claim = costs.claim
@@ -204,6 +206,7 @@ def _refuse_unpriced(claim: Claim, prepared: PreparedRequest, caps: Caps) -> Pre
 
 
 RecordCalls = Callable[[Sequence[Spending]], None]
+"""Function that books calls really made: on their reservation, and for the tracker's `take_spent`."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -223,7 +226,7 @@ class CallCosts:
 
     @property
     def micro(self) -> int:
-        """Known cost of all calls in micro-dollars; calls without a price count as 0."""
+        """Known cost of all calls in micro-dollars, stored or not; calls without a price count as 0."""
         return sum(call.cost_micro or 0 for call in (*self.stored, *self.unpaid))
 
     def take_unpaid(self) -> tuple[Spending, ...]:
@@ -234,7 +237,11 @@ class CallCosts:
 
 
 class SpendStore(Protocol):
-    """Store of reservations under the spending caps."""
+    """Store of reservations under the spending caps, in micro-dollars.
+
+    `reserve` returns the reservation's id, None if no cap applies; raises CapReached. `release_reservation`
+    ends one, of which `spent_micro` were used.
+    """
 
     async def reserve(
         self, session_id: int, micro: int, *, caps: Caps, turn: int | None = None, job_id: int | None = None
@@ -243,7 +250,12 @@ class SpendStore(Protocol):
 
 
 class TurnSpendStore(SpendStore, Protocol):
-    """Store of a turn's single reservation, made by its claim or first call and raised by later calls."""
+    """Store of a turn's single reservation, made by its claim or first call and raised by later calls.
+
+    `raise_reservation` raises it to `micro` micro-dollars in all, or raises CapReached and leaves it
+    unchanged. `lower_reservation` lowers it to `micro`. `mark_may_be_sent` notes that calls may be sent, so
+    that they are booked even after a crash.
+    """
 
     async def raise_reservation(self, reservation_id: int, micro: int, *, caps: Caps) -> None: ...
     async def lower_reservation(self, reservation_id: int, micro: int) -> None: ...
@@ -251,7 +263,9 @@ class TurnSpendStore(SpendStore, Protocol):
 
 
 class SpendTracker:
-    """Spending of one background job: reservations under the caps, and the calls to be stored."""
+    """Spending of one background job or helper: reservations under the caps, and calls whose cost is to be
+    stored.
+    """
 
     def __init__(self, store: SpendStore, *, session_id: int, job_id: int | None, caps: Caps) -> None:
         self._store = store
@@ -274,10 +288,10 @@ class SpendTracker:
         hour: bool = False,
         held_micro: int = 0,
     ) -> SpendReservation:
-        """Return a context manager that reserves one call's worst-case cost. Entering it raises CapReached.
+        """Return a context manager that reserves one call's worst-case cost, and settles it at the end.
 
         `hour` says that the prefix is cached for an hour; `held_micro` micro-dollars of the cost are reserved
-        already.
+        already. A model without prices reserves nothing. Entering raises CapReached.
         """
         if card.prices is None:
             return self.hold_micro(0)
@@ -285,7 +299,10 @@ class SpendTracker:
         return self.hold_micro(max(0, worst - held_micro))
 
     def hold_micro(self, micro: int) -> SpendReservation:
-        """Return a context manager that reserves `micro` micro-dollars for one call; 0 reserves nothing."""
+        """Return a context manager that reserves `micro` micro-dollars for one call; 0 reserves nothing.
+
+        Entering raises CapReached.
+        """
         return SpendReservation(self, micro)
 
     async def pay_for(
@@ -296,10 +313,11 @@ class SpendTracker:
         output_tokens: int,
         card: ModelCard,
     ) -> ModelReply:
-        """Make one call under a reservation, record its cost and return the reply.
+        """Make one call by `ask` under a reservation of its worst-case cost, book it for `take_spent` and
+        return the reply.
 
-        The cost of a failed or cancelled call is recorded, too. Raises CapReached before the call, and
-        whatever `ask` raises.
+        A failed call is booked, too, and a cancelled one by its estimated input. Raises CapReached before the
+        call, and whatever `ask` raises.
         """
         async with self.hold(input_tokens, output_tokens, card) as pay:
             try:
@@ -322,13 +340,16 @@ class SpendTracker:
         return taken
 
     async def reserve(self, micro: int) -> int | None:
-        """Reserve micro-dollars and return the reservation's id; None for 0. Raises CapReached."""
+        """Reserve `micro` micro-dollars and return the reservation's id; None for 0 or if no cap applies.
+
+        Raises CapReached.
+        """
         if micro == 0:
             return None
         return await self._store.reserve(self._session_id, micro, caps=self._caps, job_id=self._job_id)
 
     async def settle(self, reservation_id: int | None, calls: Sequence[Spending]) -> None:
-        """Release a reservation and charge the cost of its calls instead; None does nothing."""
+        """End a reservation, charging the cost of its `calls` instead; an id of None does nothing."""
         if reservation_id is not None:
             spent = sum(call.cost_micro or 0 for call in calls)
             await self._store.release_reservation(reservation_id, spent_micro=spent)
@@ -360,7 +381,7 @@ class SpendReservation:
 
 
 def list_spending(reply: ModelReply, card: ModelCard) -> list[Spending]:
-    """Return the ledger rows of a reply: its discarded attempts, then the call that succeeded."""
+    """Return the ledger rows of a reply, unstored: its discarded attempts, then the call that succeeded."""
     aborted = [build_spending(usage, reply.model, card, aborted=True) for usage in reply.aborted]
     return [*aborted, build_spending(reply.usage, reply.model, card, request_id=reply.request_id)]
 
@@ -368,9 +389,10 @@ def list_spending(reply: ModelReply, card: ModelCard) -> list[Spending]:
 def build_spending(
     usage: Usage, model: str, card: ModelCard, *, request_id: str = "", aborted: bool = False
 ) -> Spending:
-    """Return a ledger row for one call; usage that the provider did not report is charged as estimated.
+    """Return the ledger row for one call, unstored; its cost is None if the model has no prices.
 
-    `aborted` marks a call whose answer was discarded.
+    Usage that the provider did not report is charged as estimated. `aborted` marks a call whose answer was
+    discarded.
     """
     return Spending(
         model=model,

@@ -43,7 +43,9 @@ from shared.services.turns.turn_attempt import lower_ceiling
 
 RESULT_CHARS = 60_000
 TOOL_RESULT_CHARS = 24_000
-"""Most characters of one tool result in a helper's window; it cannot read artifacts of longer ones."""
+"""Most characters of one tool result in a helper's window; the middle of a longer one is lost to the
+helper.
+"""
 MIN_CHARS = 400
 CLEARED = "[cleared to make room]"
 
@@ -64,7 +66,7 @@ class SubagentLimits:
 
 
 class SubagentLedger(Protocol):
-    """Store of the cost of a helper's calls."""
+    """Store that books the model calls of a helper on a session, its contact and its turn."""
 
     async def record_delegated(
         self, session_id: int, *, contact_id: int, turn: int, spent: Sequence[Spending]
@@ -73,7 +75,7 @@ class SubagentLedger(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Subagent:
-    """Running helper, with its messages, usage and limits."""
+    """Running helper, with its messages, usage and limits; `most_micro` None sets no spending limit."""
 
     model: ChatModel
     card: ModelCard
@@ -98,7 +100,11 @@ class Subagent:
     """Most tokens of a request after the provider refused its length; None before that."""
 
     async def run(self) -> str:
-        """Work on the task and return the final text. Raises ToolFailed, CapReached and ModelError."""
+        """Work on the task in rounds of model calls and tools, and return the text of the last reply.
+
+        The cost of each call is stored at once. Raises ToolFailed if tokens or money are used up or the last
+        reply has no text, CapReached and ModelError.
+        """
         for number in range(1, self.bounds.rounds + 1):
             reply = await self._ask(last=number == self.bounds.rounds)
             if words := text_of(reply.blocks).strip():
@@ -110,13 +116,17 @@ class Subagent:
         raise AssertionError("unreachable")
 
     def describe_partial_result(self, why: str) -> str:
-        """Return the text for the assistant when the helper did not finish: the reason and its last words."""
+        """Return the text for the assistant when the helper did not finish: the reason `why` and its last
+        reply.
+        """
         return f"The helper did not finish. {why}" + (
             f"\nIts last words were:\n{shorten_middle(self.texts[-1], RESULT_CHARS)}" if self.texts else ""
         )
 
     def usage_stats(self) -> dict[str, int]:
-        """Return `{calls, input_tokens, output_tokens, cost_micro}` used so far, for the log."""
+        """Return `{calls, input_tokens, output_tokens, cost_micro}` used so far, for the log; money in
+        micro-dollars.
+        """
         return {
             "calls": len(self.tracker.spent),
             "input_tokens": self.input_tokens,
@@ -298,7 +308,10 @@ class Subagent:
 
 
 def shorten_middle(text: str, most: int) -> str:
-    """Return the text cut to about `most` characters by a note in place of its middle."""
+    """Return the text; if it is longer than `most` characters, a note replaces its middle.
+
+    The note comes on top of `most` characters.
+    """
     if len(text) <= most:
         return text
     half = most // 2

@@ -20,7 +20,10 @@ data.
 
 
 class ToolAttachmentStore(Protocol):
-    """Store of pictures and files of a session."""
+    """Store of pictures and files of a session; returns the attachment's id.
+
+    The same bytes are stored once per session; files of tools count as the same only with the same name.
+    """
 
     async def store(
         self, session_id: int, *, body: bytes, mime: str, name: str = "", description: str = ""
@@ -36,9 +39,10 @@ class ToolImageService:
         self._open = open_picture
 
     async def store_image(self, session_id: int, image: ToolImage, *, by: str) -> tuple[Image, str]:
-        """Store a picture; return its block, and the line about it for the tool result. Raises ToolFailed.
+        """Store a picture of a tool; return its block, and the line about it for the tool result.
 
-        `by` is the name of the tool.
+        `by` is the name of the tool. Raises ToolFailed if the picture is larger than 20 MiB or cannot be
+        opened.
         """
         if len(image.body) > MOST_BYTES:
             raise ToolFailed("A picture was returned that is too large to be shown.")

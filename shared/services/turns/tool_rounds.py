@@ -33,7 +33,11 @@ _ENDED = "[ended before it was done: the person asked to stop]"
 
 
 class ToolRoundStore(Protocol):
-    """Store of tool calls and their results."""
+    """Store of tool calls and their results; returns the number (`seq`) of the new entry.
+
+    Calls are stored before any tool runs, results in another commit with the artifacts that they show in
+    part. Both raise LeaseLost.
+    """
 
     async def record_tool_calls(
         self,
@@ -78,10 +82,10 @@ class ToolRounds:
     async def run(
         self, state: TurnAttempt, prepared: PreparedRequest, reply: ModelReply, calls: Sequence[ToolUse]
     ) -> None:
-        """Store the model's calls, run the tools, and store their results. Raises TurnStopped if the person
-        stops.
+        """Store the model's calls, run the tools at the same time, and store their results in another commit.
 
-        The entries are added to the view of `state`.
+        The entries are added to the view of `state`, and each call is announced by `emit`. If the person
+        stops the turn, running tools are cancelled, and TurnStopped is raised after their results are stored.
         """
         tokens = self.count_tokens(reply, reply.blocks, prepared)
         spent = state.costs.take_unpaid()
@@ -103,7 +107,9 @@ class ToolRounds:
             raise TurnStopped("")
 
     def count_tokens(self, reply: ModelReply, blocks: Sequence[Block], prepared: PreparedRequest) -> int:
-        """Return the tokens to store for a model's reply, as the policy counts answers."""
+        """Return the tokens to store for a model's reply: the provider's count or the estimate, as the policy
+        says.
+        """
         return prepared.policy.count_answer(
             blocks,
             reported=reply.usage.output_tokens if reply.usage.known else None,
@@ -112,8 +118,9 @@ class ToolRounds:
         )
 
     async def finish_interrupted(self, state: TurnAttempt) -> None:
-        """Finish a tool round that a crash interrupted: repeat harmless calls, report others as of unknown
-        outcome.
+        """Finish a tool round that a crash interrupted, and store its results; does nothing if there is none.
+
+        Idempotent calls run again; others are reported to the model as of unknown outcome.
         """
         mine = select_open_turn_entries(state.view)
         if mine and (calls := tool_uses(mine[-1].blocks)):
@@ -231,7 +238,7 @@ def list_sent_files(view: View) -> list[int]:
 
 
 def limit_files(ran: Iterable[ToolCallResult], before: int) -> list[ToolCallResult]:
-    """Return the results with files beyond the turn's limit removed and their results marked as failed.
+    """Return the results; those with files beyond `FILES_PER_TURN` lose their files and are marked as failed.
 
     `before` is the number of files that the turn has sent already.
     """

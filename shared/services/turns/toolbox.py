@@ -36,7 +36,9 @@ class ArgumentChecker:
         self._spec = spec
 
     def find_fault(self, given: Any) -> str | None:
-        """Return what is wrong with the arguments, as text for the model; None if nothing is."""
+        """Return what is wrong with the arguments, at most 3 problems, as text for the model; None if nothing
+        is.
+        """
         if not isinstance(given, Mapping):
             return f"{self._spec.name} was not run: its arguments must be a JSON object."
         problems = [_describe_problem(error, self._spec) for error in self._find_errors(dict(given))]
@@ -120,7 +122,9 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 OUTPUT_CHARS = 1_000_000
-"""Most characters of a tool's output; the rest is cut. Shorter results may become artifacts."""
+"""Most characters of a tool's output; the middle of longer output is cut. Shorter results may become
+artifacts.
+"""
 IMAGES_PER_CALL = 4
 SUBJECT_CHARS = 60
 CANCEL_SECONDS = 2.0
@@ -129,7 +133,7 @@ MAX_CACHED_TOOLBOXES = 256
 
 
 class ToolSource(Protocol):
-    """Source of tools that change while the program runs; `version` changes with the list."""
+    """Source of tools that change while the program runs; the number `version` grows with each change."""
 
     @property
     def version(self) -> int: ...
@@ -141,7 +145,11 @@ ToolSearch = Callable[[Sequence[Tool]], Sequence[Tool]]
 
 
 class ToolImageStore(Protocol):
-    """Store of pictures and files that tools return."""
+    """Store of pictures and files that tools return; gives the block that follows the tool results.
+
+    `store_image` also returns a line for the tool's result, and raises ToolFailed if the picture cannot be
+    shown.
+    """
 
     async def store_image(self, session_id: int, image: ToolImage, *, by: str) -> tuple[Image, str]: ...
     async def store_file(self, session_id: int, file: ToolFile) -> Text: ...
@@ -168,7 +176,7 @@ class _OfferedTool:
 
 
 class Toolbox:
-    """Tools of one agent; calls run with a timeout and an output limit, and never raise."""
+    """Tools of one agent; `run` has a timeout and an output limit, and never raises for a failing tool."""
 
     def __init__(
         self,
@@ -192,7 +200,9 @@ class Toolbox:
         self._version: int | None = None
 
     def for_agent(self, agent_config: Mapping[str, Any]) -> Toolbox:
-        """Return the tools that this agent may use, from the present list."""
+        """Return the toolbox with the tools that an agent's configuration allows; cached until the source's
+        list changes.
+        """
         self._refresh()
         section = agent_config.get("tools")
         key = "" if not section else json.dumps(section, sort_keys=True, default=str)
@@ -240,7 +250,9 @@ class Toolbox:
 
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """Descriptions of the offered tools, sorted by name, so that the provider's cache stays valid."""
+        """Descriptions of the offered tools, sorted by name, then the provider's own; the stable order serves
+        its cache.
+        """
         names = set(self._offers)
         ours = tuple(shown for name in sorted(names) if (shown := self._offers[name].shown) is not None)
         return (*ours, *(spec for spec in self._provider if spec.name not in names))
@@ -251,7 +263,7 @@ class Toolbox:
         return "" if offer is None else find_server(offer.tool)
 
     def restrict_to(self, names: frozenset[str]) -> Toolbox:
-        """Return a toolbox with only the tools of these names."""
+        """Return a toolbox with only the tools of these names; tools that the provider runs are left out."""
         return self._copy_with({name: offer for name, offer in self._offers.items() if name in names})
 
     def is_idempotent(self, name: str) -> bool:
@@ -274,9 +286,9 @@ class Toolbox:
             return ""
 
     async def run(self, call: ToolUse, *, context: ToolContext) -> ToolCallResult:
-        """Run a call and return its result; failures become results for the model.
+        """Check the arguments of a call, run it and return its result; failures become results for the model.
 
-        The call is logged with its outcome and length, without its text.
+        Pictures and files are stored. The call is logged with its outcome and length, without its text.
         """
         ran = await self._run(call, context)
         known = call.name if call.name in self._offers else "unknown"
@@ -349,9 +361,10 @@ class Toolbox:
 
 
 async def run_with_timeout(work: Coroutine[Any, Any, T], *, seconds: float) -> T:
-    """Return the result of `work`. Raises TimeoutError after `seconds`.
+    """Return the result of `work`. Raises TimeoutError after `seconds`, ToolFailed if `work` was cancelled
+    inside.
 
-    Work that does not end after being cancelled is abandoned.
+    After the timeout `work` is cancelled; work that does not end within 2 seconds of that is abandoned.
     """
     task = asyncio.ensure_future(work)
     try:
@@ -388,7 +401,11 @@ def find_output_cap(tool: Tool) -> int:
 
 
 def cap_output(text: str, most: int = OUTPUT_CHARS) -> str:
-    """Return a tool's output as the database accepts it, cut in the middle to about `most` characters."""
+    """Return a tool's output without characters that the database refuses, cut in the middle above `most`
+    characters.
+
+    The note in place of the middle comes on top.
+    """
     text = storable(text)
     if len(text) <= most:
         return text

@@ -105,7 +105,9 @@ class ContextMeter:
     """True if a request that cannot shrink was sent again unchanged after a refusal."""
 
     def read(self, prepared: PreparedRequest) -> PreparedRequest:
-        """Return the request with its measured size, and the size before this turn's summary and pruning."""
+        """Return the request with its measured size (`estimate`), and its size before this turn's summary and
+        pruning.
+        """
         pending = self.pending + (0 if self.anchored else prepared.built.volatile)
         # The count from before this turn includes messages that are no longer sent.
         narrower = prepared.selection.slides or prepared.policy.keeping.differs_by_channel
@@ -130,7 +132,7 @@ class ContextMeter:
         return min(prepared.budget.hard, self.ceiling or prepared.budget.hard)
 
     def lower_ceiling(self, prepared: PreparedRequest, refusal: PromptTooLong) -> None:
-        """Lower the ceiling and correct the ratio after the provider refused a request as too long."""
+        """Count a refusal as too long, lower the ceiling of the next request and correct the ratio."""
         tried = min(prepared.budget.hard, self.ceiling or prepared.estimate)
         self.restarts += 1
         steeper = prepared.ratio * UNKNOWN_SIZE_FACTOR
@@ -248,18 +250,25 @@ class TurnAttempt:
         )  # fmt: skip
 
     def for_chosen_model(self, prepared: PreparedRequest) -> PreparedRequest:
-        """Return the request measured for the agent's own model, if a fallback answers; else unchanged."""
+        """Return the request with card, policy, budget and ratio of the agent's own model, if a fallback
+        answers.
+
+        Otherwise it is returned unchanged.
+        """
         if (own := self.chosen) is None:
             return prepared
         return replace(prepared, card=own.card, policy=own.policy, budget=own.budget, ratio=own.ratio)
 
     @property
     def claim(self) -> Claim:
+        """Claim of the turn, with its current reservation."""
         return self.costs.claim
 
     def attempt_number(self, model_attempt: int) -> int:
-        """Return a number for a model call that grows within the turn; `model_attempt` counts the adapter's
-        retries.
+        """Return the number that clients see of a model call; it grows with each restart of the turn's
+        answer.
+
+        `model_attempt` counts the adapter's retries.
         """
         return self.claim.attempt * 100 + (self.moves + self.meter.restarts) * 10 + model_attempt
 
@@ -291,8 +300,9 @@ def build_refusal(
 ) -> TurnResult:
     """Return the result of a refused turn; the person sees the error's advice instead of an answer.
 
-    `grown` is the context in tokens after it, None to leave it unchanged; `audit` describes the refused
-    request, None if there was none.
+    `spent` are calls to book, `settled_micro` the micro-dollars of all calls of the turn. `grown` is the
+    context in tokens after it, None to leave it unchanged; `audit` describes the refused request, None if
+    there was none. `view_epoch` is the view that was answered, None without one.
     """
     outcome = Outcome(
         state="refused",
@@ -451,8 +461,8 @@ def lower_ceiling(maximum: int | None, ceiling: int | None, tried: int) -> int:
     """Return the most tokens of the next try after a refusal: 80 percent of what is accepted or was last
     allowed.
 
-    `maximum` is what the provider accepts, `ceiling` the last limit (None if unknown), `tried` the refused
-    size.
+    `maximum` is what the provider accepts, None if it does not say; then `tried`, the refused size, counts.
+    `ceiling` is the last limit, None if there was none.
     """
     known = maximum or tried
     return round(OVERFLOW_TARGET_SHARE * min(known, ceiling or known))

@@ -28,15 +28,15 @@ STEP_SECONDS = 10.0
 
 
 class SessionAnswerer(Protocol):
-    """Service that answers the turns of a channel's sessions."""
+    """Service that answers the turns of a channel's sessions, as `SessionService` does."""
 
     async def answer(self, session_id: int, emit: Emit) -> None: ...
     async def list_unanswered(self, channel: str, *, accounts: Sequence[str] | None = None) -> list[int]: ...
-    async def heartbeat(self) -> None: ...
+    async def check_leases(self) -> None: ...
 
 
 class ReplySink(Protocol):
-    """Receiver of one session's events, from the first claim until no turn is due."""
+    """Receiver of one session's events, from the first claim until no turn is due; `close` ends it."""
 
     async def __call__(self, event: ReplyEvent) -> None: ...
 
@@ -47,10 +47,13 @@ class ReplySink(Protocol):
 
 
 OpenReplySink = Callable[[], ReplySink]
+"""Function that makes the receiver of a session's events when its answer starts."""
 ServedAccounts = Callable[[], Sequence[str] | None]
-"""Function that returns the accounts of the channel that this process serves; None means all."""
+"""Function that returns the accounts of the channel that this process serves; None means all, empty none."""
 ResolveOrphan = Callable[[int], Awaitable[OpenReplySink | None]]
-"""Function that returns how a session without a caller in this process is shown; None if it cannot be."""
+"""Function that returns how to open the sink of a session (by id) whose turn another process left; None if
+unshown.
+"""
 
 
 class TurnDispatcher:
@@ -76,17 +79,18 @@ class TurnDispatcher:
         self._due = asyncio.Event()
 
     def start(self) -> None:
-        """Start the check of leases and the search for due turns."""
+        """Start two background loops: the check of leases, and the search for due turns, which begins at
+        once.
+        """
         self._loops.run_forever(self._beat)
         # A stopped process may have left free turns, so the first search begins at once.
         self.wake()
         self._loops.run_forever(self._pick_up_orphans)
 
     def dispatch(self, session_id: int, open_sink: OpenReplySink) -> None:
-        """Start answering a session in the background; without effect if it is being answered or the process
-        is closing.
+        """Start answering a session in the background; during an answer, have one more round follow it.
 
-        A call during an answer causes one more round after it.
+        `open_sink` is used only if no answer is running. Without effect once the process is closing.
         """
         if self._closing:
             return
@@ -102,14 +106,19 @@ class TurnDispatcher:
 
     @property
     def is_closing(self) -> bool:
+        """True once `stop_accepting` or `close` was called."""
         return self._closing
 
     def stop_accepting(self) -> None:
-        """Start no more answers; running ones may end."""
+        """Let later calls of `dispatch` have no effect; running answers continue."""
         self._closing = True
 
     async def close(self, *, drain_seconds: float) -> None:
-        """Wait up to `drain_seconds` for running answers; release the others for the next process."""
+        """Wait up to `drain_seconds` for running answers, then cancel the others, whose turns other processes
+        continue.
+
+        No new answers are started.
+        """
         self._closing = True
         # Leases are checked until the last answer is stored, so that a person can still stop it.
         await self._answers.drain(drain_seconds)
@@ -137,7 +146,7 @@ class TurnDispatcher:
         while True:
             try:
                 async with asyncio.timeout(STEP_SECONDS):
-                    await self._sessions.heartbeat()
+                    await self._sessions.check_leases()
             except (EvertalkError, TimeoutError) as error:
                 log.warning("lease_renewal_failed", reason=str(error))
             await asyncio.sleep(BEAT_SECONDS)

@@ -45,7 +45,7 @@ async def test_rehearsal_prepares_statements_of_the_first_turn_and_stores_nothin
     assert len(known) >= 3
     assert await rows_of(app) == before
     guest = await visit(app)
-    await app.sessions.heartbeat()
+    await app.sessions.check_leases()
     visited = await prepared(app)
     await begin(guest, "Good morning.")
     assert await guest.answered()

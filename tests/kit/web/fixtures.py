@@ -190,7 +190,7 @@ class ScriptedConversation:
         )
         return [row["id"] for row in rows]
 
-    async def heartbeat(self) -> None:
+    async def check_leases(self) -> None:
         self.beats += 1
 
     async def measure_context(self, session_id: int) -> ContextMeasured | None:

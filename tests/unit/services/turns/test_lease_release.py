@@ -87,7 +87,7 @@ class House:
     async def beats(self) -> list[list[int]]:
         """What this one beat let go of."""
         known = len(self.turns.asked)
-        await self.conversation.heartbeat()
+        await self.conversation.check_leases()
         return self.turns.asked[known:]
 
     async def nobody(self, event: ReplyEvent) -> None:

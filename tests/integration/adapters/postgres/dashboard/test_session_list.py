@@ -258,7 +258,7 @@ async def test_what_is_asked_each_second_walks_through_no_idle_conversations(gue
     await guest.app.pool.execute("ANALYZE")
     before = await _walked(guest)
     app, pool = guest.app, guest.app.pool
-    await app.sessions.heartbeat()
+    await app.sessions.check_leases()
     assert await app.stores.turns.list_unanswered("web") == []
     assert await app.stores.turns.load_held_turns(app.worker_id) == {}
     await JobInsights(pool).load_pulse()
